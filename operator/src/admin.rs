@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use world::ApplicationKey;
 
 use crate::caches::Caches;
@@ -37,9 +37,14 @@ pub struct Admin {
     pub mismatches: Mismatches,
 }
 
+/// A scrape answers whoever asks until it is as many times as old as it took to make: all of them together take a tenth of
+/// a processor at most.
+const SCRAPE_COUNTS: u32 = 9;
+
 /// What everybody may scrape.
 pub fn public(admin: Admin) -> Router {
-    Router::new().route("/metrics", get(metrics)).with_state(admin)
+    let last = Arc::new(Mutex::new(None));
+    Router::new().route("/metrics", get(async move || metrics(admin, &last).await))
 }
 
 /// What a kubelet asks.
@@ -70,7 +75,29 @@ async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn metrics(State(admin): State<Admin>) -> Response {
+/// The last scrape, and until when it answers.
+type Scrape = Option<(Instant, Result<String, String>)>;
+
+/// The text of a scrape, made anew unless the last one answers still; who comes meanwhile waits for that.
+async fn metrics(admin: Admin, last: &Mutex<Scrape>) -> Response {
+    let mut last = last.lock().await;
+    let text = match &*last {
+        Some((until, text)) if Instant::now() < *until => text.clone(),
+        _ => {
+            let begun = Instant::now();
+            let made = tokio::task::spawn_blocking(move || scrape(&admin).map_err(|e| e.to_string())).await;
+            let text = made.unwrap_or_else(|e| Err(e.to_string()));
+            let until = Instant::now() + begun.elapsed() * SCRAPE_COUNTS;
+            last.insert((until, text)).1.clone()
+        }
+    };
+    match text {
+        Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
+        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e).into_response(),
+    }
+}
+
+fn scrape(admin: &Admin) -> prometheus::Result<String> {
     let mut states = BTreeMap::from([("wanted", 0), ("placed", 0), ("running", 0), ("ready", 0)]);
     for application in admin.caches.applications.state() {
         let counts = application.status.as_ref().and_then(|status| status.actors.clone()).unwrap_or_default();
@@ -88,10 +115,7 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     }
     let leads = admin.metrics.leading.get() == 1;
     let pods = if leads { pods(&admin.caches) } else { Vec::new() };
-    match admin.metrics.text(&pods) {
-        Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
-        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
-    }
+    admin.metrics.text(&pods)
 }
 
 /// The labels of every pod of an actor.
@@ -213,6 +237,20 @@ mod tests {
         }
         assert_eq!(ask(probed, "/healthz").await, 200);
         assert_eq!(ask(probed, "/readyz").await, 503, "the caches are not filled");
+    }
+
+    #[tokio::test]
+    async fn who_asks_again_and_again_is_answered_from_one_scrape() {
+        let admin = fresh();
+        let (text, far) = ("cairn 1\n".to_owned(), Instant::now() + Duration::from_hours(1));
+        let last = Mutex::new(Some((far, Ok(text.clone()))));
+        let body = |answer: Response| axum::body::to_bytes(answer.into_body(), usize::MAX);
+        assert_eq!(body(metrics(admin.clone(), &last).await).await.unwrap(), text);
+        *last.lock().await = Some((Instant::now(), Ok(text.clone())));
+        let made = body(metrics(admin, &last).await).await.unwrap();
+        assert!(made != text && String::from_utf8_lossy(&made).contains("cairn_operator_actors"));
+        let (until, kept) = last.into_inner().unwrap();
+        assert!(kept.unwrap().as_bytes() == made && until < far);
     }
 
     #[tokio::test]

@@ -23,8 +23,8 @@ const PEERS_FILE: &str = "peers.json";
 const PEERS_VOLUME: &str = "cairn-peers";
 
 /// The name of the ConfigMap with the peers of an application.
-pub fn peers_name(application: &ActorApplication) -> String {
-    format!("{}-peers", application.name_any())
+pub fn peers_name(application: &str) -> String {
+    format!("{application}-peers")
 }
 
 /// Tells every container who it is, and gives the pod its name; `has_peers` says that the peers file is the application's own.
@@ -62,7 +62,7 @@ fn mount_peers(spec: &mut PodSpec, application: &ActorApplication) {
     if !volumes.iter().any(|volume| volume.name == PEERS_VOLUME) {
         // Optional: an actor starts while the file is being made anew.
         let peers = ConfigMapVolumeSource {
-            name: peers_name(application),
+            name: peers_name(&application.name_any()),
             optional: Some(true),
             ..ConfigMapVolumeSource::default()
         };
@@ -138,7 +138,7 @@ pub fn peers(application: &ActorApplication, all: &[ActorName]) -> ConfigMap {
     // Names and three words per channel: nothing in it can fail to be written.
     let text = serde_json::to_string_pretty(&Peers { actors, channels }).unwrap_or_default();
     let data = Some([(PEERS_FILE.to_owned(), text)].into());
-    let metadata = metadata(application, peers_name(application));
+    let metadata = metadata(application, peers_name(&application.name_any()));
     ConfigMap { metadata, data, ..ConfigMap::default() }
 }
 

@@ -17,6 +17,9 @@ use crate::revisions::Revisions;
 use crate::slim;
 use crate::watches::{Names, Watches, name_of};
 
+/// So many objects are read at once, before what is not needed of them is dropped: one may be a MiB.
+const PAGE: u32 = 50;
+
 /// What is there, of those that say that they are an application's.
 pub struct Neighbours {
     pub services: Of<Service>,
@@ -60,7 +63,7 @@ impl Neighbours {
     pub fn watch(watches: &mut Watches, caches: &Later) -> Self {
         Self {
             services: Of::watch(watches, slim::service, caches),
-            peers: Of::watch(watches, slim::metadata, caches),
+            peers: Of::watch(watches, slim::peers, caches),
             revisions: Of::watch(watches, slim::metadata, caches),
         }
     }
@@ -83,7 +86,9 @@ impl<K: Beside> Of<K> {
     fn watch(watches: &mut Watches, slim: fn(&mut K), caches: &Later) -> Self {
         let (made, owned) = (Made::default(), Owned::default());
         let (seen, by, caches) = (made.clone(), owned.clone(), caches.clone());
-        let ours = watcher::Config::default().labels(labels::APPLICATION);
+        let ours = watcher::Config::default().labels(labels::APPLICATION).page_size(PAGE);
+        // Those that were made before a list was asked for are in it, or gone.
+        let mut before = BTreeSet::new();
         let there = watches.store(Api::all(watches.client()), ours, slim, move |event, store| {
             let mut made = seen.lock().unwrap_or_else(PoisonError::into_inner);
             let mut by = by.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,9 +105,10 @@ impl<K: Beside> Of<K> {
                 watcher::Event::InitDone => {
                     by.clear();
                     store.state().iter().for_each(|object| keep(&mut by, object.as_ref()));
-                    return made.clear();
+                    return made.retain(|name| !before.contains(name) && by_name(store, name).is_none());
                 }
-                watcher::Event::Init | watcher::Event::InitApply(_) => return,
+                watcher::Event::Init => return before.clone_from(&made),
+                watcher::Event::InitApply(_) => return,
             };
             let namespace = object.namespace().unwrap_or_default();
             made.remove(&(namespace.clone(), object.name_any()));
@@ -117,10 +123,13 @@ impl<K: Beside> Of<K> {
     fn of(&self, application: &ActorApplication) -> Vec<Arc<K>> {
         let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         let names = application.metadata.uid.as_ref().and_then(|uid| owned.get(uid)).into_iter().flatten();
-        let there =
-            |(namespace, name): &(String, String)| self.there.get(&ObjectRef::new(name).within(namespace));
-        names.filter_map(there).filter(|object| is_of(object.as_ref(), application)).collect()
+        let there = names.filter_map(|name| by_name(&self.there, name));
+        there.filter(|object| is_of(object.as_ref(), application)).collect()
     }
+}
+
+fn by_name<K: Beside>(store: &Store<K>, (namespace, name): &(String, String)) -> Option<Arc<K>> {
+    store.get(&ObjectRef::new(name).within(namespace))
 }
 
 /// Whose it is, where an application controls it.

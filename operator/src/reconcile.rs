@@ -186,8 +186,9 @@ async fn carry_out(
     if todo.steps.iter().any(|step| matches!(step, Step::Create { .. } | Step::Start { .. })) {
         ctx.starts.start(&key, moment());
     }
+    let left = on_unknown_nodes(&seen);
     let work = todo.steps.into_iter().map(|step| {
-        let (names, instances, units, pools) = (&names, &instances, &units, &pools);
+        let (names, instances, units, pools, left) = (&names, &instances, &units, &pools, &left);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);
         async move {
             // What is decided anew meanwhile is for the next look.
@@ -207,6 +208,13 @@ async fn carry_out(
                 }
                 Step::Stop { actor, pod, end: End::Evict } => evict(ctx, key, actor, &pod).await,
                 Step::Stop { actor, pod, end } => {
+                    let node = left.get(&pod.uid).filter(|_| end == End::AtOnce);
+                    if let Some(node) = node
+                        && ctx.writer.knows_node(node).await?
+                    {
+                        tracing::info!(actor, node, "its node is there, and known to no watch yet");
+                        return Ok(None);
+                    }
                     remove::<Pod>(ctx, key, actor, &pod, end == End::AtOnce).await
                 }
                 Step::Start { actor, instance, unit, newest } => {
@@ -227,6 +235,13 @@ async fn carry_out(
         not_now.extend(failures.keep(done)?.flatten());
     }
     settle(application, not_now, decision, ctx, outcome, refusals, (&seen, &units, actors.as_slice())).await
+}
+
+/// The pods, by uid, whose nodes no watch has brought, and those nodes: gone, or the watch of nodes is late.
+fn on_unknown_nodes(seen: &control::Seen) -> BTreeMap<String, String> {
+    let pods = seen.instances.values().chain(&seen.surplus).filter_map(|instance| instance.pod.as_ref());
+    let of = |pod: &control::Pod| Some((pod.id.uid.clone(), pod.node.clone()?));
+    pods.filter_map(of).filter(|(_, node)| !seen.left.nodes.contains_key(node)).collect()
 }
 
 /// Tells what could not be done now, and remembers what that says of places.

@@ -2,12 +2,14 @@
 
 use crds::{Instance, Placement};
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace, Node,
-    NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, ResourceRequirements, Service, Taint,
+    ConfigMap, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace,
+    Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, ResourceRequirements, Service, Taint,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use std::collections::{BTreeMap, BTreeSet};
+
+use crate::identity::peers_name;
 
 /// Where `kubectl apply` keeps the manifest once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -34,6 +36,16 @@ pub fn placement(placement: &mut Placement) {
     if !spec.unplaced.is_empty() {
         let placed: BTreeSet<&str> = spec.assignments.iter().map(|place| place.actor.as_str()).collect();
         spec.unplaced.retain(|left| !placed.contains(left.actor.as_str()));
+    }
+}
+
+/// Keeps whose it is, and of a peers file of an application what it says: anybody may give a `ConfigMap` our label, and fill it.
+pub fn peers(file: &mut ConfigMap) {
+    metadata(file);
+    file.binary_data = None;
+    let of = world::controller(file, "ActorApplication");
+    if of.is_none_or(|of| file.name_any() != peers_name(&of.name)) {
+        file.data = None;
     }
 }
 

@@ -54,7 +54,7 @@ impl Neighbours {
         failures.keep(peers)?;
         // Who starts without the file never has it, so a failure is waited for that may be over by then; one that lasts holds up
         // nobody.
-        let tried = (key.clone(), format!("wait for {}", identity::peers_name(application)));
+        let tried = (key.clone(), format!("wait for {}", identity::peers_name(&key.name)));
         let waits = has_failed && !self.may_be_mounted(application) && ctx.held_back(&tried).is_none();
         if waits {
             ctx.hold_back(tried, "it was waited for", None);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::{Instance, Placement};
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions};
@@ -265,6 +265,16 @@ impl Writer {
 
     fn events(&self, event: &Event) -> Api<Event> {
         Api::namespaced(self.client.clone(), &event.namespace().unwrap_or_default())
+    }
+
+    /// Whether the API server knows a node, asked itself and not what a watch has brought of it.
+    pub async fn knows_node(&self, name: &str) -> Result<bool, Error> {
+        let turn = self.leadership.begin()?;
+        let api: Api<Node> = Api::all(self.client.clone());
+        match turn.within(api.get_metadata_opt(name)).await {
+            Ok(node) => Ok(node.is_some()),
+            Err(source) => Err(Error::Apply { what: format!("what is to be done on Node {name}"), source }),
+        }
     }
 
     /// Deletes exactly the object of this uid; that it is gone already is fine. What the API server says against it is told apart

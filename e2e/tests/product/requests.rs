@@ -88,6 +88,9 @@ async fn an_application_asks_for_instances_and_gives_them_back() {
     forged["spec"]["origin"] = json!("Spec");
     forged["spec"]["actor"] = json!("worker-7");
     is_refused(&stage, create, &forged, "Cairn's operator alone makes the Instances of a manifest").await;
+    let delete = ["delete", "--dry-run=server", &account, "-f-"];
+    let of_manifest = "only who may delete ActorApplications deletes the Instances of a manifest";
+    is_refused(&stage, delete, &asked("app-worker-0", &json!({})), of_manifest).await;
 
     // refused, with the reason
     ask(&stage, &account, "wide", json!({"count": 2})).await;

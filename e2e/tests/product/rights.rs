@@ -66,6 +66,13 @@ async fn each_right_is_used_and_none_is_missing() {
     let asked = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "asked"},
         "spec": {"applicationName": "app", "actorGroup": "a", "origin": "Runtime"}});
     stage.apply(&asked).await;
+    // a node goes, and who ran there starts anew elsewhere
+    let seen = stage.seen("app", |seen| {
+        ensure!(!seen.nodes().is_empty(), "nobody runs");
+        Ok(())
+    });
+    let gone = seen.await.nodes().into_iter().next().unwrap().to_owned();
+    stage.nodes.delete(&gone).await.unwrap();
     // somebody takes the lease away: who leads makes it again, and it goes with the account that it belongs to
     let lease = ["cairn-operator", "-n", NAMESPACE];
     cluster.kubectl(["delete", "lease"].into_iter().chain(lease)).await.unwrap();

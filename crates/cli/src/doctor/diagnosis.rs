@@ -13,7 +13,8 @@ use world::{ApplicationKey, Index, Policy};
 use super::found::{AGENT, AGENT_PODS, Finding, Found, Level, OPERATOR};
 
 /// The admission policies that the chart brings.
-const ADMISSION: [&str; 5] = ["cairn-agents", "cairn-decisions", "cairn-owners", "cairn-peers", "cairn-pods"];
+const ADMISSION: [&str; 6] =
+    ["cairn-agents", "cairn-decisions", "cairn-owners", "cairn-peers", "cairn-pods", "cairn-requests"];
 /// How many names a sentence lists.
 const LISTED: usize = 5;
 

@@ -158,7 +158,7 @@ fn who_is_silent_is_told_from_who_was_never_there() {
     Wrong operator: nobody leads: cairn-operator-7f renewed its lease 540 s ago
     Wrong agents: silent for longer than their lease: a
     Wrong rights: not allowed, and needed: cairn-operator create pods
-    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, others can write what Cairn believes
+    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests, others can write what Cairn believes
     ");
     cluster.operator = Ok(None);
     cluster.agent = Ok(None);
@@ -169,7 +169,7 @@ fn who_is_silent_is_told_from_who_was_never_there() {
     Wrong agents: there is no DaemonSet cairn-node-agent
     Unknown agents: could not be looked at: forbidden
     Unknown rights: could not be looked at: forbidden
-    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, others can write what Cairn believes
+    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests, others can write what Cairn believes
     ");
 }
 
