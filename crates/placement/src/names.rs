@@ -32,6 +32,7 @@ impl<'a> Names<'a> {
             Ok(seen)
         };
         unique("units", file.units.iter().map(|unit| unit.id.as_str()).collect())?;
+        refuse_names_of_others(file)?;
         let nodes = unique("nodes", file.nodes.iter().map(|node| node.id.as_str()).collect())?;
         Ok(Self {
             file,
@@ -104,4 +105,24 @@ impl<'a> Names<'a> {
             }),
         }
     }
+}
+
+/// Refuses an actor that is called as what stands for those whom a unit sums up. These are listed behind all that the file lists,
+/// and are none of its entries.
+fn refuse_names_of_others(file: &SnapshotFile) -> Result<(), SnapshotError> {
+    let listed = file.actors.len().saturating_sub(file.summed_up.len());
+    let (listed, others) = file.actors.split_at(listed);
+    let others: BTreeMap<&str, Option<&str>> =
+        others.iter().map(|actor| (actor.id.as_str(), actor.current.as_deref())).collect();
+    for (position, actor) in listed.iter().enumerate() {
+        if let Some(unit) = others.get(actor.id.as_str()) {
+            let problem = format!(
+                "`{}` stands for the `others` of unit {}; give the actor another name",
+                actor.id,
+                unit.unwrap_or_default()
+            );
+            return Err(SnapshotError::new(format!("actors[{position}].id"), problem));
+        }
+    }
+    Ok(())
 }

@@ -65,6 +65,16 @@ fn what_is_wrong_with_them_is_said_where_it_stands() {
     assert_eq!(refused(json!({"work": 9_007_199_254_740_993_u64, "count": 1})), above);
     assert!(refused(json!({"work": 5})).starts_with("units[0].others: missing field `count`"));
     assert!(refused(json!({"work": 5, "count": 1, "watts": 3})).starts_with("units[0].others"));
+    let named = |id: &str| {
+        let mut world = world(&json!({"work": 5, "count": 1}), &json!(null));
+        world["actors"][1]["id"] = json!(id);
+        Snapshot::read(&world.to_string()).map_or_else(|error| error.to_string(), |_| "accepted".to_owned())
+    };
+    assert_eq!(
+        named("*/n/c0"),
+        "actors[1].id: `*/n/c0` stands for the `others` of unit n/c0; give the actor another name"
+    );
+    assert_eq!(named("*/n/c1"), "accepted");
     let beside =
         |slots: u64| Snapshot::read(&world(&json!({"work": 1, "count": 0}), &json!(slots)).to_string());
     assert_eq!(
