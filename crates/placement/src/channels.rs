@@ -3,10 +3,10 @@
 //! They are kept as what they are. Those who read pairs of actors get pairs as long as there are few enough of them
 //! ([`MOST_PAIRS`]); what costs are made of, and the search, look at how many of each group a unit hosts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{SnapshotError, fits, number};
-use crate::file::{GroupMessage, SnapshotFile};
+use crate::file::{Actor, GroupMessage, SnapshotFile};
 use crate::ix::{ActorIx, EndIx, IxVec};
 
 /// The most pairs of actors that channels between groups are written out as, for those who read pairs.
@@ -187,11 +187,29 @@ fn too_many(who: &str, pairs: usize) -> String {
 fn members(file: &SnapshotFile) -> BTreeMap<String, Vec<ActorIx>> {
     let mut members: BTreeMap<String, Vec<ActorIx>> = BTreeMap::new();
     for (position, actor) in ActorIx::first(file.actors.len()).zip(&file.actors) {
-        if let (Some(group), Some((application, _))) = (&actor.group, actor.id.rsplit_once('/')) {
-            members.entry(format!("{application}/{group}")).or_default().push(position);
+        if let Some(group) = group_of(actor) {
+            members.entry(group).or_default().push(position);
         }
     }
     members
+}
+
+/// The group of an actor, as channels name it.
+fn group_of(actor: &Actor) -> Option<String> {
+    let (application, _) = actor.id.rsplit_once('/')?;
+    Some(format!("{application}/{}", actor.group.as_deref()?))
+}
+
+/// Whether each of these actors sends to the next one, and the last to the first, by channels between groups alone.
+pub(crate) fn make_cycle(file: &SnapshotFile, cycle: &[ActorIx]) -> bool {
+    let channels = file.group_messages.iter().filter(|channel| channel.count > 0);
+    let sent: BTreeSet<(&str, &str)> =
+        channels.map(|channel| (channel.from.as_str(), channel.to.as_str())).collect();
+    let groups: Vec<Option<String>> = cycle.iter().map(|actor| group_of(&file.actors[actor.at()])).collect();
+    groups
+        .iter()
+        .zip(groups.iter().cycle().skip(1))
+        .all(|(from, to)| from.as_deref().zip(to.as_deref()).is_some_and(|channel| sent.contains(&channel)))
 }
 
 /// Refuses groups that nobody is of, and numbers out of range.

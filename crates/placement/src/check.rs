@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::channels::Channels;
+use crate::channels::{self, Channels};
 use crate::error::{SnapshotError, fits};
 use crate::file::{SnapshotFile, VERSION};
 use crate::names::Names;
@@ -233,11 +233,16 @@ fn check_paths(file: &SnapshotFile, channels: &Channels) -> Result<(), SnapshotE
         names.drain(MOST_NAMED - 2..names.len() - 1);
         names.insert(MOST_NAMED - 2, "…");
     }
+    let (path, what) = if channels::make_cycle(file, &cycle) {
+        ("groupMessages", "channels between groups")
+    } else {
+        ("messages", "messages")
+    };
     let problem = format!(
         "`latency` needs messages without a cycle, and these {} actors send to one another: {}; take `latency` out of \
-         the objectives, or one of the messages away",
+         the objectives, or one of the {what} away",
         cycle.len(),
         names.join(" → ")
     );
-    Err(SnapshotError::new("messages", problem))
+    Err(SnapshotError::new(path, problem))
 }

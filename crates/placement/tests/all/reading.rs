@@ -171,6 +171,9 @@ fn what_a_criterion_cannot_be_worked_out_from_is_refused_where_it_is_named() {
     let many: Vec<Value> = (0..20).map(|i| json!({"id": format!("a{i}"), "runsOn": {}})).collect();
     let round: Vec<Value> =
         (0..20).map(|i| send(&format!("a{i}"), &format!("a{}", (i + 1) % 20), 1)).collect();
+    let of_groups: Vec<Value> = [("g-0", "g"), ("g-1", "g"), ("h-0", "h")]
+        .map(|(name, group)| json!({"id": format!("v/s/{name}"), "group": group, "runsOn": {}}))
+        .to_vec();
     let heavy = json!({"actors": [{"id": "a", "runsOn": {"cpu": half}}]});
     let far = json!({"exchangeCost": {"otherKind": 1, "otherNode": half}});
     let rows = [
@@ -178,6 +181,17 @@ fn what_a_criterion_cannot_be_worked_out_from_is_refused_where_it_is_named() {
         (json!(["latency"]), cycle),
         (json!(["latency"]), json!({"actors": many, "messages": round})),
         (json!(["latency"]), json!({"messages": [send("a", "b", 1), send("b", "a", 0)]})),
+        (json!(["latency"]), json!({"actors": of_groups, "groupMessages": [send("v/s/g", "v/s/g", 1)]})),
+        (
+            json!(["latency"]),
+            json!({"actors": of_groups, "groupMessages": [send("v/s/g", "v/s/h", 1), send("v/s/h", "v/s/g", 1)],
+                "messages": [send("v/s/g-0", "v/s/h-0", 1)]}),
+        ),
+        (
+            json!(["latency"]),
+            json!({"actors": of_groups, "groupMessages": [send("v/s/g", "v/s/h", 1), send("v/s/h", "v/s/g", 0)],
+                "messages": [send("v/s/h-0", "v/s/g-0", 1)]}),
+        ),
         (json!(["overload"]), heavy.clone()),
         (json!(["bottleneck"]), heavy),
         (json!(["overload"]), far.clone()),
