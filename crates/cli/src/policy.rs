@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use placement::Strict;
 use policy::Program;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -53,7 +54,7 @@ impl PolicyFile {
         }
         let refused = |problem: String| CliError::PolicyFile { file: file.clone(), problem };
         let mut documents = serde_yaml::Deserializer::from_str(&text);
-        let first = documents.next().map(Value::deserialize).transpose();
+        let first = documents.next().map(|document| Value::deserialize(Strict(document))).transpose();
         let value = first.map_err(|error| refused(format!("is not YAML: {error}")))?.unwrap_or_default();
         if documents.any(|document| !Value::deserialize(document).is_ok_and(|value| value.is_null())) {
             return Err(refused("has several documents; a policy is one, give one".to_owned()));

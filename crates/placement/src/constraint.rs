@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -292,10 +292,8 @@ impl<'de> Deserialize<'de> for Given {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Given, A::Error> {
                 let mut given = Given { kind: String::new(), fields: BTreeMap::new() };
                 while let Some(name) = map.next_key::<String>()? {
-                    if name == "type" && given.kind.is_empty() {
+                    if name == "type" {
                         given.kind = map.next_value()?;
-                    } else if name == "type" || given.fields.contains_key(&name) {
-                        return Err(de::Error::custom(format!("`{name}` is given twice; keep one")));
                     } else {
                         given.fields.insert(name, map.next_value()?);
                     }

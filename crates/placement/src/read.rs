@@ -6,16 +6,19 @@ use crate::channels::{Channels, MOST_PAIRS};
 use crate::check::{check, check_pairs};
 use crate::file::SnapshotFile;
 use crate::problem::Problem;
-use crate::{Derived, Lifted, Objectives, Rules, Snapshot, SnapshotError, channels, constraints, others};
+use crate::{
+    Derived, Lifted, Objectives, Rules, Snapshot, SnapshotError, Strict, channels, constraints, others,
+};
 
 impl Snapshot {
     /// Reads a snapshot file.
     ///
     /// # Errors
-    /// What is not JSON, has an unknown field, a name that does not exist, or a number out of range.
+    /// What is not JSON, has an unknown field, a list for an object, a key that is given twice, a name that does not exist, or a
+    /// number out of range.
     pub fn read(json: &str) -> Result<Self, SnapshotError> {
         let mut reader = serde_json::Deserializer::from_str(json);
-        let file: SnapshotFile = serde_path_to_error::deserialize(&mut reader).map_err(|e| {
+        let file: SnapshotFile = serde_path_to_error::deserialize(Strict(&mut reader)).map_err(|e| {
             SnapshotError::new(whole_if_empty(&e.path().to_string()), plain(&e.inner().to_string()))
         })?;
         reader.end().map_err(|e| SnapshotError::new(".", e.to_string()))?;
@@ -106,7 +109,14 @@ fn whole_if_empty(path: &str) -> &str {
 
 /// What serde says, in words for people who do not write Rust.
 fn plain(message: &str) -> String {
-    [("expected u64", "expected a whole number from 0 to 2^53"), ("expected a sequence", "expected a list")]
-        .iter()
-        .fold(message.to_owned(), |message, (theirs, ours)| message.replace(theirs, ours))
+    let twice = message.strip_prefix("duplicate field ").and_then(|rest| rest.split_once(" at line "));
+    let message = twice
+        .map_or(message.to_owned(), |(field, at)| format!("{field} is given twice; keep one at line {at}"));
+    [
+        ("expected u64", "expected a whole number from 0 to 2^53"),
+        ("expected a sequence", "expected a list"),
+        ("invalid type: sequence", "invalid type: list"),
+    ]
+    .iter()
+    .fold(message, |message, (theirs, ours)| message.replace(theirs, ours))
 }

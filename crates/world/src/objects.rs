@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota};
 use kube::ResourceExt;
+use placement::Strict;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -101,12 +102,12 @@ impl Objects {
     /// Kinds that a snapshot does not need are passed over.
     ///
     /// # Errors
-    /// What is not YAML, has no kind, or does not fit its kind.
+    /// What is not YAML, gives a key twice, has no kind, or does not fit its kind.
     pub fn read(&mut self, file: &str, text: &str) -> Result<(), ReadError> {
         for (position, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
             let path = format!("document {}", position + 1);
             let error = |problem: String| ReadError { file: file.to_owned(), path: path.clone(), problem };
-            let value = Value::deserialize(document).map_err(|e| error(e.to_string()))?;
+            let value = Value::deserialize(Strict(document)).map_err(|e| error(e.to_string()))?;
             if !value.is_null() {
                 self.add(file, &path, value)?;
             }
@@ -180,7 +181,7 @@ fn is_policy(config_map: &Value) -> bool {
 }
 
 fn parse<T: DeserializeOwned>(file: &str, path: &str, value: Value) -> Result<Arc<T>, ReadError> {
-    serde_path_to_error::deserialize(value).map(Arc::new).map_err(|e| ReadError {
+    serde_path_to_error::deserialize(Strict(value)).map(Arc::new).map_err(|e| ReadError {
         file: file.to_owned(),
         path: format!("{path}, {}", e.path()),
         problem: e.inner().to_string(),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crds::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
+use placement::Strict;
 use placement::file::{ExchangeCost, Levels};
 use serde::Deserialize;
 
@@ -98,18 +99,17 @@ impl Policy {
     pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
         let error = |place: String, problem: String| PolicyError { name: name.to_owned(), place, problem };
         let reader = serde_yaml::Deserializer::from_str(text);
-        let given: Option<Parameters> = serde_path_to_error::deserialize(reader).map_err(|e| {
+        let given: Option<Parameters> = serde_path_to_error::deserialize(Strict(reader)).map_err(|e| {
             let line = e
                 .inner()
                 .location()
                 .map_or(String::new(), |at| format!(" line {} column {}", at.line(), at.column()));
-            let path = match e.path().to_string() {
-                path if path == "." => String::new(),
-                path => format!(", {path}"),
-            };
+            let path = e.path().to_string();
             let problem = without_location(e.inner());
-            // The reader names the field as well; once is enough.
-            let problem = problem.strip_prefix(&format!("{}: ", e.path())).unwrap_or(&problem).to_owned();
+            // The reader names the field as well, or what it is in; once is enough.
+            let named = problem.split_once(": ").filter(|(field, _)| path.starts_with(*field));
+            let problem = named.map_or(problem.as_str(), |(_, rest)| rest).to_owned();
+            let path = if path == "." { String::new() } else { format!(", {path}") };
             error(format!("{PARAMETERS}{line}{path}"), problem)
         })?;
         let given = given.unwrap_or_default();

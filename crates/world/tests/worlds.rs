@@ -665,6 +665,14 @@ fn dumps_are_read_as_kubectl_prints_them() {
         told("{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: x}, spec: {kind: 1}}"),
         "f.yaml: document 1, DevicePool x, spec.kind: invalid type: integer `1`, expected a string"
     );
+    assert_eq!(
+        told("{apiVersion: v1, kind: Node, metadata: {name: a, name: b}}"),
+        "f.yaml: document 1: metadata: `name` is given twice; keep one at line 1 column 40"
+    );
+    let list = told("{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: x}, spec: [cpu]}");
+    let start =
+        "f.yaml: document 1, DevicePool x, spec: is a list; give an object, with its fields by name: kind, ";
+    assert!(list.starts_with(start), "{list}");
 }
 
 #[test]
@@ -682,6 +690,14 @@ fn policies_are_refused_by_line() {
             told("leastGainPercent: 101"),
         ]
         .join("\n")
+    );
+    assert_eq!(
+        told("exchangeCost: {kinds: {cpu: {cpu: 1, cpu: 2}}}"),
+        "policy p: policy.yaml line 1 column 29, exchangeCost.kinds.cpu.cpu: `cpu` is given twice; keep one"
+    );
+    assert_eq!(
+        told("budget: [2s]"),
+        "policy p: policy.yaml line 1 column 9, budget: invalid type: sequence, expected an object"
     );
     assert_eq!(Policy::parse("p", "").unwrap(), Policy::builtin("p"));
 }

@@ -345,6 +345,8 @@ fn bad_snapshots_name_file_path_problem_and_remedy() {
         refused(r#"{"version": 1, "units": [{"id": "u", "kind": "cpu", "node": "n", "capacity": 0}]}"#),
         refused(&WORLD.replace("\"otherNode\"", "\"otherNod\"")),
         refused(&WORLD.replace("\"current\": \"n1/cpu\"", "\"current\": \"n9/cpu\"")),
+        refused(r#"{"version": 1, "messages": [["a", "b", 1]]}"#),
+        refused(r#"{"version": 1, "exchangeCost": {"kinds": {"cpu": {}, "cpu": {}}}}"#),
     ];
     insta::assert_snapshot!(rows.concat(), @r"
     error: world.json: .: EOF while parsing a value at line 1 column 0
@@ -353,6 +355,8 @@ fn bad_snapshots_name_file_path_problem_and_remedy() {
     error: world.json: units[0].capacity: is 0; a unit can do at least 1 in a window, leave out units that can do nothing
     error: world.json: exchangeCost.otherNod: unknown field `otherNod`, expected one of `kinds`, `otherKind`, `otherNuma`, `otherNode`, `otherZone`, `pairs` at line 12 column 88
     error: world.json: actors[1].current: there is no unit `n9/cpu`; add it or correct the name
+    error: world.json: messages[0]: is a list; give an object, with its fields by name: from, to, count at line 1 column 29
+    error: world.json: exchangeCost.kinds.cpu: `cpu` is given twice; keep one at line 1 column 58
     ");
     assert_eq!(
         cairn_fed(&["plan", "--snapshot", "-"], "{}").err,
@@ -423,6 +427,7 @@ fn a_policy_decides_only_what_a_snapshot_leaves_open() {
         ),
         refused("map.yaml", "kind: ConfigMap\nmetadata: {name: fast}\ndata: {program.lp: '#show.'}"),
         refused("map.yaml", "kind: ConfigMap\ndata: 7"),
+        refused("map.yaml", "kind: ConfigMap\ndata: {program.lp: a., program.lp: b.}"),
     ];
     insta::assert_snapshot!(rows.concat(), @r"
     error: fast.yaml: window: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
@@ -436,6 +441,7 @@ fn a_policy_decides_only_what_a_snapshot_leaves_open() {
     error: map.yaml: exchangeCost: a snapshot's numbers are made with it already; remove it, or plan from manifests with -f
     error: map.yaml: program.lp line 1 column 1: `#show` changes what the solver reports; remove it
     error: map.yaml: is no ConfigMap: invalid type: integer `7`, expected a map; give one, or a policy.yaml
+    error: map.yaml: is not YAML: data: `program.lp` is given twice; keep one at line 2 column 7
     ");
     let map = "kind: ConfigMap\nmetadata: {name: fast}\ndata: {policy.yaml: 'strategy: greedy'}";
     let file = File::new("map.yaml", map);

@@ -51,10 +51,79 @@ fn what_a_constraint_says_twice_is_refused() {
     assert_eq!(
         [r#""type":"pin","unit":"a","unit":"b""#, r#""type":"pin","type":"apart""#].map(read),
         [
-            "constraints[0]: `unit` is given twice; keep one at line 1 column 59",
-            "constraints[0]: `type` is given twice; keep one at line 1 column 48",
+            "constraints[0].unit: `unit` is given twice; keep one at line 1 column 59",
+            "constraints[0].type: `type` is given twice; keep one at line 1 column 48",
         ]
     );
+}
+
+/// The same without the line.
+fn without_line(refused: &str) -> &str {
+    refused.split_once(" at line ").map_or(refused, |(told, _)| told)
+}
+
+#[test]
+fn what_an_object_says_twice_is_refused_where_it_stands() {
+    for (from, with, place, key) in [
+        (r#""version":1"#, r#","version":1"#, ".", "version"),
+        (r#""region":"eu""#, r#","region":"us""#, "nodes[0].labels.region", "region"),
+        (r#""pods":110"#, r#","pods":110"#, "nodes[0].provides.pods", "pods"),
+        (r#""capacity":222"#, r#","capacity":223"#, "units[0]", "capacity"),
+        (r#""memory":64"#, r#","memory":1"#, "units[0].provides.memory", "memory"),
+        (r#""cpu":81"#, r#","cpu":82"#, "actors[0].runsOn.cpu", "cpu"),
+        (r#""cpu":81"#, r#","\u0063pu":82"#, "actors[0].runsOn.cpu", "cpu"),
+        (r#""work":3"#, r#","work":3"#, "actors[0].runsOn.gpu.work", "work"),
+        (r#""memory":2"#, r#","memory":2"#, "actors[0].runsOn.gpu.requires.memory", "memory"),
+        (r#""cpuMilli":500"#, r#","cpuMilli":5"#, "actors[0].runsOn.gpu.nodeRequires.cpuMilli", "cpuMilli"),
+        (r#""memory":4"#, r#","memory":5"#, "actors[0].requires.memory", "memory"),
+        (r#""tier":"batch""#, r#","tier":"""#, "actors[0].labels.tier", "tier"),
+        (r#""count":17"#, r#","count":17"#, "messages[0]", "count"),
+        (r#""gpu":5"#, r#","cpu":1"#, "exchangeCost.kinds.cpu.cpu", "cpu"),
+        (r#"{"cpu":1,"gpu":5}"#, r#","cpu":{}"#, "exchangeCost.kinds.cpu", "cpu"),
+        (r#""quantity":8"#, r#","unit":"n/cpu-0""#, "constraints[7].unit", "unit"),
+        (r#""name":"throughput""#, r#","name":"throughput""#, "policy", "name"),
+    ] {
+        assert_eq!(WORLD.matches(from).count(), 1, "{from}");
+        let refused = Snapshot::read(&WORLD.replace(from, &format!("{from}{with}"))).unwrap_err().to_string();
+        assert_eq!(without_line(&refused), format!("{place}: `{key}` is given twice; keep one"), "{with}");
+    }
+}
+
+#[test]
+fn a_list_is_not_an_object() {
+    let rows = [
+        ("/nodes/0", json!(["n"])),
+        ("/units/1", json!(["n/gpu-0", "gpu", "n"])),
+        ("/units/0/others", json!([120, 2])),
+        ("/actors/1", json!(["v/s/b"])),
+        ("/actors/0/runsOn", json!([])),
+        ("/actors/0/runsOn/gpu", json!([3])),
+        ("/messages/0", json!(["v/s/a", "v/s/b", 17])),
+        ("/annoyance/0", json!(["v/s/a", "v/s/b", 3])),
+        ("/exchangeCost", json!([])),
+        ("/exchangeCost/pairs/0", json!(["n/cpu-0", "n/gpu-0", 1])),
+        ("/constraints/2", json!(["pin", "v/s/a", "n/cpu-0"])),
+        ("/policy", json!(["throughput"])),
+        ("/policy", json!(7)),
+    ];
+    let told = rows.map(|(pointer, value)| without_line(&refused(pointer, value)).to_owned());
+    let whole = Snapshot::read("[1]").unwrap_err().to_string();
+    insta::assert_snapshot!([&told[..], &[without_line(&whole).to_owned()]].concat().join("\n"), @r"
+    nodes[0]: is a list; give an object, with its fields by name: id, zone, labels, provides, licenceCost
+    units[1]: is a list; give an object, with its fields by name: id, kind, node, zone, numa, pool, capacity, slots, provides, others, powerWatts, idleWatts
+    units[0].others: is a list; give an object, with its fields by name: work, count
+    actors[1]: is a list; give an object, with its fields by name: id, group, runsOn, requires, labels, moveCost, fixed, current
+    actors[0].runsOn: invalid type: list, expected a map
+    actors[0].runsOn.gpu: invalid type: list, expected work per window, or an object {work, requires, nodeRequires}
+    messages[0]: is a list; give an object, with its fields by name: from, to, count
+    annoyance[0]: is a list; give an object, with its fields by name: a, b, drag
+    exchangeCost: is a list; give an object, with its fields by name: kinds, otherKind, otherNuma, otherNode, otherZone, pairs
+    exchangeCost.pairs[0]: is a list; give an object, with its fields by name: a, b, cost
+    constraints[2]: invalid type: list, expected a constraint, as in {type: pin, actor: a, unit: u}
+    policy: is a list; give an object, with its fields by name: name, program
+    policy: invalid type: integer `7`, expected an object
+    .: is a list; give an object, with its fields by name: version, name, for, windowMicroseconds, nodes, units, actors, messages, groupMessages, annoyance, interference, exchangeCost, constraints, policy, objectives
+    ");
 }
 
 #[test]
