@@ -20,7 +20,6 @@ impl Part {
         match self {
             Self::Proofs => "asp-without-proofs",
             Self::Native(search::Part::Ejection) => "asp-without-ejection",
-            Self::Native(search::Part::ReplicaExchange) => "asp-without-replica-exchange",
             Self::Native(search::Part::CompoundMoves) => "asp-without-compound-moves",
             Self::Native(search::Part::Trades) => "asp-without-trades",
             Self::Native(search::Part::Rotations) => "asp-without-rotations",

@@ -110,36 +110,9 @@ impl<'m> Chain<'m> {
         self.price_of_breach = breach * self.scale;
     }
 
-    /// What a mean work of excess costs, in mean losses.
-    pub fn price_of_excess(&self) -> f64 {
-        self.price_of_excess * self.mean_work / self.scale
-    }
-
     /// The mean and the median loss of a random step at the start: what temperatures are counted in.
     pub fn scales(&self) -> (f64, f64) {
         (self.scale, self.fine)
-    }
-
-    /// Random numbers of their own for somebody else.
-    pub fn fork_rng(&mut self) -> fastrand::Rng {
-        fastrand::Rng::with_seed(self.rng.u64(..))
-    }
-
-    /// A copy that goes other ways from here.
-    pub fn fork(&mut self) -> Self {
-        Self { rng: self.fork_rng(), ..self.clone() }
-    }
-
-    /// Whether all limits hold where it stands.
-    pub fn is_within_limits(&self) -> bool {
-        self.excess == 0 && self.solution.broken() == 0
-    }
-
-    /// What steps are weighed by, where it stands.
-    pub fn weight(&self) -> f64 {
-        self.solution.objective as f64
-            + self.excess as f64 * self.price_of_excess
-            + self.solution.broken() as f64 * self.price_of_breach
     }
 
     /// Tries so many steps, cooling evenly from one temperature to the other.

@@ -30,7 +30,6 @@ mod round_robin;
 mod schedule;
 mod session;
 mod solution;
-mod tempering;
 #[cfg(test)]
 mod tests;
 mod worker;

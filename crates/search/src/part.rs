@@ -5,8 +5,6 @@
 pub enum Part {
     /// Who has no place takes that of others, who look for another.
     Ejection,
-    /// Replicas at steady temperatures that change places, in small worlds.
-    ReplicaExchange,
     /// Steps of groups and of whole nodes.
     CompoundMoves,
     /// Exchanges of two items for which others have to make room.
@@ -17,6 +15,5 @@ pub enum Part {
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 5] =
-        [Self::Ejection, Self::ReplicaExchange, Self::CompoundMoves, Self::Trades, Self::Rotations];
+    pub const ALL: [Self; 4] = [Self::Ejection, Self::CompoundMoves, Self::Trades, Self::Rotations];
 }

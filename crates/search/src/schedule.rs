@@ -76,11 +76,6 @@ pub(crate) struct Annealing {
 }
 
 impl Annealing {
-    /// One from a replica that is exchanged: from a temperature in median losses, at what excess and breaches cost there.
-    pub fn at_temperature(from: f64, cheap: f64) -> Self {
-        Self { length: 1, from, from_best: false, is_fine: true, cheap, breach: cheap }
-    }
-
     /// The temperature after a part of the run, where losses have this mean and median: an annealing run from hot begins
     /// at the scale of the mean, and all end at that of the median.
     pub fn temperature(&self, part: f64, (mean, median): (f64, f64)) -> f64 {

@@ -11,10 +11,9 @@ use crate::fits::laid_out;
 use crate::model::Model;
 use crate::pace::Pace;
 use crate::part::Part;
-use crate::replica::{Course, Descent, Replica, steps_of_descent};
+use crate::replica::{Replica, steps_of_descent};
 use crate::schedule::{ROUND, Schedule};
 use crate::solution::{NO_LIMIT, Solution};
-use crate::tempering::Tempering;
 use crate::worker::{WORTH_A_THREAD, Worker, run_all};
 use placement::ix::{ActorIx, ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
@@ -56,8 +55,7 @@ impl<'a> Instance<'a> {
     }
 }
 
-/// A search under way: chains that anneal, each by a schedule of its own or all by replica exchange, and the best that was
-/// found.
+/// A search under way: chains that anneal, each by a schedule of its own, and the best that was found.
 ///
 /// It is decided by the start, the seed, and how many pieces were run between two calls of [`Search::offer`].
 pub struct Search<'t> {
@@ -68,8 +66,6 @@ pub struct Search<'t> {
     offered: Vec<Assignment>,
     /// None before chains have begun.
     replicas: Vec<Replica<'t>>,
-    /// What the replicas have in common once they exchange.
-    tempering: Option<Tempering>,
     best: Found<'t>,
     /// The best as the chains know it.
     best_places: IxVec<ItemIx, UnitIx>,
@@ -104,7 +100,6 @@ impl<'t> Search<'t> {
             model,
             offered: Vec::new(),
             replicas: Vec::new(),
-            tempering: None,
             best,
             best_places: solution.place.clone(),
             best_rank: (usize::MAX, i64::MAX, i64::MAX),
@@ -144,8 +139,8 @@ impl<'t> Search<'t> {
         let mut begin = if is_warm { before } else { solution.clone() };
         begin.set_slack(solution.slack);
         let replicas = (0..CHAINS).map(|chain| {
-            let descent = Descent::new(Schedule::new(model.free, model.steps(), chain, is_warm));
-            Replica { chain: Chain::new(begin.clone(), rng.u64(..)), course: Course::Annealing(descent) }
+            let schedule = Schedule::new(model.free, model.steps(), chain, is_warm);
+            Replica::new(Chain::new(begin.clone(), rng.u64(..)), schedule)
         });
         self.replicas = replicas.collect();
         if solution.broken() == 0 {
@@ -174,17 +169,10 @@ impl<'t> Search<'t> {
                 // How long a piece takes is to be known soon.
                 let is_paced = budget.left.is_none() || self.pace.is_known();
                 let most = if is_paced { u64::MAX } else { WORTH_A_THREAD };
-                let (ran, took) = Pace::timed(budget, || match &mut self.tempering {
-                    Some(tempering) => tempering.run(&mut self.replicas, pieces - done, &workers),
-                    None => self.anneal((pieces - done).min(most), &workers),
-                });
+                let (ran, took) = Pace::timed(budget, || self.anneal((pieces - done).min(most), &workers));
                 self.pace.note_round(ran, took);
                 done += ran;
-                if self.tempering.is_some() {
-                    self.note_best();
-                } else {
-                    self.share_best();
-                }
+                self.share_best();
             }
             done
         })
@@ -209,14 +197,10 @@ impl<'t> Search<'t> {
 
     /// Pieces of the next round, of so many that are left.
     fn next_round(&self, pieces: u64) -> u64 {
-        let turn = self.tempering.as_ref().map(|tempering| tempering.next_turn(self.replicas.len()));
-        let round = turn.unwrap_or_else(|| {
-            let left = self.replicas.iter().filter_map(Replica::descent).map(Descent::left).min();
-            // Where pieces take long, a round has fewer, so that the clock is looked at as often.
-            let most = (ROUND / self.model.length_of_piece()).max(1);
-            left.unwrap_or(most).min(most)
-        });
-        round.min(pieces)
+        let left = self.replicas.iter().map(Replica::left).min();
+        // Where pieces take long, a round has fewer, so that the clock is looked at as often.
+        let most = (ROUND / self.model.length_of_piece()).max(1);
+        left.unwrap_or(most).min(most).min(pieces)
     }
 
     /// Anneals so many pieces, at most up to where a chain may look at what the others have found.
@@ -226,33 +210,12 @@ impl<'t> Search<'t> {
         round
     }
 
-    /// Takes what the chains have found, where it is better.
-    fn note_best(&mut self) {
-        for replica in self.replicas.iter().filter(|replica| replica.chain.has_best()) {
-            let rank = replica.chain.best_rank();
-            if rank < self.best_rank {
-                self.best_rank = rank;
-                self.best_places = replica.chain.best_places();
-            }
-        }
-    }
-
     /// Has chains that have finished an annealing run tell what they found, and begin the next.
     fn share_best(&mut self) {
-        let is_trial = |replica: &Replica| {
-            replica.descent().is_some_and(|descent| descent.left() == 0 && descent.schedule.is_trial())
-        };
-        if self.replicas.iter().all(is_trial) {
+        if self.replicas.iter().all(|replica| replica.left() == 0 && replica.schedule.is_trial()) {
             self.compare_styles();
-            let chain = &self.replicas[0].chain;
-            let may_exchange = chain.solution.model.without != Some(Part::ReplicaExchange);
-            if may_exchange && Tempering::suits(chain, u64::from(CHAINS)) {
-                self.note_best();
-                self.climb();
-                return;
-            }
         }
-        let has_ended = |replica: &Replica| replica.descent().is_some_and(|descent| descent.left() == 0);
+        let has_ended = |replica: &Replica| replica.left() == 0;
         for replica in self.replicas.iter().filter(|replica| has_ended(replica) && replica.chain.has_best()) {
             let rank = replica.chain.best_rank();
             if rank < self.best_rank {
@@ -261,29 +224,18 @@ impl<'t> Search<'t> {
             }
         }
         for replica in self.replicas.iter_mut().filter(|replica| has_ended(replica)) {
-            let Replica { chain, course: Course::Annealing(descent) } = replica else { continue };
-            descent.begin_next();
-            if descent.annealing.from_best {
-                chain.go_to(&self.best_places);
+            replica.begin_next();
+            if replica.annealing.from_best {
+                replica.chain.go_to(&self.best_places);
             }
         }
-    }
-
-    /// Begins replica exchange, from where the one stands that did best.
-    fn climb(&mut self) {
-        let best = self.replicas.iter_mut().min_by_key(|replica| replica.chain.best_rank());
-        let Some(best) = best else { return };
-        let (tempering, replicas) = Tempering::new(&mut best.chain, u64::from(CHAINS));
-        (self.tempering, self.replicas) = (Some(tempering), replicas);
     }
 
     /// Has chains that did clearly worse than another go its way from now on.
     fn compare_styles(&mut self) {
         let found = |replica: &Replica| replica.chain.has_best().then(|| replica.chain.best_rank());
-        let styles = self.replicas.iter().filter_map(|replica| {
-            let style = replica.descent()?.schedule.style();
-            Some((found(replica)?, style))
-        });
+        let styles =
+            self.replicas.iter().filter_map(|replica| Some((found(replica)?, replica.schedule.style())));
         let Some(((unplaced, slack, objective), style)) = styles.min_by_key(|(rank, _)| *rank) else {
             return;
         };
@@ -291,8 +243,8 @@ impl<'t> Search<'t> {
             let is_near = found(replica).is_some_and(|(others, same_slack, found)| {
                 (others, same_slack) == (unplaced, slack) && found - objective <= objective.abs() / CLEARLY
             });
-            if let Some(descent) = replica.descent_mut().filter(|_| !is_near) {
-                descent.schedule.take_up(style);
+            if !is_near {
+                replica.schedule.take_up(style);
             }
         }
     }
@@ -349,9 +301,6 @@ impl<'t> Search<'t> {
         if solution.total_excess() == 0 && solution.broken() == 0 && rank < self.best_rank {
             self.best_rank = rank;
             self.best_places.clone_from(&solution.place);
-            if self.tempering.is_some() {
-                self.replicas[0].chain.go_to(&self.best_places);
-            }
         }
     }
 }
