@@ -407,7 +407,8 @@ impl Rules {
         self.penalties.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight))
     }
 
-    pub(crate) fn input(&self, actor: ActorIx, unit: UnitIx) -> Option<u32> {
+    /// The atom that says an actor is on a unit, where the rules know of that.
+    pub fn input(&self, actor: ActorIx, unit: UnitIx) -> Option<u32> {
         let inputs = self.inputs.get(actor)?;
         inputs.binary_search_by_key(&unit, |(unit, _)| *unit).ok().map(|at| inputs[at].1)
     }

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::bundle::{Bundles, Settlement};
-use crate::emptiest::emptiest;
+use crate::clock::{Clock, Cut};
+use crate::emptiest::{Looks, emptiest};
 use crate::repair::obeying;
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
@@ -50,30 +51,35 @@ fn construct(snapshot: &Snapshot, budget: &Budget, keeps: bool) -> Answer {
             keep_what_runs(&mut state, snapshot);
         }
         let order = Order::new(snapshot, &state);
-        (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, budget }, state, order)
+        let clock = Clock::of_prices(snapshot, budget.stop);
+        (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, clock }, state, order)
     };
     let bundles = Bundles::new(snapshot);
     let (mut work, mut state, mut order) = begun();
     // An effort does not cut it short: who is priced first would gain what the others pay.
     let mut is_cut = work.is_over();
     while !is_cut && let Some(actor) = order.next(snapshot) {
-        match bundles.of(actor) {
+        let placed = match bundles.of(actor) {
             // The rest of the bundle finds its place taken care of when its turn comes.
-            Some(bundle) if state.place(actor).is_none() => bundles.settle(bundle, &mut state),
-            _ => place(&mut state, snapshot, actor),
-        }
+            Some(bundle) if state.place(actor).is_none() => {
+                bundles.settle(bundle, &mut state, &mut work.clock)
+            }
+            _ => place(&mut state, snapshot, actor, &mut work.clock),
+        };
         work.spend();
-        is_cut = order.left > 0 && (budget.stop)();
+        is_cut = placed.is_err() || order.left > 0 && work.clock.look().is_err();
     }
     if is_cut {
-        // What a clock cut short counts for nothing. Everybody is placed all the same: an answer would leave out actors that have room.
+        // What a clock cut short counts for nothing. Everybody is placed all the same, as far as a place is found quickly: an answer would
+        // leave out actors that have room.
         (work, state, order) = begun();
+        let mut looks = Looks::new();
         for (turn, actor) in order.rest(snapshot).into_iter().enumerate() {
             match bundles.of(actor) {
                 Some(bundle) if state.place(actor).is_none() => {
-                    bundles.settle_anywhere(bundle, &mut state, turn);
+                    bundles.settle_anywhere(bundle, &mut state, turn, &mut looks);
                 }
-                _ => place_anywhere(&mut state, snapshot, actor, turn),
+                _ => place_anywhere(&mut state, snapshot, (actor, turn), &mut looks),
             }
         }
     }
@@ -93,7 +99,7 @@ fn construct(snapshot: &Snapshot, budget: &Budget, keeps: bool) -> Answer {
 struct Work<'a> {
     left: u64,
     done: u64,
-    budget: &'a Budget<'a>,
+    clock: Clock<'a>,
 }
 
 impl Work<'_> {
@@ -102,8 +108,8 @@ impl Work<'_> {
         self.done += 1;
     }
 
-    fn is_over(&self) -> bool {
-        self.left == 0 || (self.budget.stop)()
+    fn is_over(&mut self) -> bool {
+        self.left == 0 || self.clock.look().is_err()
     }
 }
 
@@ -209,31 +215,45 @@ fn price(state: &State, snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> Pr
     (state.price(actor, unit), leaves)
 }
 
-/// The feasible unit with the smallest price; among equals the emptiest.
-fn cheapest(state: &State, snapshot: &Snapshot, actor: ActorIx) -> Option<(Price, UnitIx)> {
-    let feasible = snapshot.problem().candidates(actor).iter().filter(|unit| state.admits(actor, **unit));
-    feasible
-        .map(|&unit| (price(state, snapshot, actor, unit), (state.fullness_with(actor, unit), unit)))
-        .min()
-        .map(|(price, (_, unit))| (price, unit))
+/// The feasible unit with the smallest price; among equals the emptiest, then the first.
+fn cheapest(
+    state: &State,
+    snapshot: &Snapshot,
+    actor: ActorIx,
+    clock: &mut Clock,
+) -> Result<Option<(Price, UnitIx)>, Cut> {
+    let cost = |unit: UnitIx| {
+        let is_feasible = state.admits(actor, unit);
+        is_feasible.then(|| (price(state, snapshot, actor, unit), state.fullness_with(actor, unit)))
+    };
+    let found = clock.cheapest(snapshot, (actor, snapshot.problem().candidates(actor)), cost)?;
+    Ok(found.map(|((price, _), unit)| (price, unit)))
 }
 
-fn place(state: &mut State, snapshot: &Snapshot, actor: ActorIx) {
+/// Places the actor where it is cheapest, if it has no place; nothing has changed where the clock ends that.
+fn place(state: &mut State, snapshot: &Snapshot, actor: ActorIx, clock: &mut Clock) -> Result<(), Cut> {
     if state.place(actor).is_none()
-        && let Some((_, unit)) = cheapest(state, snapshot, actor)
+        && let Some((_, unit)) = cheapest(state, snapshot, actor, clock)?
     {
         state.put(actor, unit);
     }
+    Ok(())
 }
 
 /// Places the actor on one of a few units that take it, from another one on at each turn.
-fn place_anywhere(state: &mut State, snapshot: &Snapshot, actor: ActorIx, turn: usize) {
+fn place_anywhere(
+    state: &mut State,
+    snapshot: &Snapshot,
+    (actor, turn): (ActorIx, usize),
+    looks: &mut Looks,
+) {
     if state.place(actor).is_some() {
         return;
     }
+    looks.begin(1);
     let candidates = snapshot.problem().candidates(actor);
     let (before, from) = candidates.split_at(turn % candidates.len().max(1));
-    if let Some((_, unit)) = emptiest(state, actor, from.iter().chain(before)) {
+    if let Some((_, unit)) = emptiest(state, actor, from.iter().chain(before), looks) {
         state.put(actor, unit);
     }
 }
@@ -247,15 +267,17 @@ fn improve(state: &mut State, snapshot: &Snapshot, bundles: &Bundles, work: &mut
             if work.is_over() {
                 return false;
             }
+            let Ok(has_moved) = improve_one(state, snapshot, actor, &mut work.clock) else { return false };
             work.spend();
-            improved |= improve_one(state, snapshot, actor);
+            improved |= has_moved;
         }
         for bundle in bundles.all() {
             if work.is_over() {
                 return false;
             }
+            let Ok(has_moved) = improve_bundle(state, bundles, bundle, &mut work.clock) else { return false };
             work.spend();
-            improved |= improve_bundle(state, bundles, bundle);
+            improved |= has_moved;
         }
         if !improved {
             return true;
@@ -265,28 +287,42 @@ fn improve(state: &mut State, snapshot: &Snapshot, bundles: &Bundles, work: &mut
 
 /// Moves the actor to where it is cheapest, or gives it a place if it has none; false when nothing changed.
 ///
-/// It also goes back to where it was when that costs the same: a plan that is carried out leaves no idle move.
-fn improve_one(state: &mut State, snapshot: &Snapshot, actor: ActorIx) -> bool {
+/// It also goes back to where it was when that costs the same: a plan that is carried out leaves no idle move. Where the clock ends it,
+/// it stays.
+fn improve_one(
+    state: &mut State,
+    snapshot: &Snapshot,
+    actor: ActorIx,
+    clock: &mut Clock,
+) -> Result<bool, Cut> {
     let Some(home) = state.take(actor) else {
-        place(state, snapshot, actor);
-        return state.place(actor).is_some();
+        place(state, snapshot, actor, clock)?;
+        return Ok(state.place(actor).is_some());
     };
     let stay = price(state, snapshot, actor, home);
-    let better = cheapest(state, snapshot, actor).filter(|(price, _)| *price < stay);
-    state.put(actor, better.as_ref().map_or(home, |(_, unit)| *unit));
-    better.is_some()
+    let found = cheapest(state, snapshot, actor, clock);
+    let better = found.map(|found| found.filter(|(price, _)| *price < stay).map(|(_, unit)| unit));
+    state.put(actor, better.ok().flatten().unwrap_or(home));
+    better.map(|unit| unit.is_some())
 }
 
-/// Moves a whole bundle to where it is cheapest; false when nothing changed.
-fn improve_bundle(state: &mut State, bundles: &Bundles, bundle: usize) -> bool {
+/// Moves a whole bundle to where it is cheapest; false when nothing changed. Where the clock ends it, it stays.
+fn improve_bundle(
+    state: &mut State,
+    bundles: &Bundles,
+    bundle: usize,
+    clock: &mut Clock,
+) -> Result<bool, Cut> {
     let stay = bundles.take(bundle, state);
-    let better = bundles.best(bundle, state).filter(|found| found.price < stay.price);
-    let improved = better.is_some();
-    let Settlement { places, .. } = better.unwrap_or(stay);
+    let (Settlement { places, .. }, has_moved) = match bundles.best(bundle, state, clock) {
+        Ok(Some(better)) if better.price < stay.price => (better, Ok(true)),
+        Ok(_) => (stay, Ok(false)),
+        Err(cut) => (stay, Err(cut)),
+    };
     for (actor, unit) in places {
         state.put(actor, unit);
     }
-    improved
+    has_moved
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::balance::even_out;
 use crate::construct::place_the_rest;
 use crate::ejection::eject;
 use crate::fits::laid_out;
+use crate::leave_out::without_what_breaks_rules;
 use crate::model::Model;
 use crate::pace::Pace;
 use crate::part::Part;
@@ -15,9 +16,9 @@ use crate::replica::{Replica, steps_of_descent};
 use crate::schedule::{ROUND, Schedule};
 use crate::solution::{NO_LIMIT, Solution};
 use crate::worker::{WORTH_A_THREAD, Worker, run_all};
-use placement::ix::{ActorIx, ItemIx, IxVec, UnitIx};
+use placement::ix::{ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
-use placement::{Assignment, Budget, Cost, Ruling, Snapshot};
+use placement::{Assignment, Budget, Cost, Snapshot};
 
 /// How many chains there are that anneal, and threads of all chains. What is found does not depend on how many processors
 /// there are.
@@ -277,7 +278,8 @@ impl<'t> Search<'t> {
         if self.best.vector.is_none() && model.snapshot.rules().is_some() {
             let places =
                 self.replicas.first().map_or(&self.best_places, |replica| &replica.chain.solution.place);
-            self.best.offer(without_what_breaks_rules(model.snapshot, model.assignment(places)));
+            let found = without_what_breaks_rules(model.snapshot, model.assignment(places), &stop);
+            self.best.offer(found);
         }
         self.best.assignment.clone()
     }
@@ -303,32 +305,6 @@ impl<'t> Search<'t> {
             self.best_places.clone_from(&solution.place);
         }
     }
-}
-
-/// Takes out, one after the other, the actor without whom rules of the policy are broken least, as long as that helps.
-fn without_what_breaks_rules(snapshot: &Snapshot, mut assignment: Assignment) -> Assignment {
-    let Some(rules) = snapshot.rules() else { return assignment };
-    let mut ruling = Ruling::of(rules, &assignment);
-    while ruling.degree() > 0 {
-        let mut best: Option<(i64, ActorIx, UnitIx)> = None;
-        for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
-            let Some(unit) = assignment[actor] else { continue };
-            ruling.take(actor, unit);
-            let degree = ruling.degree();
-            ruling.put(actor, unit);
-            if best.is_none_or(|(least, _, _)| degree < least) {
-                best = Some((degree, actor, unit));
-            }
-        }
-        match best {
-            Some((degree, actor, unit)) if degree < ruling.degree() => {
-                ruling.take(actor, unit);
-                assignment[actor] = None;
-            }
-            _ => break,
-        }
-    }
-    assignment
 }
 
 /// What solutions are compared by: actors without a place, overload, objective.
