@@ -3,11 +3,11 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control::Verdict;
 use crds::ActorApplication;
-use placement::{Derived, Judge, Plan, PlanError, Snapshot};
+use placement::{Budget, Derived, Judge, Plan, PlanError, Snapshot};
 use portfolio::Use;
 use world::{ApplicationKey, Policy, World};
 
@@ -178,13 +178,18 @@ impl<'a> Standing<'a> {
         self.ctx.mismatches.judged(self.key, &known.world.snapshot, judged, &self.ctx.metrics, LOST)
     }
 
-    /// The plan with what collided placed again in this world; nothing where only a search can do that.
+    /// The plan with what collided placed again in this world; nothing where only a search can do that. It takes no longer than others
+    /// wait for it.
     async fn mended(&self, at: &At, newest: &Arc<Snapshot>) -> Result<Option<Plan>, Error> {
         let quick = portfolio::strategy(QUICK, Use::Production).ok();
         let Some(quick) = quick.map(|entry| entry.make(limits(self.policy))) else { return Ok(None) };
         let (before, plan, newest) = (at.known.world.clone(), at.plan.clone(), newest.clone());
         let task = tokio::task::spawn_blocking(move || {
-            let mut mended = control::mend(&before.snapshot, &plan, &newest, quick.as_ref())?;
+            let begun = Instant::now();
+            let left = || PATIENCE.saturating_sub(begun.elapsed());
+            let stop = || left().is_zero();
+            let budget = Budget { effort: None, seed: plan.seed, stop: &stop, left: Some(&left) };
+            let mut mended = control::mend(&before.snapshot, &plan, &newest, quick.as_ref(), &budget)?;
             mended.moves = explain::moves(&newest, &mended.assignment);
             Some(*mended)
         });

@@ -53,7 +53,7 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
     let comers =
         ActorIx::first(newest.actors()).filter(|&a| runs[a].is_none()).filter_map(|a| Some((a, places[a]?)));
     let comers: Vec<(ActorIx, UnitIx)> = comers.collect();
-    let (assignment, _) = insert(newest, runs.clone(), &comers);
+    let (assignment, _) = insert(newest, runs.clone(), &comers, &|| false);
     if assignment == runs {
         return Verdict::Overtaken;
     }
@@ -86,7 +86,7 @@ pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &Seen) -> BTre
     // What was decided and does not run yet excuses nothing.
     let before = start.clone();
     let broken = |places: &Assignment| said(snapshot.violations_after(&before, places));
-    let (_, refused) = insert_if(&broken, start, &comers);
+    let (_, refused) = insert_if(&broken, start, &comers, &|| false);
     found.extend(refused.into_iter().map(|actor| name(actor).to_owned()));
     found
 }
@@ -98,24 +98,31 @@ pub(crate) fn short(id: &str) -> &str {
 
 /// Adds actors at their units as long as nothing is broken that was not broken before; with those that cannot be added.
 ///
-/// By halves: where few collide, the world is checked few times.
+/// By halves: where few collide, the world is checked few times. Before each check `stop` is asked; whoever was not added by then is not.
 pub(crate) fn insert(
     snapshot: &Snapshot,
     start: Assignment,
     comers: &[(ActorIx, UnitIx)],
+    stop: &dyn Fn() -> bool,
 ) -> (Assignment, Vec<ActorIx>) {
-    insert_if(&|places| said(snapshot.violations(places)), start, comers)
+    insert_if(&|places| said(snapshot.violations(places)), start, comers, stop)
 }
 
 fn insert_if(
     broken: &dyn Fn(&Assignment) -> BTreeSet<String>,
     start: Assignment,
     comers: &[(ActorIx, UnitIx)],
+    stop: &dyn Fn() -> bool,
 ) -> (Assignment, Vec<ActorIx>) {
     let before = broken(&start);
     let (mut assignment, mut refused) = (start, Vec::new());
     let mut parts = vec![comers];
     while let Some(part) = parts.pop() {
+        if stop() {
+            let left = parts.into_iter().chain([part]).flatten();
+            refused.extend(left.map(|(actor, _)| *actor));
+            break;
+        }
         let mut tried = assignment.clone();
         for &(actor, unit) in part {
             tried[actor] = Some(unit);

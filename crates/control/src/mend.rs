@@ -19,7 +19,16 @@ const MOST_CHOICES: usize = 100_000;
 /// Collided is who has no place any more, or came to where others brought more work meanwhile than was planned with.
 /// Nobody moves unless the whole is better for it. `None` where no way of that is found that a policy's rules allow; then the
 /// plan is made again.
-pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Strategy) -> Option<Box<Plan>> {
+///
+/// Of the budget the clock counts: where it says stop, the best of what was found until then is taken, with as many as had a place by
+/// then, and `None` is what is left where nobody had.
+pub fn mend(
+    planned: &Snapshot,
+    plan: &Plan,
+    newest: &Snapshot,
+    quick: &dyn Strategy,
+    budget: &Budget,
+) -> Option<Box<Plan>> {
     let places = transfer(planned, plan, newest);
     let runs = newest.incumbent();
     let differs =
@@ -35,9 +44,10 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
     let anew: &[(ActorIx, UnitIx)] = &[];
     let may_begin_anew = comers.len().saturating_mul(newest.units()) <= MOST_CHOICES;
     let kept = [comers.as_slice(), all.as_slice()].into_iter().chain(may_begin_anew.then_some(anew));
-    let mended = kept.map(|some| {
-        let kept = insert(newest, runs.clone(), some).0;
-        again(planned, plan, newest, quick, &kept, &comers)
+    let in_time = kept.take_while(|_| !(budget.stop)());
+    let mended = in_time.map(|some| {
+        let kept = insert(newest, runs.clone(), some, budget.stop).0;
+        again((planned, plan), newest, quick, (&kept, comers.as_slice()), budget)
     });
     let value = |assignment: &Assignment| {
         let cost = price(newest, assignment);
@@ -47,6 +57,9 @@ pub fn mend(planned: &Snapshot, plan: &Plan, newest: &Snapshot, quick: &dyn Stra
     let is_allowed =
         |assignment: &Assignment| written(newest).is_none_or(|rules| rules.violations(assignment).is_empty());
     let best = mended.filter(is_allowed).min_by_key(value)?;
+    if best == runs && (budget.stop)() {
+        return None;
+    }
     Some(Box::new(told(planned, plan, newest, best)))
 }
 
@@ -56,14 +69,14 @@ pub(crate) fn written(snapshot: &Snapshot) -> Option<&Rules> {
     snapshot.rules().filter(|rules| rules.are_written())
 }
 
-/// Places those again who have no place, or came to where it is more crowded than was planned.
+/// Places those again who have no place, or came to where it is more crowded than was planned. Where there is no time, or nothing better
+/// is found in it, what is kept stays as it is.
 fn again(
-    planned: &Snapshot,
-    plan: &Plan,
+    (planned, plan): (&Snapshot, &Plan),
     newest: &Snapshot,
     quick: &dyn Strategy,
-    kept: &Assignment,
-    comers: &[(ActorIx, UnitIx)],
+    (kept, comers): (&Assignment, &[(ActorIx, UnitIx)]),
+    budget: &Budget,
 ) -> Assignment {
     let before = strain(planned, &plan.assignment).overload;
     let now = strain(newest, kept).overload;
@@ -72,12 +85,13 @@ fn again(
         .filter(|(unit, amount)| before.get(*unit).is_none_or(|before| before < *amount))
         .filter_map(|(unit, _)| newest.unit(unit))
         .collect();
-    let is_new = |actor: ActorIx| comers.iter().any(|(comer, _)| *comer == actor);
+    // They are in order.
+    let is_new = |actor: ActorIx| comers.binary_search_by_key(&actor, |(comer, _)| *comer).is_ok();
     let is_free = |actor: ActorIx| {
         !newest.is_fixed(actor) && kept[actor].is_none_or(|unit| crowded.contains(&unit) && is_new(actor))
     };
     let free = ActorIx::first(newest.actors()).filter(|&actor| is_free(actor)).count() as u64;
-    if free == 0 {
+    if free == 0 || (budget.stop)() {
         return kept.clone();
     }
     let mut file = newest.file().clone();
@@ -92,7 +106,7 @@ fn again(
         // Each of them is placed where it costs least, and nobody is moved after that.
         None => (Snapshot::new(file), free),
     };
-    let budget = Budget { effort: Some(effort), seed: plan.seed, stop: &|| false, left: None };
+    let budget = Budget { effort: Some(effort), seed: plan.seed, ..*budget };
     let Some(answer) = rest.ok().and_then(|rest| quick.solve(&rest, &budget).ok()) else {
         return kept.clone();
     };

@@ -5,6 +5,7 @@ mod worlds;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use control::{Decision, Instance, Observed, Pod, Seen, Verdict, infeasible, mend, still_stands};
 use placement::ix::{ActorIx, UnitIx};
@@ -284,10 +285,15 @@ proptest! {
     }
 }
 
+/// As much time as it takes.
+fn no_clock() -> Budget<'static> {
+    Budget::effort(None, 0)
+}
+
 /// What becomes of the plan for `before` when it is mended in `after`.
 fn mended(before: &str, after: &str) -> String {
     let (before, after) = (snapshot(before), snapshot(after));
-    let plan = mend(&before, &planned(&before), &after, &Greedy).unwrap();
+    let plan = mend(&before, &planned(&before), &after, &Greedy, &no_clock()).unwrap();
     places(&after, &plan)
 }
 
@@ -394,12 +400,52 @@ fn what_collided_is_placed_again_where_a_policys_rules_allow_it() {
     ] {
         assert_eq!(mended(before, &after), without_rules, "{after}");
         let (world, newest) = (snapshot(before), ruled(&snapshot(&after)));
-        let plan = mend(&world, &planned(&world), &newest, &Greedy).unwrap();
+        let plan = mend(&world, &planned(&world), &newest, &Greedy, &no_clock()).unwrap();
         assert_eq!(places(&newest, &plan), expected, "{after}");
         assert_eq!(newest.violations(&plan.assignment), vec![], "{after}");
         // It stands in the world that it was mended in, and needs no search.
         let Verdict::Stands(_) = still_stands(&newest, &plan, &newest, false) else { panic!("{after}") };
     }
+}
+
+/// Each collision takes some checks to find: when the clock says stop, whoever has a place by then keeps it, and the others wait.
+#[test]
+fn a_plan_that_a_clock_ends_is_mended_as_far_as_it_went() {
+    let units: Vec<String> = (0..24).map(|unit| format!("n{unit}/gpu0:1")).collect();
+    let own: Vec<String> = (0..16).map(|actor| format!("a-{actor:02}")).collect();
+    let world = format!("units={} own={}", units.join(","), own.join(","));
+    let before = snapshot(&world);
+    let plan = planned(&before);
+    let places_of = |snapshot: &Snapshot, plan: &Plan| {
+        let own = ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
+        own.filter(|&actor| plan.assignment[actor].is_some()).count()
+    };
+    assert_eq!(places_of(&before, &plan), 16);
+    // Every third of their places goes to others.
+    let taken = plan.assignment.iter().flatten().step_by(3).enumerate();
+    let others: Vec<String> =
+        taken.map(|(other, unit)| format!("x{other}@{}", before.unit_id(*unit))).collect();
+    let after = snapshot(&format!("{world} others={}", others.join(",")));
+    let until = |looks: u64| {
+        let asked = AtomicU64::new(0);
+        let stop = || asked.fetch_add(1, Ordering::Relaxed) >= looks;
+        let budget = Budget { stop: &stop, ..no_clock() };
+        (mend(&before, &plan, &after, &Greedy, &budget), asked.load(Ordering::Relaxed))
+    };
+    let (whole, all) = until(u64::MAX);
+    assert_eq!(places_of(&after, &whole.unwrap()), 16);
+    let mut found = Vec::new();
+    for looks in 0..all {
+        let (mended, asked) = until(looks);
+        assert!(asked <= looks + 8, "{asked} looks where {looks} said stop");
+        if let Some(mended) = &mended {
+            assert_eq!(after.violations(&mended.assignment), [], "{looks}");
+        }
+        found.push(mended.map_or(0, |mended| places_of(&after, &mended)));
+    }
+    assert_eq!(found.first(), Some(&0), "nothing was looked at");
+    assert!(found.iter().any(|places| (1..16).contains(places)), "{found:?}");
+    assert_eq!(found.last(), Some(&16));
 }
 
 /// They are to be together; by the time of the commit their partner has gone elsewhere, and the move is worth nothing.
@@ -417,7 +463,7 @@ proptest! {
     fn what_is_mended_is_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
-        let told = mend(&before, &plan, &after, &Greedy).unwrap();
+        let told = mend(&before, &plan, &after, &Greedy, &no_clock()).unwrap();
         prop_assert_eq!(after.violations(&told.assignment), vec![]);
         for actor in ActorIx::first(after.actors()).filter(|&actor| after.is_fixed(actor)) {
             prop_assert_eq!(told.assignment[actor], after.current(actor));
