@@ -59,7 +59,9 @@ impl<'a> Bundles<'a> {
             let Some(&first) = tied.iter().min() else { continue };
             let scopes = tied.iter().filter_map(|old| widest.get(old).copied());
             let scope = scopes.fold(relation.scope, Scope::max);
-            tied.into_iter().for_each(|old| heads[old] = first);
+            for old in tied {
+                heads[old] = first;
+            }
             widest.insert(first, scope);
         }
         let mut members: BTreeMap<ActorIx, Vec<ActorIx>> = BTreeMap::new();

@@ -83,7 +83,7 @@ mod tests {
                 looks.get() == 3
             };
             let mut clock = Clock::new(&stop);
-            let pieces = (1..).find(|_| clock.after(piece) == Err(Cut));
+            let pieces = (1..=3 * PATIENCE).find(|_| clock.after(piece) == Err(Cut));
             let expected = 3 * PATIENCE.div_ceil(piece);
             assert_eq!((looks.get(), pieces), (3, Some(expected)), "pieces of {piece}");
         }
