@@ -58,6 +58,8 @@ pub struct Perf {
     without_cgroup: u32,
     /// Why a pod's events could not be opened, the last time that it was tried.
     refused: Option<String>,
+    /// Sets of which no group had the processor's counters between the last two readings.
+    starved: BTreeSet<Set>,
 }
 
 /// One pod.
@@ -116,6 +118,7 @@ impl Perf {
             left_out: 0,
             without_cgroup: 0,
             refused: None,
+            starved: BTreeSet::new(),
         }
     }
 
@@ -147,7 +150,13 @@ impl Perf {
             Set::Software => SOFTWARE,
             Set::Hardware => HARDWARE,
         };
-        self.sets.iter().map(|set| (collector(set), state.clone())).collect()
+        let of = |set: &Set| match &state {
+            (CollectorState::Ok, _) if !self.watched.is_empty() && self.starved.contains(set) => {
+                nothing("something else holds the processor's counters all the time".to_owned())
+            }
+            state => state.clone(),
+        };
+        self.sets.iter().map(|set| (collector(set), of(set))).collect()
     }
 
     /// Watches these pods, and no others; those that are watched stay, before new ones come.
@@ -215,6 +224,8 @@ impl Perf {
 
     /// Reads all groups.
     pub fn read(&mut self) {
+        // By set: whether some group was in force between two readings and had no counters, and whether some group had them.
+        let mut had: BTreeMap<Set, (bool, bool)> = BTreeMap::new();
         for watched in self.watched.values_mut() {
             for counting in &mut watched.groups {
                 // A cgroup that went has nothing to say; the pod goes at the next look.
@@ -222,9 +233,19 @@ impl Perf {
                 let now = Instant::now();
                 let before = counting.last.replace((now, reading.clone()));
                 let Some((at, before)) = before else { continue };
+                let (without, with) = had.entry(counting.set).or_default();
+                *without |= reading.enabled > before.enabled && reading.running == before.running;
+                *with |= reading.running > before.running;
                 let Some(interval) = between(&before, &reading, now - at) else { continue };
                 let totals = watched.totals.entry(counting.set);
                 totals.or_insert_with(|| Totals::of(counting.set)).add(&interval);
+            }
+        }
+        for (set, (without, with)) in had {
+            if with {
+                self.starved.remove(&set);
+            } else if without {
+                self.starved.insert(set);
             }
         }
     }

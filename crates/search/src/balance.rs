@@ -1,7 +1,10 @@
 //! Takes load off units that have too much of it.
 
-use placement::ix::UnitIx;
+use placement::ix::{ItemIx, UnitIx};
 
+use crate::compound::CompoundMove;
+use crate::model::Change;
+use crate::part::Part;
 use crate::solution::Solution;
 use placement::weighted::NOWHERE;
 
@@ -19,6 +22,7 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
     let model = solution.model;
     let mut over: Vec<UnitIx> =
         UnitIx::first(model.units).filter(|unit| solution.excess(*unit) > 0).collect();
+    let mut compound = CompoundMove::new(model.free);
     for tries in 0..TRIES_PER_ITEM * model.free {
         if over.is_empty() {
             return Some(true);
@@ -60,6 +64,12 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
             }
             let other = there[rng.usize(..there.len())];
             if !model.allows(other, from) {
+                if rotate(solution, &mut compound, ((item, from, to), other), rng) {
+                    let now_over = compound.changes.iter().map(|(.., to)| *to);
+                    over.extend(now_over.filter(|unit| solution.excess(*unit) > 0));
+                    over.sort_unstable();
+                    over.dedup();
+                }
                 continue;
             }
             let (back, gone) = (model.needs(other, from)[0], model.needs(other, to)[0]);
@@ -77,6 +87,28 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
         }
     }
     Some(false)
+}
+
+/// Where devices are exclusive and two may not change places, three or four do in turn, where that makes the sum of all excesses no
+/// larger; says whether they did.
+fn rotate(
+    solution: &mut Solution,
+    compound: &mut CompoundMove,
+    (first, other): (Change, ItemIx),
+    rng: &mut fastrand::Rng,
+) -> bool {
+    let model = solution.model;
+    if model.snapshot.problem().slots[first.2] != Some(1) || model.without == Some(Part::Rotations) {
+        return false;
+    }
+    let may = compound.rotate(solution, first, other, rng)
+        && solution.delta_of_all(&compound.changes).is_some_and(|(_, more)| more <= 0)
+        && solution.keeps_rules(&compound.changes);
+    if may {
+        solution.objective += solution.try_figures(&compound.changes).0;
+        solution.make_all(&compound.changes);
+    }
+    may
 }
 
 /// Moves and swaps items until the largest overload is, within a part of 256, the least that this way reaches: where a kind is short,
@@ -112,4 +144,43 @@ fn halve(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bo
 fn left(solution: &Solution, unit: UnitIx) -> i64 {
     debug_assert_ne!(unit, NOWHERE);
     solution.left[unit.at() * solution.model.dims]
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::Snapshot;
+
+    use super::*;
+    use crate::model::Model;
+
+    /// Three exclusive devices of three kinds, each held by the one who could be better served by the next: no two may change places.
+    #[test]
+    fn three_who_change_places_in_turn_take_load_off_exclusive_devices() {
+        let unit =
+            |name: &str| format!(r#"{{"id":"n/{name}","kind":"{name}","node":"n","capacity":3,"slots":1}}"#);
+        let actor = |id: &str, on: &str| format!(r#"{{"id":"{id}","runsOn":{on}}}"#);
+        let text = format!(
+            r#"{{"version":1,"units":[{},{},{}],"actors":[{},{},{}],"exchangeCost":{{"otherKind":1}}}}"#,
+            unit("u"),
+            unit("v"),
+            unit("w"),
+            actor("a", r#"{"u":5,"v":1}"#),
+            actor("b", r#"{"v":1,"w":1}"#),
+            actor("c", r#"{"w":1,"u":1}"#),
+        );
+        let snapshot = Snapshot::read(&text).unwrap();
+        let model = Model::new(&snapshot);
+        let mut solution = Solution::new(&model);
+        for (item, unit) in ItemIx::first(3).zip(UnitIx::first(3)) {
+            solution.put(item, unit);
+        }
+        assert_eq!(solution.overloads(), (2, 2));
+        even_out(&mut solution, &mut fastrand::Rng::with_seed(1), &|| false).unwrap();
+        assert_eq!((solution.overloads(), solution.unplaced), ((0, 0), 0));
+        assert_eq!(solution.objective, {
+            let mut anew = Solution::new(&model);
+            anew.adopt(&solution.place);
+            anew.objective
+        });
+    }
 }

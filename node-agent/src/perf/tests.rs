@@ -156,6 +156,25 @@ fn an_interval_longer_than_the_wall_clock_is_dropped_and_the_next_one_counts() {
 }
 
 #[test]
+fn a_set_whose_counters_somebody_else_holds_says_that_it_counts_nothing() {
+    let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
+    perf.watch(&[pod("1")].into());
+    let states = |perf: &Perf| perf.states().into_iter().map(|(_, (_, words))| words).collect::<Vec<_>>();
+    for (hardware, expected) in [
+        ((100, 100), COUNTS),
+        ((200, 100), "counts nothing: something else holds the processor's counters all the time"),
+        // nobody ran: nothing new is known
+        ((200, 100), "counts nothing: something else holds the processor's counters all the time"),
+        ((300, 101), COUNTS),
+    ] {
+        double.says(Set::Hardware, reading(hardware.0, hardware.1, &[0, 0, 0]));
+        perf.read();
+        assert_eq!(states(&perf), [COUNTS, expected], "{hardware:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_counted_says_why() {
     let (double, metrics) = (Double::default(), Metrics::new().unwrap());
     let root = hierarchy(&["1"]);
