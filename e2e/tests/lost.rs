@@ -85,8 +85,8 @@ async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten(
     cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// An agent of one node that describes another one, or renews its lease, is refused; so is one whose token names no node; and it has
-/// no right to what it does not need.
+/// R59: an agent of one node that describes another one, or renews its lease, is refused; so is one whose token names no node; and it
+/// has no right to what it does not need.
 async fn speaks_of_no_other_node(cluster: &Cluster) {
     let client = cluster.client().await.expect("a client");
     let topologies = NodeTopology::url_path(&(), None);

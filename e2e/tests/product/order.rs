@@ -138,7 +138,7 @@ async fn what_is_enforced_holds_under_every_policy() {
     stage.settled("app", Seen::all_placed).await;
 }
 
-/// A pool is for the namespaces that it selects; what admission gives a container that asks for nothing is counted.
+/// R55: a pool is for the namespaces that it selects; what admission gives a container that asks for nothing is counted.
 #[tokio::test]
 async fn pools_and_limits_of_a_namespace_are_known_before_admission_says_so() {
     let mut pool = cpus();

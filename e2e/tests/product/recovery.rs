@@ -48,8 +48,8 @@ async fn place(stage: &Stage, name: &str, groups: &[Group<'_>]) {
     stage.settled(name, Seen::all_placed).await;
 }
 
-/// What is taken of the cluster is counted anew from its objects, and comes out as before: no leak, nothing twice. Nobody is searched
-/// for anew.
+/// R9: what is taken of the cluster is counted anew from its objects, and comes out as before: no leak, nothing twice. Nobody is
+/// searched for anew.
 #[tokio::test]
 async fn what_is_taken_is_counted_as_before_after_a_restart() {
     let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 2), SimulatedNode::new("two")];
@@ -94,7 +94,7 @@ async fn what_is_taken_is_counted_as_before_after_a_restart() {
     cluster().kubectl(["delete", "configmap", "recounted", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// An application is deleted while nobody leads: its room is free for whom waited for it.
+/// R12: an application is deleted while nobody leads: its room is free for whom waited for it.
 #[tokio::test]
 async fn what_was_deleted_while_nobody_led_leaves_its_room_to_others() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
@@ -112,15 +112,17 @@ async fn what_was_deleted_while_nobody_led_leaves_its_room_to_others() {
     assert_eq!(seen.places()["a-0"], "one/gpus-0");
 }
 
-/// An application that is there before there is a node, a pool or a machine runs once they are there.
+/// R15: an application that is there before there is a node, a pool, a machine or an agent runs once they are there.
 #[tokio::test]
 async fn what_comes_first_waits_for_the_rest() {
     let mut stage = Stage::set("order", [], []).await;
+    stage.product.agent.stop().await.unwrap();
     stage.apply(&application("app", &[("a", 2, &[("gpu", "1ms")])])).await;
     stage.seen("app", |seen| seen.message("Placed", "False").map(drop)).await;
     cluster().kubectl_with(["apply", "-f-"], &gpus().to_string()).await.unwrap();
     stage.machine("late", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
     stage.nodes.add(SimulatedNode::new("late").resource("acme.com/gpu", 2)).await.unwrap();
+    stage.product.agent = cluster().start_agent().await.unwrap();
     let seen = stage.settled("app", Seen::all_placed).await;
     assert!(seen.pods.iter().all(|pod| pod.name_any().starts_with("app-a-")), "{:?}", uids(&seen));
 }

@@ -80,7 +80,7 @@ async fn of_a_silent_agent_who_is_there_stays_and_nobody_comes() {
     assert_eq!(history.states().iter().filter(going).count(), 0, "nobody moved");
 }
 
-/// While more nodes are silent than can be believed, what was decided elsewhere waits; actors stay where they are.
+/// R44: while more nodes are silent than can be believed, what was decided elsewhere waits; actors stay where they are.
 #[tokio::test]
 async fn while_many_nodes_do_not_answer_nobody_moves() {
     let names = ["one", "two", "three", "four", "five"];

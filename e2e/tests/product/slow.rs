@@ -50,7 +50,7 @@ async fn without_a_link(stage: &mut Stage) {
     stage.product.operator = cluster().start_operator().await.unwrap();
 }
 
-/// Every answer comes five seconds late: who leads goes on leading, asks for everything once, and comes through.
+/// R16: every answer comes five seconds late; who leads goes on leading, asks for everything once, and comes through.
 #[tokio::test]
 async fn who_is_answered_late_goes_on_leading_and_comes_through() {
     let cluster = cluster();

@@ -60,7 +60,7 @@ async fn who_may_view_edit_or_administer_a_namespace_may_do_so_with_cairns_kinds
     }
 }
 
-/// A policy for one team is refused to another, in words, and what runs under it goes on when it is taken away.
+/// R55: a policy for one team is refused to another, in words, and what runs under it goes on when it is taken away.
 #[tokio::test]
 async fn a_policy_is_for_the_namespaces_that_it_names() {
     let cluster = cluster();

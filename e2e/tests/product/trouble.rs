@@ -87,7 +87,7 @@ async fn an_actor_that_fits_nowhere_is_named_and_the_others_run() {
     unaffected(&stage, &bystander).await;
 }
 
-/// Nobody knows whose device went: nobody moves. It is known: its holder goes elsewhere, and it alone.
+/// R37: nobody knows whose device went, and nobody moves. It is known: its holder goes elsewhere, and it alone.
 #[tokio::test]
 async fn a_device_that_vanishes_moves_its_holder_and_nobody_else() {
     let nodes = [SimulatedNode::new("quiet"), SimulatedNode::new("devices").resource("acme.com/gpu", 2)];
