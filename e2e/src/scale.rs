@@ -384,7 +384,7 @@ fn page(all: &[Measured], commit: &str) -> String {
         "# Many applications on many nodes\n\nApplications of {ACTORS} actors each, applied at once to simulated nodes of eight \
          cores, under `asp`; etcd, API server,\ncontroller manager, scheduler, KWOK, the operator, its solvers and who measures \
          share {cores} cores. A ratio above 1 is worse\nthan the aim.\n\n| applications × nodes | all placed | all bound | bound \
-         ÷ aim (300 s) | no more searches | core seconds of the operator | its peak | peak ÷ aim (300 MiB) |\n\
+         ÷ aim (300 s) | no more searches | core seconds of the operator | its peak | peak ÷ aim (300 MB) |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|\n"
     );
     let ratio = |value: f64, aim: f64| value / aim;
@@ -402,7 +402,7 @@ fn page(all: &[Measured], commit: &str) -> String {
             row.seconds_until_quiet,
             row.core_seconds,
             row.peak_mib,
-            ratio(peak, 300.0)
+            ratio(peak * 1_048_576.0, 300e6)
         );
     }
     text += "\nThen foreign pods come and go, five each second, wherever the scheduler puts them. What could merely be better is looked at \
@@ -456,4 +456,27 @@ fn page(all: &[Measured], commit: &str) -> String {
         "\nMade at {commit} by `make bench`, which runs `cairn-e2e scale`; the numbers are in [scale.json](scale.json)."
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_in_mebibytes_is_held_against_megabytes() {
+        let row = |peak: u64| -> Measured {
+            let churn = json!({"seconds": 60.0, "pods": 300, "moves": 0, "searches": 0.0, "cores": 0.1,
+                "mibBefore": 279, "mibAfter": 282});
+            let row = json!({"commit": "here", "applications": 1000, "nodes": 1000, "minutes": 1, "secondsUntilPlaced": 300.0,
+                "secondsUntilBound": 300.0, "secondsUntilQuiet": 330.0, "coreSeconds": 200.0, "peakMib": peak,
+                "churn": churn, "changes": []});
+            serde_json::from_value(row).unwrap()
+        };
+        for (peak, cells) in
+            [(294, "| 294 MiB | 1.03 |"), (286, "| 286 MiB | 1.00 |"), (143, "| 143 MiB | 0.50 |")]
+        {
+            let text = page(&[row(peak)], "here");
+            assert!(text.contains("peak ÷ aim (300 MB)") && text.contains(cells), "{text}");
+        }
+    }
 }
