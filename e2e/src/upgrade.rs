@@ -279,5 +279,5 @@ fn page(older: &Release, newer: &Release, steps: &[Step]) -> String {
         // writing into a String cannot fail
         let _ = writeln!(text, "| {what} | {seconds:.1} | {before} | {gone} |");
     }
-    text + "\nMade by `make bench`, which runs `cairn-e2e upgrade`.\n"
+    text + &format!("\nMade at {} by `make bench`, which runs `cairn-e2e upgrade`.\n", newer.name)
 }
