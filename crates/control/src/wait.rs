@@ -61,7 +61,7 @@ impl fmt::Display for Wait {
             Self::Unit(unit) => write!(f, "{unit} is still in use"),
             Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
             Self::NotOffered(unit) => write!(f, "{unit} is not offered now; another place is looked for"),
-            Self::Silence => f.write_str("its move begins when fewer than 30 % of the nodes do not answer"),
+            Self::Silence => f.write_str("its move begins when at most 30 % of the nodes do not answer"),
             Self::Lost { node, forced: false } => write!(
                 f,
                 "{node} does not answer; it starts elsewhere when its pod is gone, or the node is, or carries \

@@ -383,7 +383,7 @@ fn who_failed_waits_and_holds_up_nobody() {
 #[test]
 fn while_many_nodes_are_silent_nobody_moves() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 silent=yes now=100";
-    let stays = "cam-0 waits: its move begins when fewer than 30 % of the nodes do not answer; next at 105";
+    let stays = "cam-0 waits: its move begins when at most 30 % of the nodes do not answer; next at 105";
     check(&[
         (&format!("{world} pods=0:n0/gpus-0:runs"), stays),
         (&format!("{world} pods=0:n0/gpus-0:going"), ""),
