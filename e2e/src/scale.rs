@@ -319,11 +319,12 @@ async fn churn(client: &Client, operator: &Process, limit: Duration) -> Result<C
     })
 }
 
-/// The pods of actors, by uid.
+/// The pods of actors, by uid; those that are being deleted were moved before.
 async fn actors(client: &Client) -> Result<BTreeSet<String>> {
     let pods = Api::<Pod>::namespaced(client.clone(), HERE);
     let all = pods.list_metadata(&ListParams::default().labels(labels::ACTOR)).await?;
-    Ok(all.items.iter().filter_map(ResourceExt::uid).collect())
+    let stays = all.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    Ok(stays.filter_map(ResourceExt::uid).collect())
 }
 
 /// How many searches the operator has ended so far.
