@@ -13,11 +13,12 @@ use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, JudgeError, Judged, Snapshot};
 
 use crate::child::Job;
+use crate::crowds::{Crowds, Row};
 use crate::engine::Outcome;
 use crate::facts::{EVERY_TIE, Encoded, ties, vector};
 use crate::process::{Ended, Solver};
 use crate::sandbox::Limits;
-use crate::scale::{Rounding, Scale};
+use crate::scale::{LARGEST_SUM, Rounding, Scale};
 
 /// What clingo goes through in about half a second: facts, and what it derives of them (docs/results/placement/README.md).
 pub(crate) const MOST_FACTS: usize = 60_000;
@@ -26,8 +27,8 @@ pub(crate) const MOST_FACTS: usize = 60_000;
 const PER_ACTOR: usize = 6;
 const PER_UNIT: usize = 8;
 
-/// Runs above which the criteria are left out.
-const MOST_PARTS: usize = 16;
+/// Runs above which the criteria are left out: two at a time they take about as long as one run is waited for.
+const MOST_PARTS: usize = 64;
 
 /// Runs at a time.
 const AT_ONCE: usize = 2;
@@ -39,6 +40,17 @@ pub(crate) struct Examined<'a> {
     cost: &'a Cost,
     /// What one run takes at most, as [`MOST_FACTS`].
     most: usize,
+}
+
+/// What one of several runs adds up.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// Which ties, in their order.
+    pub ties: Range<usize>,
+    /// What of channels between whole groups.
+    pub rows: Vec<Row>,
+    /// How often its sums count.
+    times: i64,
 }
 
 /// What clingo says of a finished placement: the minimized sums; none where it is not feasible.
@@ -91,32 +103,35 @@ impl<'a> Examined<'a> {
         mut expected: Vec<i64>,
         ask: &(impl Fn(&Job) -> Option<Sums> + Sync),
     ) -> Result<Judged, JudgeError> {
-        let (levels, parts, judged) = match parts(world, self.most) {
+        let crowds = Crowds::of(world, self.assignment);
+        let (levels, parts, judged) = match parts(world, &crowds, self.most) {
             Some(whole) if whole.is_empty() => (world.objectives().levels(), whole, Judged::All),
             Some(parts) => (world.objectives().levels(), parts, Judged::Parts),
             None => (<&[Vec<Criterion>]>::default(), Vec::new(), Judged::Constraints),
         };
         expected.truncate(levels.len() + 1);
-        // Where ties are added up in parts, none is in the first run.
-        let first = if judged == Judged::Parts { 0..0 } else { EVERY_TIE };
-        let mut encoded = Encoded::judged(world, levels, self.assignment, &first);
-        let job = job(mem::take(&mut encoded.facts));
-        let Some(sums) = ask(&job) else { return Ok(Judged::None) };
-        drop(job);
+        // Where ties are added up in parts, none is in the first run, which counts those who are taken together.
+        let (ties, crowds) =
+            if judged == Judged::Parts { (0..0, crowds) } else { (EVERY_TIE, Crowds::default()) };
+        let mut encoded = Encoded::judged(world, levels, self.assignment, &ties, &crowds);
+        let first = job(mem::take(&mut encoded.facts));
+        let Some(sums) = ask(&first) else { return Ok(Judged::None) };
+        drop(first);
         let Some(mut sums) = sums else {
             return Err(JudgeError::Mismatch("clingo says that the placement is not feasible".to_owned()));
         };
-        let of_part = |ties: &Range<usize>| ask(&job_of_ties(world, levels, self.assignment, ties));
+        let of_part =
+            |part: &Part| ask(&job(Encoded::of_part(world, levels, self.assignment, part, &crowds)));
         for some in parts.chunks(AT_ONCE) {
             let found: Vec<Option<Sums>> = thread::scope(|scope| {
-                let running: Vec<_> = some.iter().map(|ties| scope.spawn(move || of_part(ties))).collect();
+                let running: Vec<_> = some.iter().map(|part| scope.spawn(move || of_part(part))).collect();
                 running.into_iter().map(|part| part.join().ok().flatten()).collect()
             });
-            for part in found {
-                let Some(Some(part)) = part else { return Ok(Judged::Constraints) };
+            for (part, found) in some.iter().zip(found) {
+                let Some(Some(found)) = found else { return Ok(Judged::Constraints) };
                 // The first component is who has no place, which the first run has said; each level has a point of its own.
-                for (sum, more) in sums.iter_mut().zip(part).skip(1) {
-                    *sum += more - 1;
+                for (sum, more) in sums.iter_mut().zip(found).skip(1) {
+                    *sum += part.times * (more - 1);
                 }
             }
         }
@@ -132,22 +147,10 @@ fn job(facts: String) -> Job {
     Job { conflicts: u64::from(u32::MAX), models: 1, judged: true, facts, ..Job::default() }
 }
 
-fn job_of_ties(
-    world: &Snapshot,
-    levels: &[Vec<Criterion>],
-    assignment: &Assignment,
-    ties: &Range<usize>,
-) -> Job {
-    job(Encoded::of_ties(world, levels, assignment, ties).facts)
-}
-
-/// The ties of a world in as many parts as it takes runs; nothing where one run is enough, none where they are too many, or are
-/// not written out, or what is no sum over them is too much for one.
-fn parts(world: &Snapshot, most: usize) -> Option<Vec<Range<usize>>> {
+/// The ties of a world, and its channels between whole groups, in as many parts as it takes runs; nothing where one run is
+/// enough. None where they are too many, or what is no sum over them is too much for one.
+fn parts(world: &Snapshot, crowds: &Crowds, most: usize) -> Option<Vec<Part>> {
     let problem = world.problem();
-    if problem.channels.are_whole() {
-        return None;
-    }
     let kinds = problem.unit_kind.iter().collect::<BTreeSet<_>>().len();
     // What a tie takes: itself, and the pairs of kinds that it may be expensive between.
     let (ties, of_tie) = (ties(world), 1 + kinds * kinds);
@@ -159,14 +162,51 @@ fn parts(world: &Snapshot, most: usize) -> Option<Vec<Range<usize>>> {
             .map(|criterion| criterion.measure().effort_to_judge(&encoding))
             .fold(0, usize::saturating_add)
     };
-    let rest = PER_ACTOR * problem.movable.len() + PER_UNIT * world.units() + 2 * related;
-    let rest = rest.saturating_add(whole);
-    if rest.saturating_add(ties * of_tie) <= most {
+    // Actors, units and relations are in the first run in any case, however many they are: without them no constraint is judged.
+    if whole > most {
+        return None;
+    }
+    let rows = crowds.rows(world)?;
+    let (actors, units) = (PER_ACTOR * problem.movable.len(), PER_UNIT * world.units());
+    let first = actors + units + 2 * related + whole;
+    if rows.is_empty() && (ties == 0 || first.saturating_add(ties * of_tie) <= most) {
         return Some(Vec::new());
     }
-    let each = (most.checked_sub(rest)? / of_tie).max(1);
-    let parts: Vec<_> = (0..ties).step_by(each).map(|from| from..ties.min(from + each)).collect();
+    // Of actors and units a part has those of its ties: all, or two of each for a tie.
+    let of_all = most.saturating_sub(actors + units) / of_tie;
+    let each = of_all.max(most / (of_tie + 2 * (PER_ACTOR + PER_UNIT)));
+    if ties > 0 && each == 0 {
+        return None;
+    }
+    let of_ties = (0..ties).step_by(each.max(1));
+    let of_ties = of_ties.map(|from| Part { ties: from..ties.min(from + each), rows: Vec::new(), times: 1 });
+    // A crowd is to clingo what an actor is, and two that meet are a tie that it derives.
+    let room = most.saturating_sub((PER_ACTOR + PER_UNIT) * world.units());
+    let parts: Vec<Part> = of_ties.chain(in_parts(rows, 1 + of_tie, room)?).collect();
     (parts.len() <= MOST_PARTS).then_some(parts)
+}
+
+/// Rows in as few runs as their order allows, of those that count equally often; none where one is too much for a run.
+fn in_parts(mut rows: Vec<Row>, of_pair: usize, room: usize) -> Option<Vec<Part>> {
+    rows.sort_by_key(|row| row.times);
+    let (mut parts, mut facts, mut sum) = (Vec::<Part>::new(), 0, 0);
+    for row in rows {
+        let (more, most) = (of_pair * row.crowds, row.most);
+        if more > room {
+            return None;
+        }
+        match parts.last_mut() {
+            Some(part) if part.times == row.times && facts + more <= room && sum + most <= LARGEST_SUM => {
+                (facts, sum) = (facts + more, sum + most);
+                part.rows.push(row);
+            }
+            _ => {
+                (facts, sum) = (more, most);
+                parts.push(Part { ties: 0..0, times: row.times, rows: vec![row] });
+            }
+        }
+    }
+    Some(parts)
 }
 
 /// Asks a process that is started for it, and waits for at most `patience`.

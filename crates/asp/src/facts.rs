@@ -10,6 +10,8 @@ use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, Implementation, Snapshot, constraints};
 use policy::string;
 
+use crate::confirm::Part;
+use crate::crowds::Crowds;
 use crate::ruled;
 use crate::symmetry::Symmetry;
 use crate::writer::Writer;
@@ -43,15 +45,17 @@ impl<'a> Encoded<'a> {
         Self::written(snapshot, snapshot.objectives().levels(), &EVERY_TIE, None, write)
     }
 
-    /// Writes the facts of a finished placement, with some of the levels and some of the ties.
+    /// Writes the facts of a finished placement, with some of the levels and some of the ties, and who makes up crowds.
     pub fn judged(
         snapshot: &'a Snapshot,
         levels: &[Vec<Criterion>],
         assignment: &Assignment,
         ties: &Range<usize>,
+        crowds: &Crowds,
     ) -> Self {
         Self::written(snapshot, levels, ties, Some(assignment), |writer, rooms| {
             writer.judged(assignment);
+            writer.counted(crowds);
             let world = Encoding { snapshot, rooms };
             let mut say = |name, terms: &[Term]| writer.say(name, terms);
             let mut facts = Facts::new(&mut say);
@@ -61,28 +65,39 @@ impl<'a> Encoded<'a> {
         })
     }
 
-    /// Writes the facts by which a finished placement costs what some of its ties do, and nothing else.
-    pub fn of_ties(
-        snapshot: &'a Snapshot,
+    /// The facts by which a finished placement costs what some of its ties and channels do, and nothing else: who has to do
+    /// with these stays where it is, and whether it may be there is asked with the rest.
+    pub fn of_part(
+        snapshot: &Snapshot,
         levels: &[Vec<Criterion>],
         assignment: &Assignment,
-        ties: &Range<usize>,
-    ) -> Self {
+        part: &Part,
+        crowds: &Crowds,
+    ) -> String {
         let rooms = Rooms::new(snapshot.problem());
         let world = Encoding { snapshot, rooms: &rooms };
         let mut writer = Writer::new(snapshot);
-        say_criteria(
-            &world,
-            levels.iter().flatten().filter(|criterion| adds_ties(**criterion)),
-            ties,
-            &mut writer,
-        );
+        let mut ends = BTreeSet::new();
+        let criteria = levels.iter().flatten().filter(|criterion| adds_ties(**criterion));
+        say_criteria(&world, criteria, &part.ties, &mut |name, terms: &[Term]| {
+            for term in terms {
+                if let Term::Actor(actor) = term {
+                    ends.insert(*actor);
+                }
+            }
+            writer.say(name, terms);
+        });
+        let mut units = writer.rows(crowds, &part.rows);
+        for actor in ends {
+            if let Some(unit) = assignment[actor] {
+                writer.say("fixed", &[actor.into(), unit.into()]);
+                units.insert(unit);
+            }
+        }
         writer.levels(levels);
-        writer.units();
-        writer.judged(assignment);
+        writer.units(|unit| units.contains(&unit));
         writer.exchange_costs();
-        let (facts, Writer { units, .. }) = writer.sorted();
-        Self { snapshot, facts, actors: Vec::new(), units: units.raw().to_vec(), settled: Vec::new() }
+        writer.sorted().0
     }
 
     fn written(
@@ -95,13 +110,16 @@ impl<'a> Encoded<'a> {
         let rooms = Rooms::new(snapshot.problem());
         let world = Encoding { snapshot, rooms: &rooms };
         let mut writer = Writer::new(snapshot);
-        let (mut weighed, exchange_costs) = say_criteria(&world, levels.iter().flatten(), ties, &mut writer);
+        let (mut weighed, exchange_costs) =
+            say_criteria(&world, levels.iter().flatten(), ties, &mut |name, terms: &[Term]| {
+                writer.say(name, terms);
+            });
         let mut say = |name, terms: &[Term]| writer.say(name, terms);
         let mut facts = Facts::new(&mut say);
         constraints::facts(&world, &mut facts);
         weighed.extend(facts.weighed);
         writer.levels(levels);
-        writer.units();
+        writer.units(|_| true);
         write(&mut writer, &rooms);
         if exchange_costs {
             writer.exchange_costs();
@@ -156,14 +174,14 @@ fn say_criteria<'c>(
     world: &Encoding,
     criteria: impl Iterator<Item = &'c Criterion>,
     ties: &Range<usize>,
-    writer: &mut Writer,
+    told: &mut dyn FnMut(&'static str, &[Term]),
 ) -> (BTreeSet<UnitIx>, bool) {
     let (mut weighed, mut exchange_costs, mut said) = (BTreeSet::new(), false, 0);
     for &criterion in criteria {
-        let mut say = |name, terms: &[Term]| {
+        let mut say = |name: &'static str, terms: &[Term]| {
             let is_tie = adds_ties(criterion);
             if !is_tie || ties.contains(&said) {
-                writer.say(name, terms);
+                told(name, terms);
             }
             said += usize::from(is_tie);
         };
@@ -228,9 +246,10 @@ impl Writer<'_> {
         }
     }
 
-    fn units(&mut self) {
-        let names = self.units.clone();
-        for (unit, symbol) in self.snapshot.file().units.iter().zip(&names) {
+    fn units(&mut self, wanted: impl Fn(UnitIx) -> bool) {
+        let (file, names) = (self.snapshot.file(), self.units.clone());
+        for (position, symbol) in names.enumerate().filter(|(position, _)| wanted(*position)) {
+            let unit = &file.units[position.at()];
             self.fact("cu", &[symbol]);
             self.fact("cu_kind", &[symbol, &string(&unit.kind)]);
             self.fact("cu_node", &[symbol, &string(&unit.node)]);

@@ -10,6 +10,7 @@
 mod ask;
 mod child;
 mod confirm;
+mod crowds;
 mod engine;
 mod facts;
 mod judge;

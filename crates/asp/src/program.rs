@@ -23,6 +23,9 @@ const SEARCH: &[&str] =
 const CHOOSE: &str = include_str!("../../../policies/choose.lp");
 const PLACED: &str = include_str!("../../../policies/judge.lp");
 
+/// Channels between whole groups, which only who judges is told of.
+const CROWDS: &str = include_str!("../../../policies/crowds.lp");
+
 /// Every rule over the facts of a finished placement, but those that searches go by.
 pub(crate) fn judge(facts: &str) -> Vec<&str> {
     let mut program = program(WORKLOAD, facts);
@@ -30,6 +33,7 @@ pub(crate) fn judge(facts: &str) -> Vec<&str> {
     for rules in program.iter_mut().filter(|rules| **rules == CHOOSE) {
         *rules = PLACED;
     }
+    program.push(CROWDS);
     program
 }
 

@@ -13,7 +13,7 @@ use placement::room::Rooms;
 use placement::{Criterion, LARGEST, Objectives, Problem, Rules, Snapshot, SnapshotError, constraints};
 
 /// No sum that a program can form may pass this: half of what fits, so that rounding has room.
-const LARGEST_SUM: i64 = 1 << 30;
+pub(crate) const LARGEST_SUM: i64 = 1 << 30;
 
 /// Which way numbers are rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -106,7 +106,7 @@ fn stood_aside(snapshot: &Snapshot) -> Option<String> {
     channels.are_whole().then(|| {
         format!(
             "the channels between groups make {} pairs of actors, above {MOST_PAIRS}: they were planned whole; proofs and bounds of \
-             what pairs cost stood aside, and clingo judged the constraints alone",
+             what pairs cost stood aside",
             channels.pairs
         )
     })

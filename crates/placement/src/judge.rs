@@ -61,7 +61,7 @@ pub enum Judged {
     None,
     /// Whether it is feasible, and what the policy demands and its penalties, if there is one.
     Constraints,
-    /// The same, and every criterion, in several runs: what ties cost was added up over parts of them.
+    /// The same, and every criterion, in several runs: what ties and channels between groups cost was added up over parts of them.
     Parts,
     /// The same, in one run.
     All,

@@ -76,7 +76,7 @@ fn told(ran: &Ran) -> (usize, usize, String, String) {
 
 #[test]
 fn large_groups_that_talk_all_to_all_are_planned() {
-    let said = |pairs: &str| (pairs.to_owned(), "constraints".to_owned());
+    let said = |pairs: &str| (pairs.to_owned(), "parts".to_owned());
     for (nodes, replicas, pairs) in [(16, 450, "202500"), (64, 2500, "6250000")] {
         let file = File::new("dense.yaml", &manifests(nodes, replicas));
         let ran = cairn(&["plan", "-f", file.path(), "--application=big/dense", "--effort=1", "-o", "json"]);

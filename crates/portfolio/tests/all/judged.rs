@@ -291,7 +291,14 @@ fn parts_add_up_to_the_whole_and_what_is_wrong_is_found_in_each() {
     let full = found[ActorIx::new(0)];
     let mut crowded = found.clone();
     ActorIx::first(6).for_each(|actor| crowded[actor] = full);
-    let sizes = [(60_000, Judged::All), (200, Judged::Parts), (80, Judged::Parts), (50, Judged::Constraints)];
+    // With 50 the actors and units alone are more than one run takes, with 30 a single tie is.
+    let sizes = [
+        (60_000, Judged::All),
+        (200, Judged::Parts),
+        (80, Judged::Parts),
+        (50, Judged::Parts),
+        (30, Judged::Constraints),
+    ];
     for (most, expected) in sizes {
         let judge = judge().in_runs_of(most);
         assert_eq!(judge.confirm(&snapshot, &found, &cost), Ok(expected), "{most}");
@@ -302,6 +309,35 @@ fn parts_add_up_to_the_whole_and_what_is_wrong_is_found_in_each() {
         }
         assert!(judge.confirm(&snapshot, &crowded, &price(&snapshot, &crowded)).is_err(), "{most}");
     }
+}
+
+/// Channels between whole groups, of which no pair is written out, are added up by how many of a group are where; messages that are
+/// too many for 32 bits count as often as they are sent.
+#[test]
+fn channels_between_whole_groups_are_judged_in_parts() {
+    let mut in_parts = [0, 0];
+    for seed in 0..16_u64 {
+        let is_large = seed % 2 == 1;
+        let mut file = worlds::grouped(seed);
+        file.constraints.clear();
+        for channel in file.group_messages.iter_mut().filter(|_| is_large) {
+            channel.count <<= 24;
+        }
+        let whole = Snapshot::with_most_pairs(file, 0).unwrap();
+        let judge = judge().in_runs_of(if seed % 4 < 2 { 60_000 } else { 400 });
+        let found = Greedy.solve(&whole, &Budget::effort(None, 1)).unwrap().assignment;
+        let cost = price(&whole, &found);
+        let said = judge.confirm(&whole, &found, &cost).unwrap();
+        assert!(said >= Judged::Parts, "{said} of {}", whole.write());
+        in_parts[usize::from(is_large)] += usize::from(said == Judged::Parts);
+        for criterion in [Criterion::Communication, Criterion::Annoyance] {
+            for wrong in [-1, 1].map(|more| cost.of(criterion) + more) {
+                let wrong = cost.clone().with(criterion, wrong);
+                assert!(judge.confirm(&whole, &found, &wrong).is_err(), "{criterion} of {}", whole.write());
+            }
+        }
+    }
+    assert!(in_parts[0] > 3 && in_parts[1] > 3, "{in_parts:?}");
 }
 
 /// What is said of places takes memory for where actors are, not for every place that there is.
