@@ -37,7 +37,7 @@ const LOOK: &[&str] = &["list", "watch"];
 const OURS: &str = "cairn.dev";
 const LEASES: &str = "coordination.k8s.io";
 
-const RULES: [Rule; 22] = {
+const RULES: [Rule; 23] = {
     use Place::{Agents, Everywhere, Operators};
     let nodes: &[&str] = &["nodes", "pods", "resourcequotas", "limitranges", "namespaces"];
     let kinds: &[&str] = &["actorapplications", "devicepools", "nodetopologies", "placements", "instances"];
@@ -45,6 +45,7 @@ const RULES: [Rule; 22] = {
         &["actorapplications/status", "devicepools/status", "placements/status", "instances/status"];
     [
         rule(OPERATOR, Everywhere, "", nodes, LOOK),
+        rule(OPERATOR, Everywhere, "", &["nodes"], &["get"]),
         rule(OPERATOR, Everywhere, OURS, kinds, LOOK),
         rule(OPERATOR, Everywhere, OURS, &["placements"], &["create", "patch"]),
         rule(OPERATOR, Everywhere, OURS, &["instances"], &["create", "patch", "delete"]),
