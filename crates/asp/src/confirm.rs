@@ -2,7 +2,6 @@
 //! world, in a process of its own.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{mem, thread};
@@ -13,7 +12,7 @@ use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, JudgeError, Judged, Snapshot};
 
 use crate::child::Job;
-use crate::crowds::{Crowds, Row};
+use crate::crowds::{Crowds, Part, Row};
 use crate::engine::Outcome;
 use crate::facts::{EVERY_TIE, Encoded, ties, vector};
 use crate::process::{Ended, Solver};
@@ -40,17 +39,6 @@ pub(crate) struct Examined<'a> {
     cost: &'a Cost,
     /// What one run takes at most, as [`MOST_FACTS`].
     most: usize,
-}
-
-/// What one of several runs adds up.
-#[derive(Clone, Debug)]
-pub(crate) struct Part {
-    /// Which ties, in their order.
-    pub ties: Range<usize>,
-    /// What of channels between whole groups.
-    pub rows: Vec<Row>,
-    /// How often its sums count.
-    times: i64,
 }
 
 /// What clingo says of a finished placement: the minimized sums; none where it is not feasible.

@@ -2,6 +2,7 @@
 //! (`policies/crowds.lp`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use placement::criteria::Encoding;
 use placement::ix::{EndIx, UnitIx};
@@ -16,6 +17,17 @@ type Side = i64;
 
 /// At least so many rows that are said with their rates fit one run.
 const SHARE: i64 = 16;
+
+/// What one of several runs adds up.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    /// Which ties, in their order.
+    pub ties: Range<usize>,
+    /// What of channels between whole groups.
+    pub rows: Vec<Row>,
+    /// How often its sums count.
+    pub times: i64,
+}
 
 /// How many of each group are on each unit; empty where edges stand for all channels.
 #[derive(Debug, Default)]

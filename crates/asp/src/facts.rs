@@ -10,8 +10,7 @@ use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, Implementation, Snapshot, constraints};
 use policy::string;
 
-use crate::confirm::Part;
-use crate::crowds::Crowds;
+use crate::crowds::{Crowds, Part};
 use crate::ruled;
 use crate::symmetry::Symmetry;
 use crate::writer::Writer;
