@@ -198,7 +198,7 @@ async fn a_service_of_somebody_else_that_has_our_name_is_left_alone() {
         &stage,
         create,
         &other,
-        "writes the Service and the peers file of an ActorApplication, and no other",
+        "writes the Service, the peers file and the template states of an ActorApplication, and no other",
     )
     .await;
 }
