@@ -59,7 +59,7 @@ pub async fn run(size: Size, batches: u64, commit: &str, results: &Path) -> Resu
             continue;
         }
         eprintln!("batch {seed} of {batches}: {} kills and {} hand-overs", size.strikes, size.strikes);
-        let batch = measure(size, seed, commit).await?;
+        let batch = measure(size, seed, commit, Some(results)).await?;
         for finding in &batch.findings {
             eprintln!("  {finding}");
         }
@@ -73,8 +73,9 @@ pub async fn run(size: Size, batches: u64, commit: &str, results: &Path) -> Resu
     Ok(())
 }
 
-/// A control plane of its own, two operators, the nodes, the applications, and what is done to them.
-pub async fn measure(size: Size, seed: u64, commit: &str) -> Result<Batch> {
+/// A control plane of its own, two operators, the nodes, the applications, and what is done to them. Where something is found, the audit
+/// log is `audit-SEED.jsonl` in `kept`.
+pub async fn measure(size: Size, seed: u64, commit: &str, kept: Option<&Path>) -> Result<Batch> {
     let cluster = Cluster::start()?;
     let mut scene = Scene::set(&cluster, size, seed).await?;
     let mut strikes = [vec![true; size.strikes], vec![false; size.strikes]].concat();
@@ -116,6 +117,11 @@ pub async fn measure(size: Size, seed: u64, commit: &str) -> Result<Batch> {
     let verdict = checker::check(cluster.audit().await?.events(), HERE);
     (batch.started, batch.stopped) = (verdict.started, verdict.stopped);
     (batch.hand_overs, batch.findings) = (verdict.hand_overs, verdict.findings);
+    if let Some(folder) = kept.filter(|_| !batch.findings.is_empty()) {
+        let log = folder.join(format!("audit-{seed}.jsonl"));
+        fs::copy(&cluster.plane().audit_log, &log).with_context(|| format!("cannot keep {}", log.display()))?;
+        eprintln!("  the audit log is kept as {}", log.display());
+    }
     Ok(batch)
 }
 
