@@ -119,7 +119,8 @@ pub async fn measure(size: Size, seed: u64, commit: &str, kept: Option<&Path>) -
     (batch.hand_overs, batch.findings) = (verdict.hand_overs, verdict.findings);
     if let Some(folder) = kept.filter(|_| !batch.findings.is_empty()) {
         let log = folder.join(format!("audit-{seed}.jsonl"));
-        fs::copy(&cluster.plane().audit_log, &log).with_context(|| format!("cannot keep {}", log.display()))?;
+        fs::copy(&cluster.plane().audit_log, &log)
+            .with_context(|| format!("cannot keep {}", log.display()))?;
         eprintln!("  the audit log is kept as {}", log.display());
     }
     Ok(batch)
