@@ -203,7 +203,10 @@ impl Book {
             || self.wanted_image(&application, &actor) != Some(&image);
         let life = Life { application, actor, nodes: [node].into(), image, may_go, ..Life::default() };
         let pod = text(&metadata["name"]).to_owned();
-        if self.lives.insert(pod.clone(), life).is_some() {
+        // Whose node went ended with it, also where the answer to who took it away was lost with an operator.
+        let before = self.lives.insert(pod.clone(), life);
+        let may_live = |life: &Life| life.nodes.is_disjoint(&self.nodes_that_went);
+        if before.as_ref().is_some_and(may_live) {
             self.find(format!("{pod} was started while nobody had confirmed that the one before it ended"));
         }
     }
@@ -369,6 +372,8 @@ mod tests {
              stop app-a-1\n ended app-a-1\n want app 2\n start app-a-1 on m\n bind app-a-1 to m",
             // a node goes, and nobody can confirm
             "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n kill app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
+            // the same, and nobody was told that it was taken away
+            "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n start app-a-0 on m\n bind app-a-0 to m",
             // the same, but it is asked to go as others are: nobody confirms that, and nobody has to
             "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n want app 0\n stop app-a-0\n want app 1\n \
              start app-a-0 on m\n bind app-a-0 to m",
