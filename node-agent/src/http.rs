@@ -12,8 +12,7 @@ use axum::{
     routing::get,
 };
 use crds::NodeTopologySpec;
-use tokio::{sync::Mutex, time::Instant};
-use tracing::error;
+use serving::Scrapes;
 
 use crate::{
     agent::Agent,
@@ -30,7 +29,7 @@ pub fn probes(agent: Arc<Agent>) -> Router {
 
 /// The other pages. None of them reads a body.
 pub fn pages(agent: Arc<Agent>) -> Router {
-    let last = Arc::new(Mutex::new(None));
+    let last = Arc::new(Scrapes::default());
     let scraped = {
         let agent = Arc::clone(&agent);
         async move || metrics(&agent, &last).await
@@ -97,27 +96,8 @@ fn hicr_json(spec: &NodeTopologySpec) -> Response {
     ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// The last scrape, and when it was.
-type Scrape = Option<(Instant, Result<String, String>)>;
-
-/// The text of a scrape, made anew unless there was one a moment ago; who comes meanwhile waits for that.
-async fn metrics(agent: &Agent, last: &Mutex<Scrape>) -> Response {
-    let mut last = last.lock().await;
-    let text = match &*last {
-        Some((at, text)) if at.elapsed() < SCRAPE_COUNTS => text.clone(),
-        _ => {
-            let text = scrape(agent).await.map_err(|error| error.to_string());
-            *last = Some((Instant::now(), text.clone()));
-            text
-        }
-    };
-    match text {
-        Ok(text) => ([(CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
-        Err(error) => {
-            error!("cannot write the metrics: {error}");
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response()
-        }
-    }
+async fn metrics(agent: &Agent, last: &Scrapes) -> Response {
+    last.answer(|_| SCRAPE_COUNTS, scrape(agent)).await
 }
 
 async fn scrape(agent: &Agent) -> prometheus::Result<String> {
@@ -248,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn scrapes_within_a_second_are_one() {
-        let (agent, last) = (alone(), Mutex::new(None));
+        let (agent, last) = (alone(), Scrapes::default());
         let renewals = async || {
             let body = metrics(&agent, &last).await.into_body();
             let text = axum::body::to_bytes(body, usize::MAX).await.unwrap();
@@ -283,7 +263,7 @@ mod tests {
             }
         });
 
-        let last = Mutex::new(None);
+        let last = Scrapes::default();
         let scrapes = async || {
             let three = [(); 3].map(|()| metrics(&agent, &last));
             let all_well = futures::future::join_all(three).await.iter().all(|it| it.status() == 200);

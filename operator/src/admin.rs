@@ -13,7 +13,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use tokio::sync::{Mutex, watch};
+use serving::Scrapes;
+use tokio::sync::watch;
 use world::ApplicationKey;
 
 use crate::caches::Caches;
@@ -43,7 +44,7 @@ const SCRAPE_COUNTS: u32 = 9;
 
 /// What everybody may scrape.
 pub fn public(admin: Admin) -> Router {
-    let last = Arc::new(Mutex::new(None));
+    let last = Arc::new(Scrapes::default());
     Router::new().route("/metrics", get(async move || metrics(admin, &last).await))
 }
 
@@ -75,26 +76,12 @@ async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
     }
 }
 
-/// The last scrape, and until when it answers.
-type Scrape = Option<(Instant, Result<String, String>)>;
-
-/// The text of a scrape, made anew unless the last one answers still; who comes meanwhile waits for that.
-async fn metrics(admin: Admin, last: &Mutex<Scrape>) -> Response {
-    let mut last = last.lock().await;
-    let text = match &*last {
-        Some((until, text)) if Instant::now() < *until => text.clone(),
-        _ => {
-            let begun = Instant::now();
-            let made = tokio::task::spawn_blocking(move || scrape(&admin).map_err(|e| e.to_string())).await;
-            let text = made.unwrap_or_else(|e| Err(e.to_string()));
-            let until = Instant::now() + begun.elapsed() * SCRAPE_COUNTS;
-            last.insert((until, text)).1.clone()
-        }
+async fn metrics(admin: Admin, last: &Scrapes) -> Response {
+    let made = async {
+        let scraped = tokio::task::spawn_blocking(move || scrape(&admin)).await;
+        scraped.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
     };
-    match text {
-        Ok(text) => ([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response(),
-        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e).into_response(),
-    }
+    last.answer(|took| took * SCRAPE_COUNTS, made).await
 }
 
 fn scrape(admin: &Admin) -> prometheus::Result<String> {
@@ -241,16 +228,15 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_again_and_again_is_answered_from_one_scrape() {
-        let admin = fresh();
-        let (text, far) = ("cairn 1\n".to_owned(), Instant::now() + Duration::from_hours(1));
-        let last = Mutex::new(Some((far, Ok(text.clone()))));
+        let (admin, last) = (fresh(), Scrapes::default());
         let body = |answer: Response| axum::body::to_bytes(answer.into_body(), usize::MAX);
-        assert_eq!(body(metrics(admin.clone(), &last).await).await.unwrap(), text);
-        *last.lock().await = Some((Instant::now(), Ok(text.clone())));
+        let text = || async { Ok::<_, String>("cairn 1\n".to_owned()) };
+        assert_eq!(body(last.answer(|_| Duration::from_hours(1), text()).await).await.unwrap(), "cairn 1\n");
+        assert_eq!(body(metrics(admin.clone(), &last).await).await.unwrap(), "cairn 1\n");
+        let last = Scrapes::default();
+        assert_eq!(body(last.answer(|_| Duration::ZERO, text()).await).await.unwrap(), "cairn 1\n");
         let made = body(metrics(admin, &last).await).await.unwrap();
-        assert!(made != text && String::from_utf8_lossy(&made).contains("cairn_operator_actors"));
-        let (until, kept) = last.into_inner().unwrap();
-        assert!(kept.unwrap().as_bytes() == made && until < far);
+        assert!(String::from_utf8_lossy(&made).contains("cairn_operator_actors"));
     }
 
     #[tokio::test]

@@ -153,6 +153,7 @@ async fn carry_out(
     let rollout = Rollout::of(application, ctx);
     let (Sight { units, instances, pools, seen }, mut todo) =
         to_do(application, decision, ctx, &rollout, outcome, refusals).await?;
+    ask_for_nodes(&mut todo.steps, &seen, ctx, failures).await?;
     let awaited = ctx.made.leave_out(&mut todo.steps, &seen, moment());
     outcome.next = awaited.into_iter().chain(outcome.next).min();
     if !application.spec.paused && is_newest(decision, application) {
@@ -186,9 +187,8 @@ async fn carry_out(
     if todo.steps.iter().any(|step| matches!(step, Step::Create { .. } | Step::Start { .. })) {
         ctx.starts.start(&key, moment());
     }
-    let left = on_unknown_nodes(&seen);
     let work = todo.steps.into_iter().map(|step| {
-        let (names, instances, units, pools, left) = (&names, &instances, &units, &pools, &left);
+        let (names, instances, units, pools) = (&names, &instances, &units, &pools);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);
         async move {
             // What is decided anew meanwhile is for the next look.
@@ -208,13 +208,6 @@ async fn carry_out(
                 }
                 Step::Stop { actor, pod, end: End::Evict } => evict(ctx, key, actor, &pod).await,
                 Step::Stop { actor, pod, end } => {
-                    let node = left.get(&pod.uid).filter(|_| end == End::AtOnce);
-                    if let Some(node) = node
-                        && ctx.writer.knows_node(node).await?
-                    {
-                        tracing::info!(actor, node, "its node is there, and known to no watch yet");
-                        return Ok(None);
-                    }
                     remove::<Pod>(ctx, key, actor, &pod, end == End::AtOnce).await
                 }
                 Step::Start { actor, instance, unit, newest } => {
@@ -237,11 +230,33 @@ async fn carry_out(
     settle(application, not_now, decision, ctx, outcome, refusals, (&seen, &units, actors.as_slice())).await
 }
 
-/// The pods, by uid, whose nodes no watch has brought, and those nodes: gone, or the watch of nodes is late.
-fn on_unknown_nodes(seen: &control::Seen) -> BTreeMap<String, String> {
+/// Leaves out of what is to be done what ends at once who ran on a node that no watch has brought, where the API server knows it: then
+/// the watch of nodes is late. Each node is asked for once; where that fails nobody of it is ended.
+async fn ask_for_nodes(
+    steps: &mut Vec<Step>,
+    seen: &control::Seen,
+    ctx: &Context,
+    failures: &mut Failures,
+) -> Result<(), Error> {
     let pods = seen.instances.values().chain(&seen.surplus).filter_map(|instance| instance.pod.as_ref());
     let of = |pod: &control::Pod| Some((pod.id.uid.clone(), pod.node.clone()?));
-    pods.filter_map(of).filter(|(_, node)| !seen.left.nodes.contains_key(node)).collect()
+    let unknown: BTreeMap<String, String> =
+        pods.filter_map(of).filter(|(_, node)| !seen.left.nodes.contains_key(node)).collect();
+    let node_of = |step: &Step| match step {
+        Step::Stop { pod, end: End::AtOnce, .. } => unknown.get(&pod.uid),
+        _ => None,
+    };
+    let asked: BTreeSet<String> = steps.iter().filter_map(node_of).cloned().collect();
+    for node in asked {
+        if failures.keep(ctx.writer.knows_node(&node).await)? != Some(false) {
+            tracing::info!(
+                node,
+                "nobody of it is ended: it is there and known to no watch yet, or cannot be asked for"
+            );
+            steps.retain(|step| node_of(step) != Some(&node));
+        }
+    }
+    Ok(())
 }
 
 /// Tells what could not be done now, and remembers what that says of places.

@@ -10,6 +10,7 @@ use strum::IntoEnumIterator;
 
 use crate::clock::{Clock, Cut};
 use crate::emptiest::{LOOKED_AT, Looks, PUT, emptiest};
+use crate::heads::head_of;
 
 /// The bundles of a snapshot: actors that `together` ties, directly or through others. Fixed actors are in none.
 pub(crate) struct Bundles<'a> {
@@ -205,17 +206,6 @@ impl<'a> Bundles<'a> {
         let found = clock.cheapest(self.snapshot, (actor, units), cost)?;
         Ok(found.map(|(_, unit)| unit))
     }
-}
-
-/// The smallest of the actors that must be together with this one, as far as is known.
-fn head_of(heads: &mut IxVec<ActorIx, ActorIx>, mut actor: ActorIx) -> ActorIx {
-    while heads[actor] != actor {
-        // The way is half as long for whoever comes next.
-        let next = heads[heads[actor]];
-        heads[actor] = next;
-        actor = next;
-    }
-    actor
 }
 
 /// The units of each place of a scope.

@@ -7,6 +7,7 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Rules, Ruling, Snapshot};
 
 use crate::clock::{Clock, Cut};
+use crate::heads::head_of;
 
 /// Rules that an actor's place is part of, that are followed in the time that it takes anyway to take it out and to put it back.
 const USES: usize = 16;
@@ -125,16 +126,6 @@ fn parts(snapshot: &Snapshot, rules: &Rules, assignment: &Assignment) -> Vec<Vec
         parts.entry(head_of(&mut heads, atom as usize)).or_default().push(Member { actor, unit, work });
     }
     parts.into_values().collect()
-}
-
-/// The atom that stands for all of a part.
-fn head_of(heads: &mut [usize], mut atom: usize) -> usize {
-    while heads[atom] != atom {
-        // The way is half as long for whoever comes next.
-        heads[atom] = heads[heads[atom]];
-        atom = heads[atom];
-    }
-    atom
 }
 
 #[cfg(test)]

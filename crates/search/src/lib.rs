@@ -17,6 +17,7 @@ mod figures;
 mod fits;
 mod greedy;
 mod groups;
+mod heads;
 mod leave_out;
 mod local;
 mod model;

@@ -3,6 +3,8 @@
 //! Each address has connections of its own: whoever holds all those of one keeps nobody from asking at another. So what a
 //! kubelet probes is served apart from what everybody may scrape.
 
+mod scrapes;
+
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::Router;
@@ -17,6 +19,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tracing::{debug, warn};
+
+pub use scrapes::Scrapes;
 
 /// How many connections are served at once at one address; further ones wait to be accepted.
 pub const CONNECTIONS: usize = 64;
