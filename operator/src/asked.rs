@@ -9,12 +9,9 @@ use kube::runtime::events::EventType;
 use placement::Plan;
 use world::{ApplicationKey, Policy, World};
 
-use crate::afterwards::Placed;
-use crate::caches::object_ref;
 use crate::commit::{commit, settled};
 use crate::context::Context;
 use crate::error::Error;
-use crate::judged::DECIDED;
 use crate::look::judge;
 use crate::report::{Outcome, event};
 use crate::searches::Considered;
@@ -48,9 +45,24 @@ pub async fn decide(
     ctx: &Arc<Context>,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    let Some(plan) = placed(world, policy, decision, why, ctx).await? else { return Ok(false) };
+    if !matches!(why, Due::Incomplete | Due::Demand) {
+        return Ok(false);
+    }
+    let Some(plan) = placed(world, policy, decision).await? else { return Ok(false) };
+    ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
+    tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
+    let plan = match judged(world, plan, (key, policy), ctx).await {
+        Ok(plan) => plan,
+        Err(problem @ Error::Mismatch(_)) => {
+            // The plan is lost, and a search makes another one.
+            let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
+            ctx.tell(application, &told).await;
+            return Ok(false);
+        }
+        Err(problem) => return Err(problem),
+    };
     let standing =
-        Standing { planned: world, plan, settle: true, is_judged: false, key, policy, application, ctx };
+        Standing { planned: world, plan, settle: true, is_judged: true, key, policy, application, ctx };
     let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
         standing.in_the_newest_world().await?
     else {
@@ -63,38 +75,7 @@ pub async fn decide(
     now.facts.chances = u64::MAX;
     now.facts.second_look = None;
     settled((key, ctx), policy, &newest, &plan, now);
-    let snapshot = newest.snapshot.clone();
-    judge_afterwards(key, Placed { snapshot, plan: *plan, judge: judge(policy) }, ctx);
     Ok(true)
-}
-
-/// Has clingo judge what is decided already, one after the other, and of each application the last.
-///
-/// Where it does not agree that is told and counted, and the snapshot is kept; whatever it says, the application is searched
-/// when there is time.
-fn judge_afterwards(key: &ApplicationKey, placed: Placed, ctx: &Arc<Context>) {
-    if !ctx.afterwards.put(key, placed, &ctx.metrics) {
-        return;
-    }
-    let (key, ctx) = (key.clone(), ctx.clone());
-    let task = async move {
-        let Ok(_turn) = ctx.afterwards.turn.acquire().await else { return };
-        let Some(Placed { snapshot, plan, judge }) = ctx.afterwards.take(&key) else { return };
-        let world = snapshot.clone();
-        let task = tokio::task::spawn_blocking(move || plan.judged_again(&world, &judge));
-        let judged = match task.await {
-            Ok(judged) => ctx.mismatches.judged(&key, &snapshot, judged, &ctx.metrics, DECIDED),
-            Err(problem) => Err(Error::Search(problem.to_string())),
-        };
-        if let Err(problem) = judged {
-            tracing::error!(problem = problem.chain(), "what was placed at once is not confirmed");
-            if let Some(application) = ctx.caches.applications.get(&object_ref(&key)) {
-                let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
-                ctx.tell(&*application, &told).await;
-            }
-        }
-    };
-    tokio::spawn(tracing::Instrument::instrument(task, tracing::Span::current()));
 }
 
 /// A plan in which everybody stays and who was asked for has the cheapest place that is feasible; nothing where it needs
@@ -102,16 +83,7 @@ fn judge_afterwards(key: &ApplicationKey, placed: Placed, ctx: &Arc<Context>) {
 ///
 /// # Errors
 /// When the world cannot be planned.
-async fn placed(
-    world: &Arc<World>,
-    policy: &Policy,
-    decision: &Decision,
-    why: Due,
-    ctx: &Context,
-) -> Result<Option<Plan>, Error> {
-    if !matches!(why, Due::Incomplete | Due::Demand) {
-        return Ok(None);
-    }
+async fn placed(world: &Arc<World>, policy: &Policy, decision: &Decision) -> Result<Option<Plan>, Error> {
     let (world, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
     let task = tokio::task::spawn_blocking(move || {
         let mut plan = control::place_one(&world.snapshot, &waited)?;
@@ -120,10 +92,21 @@ async fn placed(
         }
         Some(plan)
     });
-    let plan = task.await.map_err(|e| Error::Search(e.to_string()))?;
-    if let Some(plan) = &plan {
-        ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
-        tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
-    }
-    Ok(plan)
+    task.await.map_err(|e| Error::Search(e.to_string()))
+}
+
+/// The plan with what clingo makes of it, as far as it can say at once.
+///
+/// # Errors
+/// When it does not agree.
+async fn judged(
+    world: &Arc<World>,
+    plan: Plan,
+    (key, policy): (&ApplicationKey, &Policy),
+    ctx: &Context,
+) -> Result<Plan, Error> {
+    let (of, judge) = (world.clone(), judge(policy).at_once());
+    let task = tokio::task::spawn_blocking(move || plan.judged_again(&of.snapshot, &judge));
+    let judged = task.await.map_err(|e| Error::Search(e.to_string()))?;
+    ctx.mismatches.judged(key, &world.snapshot, judged, &ctx.metrics)
 }

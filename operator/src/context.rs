@@ -12,7 +12,6 @@ use placement::{Assignment, Snapshot};
 use tokio::sync::Semaphore;
 use world::{ApplicationKey, Policy};
 
-use crate::afterwards::Afterwards;
 use crate::caches::Caches;
 use crate::clock::moment;
 use crate::config::Planning;
@@ -41,8 +40,6 @@ pub struct Context {
     pub metrics: Metrics,
     /// Plans on which clingo did not agree.
     pub mismatches: Mismatches,
-    /// What is judged after it was decided.
-    pub afterwards: Afterwards,
     pub planning: Planning,
     /// Searches at the same time, and who waits for one.
     pub solver_slots: Line,

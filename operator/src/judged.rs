@@ -9,10 +9,8 @@ use world::ApplicationKey;
 use crate::error::Error;
 use crate::metrics::{MISMATCH, Metrics};
 
-/// What becomes of a plan that is judged before it may be committed.
-pub const LOST: &str = "the plan is not carried out";
-/// What becomes of one that is judged when it is decided.
-pub const DECIDED: &str = "the plan is carried out already";
+/// What becomes of a plan that clingo does not agree on.
+const LOST: &str = "the plan is not carried out";
 
 /// So many applications' snapshots are kept.
 const MOST_KEPT: usize = 4;
@@ -27,7 +25,7 @@ impl Mismatches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Counts a verdict, and keeps the snapshot where it is that they do not agree; `becomes` says what becomes of the plan then.
+    /// Counts a verdict, and keeps the snapshot where it is that they do not agree.
     ///
     /// # Errors
     /// Why there is no plan.
@@ -37,7 +35,6 @@ impl Mismatches {
         snapshot: &Snapshot,
         planned: Result<Plan, PlanError>,
         metrics: &Metrics,
-        becomes: &str,
     ) -> Result<Plan, Error> {
         let count = |judged: &str| metrics.judged.with_label_values(&[judged]).inc();
         match planned {
@@ -54,7 +51,7 @@ impl Mismatches {
                 kept.insert(key.clone(), snapshot.write());
                 let ApplicationKey { namespace, name } = key;
                 Err(Error::Mismatch(format!(
-                    "clingo and the planner do not agree: {problem}; {becomes}. This is a defect, report \
+                    "clingo and the planner do not agree: {problem}; {LOST}. This is a defect, report \
                      it with what /debug/mismatch/{namespace}/{name} answers"
                 )))
             }
@@ -96,7 +93,7 @@ mod tests {
                     PlanError::Solve { strategy: "asp", source }
                 }
             });
-            let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics, LOST).unwrap_err();
+            let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics).unwrap_err();
             assert_eq!((refused.reason(), refused.is_told()), ("Mismatch", true));
             let says = [
                 "1 is not 2",
@@ -123,7 +120,7 @@ mod tests {
         let planned = plan(&snapshot, &*greedy, &judge, &Budget::effort(Some(100), 1));
         let (mismatches, metrics) = (Mismatches::default(), Metrics::new(Registry::new()).unwrap());
         let key = ApplicationKey { namespace: "shop".into(), name: "app".into() };
-        let refused = mismatches.judged(&key, &snapshot, planned, &metrics, LOST).unwrap_err();
+        let refused = mismatches.judged(&key, &snapshot, planned, &metrics).unwrap_err();
         assert_eq!(refused.reason(), "Mismatch", "what the event is called");
         let says =
             "policy p: its rules, written out, cost 1 where clingo says 7; the plan is not carried out";

@@ -6,7 +6,6 @@
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
 mod admin;
-mod afterwards;
 mod agents;
 mod asked;
 mod caches;
@@ -183,7 +182,6 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         writer,
         metrics,
         mismatches,
-        afterwards: afterwards::Afterwards::default(),
         solver_slots: Line::new(config.planning.slots()),
         turns: turns::Turns::default(),
         looks: Semaphore::new(config.planning.slots()),

@@ -18,7 +18,6 @@ use crate::clock::moment;
 use crate::commit::{commit, settled};
 use crate::context::Context;
 use crate::error::Error;
-use crate::judged::LOST;
 use crate::line::Rank;
 use crate::look::{Look, judge, kinds, limits, observe};
 use crate::metrics::OVERTAKEN;
@@ -406,7 +405,7 @@ async fn search(
         })
     });
     let planned = task.await.map_err(|e| Error::Search(e.to_string()))?;
-    let plan = ctx.mismatches.judged(key, &world.snapshot, planned, &ctx.metrics, LOST)?;
+    let plan = ctx.mismatches.judged(key, &world.snapshot, planned, &ctx.metrics)?;
     ctx.policies.prove(policy);
     timer.observe_duration();
     ctx.metrics.searches.with_label_values(&[<&str>::from(why)]).inc();

@@ -13,7 +13,6 @@ use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::judged::LOST;
 use crate::look::{judge, limits, newest, newest_at_once};
 use crate::searches::Manifest;
 use crate::tries::{Next, Shown, Tries};
@@ -175,7 +174,7 @@ impl<'a> Standing<'a> {
         let task = tokio::task::spawn_blocking(move || plan.judged_again(&world, &judge));
         let judged = task.await.map_err(|e| Error::Search(e.to_string()))?;
         self.ctx.writer.pulse.went_on();
-        self.ctx.mismatches.judged(self.key, &known.world.snapshot, judged, &self.ctx.metrics, LOST)
+        self.ctx.mismatches.judged(self.key, &known.world.snapshot, judged, &self.ctx.metrics)
     }
 
     /// The plan with what collided placed again in this world; nothing where only a search can do that. It takes no longer than others

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{mem, thread};
 
-use placement::criteria::Encoding;
+use placement::criteria::{Encoding, Finished};
 use placement::file::Levels;
 use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, JudgeError, Judged, Snapshot};
@@ -22,12 +22,15 @@ use crate::scale::{LARGEST_SUM, Rounding, Scale};
 /// What clingo goes through in about half a second: facts, and what it derives of them (docs/results/placement/README.md).
 pub(crate) const MOST_FACTS: usize = 60_000;
 
+/// The same for a twelfth of that time.
+pub(crate) const AT_ONCE_FACTS: usize = MOST_FACTS / 12;
+
 /// What an actor and a unit are in these: their own facts, and what is derived of where they are.
 const PER_ACTOR: usize = 6;
 const PER_UNIT: usize = 8;
 
 /// Runs above which the criteria are left out: two at a time they take about as long as one run is waited for.
-const MOST_PARTS: usize = 64;
+pub(crate) const MOST_PARTS: usize = 64;
 
 /// Runs at a time.
 const AT_ONCE: usize = 2;
@@ -39,14 +42,22 @@ pub(crate) struct Examined<'a> {
     cost: &'a Cost,
     /// What one run takes at most, as [`MOST_FACTS`].
     most: usize,
+    /// Runs above which the criteria are left out.
+    most_parts: usize,
 }
 
 /// What clingo says of a finished placement: the minimized sums; none where it is not feasible.
 type Sums = Option<Vec<i64>>;
 
 impl<'a> Examined<'a> {
-    pub fn new(world: &'a Snapshot, assignment: &'a Assignment, cost: &'a Cost, most: usize) -> Self {
-        Self { world, assignment, cost, most }
+    /// `most` facts for a run, and so many runs beside the first.
+    pub fn new(
+        world: &'a Snapshot,
+        assignment: &'a Assignment,
+        cost: &'a Cost,
+        (most, most_parts): (usize, usize),
+    ) -> Self {
+        Self { world, assignment, cost, most, most_parts }
     }
 
     /// Has it judged by whom `ask` asks, who may have nothing to say; several times at once where it takes several runs.
@@ -91,8 +102,9 @@ impl<'a> Examined<'a> {
         mut expected: Vec<i64>,
         ask: &(impl Fn(&Job) -> Option<Sums> + Sync),
     ) -> Result<Judged, JudgeError> {
-        let crowds = Crowds::of(world, self.assignment);
-        let (levels, parts, judged) = match parts(world, &crowds, self.most) {
+        let (crowds, finished) = (Crowds::of(world, self.assignment), Finished::new(world, self.assignment));
+        let parts = parts(world, &finished, &crowds, self.most);
+        let (levels, parts, judged) = match parts.filter(|parts| parts.len() <= self.most_parts) {
             Some(whole) if whole.is_empty() => (world.objectives().levels(), whole, Judged::All),
             Some(parts) => (world.objectives().levels(), parts, Judged::Parts),
             None => (<&[Vec<Criterion>]>::default(), Vec::new(), Judged::Constraints),
@@ -101,7 +113,7 @@ impl<'a> Examined<'a> {
         // Where ties are added up in parts, none is in the first run, which counts those who are taken together.
         let (ties, crowds) =
             if judged == Judged::Parts { (0..0, crowds) } else { (EVERY_TIE, Crowds::default()) };
-        let mut encoded = Encoded::judged(world, levels, self.assignment, &ties, &crowds);
+        let mut encoded = Encoded::judged(world, levels, &finished, &ties, &crowds);
         let first = job(mem::take(&mut encoded.facts));
         let Some(sums) = ask(&first) else { return Ok(Judged::None) };
         drop(first);
@@ -137,14 +149,15 @@ fn job(facts: String) -> Job {
 
 /// The ties of a world, and its channels between whole groups, in as many parts as it takes runs; nothing where one run is
 /// enough. None where they are too many, or what is no sum over them is too much for one.
-fn parts(world: &Snapshot, crowds: &Crowds, most: usize) -> Option<Vec<Part>> {
+fn parts(world: &Snapshot, finished: &Finished, crowds: &Crowds, most: usize) -> Option<Vec<Part>> {
     let problem = world.problem();
     let kinds = problem.unit_kind.iter().collect::<BTreeSet<_>>().len();
     // What a tie takes: itself, and the pairs of kinds that it may be expensive between.
     let (ties, of_tie) = (ties(world), 1 + kinds * kinds);
     let related: usize = problem.relations.iter().map(|relation| relation.actors.len()).sum();
     let whole: usize = {
-        let encoding = Encoding { snapshot: world, rooms: &Rooms::new(problem) };
+        let rooms = Rooms::new(problem);
+        let encoding = Encoding::new(world, &rooms);
         let criteria = world.objectives().levels().iter().flatten();
         criteria
             .map(|criterion| criterion.measure().effort_to_judge(&encoding))
@@ -155,7 +168,7 @@ fn parts(world: &Snapshot, crowds: &Crowds, most: usize) -> Option<Vec<Part>> {
         return None;
     }
     let rows = crowds.rows(world)?;
-    let (actors, units) = (PER_ACTOR * problem.movable.len(), PER_UNIT * world.units());
+    let (actors, units) = (PER_ACTOR * problem.movable.len(), PER_UNIT * finished.units());
     let first = actors + units + 2 * related + whole;
     if rows.is_empty() && (ties == 0 || first.saturating_add(ties * of_tie) <= most) {
         return Some(Vec::new());
@@ -169,9 +182,8 @@ fn parts(world: &Snapshot, crowds: &Crowds, most: usize) -> Option<Vec<Part>> {
     let of_ties = (0..ties).step_by(each.max(1));
     let of_ties = of_ties.map(|from| Part { ties: from..ties.min(from + each), rows: Vec::new(), times: 1 });
     // A crowd is to clingo what an actor is, and two that meet are a tie that it derives.
-    let room = most.saturating_sub((PER_ACTOR + PER_UNIT) * world.units());
-    let parts: Vec<Part> = of_ties.chain(in_parts(rows, 1 + of_tie, room)?).collect();
-    (parts.len() <= MOST_PARTS).then_some(parts)
+    let room = most.saturating_sub((PER_ACTOR + PER_UNIT) * finished.units());
+    Some(of_ties.chain(in_parts(rows, 1 + of_tie, room)?).collect())
 }
 
 /// Rows in as few runs as their order allows, of those that count equally often; none where one is too much for a run.

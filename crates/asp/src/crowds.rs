@@ -76,7 +76,7 @@ impl Crowds {
             return Some(Vec::new());
         }
         let (channels, rooms) = (&world.problem().channels, Rooms::new(world.problem()));
-        let message = Encoding { snapshot: world, rooms: &rooms }.most_message().max(1);
+        let message = Encoding::new(world, &rooms).most_message().max(1);
         let is_named =
             |criterion: Criterion| world.objectives().levels().iter().any(|level| level.contains(&criterion));
         let (sends, drags) = (is_named(Criterion::Communication), is_named(Criterion::Annoyance));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use placement::criteria::encoding::Term;
-use placement::criteria::{Encoding, Facts};
+use placement::criteria::{Encoding, Facts, Finished};
 use placement::ix::{ActorIx, IxVec, KindIx, ResourceIx, SetIx, UnitIx};
 use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, Implementation, Snapshot, constraints};
@@ -35,9 +35,10 @@ pub(crate) struct Encoded<'a> {
 impl<'a> Encoded<'a> {
     /// Writes the facts of a snapshot whose numbers fit, with an assignment to start from.
     pub fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
-        let write = |writer: &mut Writer, rooms: &Rooms| {
-            let symmetry = Symmetry::new(snapshot, rooms);
-            writer.actors(&symmetry.spare());
+        let write = |writer: &mut Writer, world: &Encoding| {
+            let symmetry = Symmetry::new(snapshot, world.rooms);
+            let spare = symmetry.spare();
+            writer.actors(|unit| !spare.contains(&unit));
             writer.symmetry(&symmetry);
             writer.start(&symmetry.ordered(start));
         };
@@ -48,18 +49,18 @@ impl<'a> Encoded<'a> {
     pub fn judged(
         snapshot: &'a Snapshot,
         levels: &[Vec<Criterion>],
-        assignment: &Assignment,
+        finished: &Finished,
         ties: &Range<usize>,
         crowds: &Crowds,
     ) -> Self {
-        Self::written(snapshot, levels, ties, Some(assignment), |writer, rooms| {
-            writer.judged(assignment);
+        let assignment = finished.assignment;
+        Self::written(snapshot, levels, ties, Some(finished), |writer, world| {
+            writer.judged(world, assignment);
             writer.counted(crowds);
-            let world = Encoding { snapshot, rooms };
             let mut say = |name, terms: &[Term]| writer.say(name, terms);
             let mut facts = Facts::new(&mut say);
             for criterion in levels.iter().flatten() {
-                criterion.measure().witness(&world, assignment, &mut facts);
+                criterion.measure().witness(world, assignment, &mut facts);
             }
         })
     }
@@ -74,7 +75,7 @@ impl<'a> Encoded<'a> {
         crowds: &Crowds,
     ) -> String {
         let rooms = Rooms::new(snapshot.problem());
-        let world = Encoding { snapshot, rooms: &rooms };
+        let world = Encoding::new(snapshot, &rooms);
         let mut writer = Writer::new(snapshot);
         let mut ends = BTreeSet::new();
         let criteria = levels.iter().flatten().filter(|criterion| adds_ties(**criterion));
@@ -95,7 +96,7 @@ impl<'a> Encoded<'a> {
         }
         writer.levels(levels);
         writer.units(|unit| units.contains(&unit));
-        writer.exchange_costs();
+        writer.exchange_costs(|unit| units.contains(&unit));
         writer.sorted().0
     }
 
@@ -103,11 +104,11 @@ impl<'a> Encoded<'a> {
         snapshot: &'a Snapshot,
         levels: &[Vec<Criterion>],
         ties: &Range<usize>,
-        placed: Option<&Assignment>,
-        write: impl FnOnce(&mut Writer, &Rooms),
+        finished: Option<&Finished>,
+        write: impl FnOnce(&mut Writer, &Encoding),
     ) -> Self {
         let rooms = Rooms::new(snapshot.problem());
-        let world = Encoding { snapshot, rooms: &rooms };
+        let world = Encoding::new(snapshot, &rooms).of(finished);
         let mut writer = Writer::new(snapshot);
         let (mut weighed, exchange_costs) =
             say_criteria(&world, levels.iter().flatten(), ties, &mut |name, terms: &[Term]| {
@@ -118,17 +119,21 @@ impl<'a> Encoded<'a> {
         constraints::facts(&world, &mut facts);
         weighed.extend(facts.weighed);
         writer.levels(levels);
-        writer.units(|_| true);
-        write(&mut writer, &rooms);
+        // One there has to be: of several zones the fullest is one.
+        writer.units(|unit| unit == UnitIx::new(0) || world.can_hold(unit));
+        write(&mut writer, &world);
         if exchange_costs {
-            writer.exchange_costs();
+            writer.exchange_costs(|unit| world.can_hold(unit));
         }
-        writer.work(&weighed);
-        writer.limits(&rooms);
+        writer.work(&world, &weighed);
+        writer.limits(&world);
         writer.relations();
         let settled = settled(&world);
         let (mut facts, Writer { problem, actors, units, .. }) = writer.sorted();
-        facts.extend(snapshot.rules().map(|rules| ruled::text(snapshot, rules, placed, &actors, &units)));
+        facts.extend(snapshot.rules().map(|rules| {
+            let placed = finished.map(|finished| finished.assignment);
+            ruled::text(snapshot, rules, placed, &actors, &units)
+        }));
         let actors = problem.movable.iter().map(|&actor| actors[actor].clone()).collect();
         Self { snapshot, facts, actors, units: units.raw().to_vec(), settled }
     }
@@ -195,7 +200,7 @@ fn say_criteria<'c>(
 /// How many ties the criteria of a world add up.
 pub(crate) fn ties(snapshot: &Snapshot) -> usize {
     let rooms = Rooms::new(snapshot.problem());
-    let world = Encoding { snapshot, rooms: &rooms };
+    let world = Encoding::new(snapshot, &rooms);
     let mut count = 0;
     let mut say = |_, _: &[Term]| count += 1;
     let mut facts = Facts::new(&mut say);
@@ -261,7 +266,8 @@ impl Writer<'_> {
         }
     }
 
-    fn actors(&mut self, spare: &BTreeSet<UnitIx>) {
+    /// Who can be elsewhere, and where of the units that count.
+    fn actors(&mut self, counts: impl Fn(UnitIx) -> bool) {
         let problem = self.problem;
         let mut sets: BTreeSet<SetIx> = BTreeSet::new();
         for &actor in &problem.movable {
@@ -271,14 +277,14 @@ impl Writer<'_> {
             self.fact("of_set", &[&symbol, &set.raw()]);
         }
         for set in sets {
-            for unit in problem.candidate_sets[set].iter().filter(|unit| !spare.contains(unit)) {
+            for unit in problem.candidate_sets[set].iter().filter(|unit| counts(**unit)) {
                 self.fact("candidate", &[&set.raw(), &self.units[*unit].clone()]);
             }
         }
     }
 
-    fn judged(&mut self, assignment: &Assignment) {
-        self.actors(&BTreeSet::new());
+    fn judged(&mut self, world: &Encoding, assignment: &Assignment) {
+        self.actors(|unit| world.can_host(unit));
         for &actor in &self.problem.movable {
             if let Some(unit) = assignment[actor] {
                 self.say("judged", &[actor.into(), unit.into()]);
@@ -318,7 +324,8 @@ impl Writer<'_> {
         string(&self.problem.resources[resource])
     }
 
-    fn exchange_costs(&mut self) {
+    /// What messages cost between kinds and places, and what is added between two units of those that count.
+    fn exchange_costs(&mut self, counts: impl Fn(UnitIx) -> bool) {
         let problem = self.problem;
         let kinds: BTreeSet<KindIx> = problem.unit_kind.iter().copied().collect();
         for &a in &kinds {
@@ -331,7 +338,7 @@ impl Writer<'_> {
         for (name, value) in added.into_iter().filter(|(_, value)| *value > 0) {
             self.fact(name, &[&value]);
         }
-        for (a, b, _) in problem.pair_costs() {
+        for (a, b, _) in problem.pair_costs().filter(|(a, b, _)| counts(*a) && counts(*b)) {
             let extra = problem.exchange_cost(a, b) - problem.class_cost(a, b);
             if extra != 0 {
                 self.say("pair_extra", &[a.into(), b.into(), extra.into()]);
@@ -341,10 +348,10 @@ impl Writer<'_> {
     }
 
     /// What actors ask of units whose load counts, by kind.
-    fn work(&mut self, weighed: &BTreeSet<UnitIx>) {
+    fn work(&mut self, world: &Encoding, weighed: &BTreeSet<UnitIx>) {
         let problem = self.problem;
         for &actor in &problem.movable {
-            let units = problem.candidates(actor).iter().filter(|unit| weighed.contains(unit));
+            let units = world.homes(actor).iter().filter(|unit| weighed.contains(unit));
             for (kind, needs) in self.ways(actor, units) {
                 if needs.work > 0 {
                     self.fact("work", &[&self.actors[actor].clone(), &self.kind(kind), &needs.work]);
@@ -364,11 +371,11 @@ impl Writer<'_> {
         kinds.into_iter().filter_map(|kind| Some((kind, ways[kind].clone()?))).collect()
     }
 
-    fn limits(&mut self, rooms: &Rooms) {
-        let problem = self.problem;
+    fn limits(&mut self, world: &Encoding) {
+        let (problem, rooms) = (self.problem, world.rooms);
         let mut of_units = IxVec::of(false, problem.resources.len());
         let mut of_nodes = of_units.clone();
-        for unit in problem.capacity.positions() {
+        for unit in problem.capacity.positions().filter(|unit| world.can_host(*unit)) {
             let symbol = self.units[unit].clone();
             if let Some(left) = rooms.slots[unit].and_then(|slots| slots.binding()) {
                 self.fact("slots_left", &[&symbol, &left]);
@@ -380,7 +387,8 @@ impl Writer<'_> {
                 }
             }
         }
-        for (node, limits) in rooms.nodes.enumerate() {
+        let hosts = |node| problem.units_of_node[node].iter().any(|unit| world.can_host(*unit));
+        for (node, limits) in rooms.nodes.enumerate().filter(|(node, _)| hosts(*node)) {
             for (resource, room) in limits.enumerate() {
                 if let Some(left) = room.binding() {
                     of_nodes[resource] = true;
@@ -390,19 +398,20 @@ impl Writer<'_> {
             }
         }
         for &actor in &problem.movable {
-            self.needs(actor, &of_units, &of_nodes);
+            self.needs(actor, world.homes(actor), &of_units, &of_nodes);
         }
     }
 
-    /// What an actor needs of the resources that are short somewhere, by kind of its candidates.
+    /// What an actor needs of the resources that are short somewhere, by kind of where it can be.
     fn needs(
         &mut self,
         actor: ActorIx,
+        homes: &[UnitIx],
         of_units: &IxVec<ResourceIx, bool>,
         of_nodes: &IxVec<ResourceIx, bool>,
     ) {
         let symbol = self.actors[actor].clone();
-        for (kind, needs) in self.ways(actor, self.problem.candidates(actor).iter()) {
+        for (kind, needs) in self.ways(actor, homes.iter()) {
             let lists =
                 [("requires", &needs.requires, of_units), ("node_requires", &needs.node_requires, of_nodes)];
             for (name, list, short) in lists {

@@ -8,7 +8,7 @@ use placement::{Assignment, Cost, Derived, Judge, JudgeError, Judged, Judgement,
 use policy::{GroundBudget, Policy, Question, Size, Verdict};
 
 use crate::ask::ask;
-use crate::confirm::{self, Examined, MOST_FACTS};
+use crate::confirm::{self, AT_ONCE_FACTS, Examined, MOST_FACTS, MOST_PARTS};
 use crate::sandbox::Limits;
 use crate::worker::PolicyJob;
 
@@ -24,6 +24,7 @@ pub struct ClingoJudge {
     patience: Duration,
     budget: GroundBudget,
     most_facts: usize,
+    most_parts: usize,
 }
 
 impl ClingoJudge {
@@ -38,13 +39,27 @@ impl ClingoJudge {
     pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits, wall_milliseconds: u64) -> Self {
         let patience = LEAST_PATIENCE + Duration::from_millis(wall_milliseconds);
         let budget = GroundBudget::of(wall_milliseconds, limits.memory_mib);
-        Self { executable: executable.into(), limits, patience, budget, most_facts: MOST_FACTS }
+        Self {
+            executable: executable.into(),
+            limits,
+            patience,
+            budget,
+            most_facts: MOST_FACTS,
+            most_parts: MOST_PARTS,
+        }
     }
 
     /// The same with runs of at most so many facts, given ones and derived: larger worlds are judged in parts.
     #[must_use]
     pub fn in_runs_of(self, most_facts: usize) -> Self {
         Self { most_facts, ..self }
+    }
+
+    /// The same for a decision that somebody waits for: in one run of some hundredths of a second. Where that is not enough for
+    /// what the criteria say, the constraints are judged.
+    #[must_use]
+    pub fn at_once(self) -> Self {
+        Self { most_facts: AT_ONCE_FACTS, most_parts: 0, ..self }
     }
 
     /// What a policy may take to be written out.
@@ -118,7 +133,7 @@ impl Judge for ClingoJudge {
         if let Some(policy) = of_facts {
             self.verdict(&policy, assignment)?;
         }
-        Examined::new(world, assignment, cost, self.most_facts).confirm(|job| {
+        Examined::new(world, assignment, cost, (self.most_facts, self.most_parts)).confirm(|job| {
             twice(|| confirm::ask(&self.executable, self.limits, job, self.patience))
                 .inspect_err(|problem| tracing::warn!(problem, "clingo could not judge the plan"))
                 .ok()

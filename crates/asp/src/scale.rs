@@ -310,7 +310,7 @@ struct Peaks {
 impl Peaks {
     fn of(snapshot: &Snapshot) -> Self {
         let rooms = Rooms::new(snapshot.problem());
-        let world = Encoding { snapshot, rooms: &rooms };
+        let world = Encoding::new(snapshot, &rooms);
         let mut resources = IxVec::of(0, snapshot.problem().resources.len());
         for limits in rooms.units.iter().chain(&rooms.nodes) {
             for (resource, room) in limits.enumerate().filter(|(_, room)| room.binds()) {

@@ -1,5 +1,7 @@
 //! What fixed actors leave of every limit, and what all that can move could ask of it.
 
+use std::collections::BTreeMap;
+
 use crate::Problem;
 use crate::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
 
@@ -68,7 +70,15 @@ impl Rooms {
             hosts_fixed: IxVec::of(false, problem.capacity.len()),
             most_work: 0,
         };
-        actors.for_each(|actor| rooms.count(problem, actor));
+        // Who can be in the same places and needs the same there is counted once for all: many are like many others.
+        let mut alike: BTreeMap<_, (ActorIx, i64)> = BTreeMap::new();
+        for actor in actors {
+            let is = (problem.fixed[actor], problem.candidate_set[actor], &problem.implementations[actor]);
+            alike.entry(is).or_insert((actor, 0)).1 += 1;
+        }
+        for (actor, many) in alike.into_values() {
+            rooms.count(problem, actor, many);
+        }
         let limits = rooms.units.iter_mut().flatten().chain(rooms.nodes.iter_mut().flatten());
         for limit in limits.chain(rooms.slots.iter_mut().flatten()) {
             limit.left = limit.left.max(0);
@@ -76,9 +86,11 @@ impl Rooms {
         rooms
     }
 
-    fn count(&mut self, problem: &Problem, actor: ActorIx) {
+    /// Counts so `many` who are like the actor.
+    fn count(&mut self, problem: &Problem, actor: ActorIx, many: i64) {
         let fixed = problem.fixed[actor];
         let add = |room: &mut Room, quantity: i64| {
+            let quantity = quantity * many;
             if fixed {
                 room.left -= quantity;
             } else {
@@ -112,7 +124,7 @@ impl Rooms {
             }
         }
         if !fixed {
-            self.most_work += most_work;
+            self.most_work += most_work * many;
         }
     }
 

@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "the page is what it makes")]
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot be made ends")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,9 +14,12 @@ use crds::{Assignment, Instance, Placement};
 use jiff::Timestamp;
 use placement::ix::ActorIx;
 use placement::{Budget, Criterion, NoPolicy, Plan, plan};
+use portfolio::{ClingoJudge, Limits};
 use search::{Greedy, Local};
 use world::{ApplicationKey, Index, Look, Objects, Policy, World, decision, look, snapshot, wanted};
 
+/// Milliseconds that a place may take.
+const AIM: f64 = 50.0;
 /// Nodes of eight cores, every other one with two GPUs.
 const NODES: usize = 1000;
 /// Applications of a hundred actors each; the first asks for more.
@@ -127,6 +130,7 @@ fn told(plan: &Plan) -> String {
 }
 
 fn main() {
+    portfolio::run_child_if_asked();
     let mut text = String::new();
     nodes(&mut text);
     (0..APPLICATIONS).for_each(|number| application(&mut text, number));
@@ -141,16 +145,24 @@ fn main() {
         let plan = plan(&world.snapshot, &Greedy, &NoPolicy, &budget).unwrap();
         commit(&mut index, &key(number), &world, &plan);
     }
-    let mut times = Vec::new();
+    let judge = ClingoJudge::new(Limits::default(), policy.wall_milliseconds).at_once();
+    let (mut times, mut judged, mut said) = (Vec::new(), Vec::new(), BTreeMap::<&str, usize>::new());
     for number in 0..ASKED {
         index.put_instance(asked(number));
         let began = Instant::now();
         let (world, plan) = decide(&index, &policy);
         times.push(began.elapsed().as_secs_f64() * 1000.0);
+        let plan = plan.judged_again(&world.snapshot, &judge).unwrap();
+        judged.push(began.elapsed().as_secs_f64() * 1000.0);
+        *said.entry(plan.judged.into()).or_default() += 1;
         commit(&mut index, &key(0), &world, &plan);
     }
-    times.sort_by(f64::total_cmp);
-    let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+    let row = |what: &str, times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+        let (middle, p99, most) = (at(50), at(99), at(100));
+        format!("| {what} | {middle:.1} ms | {p99:.1} ms | {most:.1} ms | {:.2} |\n", p99 / AIM)
+    };
 
     let world = snapshot(&index, &key(0), &policy, Timestamp::UNIX_EPOCH).unwrap();
     let stays = plan(
@@ -166,12 +178,11 @@ fn main() {
         plan(&world.snapshot, &Local, &NoPolicy, &Budget { effort: None, seed: 1, stop: &stop, left: None })
             .unwrap();
     println!(
-        "| what | the middle | p99 | the most |\n|---|---:|---:|---:|\n\
-         | a place for an Instance that is asked for | {:.1} ms | {:.1} ms | {:.1} ms |\n",
-        at(50),
-        at(99),
-        at(100)
+        "| what | the middle | p99 | the most | p99 ÷ aim ({AIM} ms) |\n|---|---:|---:|---:|---:|\n{}{}",
+        row("a place for an Instance that is asked for, judged", &mut judged),
+        row("the same before clingo is asked", &mut times)
     );
+    println!("What clingo judged: {said:?}.\n");
     println!(
         "{NODES} nodes with {} units, {APPLICATIONS} applications of 100 actors; one of them asks for {ASKED} Instances, one after the \
          other. Counted is all that the operator works out between its caches and the decision; reading and writing of objects \

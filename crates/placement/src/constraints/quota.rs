@@ -233,7 +233,7 @@ impl Limit for Quota {
         for (number, (_, ledger)) in (0i64..).zip(all(world.snapshot).filter(|(_, one)| one.binds(world))) {
             facts.say("quota_left", [number.into(), (ledger.limit - ledger.fixed).into()]);
             for actor in ledger.amounts.positions().filter(|actor| !problem.fixed[*actor]) {
-                for &unit in world.snapshot.candidates(actor) {
+                for &unit in world.homes(actor) {
                     let amount = ledger.amount(world.snapshot, actor, unit);
                     if amount > 0 {
                         facts.say("quota_use", [number.into(), actor.into(), unit.into(), amount.into()]);

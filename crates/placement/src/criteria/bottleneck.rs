@@ -79,8 +79,9 @@ impl Measure for Bottleneck {
 fn told(world: &Encoding) -> Vec<UnitIx> {
     let units = world.problem().capacity.positions();
     let (wanted, others): (Vec<UnitIx>, Vec<UnitIx>) =
-        units.partition(|unit| world.rooms.work[*unit].wanted > 0);
-    let fullest = others.into_iter().max_by_key(|&unit| fullest(world, unit));
+        units.partition(|unit| world.rooms.work[*unit].wanted > 0 && world.can_host(*unit));
+    let fixed = |unit: UnitIx| world.rooms.fixed_load(world.problem(), unit);
+    let fullest = others.into_iter().max_by_key(|&unit| world.snapshot.fullness(unit, fixed(unit)));
     wanted.into_iter().chain(fullest).collect()
 }
 

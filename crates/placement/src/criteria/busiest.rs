@@ -146,10 +146,10 @@ fn told(world: &Encoding) -> Vec<UnitIx> {
     let sets: BTreeSet<SetIx> = ends.map(|actor| problem.candidate_set[actor]).collect();
     let homes: BTreeSet<UnitIx> =
         sets.iter().flat_map(|set| &problem.candidate_sets[*set]).copied().collect();
-    let (open, others): (Vec<UnitIx>, Vec<UnitIx>) = problem
-        .capacity
-        .positions()
-        .partition(|unit| world.rooms.work[*unit].wanted > 0 || homes.contains(unit));
+    let (open, others): (Vec<UnitIx>, Vec<UnitIx>) = problem.capacity.positions().partition(|unit| {
+        let hosts = world.rooms.work[*unit].wanted > 0 && world.can_host(*unit);
+        hosts || homes.contains(unit) && world.can_hold(*unit)
+    });
     let sends = fixed_sends(problem);
     let busy = |unit: &UnitIx| {
         let fixed = world.rooms.fixed_load(problem, *unit) + sends.get(unit).copied().unwrap_or(0);

@@ -30,7 +30,8 @@ impl Measure for Consolidate {
     }
 
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
-        for (unit, _) in world.rooms.hosts_fixed.enumerate().filter(|(_, hosts)| !**hosts) {
+        let free = world.rooms.hosts_fixed.enumerate().filter(|(_, hosts)| !**hosts);
+        for (unit, _) in free.filter(|(unit, _)| world.can_host(*unit)) {
             facts.say("counted", [unit.into()]);
         }
     }

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ix::{ActorIx, UnitIx};
+use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::room::Rooms;
-use crate::{Edge, Problem, Snapshot};
+use crate::{Assignment, Edge, Problem, Snapshot};
 
 /// A term of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,69 @@ pub struct Encoding<'a> {
     pub snapshot: &'a Snapshot,
     /// What fixed actors leave of its limits.
     pub rooms: &'a Rooms,
+    /// Where everybody is, where that is asked about and nothing is searched.
+    finished: Option<&'a Finished<'a>>,
+}
+
+/// A finished placement: of a unit where nobody is who can be elsewhere, little has to be said.
+pub struct Finished<'a> {
+    /// Where everybody is.
+    pub assignment: &'a Assignment,
+    /// Whether anybody is on a unit who can be elsewhere.
+    hosts: IxVec<UnitIx, bool>,
+    /// Whether anybody is.
+    holds: IxVec<UnitIx, bool>,
+}
+
+impl<'a> Finished<'a> {
+    /// That of a world.
+    pub fn new(snapshot: &Snapshot, assignment: &'a Assignment) -> Self {
+        let (problem, nobody) = (snapshot.problem(), IxVec::of(false, snapshot.units()));
+        let (mut hosts, mut holds) = (nobody.clone(), nobody);
+        for (actor, unit) in assignment.enumerate() {
+            if let Some(unit) = *unit {
+                holds[unit] = true;
+                hosts[unit] |= !problem.fixed[actor];
+            }
+        }
+        Self { assignment, hosts, holds }
+    }
+
+    /// On how many units anybody is.
+    pub fn units(&self) -> usize {
+        self.holds.iter().filter(|holds| **holds).count()
+    }
+}
+
+impl<'a> Encoding<'a> {
+    /// A world in which places are searched.
+    pub fn new(snapshot: &'a Snapshot, rooms: &'a Rooms) -> Self {
+        Self { snapshot, rooms, finished: None }
+    }
+
+    /// One in which everybody is where it is: what needs somebody to be where nobody is goes unsaid.
+    #[must_use]
+    pub fn of(self, finished: Option<&'a Finished<'a>>) -> Self {
+        Self { finished, ..self }
+    }
+
+    /// Whether somebody who can be elsewhere can come to be on a unit.
+    pub fn can_host(&self, unit: UnitIx) -> bool {
+        self.finished.is_none_or(|finished| finished.hosts[unit])
+    }
+
+    /// Whether anybody can, fixed actors included.
+    pub fn can_hold(&self, unit: UnitIx) -> bool {
+        self.finished.is_none_or(|finished| finished.holds[unit])
+    }
+
+    /// Where an actor can come to be.
+    pub fn homes(&self, actor: ActorIx) -> &'a [UnitIx] {
+        match self.finished {
+            None => self.snapshot.candidates(actor),
+            Some(finished) => finished.assignment[actor].as_slice(),
+        }
+    }
 }
 
 impl Encoding<'_> {
@@ -153,16 +216,19 @@ impl Encoding<'_> {
     pub fn say_watts(&self, facts: &mut Facts, counts: impl Fn(UnitIx) -> bool) {
         let problem = self.problem();
         for (unit, most) in self.meters() {
+            let (_, watts) = problem.watts[unit];
+            let fixed = watts.saturating_mul(self.rooms.fixed_load(problem, unit));
+            if !self.can_host(unit) && fixed == 0 {
+                continue;
+            }
             facts.weighed.insert(unit);
             if !counts(unit) {
                 continue;
             }
-            let (_, watts) = problem.watts[unit];
-            let fixed = watts.saturating_mul(self.rooms.fixed_load(problem, unit));
             facts.say("meter", [unit.into(), watts.into(), problem.capacity[unit].into(), fixed.into()]);
             facts.bits("watt_bit", &[unit.into()], most);
         }
-        for unit in problem.capacity.positions().filter(|unit| counts(*unit)) {
+        for unit in problem.capacity.positions().filter(|unit| counts(*unit) && self.can_host(*unit)) {
             let idle = self.idle_watts(unit);
             if idle > 0 {
                 facts.say("idle_watts", [unit.into(), idle.into()]);

@@ -50,7 +50,7 @@ impl Measure for Licence {
         for (node, cost) in unpaid(problem, world.rooms) {
             let number = i64::from(node.raw());
             facts.say("licence", [number.into(), cost.into()]);
-            for &unit in &problem.units_of_node[node] {
+            for &unit in problem.units_of_node[node].iter().filter(|unit| world.can_host(**unit)) {
                 facts.say("licensed", [unit.into(), number.into()]);
             }
         }

@@ -26,7 +26,7 @@ use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::room::Rooms;
 use crate::{Assignment, Snapshot};
 
-pub use encoding::{Encoding, Facts, Scaling};
+pub use encoding::{Encoding, Facts, Finished, Scaling};
 
 macro_rules! measures {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident;)*) => {

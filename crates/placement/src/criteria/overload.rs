@@ -46,14 +46,17 @@ impl Measure for Overload {
     }
 
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
+        let least = world.rooms.least_overload();
         for (unit, room) in world.rooms.work.enumerate() {
-            if let Some(left) = room.binding() {
+            // Who has nobody and room is as little overloaded as can be.
+            let matters = |left: &i64| world.can_host(unit) || *left < 0 || least > 0;
+            if let Some(left) = room.binding().filter(matters) {
                 facts.weighed.insert(unit);
                 facts.say("headroom", [unit.into(), left.into()]);
             }
         }
         facts.bits("most_bit", &[], world.rooms.most_overload());
-        facts.bits("least_bit", &[], world.rooms.least_overload());
+        facts.bits("least_bit", &[], least);
     }
 
     fn settled(&self, _: &Encoding, _: i64) -> i64 {

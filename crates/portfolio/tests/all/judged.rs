@@ -1,7 +1,9 @@
 //! clingo judges finished plans: by the shipped programs, over the facts of the world that was planned.
 
+use std::collections::BTreeMap;
+
 use asp::Scale;
-use placement::file::{Levels, Policy, SnapshotFile};
+use placement::file::{Levels, Others, Policy, SnapshotFile};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{
     Assignment, Budget, Cost, Criterion, Judge as _, JudgeError, Judged, NoPolicy, Plan, PlanError, Snapshot,
@@ -72,6 +74,58 @@ fn the_shipped_programs_say_of_any_placement_what_the_definitions_say() {
         }
     }
     assert!(feasible > 10 && infeasible > 10, "{feasible} {infeasible}");
+}
+
+/// Of units where nobody is who can be elsewhere the judge is told little: what others have overloaded, the fullest, what is drawn there.
+#[test]
+fn units_where_nobody_is_count_for_what_they_are() {
+    let (mut feasible, mut infeasible, mut by) = (0, 0, BTreeMap::<Criterion, usize>::new());
+    for seed in 0..20 {
+        let (mut file, rng) = (worlds::world(seed), &mut fastrand::Rng::with_seed(seed));
+        for number in 0..12 {
+            let mut unit = rng.choice(&file.units).unwrap().clone();
+            unit.id = format!("more-{number}");
+            if rng.bool() {
+                unit.node = format!("another-{number}");
+            }
+            let others = |rng: &mut fastrand::Rng| Others { work: rng.u64(..8), count: rng.u64(..3) };
+            unit.others = (rng.u8(..3) == 0).then(|| others(rng));
+            file.units.push(unit);
+        }
+        let snapshot = Snapshot::new(file).unwrap();
+        if !Scale::of(&snapshot).is_ok_and(|scale| scale.is_exact()) {
+            continue;
+        }
+        let mut places = plan(&snapshot, &Greedy, &judge(), &Budget::effort(None, 1)).unwrap().assignment;
+        for _ in 0..3 {
+            let cost = price(&snapshot, &places);
+            if snapshot.violations(&places).is_empty() {
+                feasible += 1;
+                assert_eq!(
+                    confirmed(&snapshot, &places),
+                    Ok(Judged::All),
+                    "{places:?} in {}",
+                    snapshot.write()
+                );
+                for &criterion in snapshot.objectives().levels().iter().flatten() {
+                    let wrong = cost.clone().with(criterion, cost.of(criterion) + 1);
+                    let said = judge().confirm(&snapshot, &places, &wrong);
+                    assert!(said.is_err(), "{criterion} of {places:?} in {}", snapshot.write());
+                    *by.entry(criterion).or_default() += usize::from(cost.of(criterion) > 0);
+                }
+            } else {
+                infeasible += 1;
+                assert!(confirmed(&snapshot, &places).is_err(), "{places:?} in {}", snapshot.write());
+            }
+            for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
+                if rng.u8(..3) == 0 {
+                    places[actor] = rng.choice(snapshot.candidates(actor)).copied();
+                }
+            }
+        }
+    }
+    assert!(feasible > 10 && infeasible > 10, "{feasible} {infeasible}");
+    assert!(by.len() > 10 && by.values().filter(|count| **count > 0).count() > 8, "{by:?}");
 }
 
 /// Two units of one node and one of another, and actors that may be anywhere.
@@ -309,6 +363,24 @@ fn parts_add_up_to_the_whole_and_what_is_wrong_is_found_in_each() {
         }
         assert!(judge.confirm(&snapshot, &crowded, &price(&snapshot, &crowded)).is_err(), "{most}");
     }
+}
+
+/// Somebody waits: everything where it is little, the constraints where it is much, and never nothing.
+#[test]
+fn who_waits_has_it_judged_in_one_run() {
+    let at_once = |snapshot: &Snapshot, assignment: &Assignment| {
+        judge().at_once().confirm(snapshot, assignment, &price(snapshot, assignment))
+    };
+    let few = small(2, None);
+    assert_eq!(at_once(&few, &places(&[0, 1])), Ok(Judged::All));
+    let mut file = worlds::all_to_all(&[50, 80, 50], 32, 1).file().clone();
+    file.units[0].slots = Some(9);
+    let many = Snapshot::new(file).unwrap();
+    let found = plan(&many, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap().assignment;
+    assert_eq!(at_once(&many, &found), Ok(Judged::Constraints));
+    let mut crowded = found;
+    crowded.iter_mut().for_each(|place| *place = Some(UnitIx::new(0)));
+    assert!(at_once(&many, &crowded).is_err());
 }
 
 /// Channels between whole groups, of which no pair is written out, are added up by how many of a group are where; messages that are
