@@ -138,7 +138,8 @@ impl<'m> Chain<'m> {
                 self.step(temperature);
             }
             let is_time = each == CHUNK || self.rng.u64(..CHUNK) < each;
-            if is_time && temperature < HOTTEST_COMPOUND * self.scale {
+            let is_cool = temperature < HOTTEST_COMPOUND * self.scale;
+            if is_time && (is_cool || self.solution.model.without == Some(Part::CoolMoves)) {
                 self.try_compound_moves(temperature);
             }
             temperature *= factor;

@@ -3,6 +3,8 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
+use crate::part::Part;
+
 /// Steps of one piece of effort, where a step takes no longer than elsewhere.
 pub(crate) const STEPS: u64 = 1_000;
 
@@ -73,6 +75,8 @@ pub(crate) struct Annealing {
     cheap: f64,
     /// What a breach of a rule costs at least, in mean losses.
     breach: f64,
+    /// The part of it in which excess stays cheap.
+    forgiving: f64,
 }
 
 impl Annealing {
@@ -86,7 +90,7 @@ impl Annealing {
 
     /// What a mean work of excess costs after a part of the run, in mean losses.
     pub fn price(&self, part: f64) -> f64 {
-        let costly = ((part - FORGIVING) / (1.0 - FORGIVING)).max(0.0);
+        let costly = ((part - self.forgiving) / (1.0 - self.forgiving)).max(0.0);
         self.cheap * (COSTLY / self.cheap).powf(costly)
     }
 
@@ -108,6 +112,8 @@ pub(crate) struct Schedule {
     /// Steps of a piece of effort.
     steps: u64,
     style: Style,
+    /// The part of a run in which excess stays cheap.
+    forgiving: f64,
     /// By how many doublings its runs are longer than those of the first chain.
     longer: u32,
     /// Steps per item of the next long run.
@@ -120,17 +126,21 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// For the chain of this number, whose pieces have so many steps; `is_warm` when it starts from a placement that is worth keeping.
-    pub fn new(items: usize, steps: u64, chain: u32, is_warm: bool) -> Self {
-        let thorough = if items > LARGE { HOTTER } else { THOROUGH };
-        let style = if is_warm || chain.is_multiple_of(2) { thorough } else { GENTLE };
+    /// For so many items, in pieces of so many steps, and the chain of this number; `is_warm` when it starts from a placement that is
+    /// worth keeping.
+    pub fn new((items, steps): (usize, u64), chain: u32, is_warm: bool, without: Option<Part>) -> Self {
+        let is_hot = items > LARGE && without != Some(Part::HotStarts);
+        let thorough = if is_hot { HOTTER } else { THOROUGH };
+        let is_thorough = is_warm || chain.is_multiple_of(2) || without == Some(Part::Styles);
+        let style = if is_thorough { thorough } else { GENTLE };
+        let forgiving = if without == Some(Part::Forgiveness) { 0.0 } else { FORGIVING };
         let items = (items as u64).max(1);
         let (long, from) = if is_warm {
             (SHORTEST_WARM << chain, LUKEWARM * f64::from(1 << chain))
         } else {
             (SHORTEST, style.hot)
         };
-        Self { items, steps, style, longer: chain, long, from, is_warm, runs: 0 }
+        Self { items, steps, style, forgiving, longer: chain, long, from, is_warm, runs: 0 }
     }
 
     /// How its runs go about their way.
@@ -155,7 +165,9 @@ impl Schedule {
         let cheap = self.style.cheap;
         let from_best = self.is_warm && self.runs > 1;
         let (length, from) = (self.pieces(self.long), self.from);
-        let annealing = Annealing { length, from, from_best, is_fine: self.is_warm, cheap, breach: BREACH };
+        let forgiving = self.forgiving;
+        let annealing =
+            Annealing { length, from, from_best, is_fine: self.is_warm, cheap, breach: BREACH, forgiving };
         if self.is_warm {
             self.long = (self.long * 2).min(self.longest());
             self.from = (self.from * 2.0).min(HOTTEST);

@@ -140,7 +140,7 @@ impl<'t> Search<'t> {
         let mut begin = if is_warm { before } else { solution.clone() };
         begin.set_slack(solution.slack);
         let replicas = (0..CHAINS).map(|chain| {
-            let schedule = Schedule::new(model.free, model.steps(), chain, is_warm);
+            let schedule = Schedule::new((model.free, model.steps()), chain, is_warm, model.without);
             Replica::new(Chain::new(begin.clone(), rng.u64(..)), schedule)
         });
         self.replicas = replicas.collect();
