@@ -23,10 +23,8 @@ impl Part {
             Self::Native(search::Part::CompoundMoves) => "asp-without-compound-moves",
             Self::Native(search::Part::Trades) => "asp-without-trades",
             Self::Native(search::Part::Rotations) => "asp-without-rotations",
-            Self::Native(search::Part::Styles) => "asp-without-styles",
             Self::Native(search::Part::Forgiveness) => "asp-without-forgiveness",
             Self::Native(search::Part::CoolMoves) => "asp-without-cool-moves",
-            Self::Native(search::Part::HotStarts) => "asp-without-hot-starts",
         }
     }
 

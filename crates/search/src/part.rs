@@ -11,26 +11,20 @@ pub enum Part {
     Trades,
     /// Exchanges of three and four items on full units, where two cannot change places.
     Rotations,
-    /// Two ways to anneal, of which the first runs tell the better one.
-    Styles,
     /// What is too much is cheap in the first part of an annealing run.
     Forgiveness,
     /// Compound moves are for where it is cool.
     CoolMoves,
-    /// Worlds of very many items are annealed from hotter.
-    HotStarts,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 6] = [
         Self::Ejection,
         Self::CompoundMoves,
         Self::Trades,
         Self::Rotations,
-        Self::Styles,
         Self::Forgiveness,
         Self::CoolMoves,
-        Self::HotStarts,
     ];
 }

@@ -23,26 +23,11 @@ pub(crate) const LONGEST: u64 = 100_000;
 /// Where an annealing run ends, in median losses of a random step.
 const COLD: f64 = 0.03;
 
-/// How an annealing run goes about its way.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Style {
-    /// Where it begins, in mean losses.
-    hot: f64,
-    /// What a mean work of excess costs at first, in mean losses.
-    cheap: f64,
-}
+/// Where the first runs begin, in mean losses.
+const HOT: f64 = 1.2;
 
-/// The styles that chains begin with in turn: worlds whose parts hang together from afar want to be shaken thoroughly,
-/// and to be let pass through overload; worlds whose costs are of one kind want neither. The first runs tell which
-/// is which.
-const THOROUGH: Style = Style { hot: 1.2, cheap: 1.8 };
-const GENTLE: Style = Style { hot: 0.6, cheap: 11.0 };
-
-/// The thorough style of worlds with more items than so many: those of 4,000 and 20,000 came to worse ends from 1.2,
-/// those of up to 1,000 to better ones. No figure of the worlds is known that
-/// says which, so it stays a size, between those that were tried.
-const HOTTER: Style = Style { hot: 3.0, ..THOROUGH };
-const LARGE: usize = 2_000;
+/// What a mean work of excess costs at first, in mean losses.
+const CHEAP: f64 = 1.8;
 
 /// Where the search of a placement that is there already begins: it is left no farther than need be.
 const LUKEWARM: f64 = 0.02;
@@ -71,8 +56,6 @@ pub(crate) struct Annealing {
     pub from_best: bool,
     /// Whether it keeps to the scale of small losses from the first.
     pub is_fine: bool,
-    /// What a mean work of excess costs at first, in mean losses.
-    cheap: f64,
     /// What a breach of a rule costs at least, in mean losses.
     breach: f64,
     /// The part of it in which excess stays cheap.
@@ -91,7 +74,7 @@ impl Annealing {
     /// What a mean work of excess costs after a part of the run, in mean losses.
     pub fn price(&self, part: f64) -> f64 {
         let costly = ((part - self.forgiving) / (1.0 - self.forgiving)).max(0.0);
-        self.cheap * (COSTLY / self.cheap).powf(costly)
+        CHEAP * (COSTLY / CHEAP).powf(costly)
     }
 
     /// What a breach of a rule costs after a part of the run, in mean losses.
@@ -111,7 +94,6 @@ pub(crate) struct Schedule {
     items: u64,
     /// Steps of a piece of effort.
     steps: u64,
-    style: Style,
     /// The part of a run in which excess stays cheap.
     forgiving: f64,
     /// By how many doublings its runs are longer than those of the first chain.
@@ -129,45 +111,24 @@ impl Schedule {
     /// For so many items, in pieces of so many steps, and the chain of this number; `is_warm` when it starts from a placement that is
     /// worth keeping.
     pub fn new((items, steps): (usize, u64), chain: u32, is_warm: bool, without: Option<Part>) -> Self {
-        let is_hot = items > LARGE && without != Some(Part::HotStarts);
-        let thorough = if is_hot { HOTTER } else { THOROUGH };
-        let is_thorough = is_warm || chain.is_multiple_of(2) || without == Some(Part::Styles);
-        let style = if is_thorough { thorough } else { GENTLE };
         let forgiving = if without == Some(Part::Forgiveness) { 0.0 } else { FORGIVING };
         let items = (items as u64).max(1);
         let (long, from) = if is_warm {
             (SHORTEST_WARM << chain, LUKEWARM * f64::from(1 << chain))
         } else {
-            (SHORTEST, style.hot)
+            (SHORTEST, HOT)
         };
-        Self { items, steps, style, forgiving, longer: chain, long, from, is_warm, runs: 0 }
-    }
-
-    /// How its runs go about their way.
-    pub fn style(&self) -> Style {
-        self.style
-    }
-
-    /// Has the long runs from the next one on go another way.
-    pub fn take_up(&mut self, style: Style) {
-        self.style = style;
-        self.from = style.hot;
-    }
-
-    /// Whether the run under way is the first from hot: equally long on every chain, and a chance to compare.
-    pub fn is_trial(&self) -> bool {
-        self.runs == 1 && !self.is_warm
+        Self { items, steps, forgiving, longer: chain, long, from, is_warm, runs: 0 }
     }
 
     /// The next run.
     pub fn next(&mut self) -> Annealing {
         self.runs = self.runs.saturating_add(1);
-        let cheap = self.style.cheap;
         let from_best = self.is_warm && self.runs > 1;
         let (length, from) = (self.pieces(self.long), self.from);
         let forgiving = self.forgiving;
         let annealing =
-            Annealing { length, from, from_best, is_fine: self.is_warm, cheap, breach: BREACH, forgiving };
+            Annealing { length, from, from_best, is_fine: self.is_warm, breach: BREACH, forgiving };
         if self.is_warm {
             self.long = (self.long * 2).min(self.longest());
             self.from = (self.from * 2.0).min(HOTTEST);

@@ -30,9 +30,6 @@ const FOLLOWED: usize = 2;
 /// How late a look at the best may be before it is given up: what is a little late is still what the effort of the answer replays.
 const MERCY: Duration = Duration::from_millis(50);
 
-/// A chain does clearly worse than another if its objective is higher by one part in so many.
-const CLEARLY: i64 = 50;
-
 /// A snapshot laid out for searching.
 pub struct Instance<'a> {
     model: Model<'a>,
@@ -213,9 +210,6 @@ impl<'t> Search<'t> {
 
     /// Has chains that have finished an annealing run tell what they found, and begin the next.
     fn share_best(&mut self) {
-        if self.replicas.iter().all(|replica| replica.left() == 0 && replica.schedule.is_trial()) {
-            self.compare_styles();
-        }
         let has_ended = |replica: &Replica| replica.left() == 0;
         for replica in self.replicas.iter().filter(|replica| has_ended(replica) && replica.chain.has_best()) {
             let rank = replica.chain.best_rank();
@@ -228,24 +222,6 @@ impl<'t> Search<'t> {
             replica.begin_next();
             if replica.annealing.from_best {
                 replica.chain.go_to(&self.best_places);
-            }
-        }
-    }
-
-    /// Has chains that did clearly worse than another go its way from now on.
-    fn compare_styles(&mut self) {
-        let found = |replica: &Replica| replica.chain.has_best().then(|| replica.chain.best_rank());
-        let styles =
-            self.replicas.iter().filter_map(|replica| Some((found(replica)?, replica.schedule.style())));
-        let Some(((unplaced, slack, objective), style)) = styles.min_by_key(|(rank, _)| *rank) else {
-            return;
-        };
-        for replica in &mut self.replicas {
-            let is_near = found(replica).is_some_and(|(others, same_slack, found)| {
-                (others, same_slack) == (unplaced, slack) && found - objective <= objective.abs() / CLEARLY
-            });
-            if !is_near {
-                replica.schedule.take_up(style);
             }
         }
     }
