@@ -12,7 +12,7 @@ use world::{ApplicationKey, Policy, World};
 use crate::commit::{commit, settled};
 use crate::context::Context;
 use crate::error::Error;
-use crate::look::judge;
+use crate::look::{judge, judged};
 use crate::report::{Outcome, event};
 use crate::searches::Considered;
 use crate::standing::Standing;
@@ -51,7 +51,9 @@ pub async fn decide(
     let Some(plan) = placed(world, policy, decision).await? else { return Ok(false) };
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
     tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
-    let plan = match judged(world, plan, (key, policy), ctx).await {
+    // Many may ask at the same time.
+    let by = (judge(policy).at_once(), &ctx.looks);
+    let plan = match judged(key, (world, &world.snapshot), plan, by, ctx).await {
         Ok(plan) => plan,
         Err(problem @ Error::Mismatch(_)) => {
             // The plan is lost, and a search makes another one.
@@ -93,20 +95,4 @@ async fn placed(world: &Arc<World>, policy: &Policy, decision: &Decision) -> Res
         Some(plan)
     });
     task.await.map_err(|e| Error::Search(e.to_string()))
-}
-
-/// The plan with what clingo makes of it, as far as it can say at once.
-///
-/// # Errors
-/// When it does not agree.
-async fn judged(
-    world: &Arc<World>,
-    plan: Plan,
-    (key, policy): (&ApplicationKey, &Policy),
-    ctx: &Context,
-) -> Result<Plan, Error> {
-    let (of, judge) = (world.clone(), judge(policy).at_once());
-    let task = tokio::task::spawn_blocking(move || plan.judged_again(&of.snapshot, &judge));
-    let judged = task.await.map_err(|e| Error::Search(e.to_string()))?;
-    ctx.mismatches.judged(key, &world.snapshot, judged, &ctx.metrics)
 }

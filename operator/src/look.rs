@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
+use placement::{Plan, Snapshot};
 use portfolio::{ClingoJudge, Limits};
 use tokio::sync::Semaphore;
 use world::{ApplicationKey, Policy, World};
@@ -109,6 +110,23 @@ const CPU_GRACE: u64 = 5;
 /// Who judges by the policy's program.
 pub fn judge(policy: &Policy) -> ClingoJudge {
     ClingoJudge::new(limits(policy), policy.wall_milliseconds)
+}
+
+/// The plan with what clingo makes of it in this world, which has what the policy derives `known`; when a core is free for it.
+///
+/// # Errors
+/// When it does not agree.
+pub async fn judged(
+    key: &ApplicationKey,
+    (world, known): (&World, &Arc<Snapshot>),
+    plan: Plan,
+    (judge, cores): (ClingoJudge, &Semaphore),
+    ctx: &Context,
+) -> Result<Plan, Error> {
+    let known = known.clone();
+    let judged = off_the_executor(cores, move || Ok(plan.judged_again(&known, &judge))).await?;
+    ctx.writer.pulse.went_on();
+    ctx.mismatches.judged(key, &world.snapshot, judged, &ctx.metrics)
 }
 
 /// What a solver may use.

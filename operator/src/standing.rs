@@ -9,11 +9,12 @@ use control::Verdict;
 use crds::ActorApplication;
 use placement::{Budget, Derived, Judge, Plan, PlanError, Snapshot};
 use portfolio::Use;
+use tokio::sync::Semaphore;
 use world::{ApplicationKey, Policy, World};
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::look::{judge, limits, newest, newest_at_once};
+use crate::look::{judge, judged, limits, newest, newest_at_once};
 use crate::searches::Manifest;
 use crate::tries::{Next, Shown, Tries};
 use crate::turns::Held;
@@ -170,11 +171,9 @@ impl<'a> Standing<'a> {
 
     /// The plan with what clingo makes of it in this world.
     async fn judged(&self, known: &Known, plan: Plan) -> Result<Plan, Error> {
-        let (judge, world) = (judge(self.policy), known.snapshot.clone());
-        let task = tokio::task::spawn_blocking(move || plan.judged_again(&world, &judge));
-        let judged = task.await.map_err(|e| Error::Search(e.to_string()))?;
-        self.ctx.writer.pulse.went_on();
-        self.ctx.mismatches.judged(self.key, &known.world.snapshot, judged, &self.ctx.metrics)
+        // Whoever stands in the line of those who are mended stands in no other.
+        let by = (judge(self.policy), &Semaphore::new(1));
+        judged(self.key, (&known.world, &known.snapshot), plan, by, self.ctx).await
     }
 
     /// The plan with what collided placed again in this world; nothing where only a search can do that. It takes no longer than others

@@ -33,7 +33,7 @@ const PER_UNIT: usize = 8;
 pub(crate) const MOST_PARTS: usize = 64;
 
 /// Runs at a time.
-const AT_ONCE: usize = 2;
+const SIDE_BY_SIDE: usize = 2;
 
 /// What is judged.
 pub(crate) struct Examined<'a> {
@@ -122,7 +122,7 @@ impl<'a> Examined<'a> {
         };
         let of_part =
             |part: &Part| ask(&job(Encoded::of_part(world, levels, self.assignment, part, &crowds)));
-        for some in parts.chunks(AT_ONCE) {
+        for some in parts.chunks(SIDE_BY_SIDE) {
             let found: Vec<Option<Sums>> = thread::scope(|scope| {
                 let running: Vec<_> = some.iter().map(|part| scope.spawn(move || of_part(part))).collect();
                 running.into_iter().map(|part| part.join().ok().flatten()).collect()
@@ -153,21 +153,19 @@ fn parts(world: &Snapshot, finished: &Finished, crowds: &Crowds, most: usize) ->
     let problem = world.problem();
     let kinds = problem.unit_kind.iter().collect::<BTreeSet<_>>().len();
     // What a tie takes: itself, and the pairs of kinds that it may be expensive between.
-    let (ties, of_tie) = (ties(world), 1 + kinds * kinds);
+    let rooms = Rooms::new(problem);
+    let encoding = Encoding::new(world, &rooms);
+    let (ties, of_tie) = (ties(&encoding), 1 + kinds * kinds);
     let related: usize = problem.relations.iter().map(|relation| relation.actors.len()).sum();
-    let whole: usize = {
-        let rooms = Rooms::new(problem);
-        let encoding = Encoding::new(world, &rooms);
-        let criteria = world.objectives().levels().iter().flatten();
-        criteria
-            .map(|criterion| criterion.measure().effort_to_judge(&encoding))
-            .fold(0, usize::saturating_add)
-    };
+    let criteria = world.objectives().levels().iter().flatten();
+    let whole = criteria
+        .map(|criterion| criterion.measure().effort_to_judge(&encoding))
+        .fold(0, usize::saturating_add);
     // Actors, units and relations are in the first run in any case, however many they are: without them no constraint is judged.
     if whole > most {
         return None;
     }
-    let rows = crowds.rows(world)?;
+    let rows = crowds.rows(&encoding)?;
     let (actors, units) = (PER_ACTOR * problem.movable.len(), PER_UNIT * finished.units());
     let first = actors + units + 2 * related + whole;
     if rows.is_empty() && (ties == 0 || first.saturating_add(ties * of_tie) <= most) {

@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use placement::criteria::Encoding;
 use placement::ix::{EndIx, UnitIx};
-use placement::room::Rooms;
 use placement::{Assignment, Criterion, Snapshot};
 
 use crate::scale::LARGEST_SUM;
@@ -71,12 +70,12 @@ impl Crowds {
     /// What the channels of a world come to for them, where a level asks; none where a sum does not fit.
     ///
     /// Pairs that cannot be elsewhere are settled, and left out.
-    pub fn rows(&self, world: &Snapshot) -> Option<Vec<Row>> {
+    pub fn rows(&self, encoding: &Encoding) -> Option<Vec<Row>> {
         if self.0.is_empty() {
             return Some(Vec::new());
         }
-        let (channels, rooms) = (&world.problem().channels, Rooms::new(world.problem()));
-        let message = Encoding::new(world, &rooms).most_message().max(1);
+        let (world, channels) = (encoding.snapshot, &encoding.problem().channels);
+        let message = encoding.most_message().max(1);
         let is_named =
             |criterion: Criterion| world.objectives().levels().iter().any(|level| level.contains(&criterion));
         let (sends, drags) = (is_named(Criterion::Communication), is_named(Criterion::Annoyance));

@@ -198,16 +198,14 @@ fn say_criteria<'c>(
 }
 
 /// How many ties the criteria of a world add up.
-pub(crate) fn ties(snapshot: &Snapshot) -> usize {
-    let rooms = Rooms::new(snapshot.problem());
-    let world = Encoding::new(snapshot, &rooms);
+pub(crate) fn ties(world: &Encoding) -> usize {
     let mut count = 0;
     let mut say = |_, _: &[Term]| count += 1;
     let mut facts = Facts::new(&mut say);
     for criterion in
-        snapshot.objectives().levels().iter().flatten().filter(|criterion| adds_ties(**criterion))
+        world.snapshot.objectives().levels().iter().flatten().filter(|criterion| adds_ties(**criterion))
     {
-        criterion.measure().facts(&world, &mut facts);
+        criterion.measure().facts(world, &mut facts);
     }
     count
 }

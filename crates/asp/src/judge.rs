@@ -55,8 +55,8 @@ impl ClingoJudge {
         Self { most_facts, ..self }
     }
 
-    /// The same for a decision that somebody waits for: in one run of some hundredths of a second. Where that is not enough for
-    /// what the criteria say, the constraints are judged.
+    /// The same for a decision that somebody waits for: everything where that takes one run of some hundredths of a second, and else
+    /// the constraints alone, however long these take.
     #[must_use]
     pub fn at_once(self) -> Self {
         Self { most_facts: AT_ONCE_FACTS, most_parts: 0, ..self }

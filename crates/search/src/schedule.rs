@@ -126,9 +126,8 @@ impl Schedule {
         self.runs = self.runs.saturating_add(1);
         let from_best = self.is_warm && self.runs > 1;
         let (length, from) = (self.pieces(self.long), self.from);
-        let forgiving = self.forgiving;
-        let annealing =
-            Annealing { length, from, from_best, is_fine: self.is_warm, breach: BREACH, forgiving };
+        let (is_fine, breach, forgiving) = (self.is_warm, BREACH, self.forgiving);
+        let annealing = Annealing { length, from, from_best, is_fine, breach, forgiving };
         if self.is_warm {
             self.long = (self.long * 2).min(self.longest());
             self.from = (self.from * 2.0).min(HOTTEST);

@@ -31,6 +31,9 @@ pub fn decision(name: &str) -> Value {
 /// The operator, as whom an administrator can act.
 pub const OPERATOR_USER: &str = "system:serviceaccount:cairn-system:cairn-operator";
 
+/// The account of all controllers where they have none of their own, with the rights that it has there.
+const SHARED_ACCOUNT: [&str; 2] = ["--as=system:kube-controller-manager", "--as-group=system:masters"];
+
 /// The uid of an object that must still be there, and must not be going.
 async fn kept<K>(stage: &Stage, name: &str) -> String
 where
@@ -142,6 +145,9 @@ async fn a_forged_annotation_takes_no_unit() {
     forged["metadata"]["labels"] =
         json!({"cairn.dev/instance": "stranger-server-0", "cairn.dev/application": "stranger"});
     is_refused(&stage, ["create", "--dry-run=server", "-f-"], &forged, &refused("labels")).await;
+    // Where all controllers share one account it makes pods of what users write.
+    let shared = ["create", "--dry-run=server", SHARED_ACCOUNT[0], SHARED_ACCOUNT[1], "-f-"];
+    is_refused(&stage, shared, &forged, &refused("labels")).await;
     let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
     stage.namespace.kubectl_with(create, &forged.to_string()).await.unwrap();
 
@@ -195,6 +201,11 @@ async fn nobody_else_says_what_the_operator_says() {
         let arguments = patch(kind, part, text);
         is_refused(&stage, arguments.each_ref().map(String::as_str), &json!({}), words).await;
     }
+    // The collector clears what blocks the deletion of an owner, also where it has no account of its own.
+    let mut owners = json!({"metadata": {"ownerReferences": seen.pods[0].metadata.owner_references}});
+    owners["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
+    let clears = patch("pod", "", &owners);
+    stage.namespace.kubectl(SHARED_ACCOUNT.map(str::to_owned).into_iter().chain(clears)).await.unwrap();
     for (part, text) in [
         ("", json!({"metadata": {"annotations": {"example.com/note": "mine"}}})),
         ("status", json!({"status": {"message": "it is well"}})),

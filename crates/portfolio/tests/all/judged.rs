@@ -88,8 +88,7 @@ fn units_where_nobody_is_count_for_what_they_are() {
             if rng.bool() {
                 unit.node = format!("another-{number}");
             }
-            let others = |rng: &mut fastrand::Rng| Others { work: rng.u64(..8), count: rng.u64(..3) };
-            unit.others = (rng.u8(..3) == 0).then(|| others(rng));
+            unit.others = (rng.u8(..3) == 0).then(|| Others { work: rng.u64(..8), count: rng.u64(..3) });
             file.units.push(unit);
         }
         let snapshot = Snapshot::new(file).unwrap();
