@@ -20,7 +20,6 @@ mod error;
 mod events;
 mod eviction;
 mod feeds;
-mod gather;
 mod identity;
 mod indexed;
 mod instances;
@@ -52,6 +51,7 @@ mod report;
 mod retries;
 mod revisions;
 mod rollout;
+mod rounds;
 mod searches;
 mod sight;
 mod slim;
@@ -75,7 +75,6 @@ use crds::ActorApplication;
 use futures::channel::mpsc::{self, UnboundedReceiver};
 use futures::{FutureExt, StreamExt, stream};
 use kube::Client;
-use kube::runtime::controller::{self, applier};
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use tokio::net::TcpListener;
@@ -85,11 +84,11 @@ use world::ApplicationKey;
 
 use crate::config::{Config, LogFormat};
 use crate::context::Context;
-use crate::gather::gather;
 use crate::leader::Campaign;
 use crate::line::Line;
 use crate::planning::{plan, settle};
-use crate::reconcile::{after_error, reconcile};
+use crate::reconcile::look;
+use crate::rounds::rounds;
 
 /// Worlds of megabytes come and go on many threads: memory that one gave back is used by the next.
 #[global_allocator]
@@ -98,7 +97,7 @@ static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// A burst of changes around one application is looked at once.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How many applications are looked after at the same time.
-const AT_ONCE: u16 = 16;
+const AT_ONCE: usize = 16;
 
 fn main() -> ExitCode {
     portfolio::run_child_if_asked();
@@ -292,23 +291,12 @@ struct Queues {
 /// Neither who is planned nor what is searched holds up who heals.
 async fn look_after(context: &Arc<Context>, queues: Queues) {
     let Queues { wanted, planned, to_plan, settles } = queues;
-    let settings = controller::Config::default().concurrency(AT_ONCE);
-    let queue = stream::select(gather(wanted, DEBOUNCE), planned).map(Ok::<_, std::convert::Infallible>);
-    let applied = applier(
-        |application, context| Box::pin(reconcile(application, context)),
-        |application: Arc<_>, error: &_, context: Arc<_>| after_error(&application, error, &context),
-        context.clone(),
-        context.caches.applications.clone(),
-        queue,
-        settings,
-    );
-    // Failures are told where they happen; an application that is gone is no failure.
-    let applied = applied.for_each(|_| futures::future::ready(()));
-    let at_once = usize::from(AT_ONCE);
-    let plans = to_plan.for_each_concurrent(at_once, |key| plan(key, context.clone()).boxed_local());
-    let settled = settles.for_each_concurrent(at_once, |key| settle(key, context.clone()).boxed_local());
+    let rings = stream::select(wanted.map(|who| (who, DEBOUNCE)), planned.map(|who| (who, Duration::ZERO)));
+    let looked = rounds(rings, AT_ONCE, |who| look(who, context.clone()).boxed_local());
+    let plans = to_plan.for_each_concurrent(AT_ONCE, |key| plan(key, context.clone()).boxed_local());
+    let settled = settles.for_each_concurrent(AT_ONCE, |key| settle(key, context.clone()).boxed_local());
     tokio::select! {
-        () = applied => {}
+        () = looked => {}
         () = plans => {}
         () = settled => {}
     }

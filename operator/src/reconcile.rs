@@ -9,8 +9,8 @@ use crds::{ActorApplication, Instance, InstanceStatus, NodeTopology, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
+use kube::runtime::reflector::ObjectRef;
 use world::{ActorName, Actors, ApplicationKey, Index, Note, Own, Policy, Unit, Which};
 
 use crate::clock::moment;
@@ -30,28 +30,43 @@ use crate::sight::{Sight, is_newest, to_do};
 use crate::touched::Waits;
 use crate::writes::{all, each};
 
+/// Looks after an application once, if there is one of that name; after how long again, where nobody rings before.
+///
+/// What fails is told, and tried again.
+pub async fn look(who: ObjectRef<ActorApplication>, ctx: Arc<Context>) -> Option<Duration> {
+    let application = ctx.caches.applications.get(&who)?;
+    match reconcile(&application, &ctx).await {
+        Ok(again) => again,
+        Err(error) => {
+            let key = ApplicationKey::of(application.as_ref());
+            tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
+            Some(ctx.heal_retries.after(&key, &error, moment()))
+        }
+    }
+}
+
 /// Brings one application a step closer to what was decided. What is decided anew is in a queue of its own: nobody who heals
 /// waits for who plans.
 ///
 /// # Errors
 /// When something could not be written, or the lease is lost; it is tried again.
-#[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(&application)))]
-pub async fn reconcile(application: Arc<ActorApplication>, ctx: Arc<Context>) -> Result<Action, Error> {
+#[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(application)))]
+async fn reconcile(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Option<Duration>, Error> {
     let working = ctx.writer.pulse.begin();
-    let result = Box::pin(step(&application, &ctx)).await;
+    let result = Box::pin(step(application, ctx)).await;
     drop(working);
     if result.is_ok() {
-        ctx.heal_retries.went_well(&ApplicationKey::of(application.as_ref()));
+        ctx.heal_retries.went_well(&ApplicationKey::of(application));
     }
     ctx.metrics.reconciles.with_label_values(&[result.as_ref().map_or_else(Error::reason, |_| "ok")]).inc();
     result
 }
 
-async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Action, Error> {
+async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Option<Duration>, Error> {
     ctx.writer.leadership.check()?;
     if application.metadata.deletion_timestamp.is_some() {
         // Everything of it is owned by it: the garbage collector takes it away.
-        return Ok(Action::await_change());
+        return Ok(None);
     }
     let key = ApplicationKey::of(application);
     ctx.meet(&key, application);
@@ -70,7 +85,7 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
     if outcome.decision.is_none() && is_pending {
         // There is nothing to carry out or to tell before it is planned, and then it rings.
-        return failures.or(wait(&outcome, control::LOOK_AGAIN));
+        return failures.or(Some(wait(&outcome, control::LOOK_AGAIN)));
     }
     if !is_pending && outcome.failure.is_none() {
         outcome.infeasible = ctx.infeasible(&key, application.metadata.generation);
@@ -93,7 +108,7 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
         // What runs is looked after; what is told is told of the newest manifest, once it was looked at.
-        return failures.or(wait(&outcome, control::LOOK_AGAIN));
+        return failures.or(Some(wait(&outcome, control::LOOK_AGAIN)));
     }
     let later = ctx.pace.not_before(&key, moment()).filter(|_| outcome.failure.is_none());
     if later.is_some() {
@@ -105,13 +120,14 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Acti
         ctx.pace.told(&key, moment(), told.written);
     }
     let second_look = ctx.second_look(&key);
-    failures.or(wait(&outcome, look_again(moment(), &refusals, second_look, outcome.failure.is_some())))
+    let longest = look_again(moment(), &refusals, second_look, outcome.failure.is_some());
+    failures.or(Some(wait(&outcome, longest)))
 }
 
 /// Looks again when there may be more to do, and after `longest` in any case.
-fn wait(outcome: &Outcome, longest: Duration) -> Action {
+fn wait(outcome: &Outcome, longest: Duration) -> Duration {
     let sooner = outcome.next.map(|at| at.saturating_sub(moment()).max(NEXT_SOONEST));
-    Action::requeue(sooner.map_or(longest, |sooner| sooner.min(longest)))
+    sooner.map_or(longest, |sooner| sooner.min(longest))
 }
 
 /// What an application waits for; of actors without a place what they ask for, once for all of a group.
@@ -419,11 +435,4 @@ async fn report_instances(
     });
     all(work).await?;
     Ok(on_its_way)
-}
-
-/// What to do after a failed reconcile.
-pub fn after_error(application: &ActorApplication, error: &Error, ctx: &Context) -> Action {
-    let key = ApplicationKey::of(application);
-    tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
-    Action::requeue(ctx.heal_retries.after(&key, error, moment()))
 }

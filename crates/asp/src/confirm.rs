@@ -19,7 +19,7 @@ use crate::process::{Ended, Solver};
 use crate::sandbox::Limits;
 use crate::scale::{LARGEST_SUM, Rounding, Scale};
 
-/// What clingo goes through in about half a second: facts, and what it derives of them (docs/results/placement/README.md).
+/// What clingo goes through in about half a second: facts, and what it derives of them (docs/results/placement/history.md).
 pub(crate) const MOST_FACTS: usize = 60_000;
 
 /// The same for a twelfth of that time.

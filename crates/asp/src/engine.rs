@@ -38,7 +38,7 @@ pub enum Aim {
 
 impl Aim {
     /// clasp's options. Those for proofs were found by trying on worlds of 20 to 24 actors, where they take half of the
-    /// time (docs/results/placement/README.md).
+    /// time (docs/results/placement/history.md).
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Improve => &["--heuristic=Domain"],

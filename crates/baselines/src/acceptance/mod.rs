@@ -4,7 +4,9 @@ mod deadline;
 mod impossible;
 mod memory;
 mod policy;
+mod proofs;
 mod same;
+mod shortage;
 mod start;
 
 use std::error::Error;
@@ -54,8 +56,10 @@ pub struct Row {
 type Measure = fn(&Acceptance, &mut dyn FnMut(Row)) -> Result<(), Problem>;
 
 /// What can be measured, by name.
-const ALL: [(&str, Measure); 6] = [
+const ALL: [(&str, Measure); 8] = [
     ("start", start::measure),
+    ("proofs", proofs::measure),
+    ("shortage", shortage::measure),
     ("same", same::measure),
     ("impossible", impossible::measure),
     ("policy", policy::measure),

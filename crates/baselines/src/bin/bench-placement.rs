@@ -126,7 +126,7 @@ struct AcceptanceArguments {
     /// How often what is told by its largest value is run
     #[arg(long, value_name = "N", default_value_t = 50)]
     runs: usize,
-    /// Only these: start, same, impossible, policy, memory, deadline
+    /// Only these: start, proofs, shortage, same, impossible, policy, memory, deadline
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
     /// Budgets of searches are multiplied by this

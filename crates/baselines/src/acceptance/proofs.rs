@@ -1,0 +1,87 @@
+//! How soon small worlds are proven, whatever their numbers are counted in.
+
+use std::process::Command;
+use std::time::Instant;
+
+use placement::Snapshot;
+use placement::file::SnapshotFile;
+use serde_json::Value;
+
+use super::{Acceptance, Problem, Row, Scratch, percentile};
+
+/// Actors, units, and the seconds within which a proof is asked for.
+const SIZES: [(usize, usize, f64); 4] = [(16, 5, 0.2), (20, 5, 1.0), (24, 6, 5.0), (28, 7, 5.0)];
+/// The first seed of the generator.
+const FIRST: usize = 101;
+/// Worlds of a size, at most.
+const MOST: usize = 20;
+/// By how much messages and drags are multiplied, as they are when somebody measures them.
+const UNITS: (u64, u64) = (1000, 100);
+
+/// `kubectl-cairn plan` of worlds of `generate.py P`, and of the same in larger numbers, from the start of the process to the proof.
+pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let runs = acceptance.runs.min(MOST);
+    for (actors, units, seconds) in SIZES {
+        let (mut plain, mut larger, mut alike) = (Proofs::default(), Proofs::default(), 0);
+        for seed in FIRST..FIRST + runs {
+            let small = drawn(acceptance, [actors, units, seed])?;
+            let mut large = small.clone();
+            large.messages.iter_mut().for_each(|message| message.count *= UNITS.0);
+            large.annoyance.iter_mut().for_each(|pair| pair.drag *= UNITS.1);
+            let communication = plain.plan(acceptance, small, seconds)?;
+            alike += usize::from(larger.plan(acceptance, large, seconds)? == communication * UNITS.0);
+        }
+        for (proofs, numbers) in [
+            (plain, String::new()),
+            (larger, format!(", counts × {}, drags × {}, {alike} alike", UNITS.0, UNITS.1)),
+        ] {
+            let Proofs { mut times, proven } = proofs;
+            told(Row {
+                margin: format!("{proven} of {runs}"),
+                what: "proofs: worlds proven in time, from process start to proven plan",
+                subject: format!("{actors} actors on {units} units, {seconds} s{numbers}"),
+                measured: format!(
+                    "median {:.3} s, slowest {:.3} s",
+                    percentile(&mut times, 50),
+                    percentile(&mut times, 100)
+                ),
+                runs,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// How long plans took, in seconds, and how many of them were proven.
+#[derive(Default)]
+struct Proofs {
+    times: Vec<f64>,
+    proven: usize,
+}
+
+impl Proofs {
+    /// The communication of a plan.
+    fn plan(&mut self, acceptance: &Acceptance, file: SnapshotFile, seconds: f64) -> Result<u64, Problem> {
+        let scratch = Scratch::new("proofs", &Snapshot::new(file)?)?;
+        let started = Instant::now();
+        let printed = acceptance.plan(&scratch.0, &["--budget", &format!("{seconds}s")])?;
+        let took = started.elapsed().as_secs_f64();
+        let plan: Value = serde_json::from_slice(&printed)?;
+        self.times.push(took);
+        self.proven += usize::from(plan["optimal"] == true && took <= seconds);
+        plan["objective"]["communication"].as_u64().ok_or_else(|| "a plan says no communication".into())
+    }
+}
+
+/// What `generate.py P ACTORS UNITS SEED`, beside the instances, prints.
+fn drawn(acceptance: &Acceptance, numbers: [usize; 3]) -> Result<SnapshotFile, Problem> {
+    let script = acceptance.instances.join("generate.py");
+    let mut command = Command::new("python3");
+    command.arg(&script).arg("P").args(numbers.map(|number| number.to_string()));
+    let output = command.output().map_err(|problem| format!("python3: {problem}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("{}: {said}", script.display()).into());
+    }
+    Ok(Snapshot::read(&String::from_utf8(output.stdout)?)?.file().clone())
+}

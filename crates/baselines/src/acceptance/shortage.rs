@@ -1,0 +1,79 @@
+//! What is too much where a kind is short, beside the longest jobs first.
+
+use std::collections::BTreeMap;
+
+use placement::Snapshot;
+use serde_json::Value;
+
+use super::{Acceptance, Problem, Row, Scratch};
+use crate::bench::{Instance, ratio};
+
+/// Wall clock of one search, in seconds.
+const BUDGET: f64 = 5.0;
+/// Searches of an instance, at most.
+const MOST: usize = 3;
+
+/// Overload of plans of the famine, the worst of some seeds, over what [`longest_first`] has on the fullest unit.
+pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+    let files = Instance::files(&acceptance.instances)?;
+    let runs = acceptance.runs.min(MOST);
+    for file in files.iter().filter(|file| Instance::name(file).starts_with("F-")) {
+        let Instance { name, snapshot } = Instance::read(file)?;
+        let scratch = Scratch::new(&name, &snapshot)?;
+        let budget = format!("{}s", acceptance.scaled(BUDGET));
+        let mut found = Vec::new();
+        for seed in 1..=runs {
+            let more = ["--seed", &seed.to_string(), "--budget", &budget];
+            let plan: Value = serde_json::from_slice(&acceptance.plan(&scratch.0, &more)?)?;
+            found.push(plan["objective"]["overload"].as_i64().ok_or("a plan says no overload")?);
+        }
+        let (worst, longest_first) =
+            (found.iter().max().copied().unwrap_or_default(), longest_first(&snapshot));
+        told(Row {
+            margin: format!("{:.4}", ratio(worst, longest_first)),
+            what: "shortage: overload, over that of the longest jobs first, each to the emptiest unit",
+            subject: format!("{name}, {budget}"),
+            measured: format!("{found:?} against {longest_first}"),
+            runs,
+        });
+    }
+    Ok(())
+}
+
+/// What the fullest unit has too much of where, of each kind, those who can run on nothing else go to its units, the longest first, each to
+/// the emptiest (Graham 1969).
+fn longest_first(snapshot: &Snapshot) -> i64 {
+    let file = snapshot.file();
+    let mut works: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for actor in file.actors.iter().filter(|actor| actor.runs_on.len() == 1) {
+        for (kind, how) in &actor.runs_on {
+            works.entry(kind).or_default().push(how.work.cast_signed());
+        }
+    }
+    let of_kind = |(kind, mut works): (&str, Vec<i64>)| {
+        let units = file.units.iter().filter(|unit| unit.kind == kind);
+        let mut left: Vec<i64> = units.map(|unit| unit.capacity.cast_signed()).collect();
+        works.sort_unstable_by_key(|work| -work);
+        for work in works {
+            *left.iter_mut().max()? -= work;
+        }
+        Some(-*left.iter().min()?)
+    };
+    works.into_iter().filter_map(of_kind).fold(0, i64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_jobs_are_first_on_the_kind_that_is_short() {
+        let snapshot = worlds::line::world(
+            "g:gpu:5 h:gpu:5 u:cpu:9",
+            "a:gpu=4 b:gpu=3 c:gpu=3 d:gpu=2 e:gpu=2 f:gpu=1,cpu=1 k:cpu=1",
+            "",
+        );
+        // 4 and 2, 3 and 3, and 2 more on either.
+        assert_eq!(longest_first(&snapshot), 3);
+    }
+}

@@ -1,0 +1,231 @@
+//! Who is looked after next: a burst of rings is one look, and whose time came first is first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, Stream, StreamExt};
+
+/// Who is to be looked after, in the order in which their time comes, so that nobody waits for more than those who were due before,
+/// however often these are rung for; one look at a time after each.
+struct Line<T> {
+    /// Of those whose time is the same, who came first.
+    waiting: BTreeMap<Place, T>,
+    places: HashMap<T, Place>,
+    /// Who is looked after now, and from when on again.
+    looked_after: HashMap<T, Option<Instant>>,
+    /// How many came so far.
+    came: u64,
+}
+
+/// When somebody is due, and how many came before.
+type Place = (Instant, u64);
+
+impl<T: Hash + Eq + Clone> Line<T> {
+    fn new() -> Self {
+        Self { waiting: BTreeMap::new(), places: HashMap::new(), looked_after: HashMap::new(), came: 0 }
+    }
+
+    /// Somebody is to be looked after from that time on. Who waits already waits no longer for it; who is looked after is looked after
+    /// once more.
+    fn ring(&mut self, it: T, at: Instant) {
+        if let Some(again) = self.looked_after.get_mut(&it) {
+            *again = Some(again.map_or(at, |again| again.min(at)));
+            return;
+        }
+        if let Some(place) = self.places.get(&it) {
+            if place.0 <= at {
+                return;
+            }
+            self.waiting.remove(place);
+        }
+        let place = (at, self.came);
+        self.came += 1;
+        self.places.insert(it.clone(), place);
+        self.waiting.insert(place, it);
+    }
+
+    /// When the next is due.
+    fn next(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|(place, _)| place.0)
+    }
+
+    /// Who is to be looked after now.
+    fn due(&mut self, now: Instant) -> Option<T> {
+        let first = self.waiting.first_entry().filter(|first| first.key().0 <= now)?;
+        let it = first.remove();
+        self.places.remove(&it);
+        self.looked_after.insert(it.clone(), None);
+        Some(it)
+    }
+
+    /// Somebody was looked after, and is again at that time, or when it was rung for meanwhile.
+    fn done(&mut self, it: T, again: Option<Instant>) {
+        let rung = self.looked_after.remove(&it).flatten();
+        if let Some(at) = rung.into_iter().chain(again).min() {
+            self.ring(it, at);
+        }
+    }
+}
+
+/// Looks after whoever is rung for, `after` that time, and again after as long as a look says, so many `at_once`; ends with the rings.
+pub async fn rounds<T, L>(rings: impl Stream<Item = (T, Duration)>, at_once: usize, look: impl Fn(T) -> L)
+where
+    T: Hash + Eq + Clone,
+    L: Future<Output = Option<Duration>>,
+{
+    let mut rings = std::pin::pin!(rings);
+    let mut line: Line<T> = Line::new();
+    let mut looks = FuturesUnordered::new();
+    loop {
+        while looks.len() < at_once
+            && let Some(it) = line.due(Instant::now())
+        {
+            looks.push(look(it.clone()).map(|again| (it, again)));
+        }
+        let next = line.next().filter(|_| looks.len() < at_once);
+        let wait = async {
+            match next {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            rung = rings.next() => {
+                let Some((it, after)) = rung else { return };
+                line.ring(it, Instant::now() + after);
+            }
+            Some((it, again)) = looks.next() => line.done(it, again.map(|after| Instant::now() + after)),
+            () = wait => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use futures::channel::mpsc;
+    use proptest::prelude::*;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    /// Who is looked after when, of `NAME@MILLISECOND` rings, each 100 ms after its first ring; a look takes `length` ms, and one is made at
+    /// a time.
+    fn looks(rings: &str, length: u64, again: Option<u64>) -> String {
+        let start = Instant::now();
+        let at = |millisecond| start + Duration::from_millis(millisecond);
+        let mut line = Line::new();
+        let rings: Vec<(&str, u64)> = rings
+            .split(' ')
+            .map(|ring| ring.split_once('@').unwrap())
+            .map(|(name, at)| (name, at.parse().unwrap()))
+            .collect();
+        let (mut looks, mut busy) = (Vec::new(), None);
+        for millisecond in 0..1000 {
+            for (name, _) in rings.iter().filter(|(_, at)| *at == millisecond) {
+                line.ring(*name, at(millisecond + 100));
+            }
+            if let Some((name, _)) = busy.take_if(|(_, until)| *until == millisecond) {
+                line.done(name, again.map(|after| at(millisecond + after)));
+            }
+            while busy.is_none()
+                && let Some(name) = line.due(at(millisecond))
+            {
+                looks.push(format!("{name}@{millisecond}"));
+                match length {
+                    0 => line.done(name, again.map(|after| at(millisecond + after))),
+                    _ => busy = Some((name, millisecond + length)),
+                }
+            }
+        }
+        looks.join(" ")
+    }
+
+    #[test]
+    fn a_burst_is_one_look_and_steady_rings_hold_up_nobody() {
+        let every_10_ms =
+            |name: &str| (0..30).map(|n| format!("{name}@{}", n * 10)).collect::<Vec<_>>().join(" ");
+        let steady = every_10_ms("a");
+        let all = format!("{} {} {}", every_10_ms("a"), every_10_ms("b"), "c@5");
+        for (rings, length, again, expected) in [
+            ("a@0", 0, None, "a@100"),
+            ("a@0 a@40 a@90", 0, None, "a@100"),
+            ("a@0 b@30 a@50 b@100", 0, None, "a@100 b@130"),
+            ("a@0 a@150", 0, None, "a@100 a@250"),
+            (&steady, 0, None, "a@100 a@210 a@320"),
+            // Who is rung for while it is looked after is looked after once more.
+            ("a@0 a@120", 50, None, "a@100 a@220"),
+            ("a@0 a@120", 150, None, "a@100 a@250"),
+            ("a@0 a@101 a@105", 300, None, "a@100 a@400"),
+            // A look says when the next one is, and a ring may be sooner.
+            ("a@0", 50, Some(400), "a@100 a@550"),
+            ("a@0 a@200", 50, Some(400), "a@100 a@300 a@750"),
+            // One that is rung for once between two that are rung for all the time is third.
+            (&all, 100, None, "a@100 b@200 c@300 a@400 b@500"),
+        ] {
+            assert_eq!(looks(rings, length, again), expected, "{rings}, {length} ms, {again:?}");
+        }
+    }
+
+    proptest! {
+        /// However many ring, and however often, nobody waits for more looks than there are others.
+        #[test]
+        fn nobody_waits_for_more_looks_than_there_are_others(rings in proptest::collection::vec((0..9_u8, 0..3_u8), 1..200)) {
+            let start = Instant::now();
+            let mut line = Line::new();
+            let mut waits: HashMap<u8, u32> = HashMap::new();
+            for (step, (who, looks)) in (0_u64..).zip(rings) {
+                let now = start + Duration::from_millis(step);
+                line.ring(who, now);
+                waits.entry(who).or_default();
+                for _ in 0..looks {
+                    let Some(next) = line.due(now) else { break };
+                    let waited = waits.remove(&next);
+                    prop_assert!(waited.is_some_and(|waited| waited < 9), "{next} waited for {waited:?} looks");
+                    for waited in waits.values_mut() {
+                        *waited += 1;
+                    }
+                    line.done(next, None);
+                }
+                prop_assert_eq!(line.waiting.len(), line.places.len());
+                prop_assert_eq!(line.waiting.len(), waits.len());
+            }
+        }
+    }
+
+    /// Three looks after each of three, two at once.
+    #[tokio::test]
+    async fn so_many_are_looked_after_at_once_and_nobody_twice() {
+        let (ring, rings) = mpsc::unbounded();
+        for name in ["a", "b", "c", "a", "b", "c"] {
+            ring.unbounded_send((name, Duration::ZERO)).unwrap();
+        }
+        let (busy, most, looks) = (RefCell::new(Vec::new()), Cell::new(0), RefCell::new(Vec::new()));
+        let all = Notify::new();
+        let look = |name| {
+            assert!(!busy.borrow().contains(&name), "{name} is looked after already");
+            busy.borrow_mut().push(name);
+            most.set(busy.borrow().len().max(most.get()));
+            looks.borrow_mut().push(name);
+            let (busy, looks, all) = (&busy, &looks, &all);
+            async move {
+                tokio::task::yield_now().await;
+                busy.borrow_mut().retain(|other| *other != name);
+                let of_it = looks.borrow().iter().filter(|other| **other == name).count();
+                if looks.borrow().len() == 9 && busy.borrow().is_empty() {
+                    all.notify_one();
+                }
+                (of_it < 3).then_some(Duration::ZERO)
+            }
+        };
+        tokio::select! {
+            () = rounds(rings, 2, look) => panic!("the rings go on"),
+            () = all.notified() => {}
+        }
+        assert_eq!(most.get(), 2);
+        drop(ring);
+    }
+}
