@@ -34,7 +34,7 @@ mod batch;
 pub mod checker;
 mod page;
 
-pub use batch::{Batch, Size};
+pub use batch::{Batch, Form, Size};
 use page::page;
 
 /// The namespace of the applications.
@@ -87,6 +87,7 @@ pub async fn measure(size: Size, seed: u64, commit: &str, kept: Option<&Path>) -
         after_kill: Vec::new(),
         after_stop: Vec::new(),
         until_all_run: Vec::new(),
+        changes: Vec::new(),
         lost_nodes: 0,
         drained_nodes: 0,
         updates: 0,
@@ -111,6 +112,7 @@ pub async fn measure(size: Size, seed: u64, commit: &str, kept: Option<&Path>) -
         }
         scene.settled().await?;
         batch.until_all_run.push(taken_over.elapsed().as_secs_f64());
+        batch.changes.push(change.form);
         scene.make_good(change).await?;
         scene.pair.complete().await?;
     }
@@ -163,29 +165,9 @@ impl Pair<'_> {
     }
 }
 
-/// What is done to the cluster at once.
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    /// An application gets more or fewer actors.
-    Replicas,
-    /// It is deleted and made anew.
-    Anew,
-    /// It gets a new template.
-    Update,
-    /// A node goes, and one of the first two happens or none.
-    Loss,
-    /// A node goes in the middle of an update.
-    LossAndUpdate,
-    /// A node is drained, and sometimes an application gets a new template.
-    Drain,
-}
-
-/// Each comes once before any comes again.
-const FORMS: [Form; 6] =
-    [Form::Replicas, Form::Anew, Form::Update, Form::Loss, Form::LossAndUpdate, Form::Drain];
-
 /// What was begun.
 struct Change {
+    form: Form,
     updates: bool,
     loses: bool,
     /// The node that is drained, and who does it: it ends when none of its pods is left.
@@ -273,7 +255,7 @@ impl<'a> Scene<'a> {
     /// Begins one thing or several at once.
     async fn change(&mut self) -> Result<Change> {
         if self.forms.is_empty() {
-            self.forms = FORMS.to_vec();
+            self.forms = Form::ALL.to_vec();
             self.rng.shuffle(&mut self.forms);
         }
         let form = self.forms.pop().context("there are forms")?;
@@ -303,7 +285,7 @@ impl<'a> Scene<'a> {
             self.nodes.delete(&node).await?;
         }
         let drain = if matches!(form, Form::Drain) { Some((node.clone(), self.drain(&node)?)) } else { None };
-        Ok(Change { updates, loses, drain })
+        Ok(Change { form, updates, loses, drain })
     }
 
     /// Begins to evict everybody from a node, as administrators do.

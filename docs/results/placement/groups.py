@@ -21,7 +21,7 @@ PAGE = """# Channels between large groups
 Two groups, or three in a row, each actor of one of which sends to each of the next. As manifests, all alike; as snapshots, with works and rates
 drawn from a seed, at half of what the units can do. Medians of the seeds {seeds}, which are as many worlds: messages of a pair differ between
 them, so best and worst are other worlds, not better searches. *First plan* is `--effort=1`, from the start of the process to its end,
-clingo's judgement included; the memory is that of its largest process. What it was like before channels were kept whole is in README.md.
+clingo's judgement included; the memory is that of its largest process. What it was like before channels were kept whole is in history.md.
 
 | world | first plan, s | communication after 5 s, median (best, worst) | MiB | judged |
 |---|---:|---:|---:|---|

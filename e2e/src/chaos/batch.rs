@@ -29,6 +29,42 @@ impl Size {
         Self { nodes: 8, applications: 2, actors: 10, strikes: 3, moments: 700, lease_seconds: 4 };
 }
 
+/// What is done to the cluster at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Form {
+    /// An application gets more or fewer actors.
+    Replicas,
+    /// It is deleted and made anew.
+    Anew,
+    /// It gets a new template.
+    Update,
+    /// A node goes, and one of the first two happens or none.
+    Loss,
+    /// A node goes in the middle of an update.
+    LossAndUpdate,
+    /// A node is drained, and sometimes an application gets a new template.
+    Drain,
+}
+
+impl Form {
+    /// Each comes once before any comes again.
+    pub const ALL: [Self; 6] =
+        [Self::Replicas, Self::Anew, Self::Update, Self::Loss, Self::LossAndUpdate, Self::Drain];
+
+    /// What it is, for people.
+    pub const fn told(self) -> &'static str {
+        match self {
+            Self::Replicas => "more or fewer actors",
+            Self::Anew => "an application made anew",
+            Self::Update => "a new template",
+            Self::Loss => "a node that went",
+            Self::LossAndUpdate => "a node that went, and a new template",
+            Self::Drain => "a node that is drained",
+        }
+    }
+}
+
 /// What came of one batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -46,6 +82,9 @@ pub struct Batch {
     pub after_stop: Vec<f64>,
     /// Seconds from there until everything that was wanted ran.
     pub until_all_run: Vec<f64>,
+    /// What was done to the cluster each of those times.
+    #[serde(default)]
+    pub changes: Vec<Form>,
     /// How many nodes were lost.
     pub lost_nodes: usize,
     /// How many nodes were drained.

@@ -2,18 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::batch::{Batch, Size};
+use super::batch::{Batch, Form, Size};
 
 /// Seconds of one kind that a batch measured.
 type Durations = fn(&Batch) -> &Vec<f64>;
 
 pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let gather = |of: Durations| {
-        let mut seconds: Vec<f64> = all.iter().flat_map(of).copied().collect();
-        seconds.sort_by(f64::total_cmp);
-        seconds
-    };
     let sum = |of: fn(&Batch) -> usize| all.iter().map(of).sum::<usize>();
     let mut text = format!(
         "# Operators that are killed at random moments\n\n{} nodes, {} applications of about {} actors each, two operators with a \
@@ -28,11 +23,15 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
         ("that, until everything runs", |batch| &batch.until_all_run, ""),
     ];
     for (what, of, aim) in rows {
-        let seconds = gather(of);
-        let at = |index: usize| seconds.get(index).copied().unwrap_or_default();
-        let (median, worst) = (at(seconds.len() / 2), at(seconds.len().saturating_sub(1)));
-        // writing into a String cannot fail
-        let _ = writeln!(text, "| {what} | {} | {median:.1} s | {worst:.1} s | {aim} |", seconds.len());
+        row(&mut text, (what, aim), all.iter().flat_map(of).copied().collect());
+    }
+    for form in Form::ALL {
+        let settled = all.iter().flat_map(|batch| batch.until_all_run.iter().zip(&batch.changes));
+        let of_it: Vec<f64> =
+            settled.filter(|(_, other)| **other == form).map(|(seconds, _)| *seconds).collect();
+        if !of_it.is_empty() {
+            row(&mut text, (&format!("the same, {}", form.told()), ""), of_it);
+        }
     }
     let _ = writeln!(
         text,
@@ -60,4 +59,13 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
         "\nMade at {commit} by `make bench`, which runs `cairn-e2e chaos`; the numbers are in [chaos.json](chaos.json)."
     );
     text
+}
+
+/// A line of the table.
+fn row(text: &mut String, (what, aim): (&str, &str), mut seconds: Vec<f64>) {
+    seconds.sort_by(f64::total_cmp);
+    let at = |index: usize| seconds.get(index).copied().unwrap_or_default();
+    let (median, worst) = (at(seconds.len() / 2), at(seconds.len().saturating_sub(1)));
+    // writing into a String cannot fail
+    let _ = writeln!(text, "| {what} | {} | {median:.1} s | {worst:.1} s | {aim} |", seconds.len());
 }
