@@ -2,11 +2,15 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use placement::ix::ActorIx;
-use placement::{Budget, Objectives, Plan, Strategy};
+use placement::{
+    Assignment, Budget, Cost, Derived, Judge, JudgeError, Judged, Judgement, Objectives, Plan, Snapshot,
+    Strategy,
+};
 use portfolio::{ClingoJudge, Limits};
 
 use super::{Instance, Record, memory};
@@ -29,6 +33,29 @@ pub struct Run<'a> {
 
 /// What a policy's program may take to be written out, in milliseconds.
 const JUDGING_MILLISECONDS: u64 = 2_000;
+
+/// The judge, and how long it looked at finished plans.
+struct Timed {
+    judge: ClingoJudge,
+    took: Mutex<Duration>,
+}
+
+impl Judge for Timed {
+    fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError> {
+        self.judge.derive(snapshot)
+    }
+
+    fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
+        self.judge.judge(snapshot, assignment)
+    }
+
+    fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {
+        let started = Instant::now();
+        let judged = self.judge.confirm(world, assignment, cost);
+        *self.took.lock().unwrap_or_else(PoisonError::into_inner) += started.elapsed();
+        judged
+    }
+}
 
 /// Plans once in a process of its own: this program started again as `one`.
 ///
@@ -76,7 +103,8 @@ pub fn measure(run: &Run) -> Record {
         }
     };
     let stop = || left().is_zero();
-    let judge = ClingoJudge::new(Limits::default(), JUDGING_MILLISECONDS);
+    let judge =
+        Timed { judge: ClingoJudge::new(Limits::default(), JUDGING_MILLISECONDS), took: Mutex::default() };
     let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
     let planned = placement::plan(snapshot, strategy, &judge, &budget);
     let wall = started.elapsed();
@@ -91,6 +119,7 @@ pub fn measure(run: &Run) -> Record {
         seed,
         levels: std::iter::once("unplaced".to_owned()).chain(levels).collect(),
         wall_seconds: wall.as_secs_f64(),
+        judged_seconds: judge.took.into_inner().unwrap_or_else(PoisonError::into_inner).as_secs_f64(),
         cpu_seconds: processor_time().saturating_sub(before).as_secs_f64(),
         peak_memory_mib: memory::peak(std::process::id()).unwrap_or(0),
         ..Record::default()

@@ -45,6 +45,9 @@ pub struct Record {
     pub stay: Option<f64>,
     /// Wall clock of planning, in seconds: from the snapshot in memory to the judged plan.
     pub wall_seconds: f64,
+    /// How much of that clingo took to judge the finished plan; 0 in rows from before this was written down.
+    #[serde(default)]
+    pub judged_seconds: f64,
     /// Processor time of planning in seconds, children included.
     pub cpu_seconds: f64,
     /// Peak memory of the process in MiB, and added to it that of the largest that it started, once [`apart`](super::apart) has

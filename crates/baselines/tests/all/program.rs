@@ -145,5 +145,8 @@ fn what_is_asked_is_measured_and_written_as_a_table() {
     assert!(rows[1][3].contains("1000 units of pool gpus"), "{table}");
     let unknown = acceptance(&["--only", "impossible,fast"]);
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
-    assert!(said.contains("there is no benchmark `fast`; use some of start, same, impossible"), "{said}");
+    assert!(
+        said.contains("there is no benchmark `fast`; use some of start, proofs, shortage, same, impossible"),
+        "{said}"
+    );
 }
