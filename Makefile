@@ -92,7 +92,7 @@ RESULTS := docs/results
 # Instances of other shapes than P and C (examples/instances/README.md).
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
 
-bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (a day; goes on where it was stopped) and write docs/results
+bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (two days; goes on where it was stopped) and write docs/results
 	@echo "measured at $(COMMIT): $(PARTS)"
 
 # What a part leaves when all of it is done: when, on what.

@@ -9,7 +9,7 @@ use futures::{FutureExt, Stream, StreamExt};
 
 /// Who is to be looked after, in the order in which their time comes, so that nobody waits for more than those who were due before,
 /// however often these are rung for; one look at a time after each.
-struct Line<T> {
+struct Queue<T> {
     /// Of those whose time is the same, who came first.
     waiting: BTreeMap<Place, T>,
     places: HashMap<T, Place>,
@@ -22,7 +22,7 @@ struct Line<T> {
 /// When somebody is due, and how many came before.
 type Place = (Instant, u64);
 
-impl<T: Hash + Eq + Clone> Line<T> {
+impl<T: Hash + Eq + Clone> Queue<T> {
     fn new() -> Self {
         Self { waiting: BTreeMap::new(), places: HashMap::new(), looked_after: HashMap::new(), came: 0 }
     }
@@ -76,15 +76,15 @@ where
     L: Future<Output = Option<Duration>>,
 {
     let mut rings = std::pin::pin!(rings);
-    let mut line: Line<T> = Line::new();
+    let mut queue: Queue<T> = Queue::new();
     let mut looks = FuturesUnordered::new();
     loop {
         while looks.len() < at_once
-            && let Some(it) = line.due(Instant::now())
+            && let Some(it) = queue.due(Instant::now())
         {
             looks.push(look(it.clone()).map(|again| (it, again)));
         }
-        let next = line.next().filter(|_| looks.len() < at_once);
+        let next = queue.next().filter(|_| looks.len() < at_once);
         let wait = async {
             match next {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -94,9 +94,9 @@ where
         tokio::select! {
             rung = rings.next() => {
                 let Some((it, after)) = rung else { return };
-                line.ring(it, Instant::now() + after);
+                queue.ring(it, Instant::now() + after);
             }
-            Some((it, again)) = looks.next() => line.done(it, again.map(|after| Instant::now() + after)),
+            Some((it, again)) = looks.next() => queue.done(it, again.map(|after| Instant::now() + after)),
             () = wait => {}
         }
     }
@@ -117,7 +117,7 @@ mod tests {
     fn looks(rings: &str, length: u64, again: Option<u64>) -> String {
         let start = Instant::now();
         let at = |millisecond| start + Duration::from_millis(millisecond);
-        let mut line = Line::new();
+        let mut queue = Queue::new();
         let rings: Vec<(&str, u64)> = rings
             .split(' ')
             .map(|ring| ring.split_once('@').unwrap())
@@ -126,17 +126,17 @@ mod tests {
         let (mut looks, mut busy) = (Vec::new(), None);
         for millisecond in 0..1000 {
             for (name, _) in rings.iter().filter(|(_, at)| *at == millisecond) {
-                line.ring(*name, at(millisecond + 100));
+                queue.ring(*name, at(millisecond + 100));
             }
             if let Some((name, _)) = busy.take_if(|(_, until)| *until == millisecond) {
-                line.done(name, again.map(|after| at(millisecond + after)));
+                queue.done(name, again.map(|after| at(millisecond + after)));
             }
             while busy.is_none()
-                && let Some(name) = line.due(at(millisecond))
+                && let Some(name) = queue.due(at(millisecond))
             {
                 looks.push(format!("{name}@{millisecond}"));
                 match length {
-                    0 => line.done(name, again.map(|after| at(millisecond + after))),
+                    0 => queue.done(name, again.map(|after| at(millisecond + after))),
                     _ => busy = Some((name, millisecond + length)),
                 }
             }
@@ -175,23 +175,23 @@ mod tests {
         #[test]
         fn nobody_waits_for_more_looks_than_there_are_others(rings in proptest::collection::vec((0..9_u8, 0..3_u8), 1..200)) {
             let start = Instant::now();
-            let mut line = Line::new();
+            let mut queue = Queue::new();
             let mut waits: HashMap<u8, u32> = HashMap::new();
             for (step, (who, looks)) in (0_u64..).zip(rings) {
                 let now = start + Duration::from_millis(step);
-                line.ring(who, now);
+                queue.ring(who, now);
                 waits.entry(who).or_default();
                 for _ in 0..looks {
-                    let Some(next) = line.due(now) else { break };
+                    let Some(next) = queue.due(now) else { break };
                     let waited = waits.remove(&next);
                     prop_assert!(waited.is_some_and(|waited| waited < 9), "{next} waited for {waited:?} looks");
                     for waited in waits.values_mut() {
                         *waited += 1;
                     }
-                    line.done(next, None);
+                    queue.done(next, None);
                 }
-                prop_assert_eq!(line.waiting.len(), line.places.len());
-                prop_assert_eq!(line.waiting.len(), waits.len());
+                prop_assert_eq!(queue.waiting.len(), queue.places.len());
+                prop_assert_eq!(queue.waiting.len(), waits.len());
             }
         }
     }

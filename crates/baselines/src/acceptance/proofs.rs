@@ -31,20 +31,16 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
             let communication = plain.plan(acceptance, small, seconds)?;
             alike += usize::from(larger.plan(acceptance, large, seconds)? == communication * UNITS.0);
         }
-        for (proofs, numbers) in [
-            (plain, String::new()),
-            (larger, format!(", counts × {}, drags × {}, {alike} alike", UNITS.0, UNITS.1)),
-        ] {
+        let in_larger = format!(", counts × {}, drags × {}", UNITS.0, UNITS.1);
+        let alike = format!(", {alike} of the same communication");
+        for (proofs, numbers, same) in [(plain, "", ""), (larger, in_larger.as_str(), alike.as_str())] {
             let Proofs { mut times, proven } = proofs;
+            let (median, slowest) = (percentile(&mut times, 50), percentile(&mut times, 100));
             told(Row {
                 margin: format!("{proven} of {runs}"),
                 what: "proofs: worlds proven in time, from process start to proven plan",
                 subject: format!("{actors} actors on {units} units, {seconds} s{numbers}"),
-                measured: format!(
-                    "median {:.3} s, slowest {:.3} s",
-                    percentile(&mut times, 50),
-                    percentile(&mut times, 100)
-                ),
+                measured: format!("median {median:.3} s, slowest {slowest:.3} s{same}"),
                 runs,
             });
         }
