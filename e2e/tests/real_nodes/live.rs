@@ -45,19 +45,20 @@ pub struct Domain {
     bytes: i64,
 }
 
-/// The NUMA domains of this machine, by number, from `/sys`.
+/// The NUMA domains of this machine, by number, from `/sys`; the only one has all memory of the machine.
 pub fn domains() -> BTreeMap<u32, Domain> {
     let root = "/sys/devices/system/node";
     let read = |path: String| fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let online = list(&read(format!("{root}/online")));
     let domain = |number: u32| {
-        let memory = read(format!("{root}/node{number}/meminfo"));
-        let line = memory.lines().find(|line| line.contains("MemTotal:")).unwrap();
-        let kibibytes: i64 = line.split_whitespace().nth(3).unwrap().parse().unwrap();
+        let one = format!("{root}/node{number}/meminfo");
+        let memory = read(if online.len() == 1 { "/proc/meminfo".to_owned() } else { one });
+        let (_, total) = memory.split_once("MemTotal:").unwrap();
+        let kibibytes: i64 = total.split_whitespace().next().unwrap().parse().unwrap();
         let processors = list(&read(format!("{root}/node{number}/cpulist")));
         (number, Domain { processors, bytes: kibibytes * 1024 })
     };
-    online.into_iter().map(domain).collect()
+    online.iter().copied().map(domain).collect()
 }
 
 /// A list as the kernel writes it: `0-3,8`.

@@ -10,7 +10,7 @@ use std::{
 /// What the kernel says that is there, in a number that changes when it does.
 ///
 /// The names of the PCI devices and FPGAs, which processors are online, and how much memory each NUMA domain has,
-/// which changes while a virtual machine runs.
+/// which changes while a virtual machine runs, or the only one, where the machine's own count is steadier.
 pub fn fingerprint(root: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     for folder in ["sys/bus/pci/devices", "sys/class/fpga_manager", "sys/class/fpga_region"] {
@@ -19,14 +19,41 @@ pub fn fingerprint(root: &Path) -> u64 {
     for file in ["sys/devices/system/cpu/online", "sys/devices/system/node/online"] {
         fs::read(root.join(file)).unwrap_or_default().hash(&mut hasher);
     }
-    let nodes = root.join("sys/devices/system/node");
-    for name in names(&nodes) {
-        if name.starts_with("node") {
-            let text = fs::read_to_string(nodes.join(&name).join("meminfo")).unwrap_or_default();
-            text.lines().find(|line| line.contains("MemTotal")).hash(&mut hasher);
+    let all = memory_of_only_domain(root);
+    all.hash(&mut hasher);
+    if all.is_none() {
+        for folder in domains(root) {
+            total(&folder.join("meminfo")).hash(&mut hasher);
         }
     }
     hasher.finish()
+}
+
+/// How much memory the machine has, in bytes, if one NUMA domain has all of it.
+///
+/// A virtual machine whose kernel prepares memory when it is first needed counts with its domain only what it has prepared;
+/// with the machine it counts all.
+pub fn memory_of_only_domain(root: &Path) -> Option<i64> {
+    match *domains(root) {
+        [_] => total(&root.join("proc/meminfo")),
+        _ => None,
+    }
+}
+
+/// The folders of the NUMA domains.
+fn domains(root: &Path) -> Vec<PathBuf> {
+    let folder = root.join("sys/devices/system/node");
+    let is_domain = |name: &String| {
+        name.strip_prefix("node").is_some_and(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+    };
+    names(&folder).into_iter().filter(is_domain).map(|name| folder.join(name)).collect()
+}
+
+/// The memory of which a `meminfo` tells, in bytes.
+fn total(meminfo: &Path) -> Option<i64> {
+    let text = fs::read_to_string(meminfo).ok()?;
+    let (_, rest) = text.lines().find_map(|line| line.split_once("MemTotal:"))?;
+    rest.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
 }
 
 /// The names in a folder, sorted; none when it is not there.
@@ -120,6 +147,13 @@ mod tests {
             "sys/devices/system/node/node0/meminfo",
             "Node 0 MemTotal: 9 kB\nNode 0 MemFree: 3 kB\n"
         ));
+        let mut machine = |kibibytes| changed("proc/meminfo", &format!("MemTotal: {kibibytes} kB\n"));
+        assert!(machine(16));
+        assert!(!machine(16));
+        assert!(machine(32));
+        assert!(!changed("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 10 kB\n"));
+        assert!(changed("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal: 10 kB\n"));
+        assert!(changed("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal: 11 kB\n"));
         assert!(changed("sys/class/fpga_manager/fpga0/state", "operating"));
         assert!(changed("sys/devices/system/cpu/online", "0-3"));
     }

@@ -19,7 +19,7 @@ use hwlocality::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::child::Answer;
+use super::{changes, child::Answer};
 
 /// Which machine hwloc is to look at.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -65,6 +65,9 @@ const DRIVERS: [&str; 4] = ["cuda", "nvml", "rsmi", "levelzero"];
 pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
     let topology = load(machine)?;
     let mut domains = domains::read(&topology);
+    if matches!(machine, Machine::Live | Machine::LiveWithoutDrivers) {
+        domains::has_all_memory(&mut domains, changes::memory_of_only_domain(&changes::root()));
+    }
     let found = devices::read(&topology, &domains);
     domains::adopt_device_memory(&mut domains, &found);
     let links = links::read(&topology, &domains, &found);

@@ -449,6 +449,10 @@ fn a_machine_under_another_root_is_looked_at() {
     }
     write("sys/devices/system/cpu/online", "0-1");
     write("sys/devices/system/cpu/possible", "0-1");
+    // prepared so far, and in all
+    write("sys/devices/system/node/online", "0\n");
+    write("sys/devices/system/node/node0/cpumap", "3\n");
+    write("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:        2097152 kB\n");
     write("proc/meminfo", "MemTotal:        8388608 kB\n");
     let manager = "sys/devices/soc/f8007000.devcfg/fpga_manager/fpga0";
     write(&format!("{manager}/name"), "Xilinx Zynq FPGA Manager\n");
@@ -473,7 +477,9 @@ fn a_machine_under_another_root_is_looked_at() {
     assert!(spec.devices.iter().any(|device| device.id == "nic-0000:03:00.0"), "{:?}", spec.devices);
     let fpga = spec.devices.iter().find(|device| device.id == "fpga-fpga0").unwrap();
     assert_eq!(fpga.model.as_deref(), Some("Xilinx Zynq FPGA Manager"));
-    let units = &spec.devices.iter().find(|device| device.id == "numa-0").unwrap().compute_resources;
+    let domain = spec.devices.iter().find(|device| device.id == "numa-0").unwrap();
+    assert_eq!(domain.memory_spaces.iter().map(|it| it.size_bytes).collect::<Vec<_>>(), [8 << 30]);
+    let units = &domain.compute_resources;
     assert_eq!(
         units.iter().map(|it| (it.type_.as_str(), it.count)).collect::<Vec<_>>(),
         [("Core", 1), ("Processing Unit", 2)]

@@ -55,6 +55,16 @@ pub fn adopt_device_memory(domains: &mut [Domain], devices: &[Device]) {
     }
 }
 
+/// Lets the only domain have all memory of the machine, where the system says of the domain that it has less.
+pub fn has_all_memory(domains: &mut [Domain], bytes: Option<i64>) {
+    if let [domain] = domains
+        && let [memory] = &mut *domain.device.memory_spaces
+        && let Some(bytes) = bytes
+    {
+        memory.size_bytes = memory.size_bytes.max(bytes);
+    }
+}
+
 /// The one domain that an object is in; none when it is in several, which is as good as unknown.
 pub fn of<'a>(domains: &'a [Domain], object: &TopologyObject) -> Option<&'a Domain> {
     let cpus = object.cpuset()?;

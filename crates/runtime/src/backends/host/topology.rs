@@ -52,11 +52,13 @@ impl HostTopology {
         if nodes.is_empty() {
             devices.push(device(&sys, 0, allowed.clone(), all));
         }
+        // a kernel that prepares memory when it is needed counts with a domain what it has prepared
+        let whole = (nodes.len() == 1).then_some(all);
         for node in nodes {
             let folder = sys.join(format!("node/node{node}"));
             let mine = list(&fs::read_to_string(folder.join("cpulist")).unwrap_or_default());
             let mine = mine.intersection(allowed).copied().collect();
-            let size = memory(&folder.join("meminfo"), "MemTotal:").unwrap_or(0);
+            let size = whole.unwrap_or_else(|| memory(&folder.join("meminfo"), "MemTotal:").unwrap_or(0));
             devices.push(device(&sys, node, mine, size));
         }
         // What the limit leaves is shared out by size: nothing says which domain it will be taken from.
@@ -197,6 +199,11 @@ mod tests {
     #[test]
     fn a_kernel_without_domains_has_one() {
         assert_eq!(seen(&TWO[..1], &[0, 3]), ["0: 0 3, 12288"]);
+    }
+
+    #[test]
+    fn the_only_domain_has_all_memory() {
+        assert_eq!(seen(&TWO[..3], &[0, 1, 4]), ["0: 0 1 4, 12288"]);
     }
 
     #[test]

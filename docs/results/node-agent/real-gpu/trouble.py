@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""What the node agent publishes of a real GPU while its driver is released, out of reach, slow and failing.
+
+    trouble.py BIN BETWEEN      as root, on a machine with a GPU of NVIDIA and its driver
+
+BIN is a folder with etcd, kube-apiserver and cairn-node-agent; BETWEEN is between.c, compiled. It starts an API server, an
+agent of the node gpu-node, and prints every change of that node's NodeTopology, and how long each took. Devices and their
+settings are left alone: what is "out of reach" is so for the agent's own mount namespace.
+"""
+
+import glob
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+BIN, BETWEEN = sys.argv[1:3]
+MANIFESTS = pathlib.Path(__file__).resolve().parents[4] / "crds" / "manifests"
+WORK = pathlib.Path(tempfile.mkdtemp(prefix="cairn-gpu-"))
+SSL = ssl._create_unverified_context()
+BEGAN = time.monotonic()
+started = []
+seen = {"gpus": None, "version": None, "writes": 0}
+
+
+def say(*words):
+    print(f"{time.monotonic() - BEGAN:7.2f}", *words, flush=True)
+
+
+def free_port():
+    with socket.socket() as it:
+        it.bind(("127.0.0.1", 0))
+        return it.getsockname()[1]
+
+
+def start(name, *command, **settings):
+    log = open(WORK / f"{name}.log", "a")
+    started.append(subprocess.Popen(command, stdout=log, stderr=log, **settings))
+    return started[-1]
+
+
+def api(method, path, body=None, kind="application/json"):
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    headers = {"Authorization": "Bearer secret", "Content-Type": kind}
+    request = urllib.request.Request(f"https://127.0.0.1:{API}{path}", method=method, data=data, headers=headers)
+    with urllib.request.urlopen(request, context=SSL, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def topology():
+    return json.loads(api("GET", "/apis/cairn.dev/v1alpha1/nodetopologies/gpu-node"))
+
+
+def look():
+    """Says what changed of the node's GPUs."""
+    try:
+        now = topology()
+    except OSError:
+        return
+    version = now["metadata"]["resourceVersion"]
+    seen["writes"] += version != seen["version"]
+    seen["version"] = version
+    gpus = {it["id"]: it.get("health") for it in now["spec"].get("devices", []) if "GPU" in it["type"]}
+    if gpus != seen["gpus"]:
+        say("  published:", gpus)
+    seen["gpus"] = gpus
+
+
+def until(what, limit, condition):
+    began, problem = time.monotonic(), None
+    while time.monotonic() - began < limit:
+        try:
+            if condition():
+                return say(f"{what}: after {time.monotonic() - began:.1f} s")
+        except OSError as error:
+            problem = error
+        look()
+        time.sleep(0.1)
+    sys.exit(f"not within {limit} s: {what} ({problem})")
+
+
+def hold(what, seconds):
+    end, before = time.monotonic() + seconds, seen["writes"]
+    while time.monotonic() < end:
+        look()
+        time.sleep(0.1)
+    say(f"{what}, {seconds} s: the NodeTopology was written {seen['writes'] - before} times")
+
+
+def agent(*before, **environment):
+    say("an agent starts", *before[:1], *environment)
+    ours = {"KUBECONFIG": str(WORK / "kubeconfig"), "NODE_NAME": "gpu-node"}
+    command = [*before, f"{BIN}/cairn-node-agent", f"--listen=127.0.0.1:{PAGES}", "--probe-listen=127.0.0.1:0"]
+    return start("agent", *command, env={**os.environ, **ours, **environment})
+
+
+def collectors():
+    with urllib.request.urlopen(f"http://127.0.0.1:{PAGES}/collectors", timeout=5) as answer:
+        return [it for it in answer.read().decode().splitlines() if it.startswith(("hwloc", "nvml", "opencl"))]
+
+
+def nvml_is_ok():
+    return "nvml ok" in collectors()
+
+
+def all_are_ok():
+    return seen["gpus"] and set(seen["gpus"].values()) == {"ok"}
+
+
+def is_released():
+    conditions = topology().get("status", {}).get("conditions", [])
+    return any(it["type"] == "DriverReleased" and it["status"] == "True" for it in conditions)
+
+
+def held(process):
+    files = [os.readlink(it) for it in glob.glob(f"/proc/{process.pid}/fd/*") if os.path.lexists(it)]
+    maps = len(re.findall("libnvidia-ml", pathlib.Path(f"/proc/{process.pid}/maps").read_text()))
+    return f"{sum('/dev/nvidia' in it for it in files)} devices of NVIDIA are open, {maps} parts of NVML are mapped"
+
+
+def label(value):
+    patch = {"metadata": {"labels": {"cairn.dev/gpu-driver": value}}}
+    api("PATCH", "/api/v1/nodes/gpu-node", patch, "application/merge-patch+json")
+
+
+def tell(name, number=None):
+    """Tells the library between; nothing more with no number."""
+    path = pathlib.Path(f"/tmp/cairn-{name}")
+    path.unlink(missing_ok=True)
+    if number is not None:
+        (WORK / "new").write_text(str(number))
+        os.rename(WORK / "new", path)
+
+
+def end(process, how=signal.SIGTERM):
+    process.send_signal(how)
+    process.wait()
+
+
+ETCD, PEERS, API, PAGES = (free_port() for _ in range(4))
+(WORK / "tokens.csv").write_text("secret,admin,1,system:masters\n")
+subprocess.run(["openssl", "genrsa", "-out", WORK / "key", "2048"], check=True, capture_output=True)
+user = {"name": "it", "user": {"token": "secret"}}
+cluster = {"name": "it", "cluster": {"server": f"https://127.0.0.1:{API}", "insecure-skip-tls-verify": True}}
+context = {"name": "it", "context": {"cluster": "it", "user": "it"}}
+config = {"apiVersion": "v1", "kind": "Config", "current-context": "it"}
+config |= {"clusters": [cluster], "users": [user], "contexts": [context]}
+(WORK / "kubeconfig").write_text(json.dumps(config))
+start("etcd", f"{BIN}/etcd", f"--data-dir={WORK}/etcd", "--log-level=error",
+      f"--listen-client-urls=http://127.0.0.1:{ETCD}", f"--advertise-client-urls=http://127.0.0.1:{ETCD}",
+      f"--listen-peer-urls=http://127.0.0.1:{PEERS}", f"--initial-advertise-peer-urls=http://127.0.0.1:{PEERS}",
+      f"--initial-cluster=default=http://127.0.0.1:{PEERS}")
+start("kube-apiserver", f"{BIN}/kube-apiserver", f"--etcd-servers=http://127.0.0.1:{ETCD}",
+      "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
+      f"--secure-port={API}", "--service-cluster-ip-range=10.0.0.0/24", f"--cert-dir={WORK}/pki",
+      f"--token-auth-file={WORK}/tokens.csv", "--authorization-mode=RBAC",
+      "--service-account-issuer=https://kubernetes.default.svc",
+      f"--service-account-key-file={WORK}/key", f"--service-account-signing-key-file={WORK}/key")
+try:
+    until("the API server answers", 60, lambda: api("GET", "/readyz") == "ok")
+    for file in sorted(MANIFESTS.glob("*.yaml")):
+        api("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", file.read_bytes(), "application/yaml")
+    api("POST", "/api/v1/namespaces", {"metadata": {"name": "cairn-agents"}})
+    api("POST", "/api/v1/nodes", {"metadata": {"name": "gpu-node"}})
+    until("NodeTopologies are served", 20, lambda: api("GET", "/apis/cairn.dev/v1alpha1/nodetopologies"))
+
+    one = agent()
+    until("the GPUs are published as ok", 90, all_are_ok)
+    hold("at rest", 10)
+    say(held(one))
+
+    say("--- the driver is released by the label of the Node, and taken back")
+    label("released")
+    until("the condition DriverReleased is True", 60, is_released)
+    say(held(one))
+    hold("released", 5)
+    label(None)
+    until("the GPUs are ok", 60, all_are_ok)
+    say(held(one))
+
+    say("--- killed, and started where the driver cannot be reached")
+    end(one, signal.SIGKILL)
+    covered = 'for it in /dev/nvidia*; do [ -d $it ] || mount --bind /dev/null $it; done; exec "$@"'
+    one = agent("unshare", "-m", "sh", "-c", covered, "sh")
+    until("the agent answers", 20, collectors)
+    hold("the driver is out of reach", 20)
+    say(collectors())
+    end(one)
+    one = agent()
+    until("with the driver again: NVML answers", 60, nvml_is_ok)
+    hold("after the restart", 8)
+    end(one)
+
+    say("--- a driver that is slow, or fails")
+    for name in ("slow-once", "slow", "fails-once", "fails"):
+        tell(name)
+    one = agent(CAIRN_NVML_LIBRARY=BETWEEN)
+    until("NVML answers", 60, nvml_is_ok)
+    hold("after the restart", 3)
+    tell("slow-once", 8)
+    hold("one answer takes 8 s", 12)
+    tell("fails-once", 15)
+    hold("one answer is that the GPU is lost", 8)
+    tell("fails", 15)
+    hold("every answer is that the GPU is lost", 8)
+    tell("fails")
+    until("it answers again: the GPUs are ok", 30, all_are_ok)
+    tell("slow", 60)
+    hold("every answer takes 60 s", 20)
+    say(collectors())
+    tell("slow")
+    until("no more: the GPUs are ok", 75, all_are_ok)
+    end(one)
+finally:
+    for process in reversed(started):
+        process.kill()
