@@ -1,4 +1,5 @@
-//! Who waits for a search, and whose turn is next: by priority, then by age; what could wait is served last.
+//! Who waits for a search, and whose turn is next: by priority, then by age; what could wait is served last, and never has
+//! all slots where there are several.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -37,44 +38,90 @@ impl Rank {
 pub struct Line(Arc<Mutex<State>>);
 
 struct State {
+    slots: usize,
     free: usize,
+    /// How many are held by who could wait.
+    at_leisure: usize,
     /// How many came so far: one application may wait twice.
     came: u64,
     waiting: BTreeMap<(Rank, u64), oneshot::Sender<()>>,
 }
 
+impl State {
+    /// Whether there is a slot for who could wait, or for who could not: one is left for those where there are several.
+    fn has_one(&self, at_leisure: bool) -> bool {
+        self.free > 0 && (!at_leisure || self.at_leisure < self.slots.saturating_sub(1).max(1))
+    }
+
+    fn take(&mut self, at_leisure: bool) {
+        self.free -= 1;
+        self.at_leisure += usize::from(at_leisure);
+    }
+
+    fn give_back(&mut self, at_leisure: bool) {
+        self.free += 1;
+        self.at_leisure -= usize::from(at_leisure);
+    }
+}
+
 /// A slot, given to the next when it is dropped.
-pub struct Slot(Line);
+pub struct Slot {
+    line: Line,
+    at_leisure: bool,
+}
 
 impl Line {
     /// A line for so many slots.
     pub fn new(slots: usize) -> Self {
-        Self(Arc::new(Mutex::new(State { free: slots, came: 0, waiting: BTreeMap::new() })))
+        Self(Arc::new(Mutex::new(State {
+            slots,
+            free: slots,
+            at_leisure: 0,
+            came: 0,
+            waiting: BTreeMap::new(),
+        })))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot, where nobody has to wait for one.
-    pub fn free(&self) -> Option<Slot> {
+    fn slot(&self, at_leisure: bool) -> Slot {
+        Slot { line: self.clone(), at_leisure }
+    }
+
+    /// A slot, where who has this rank need not wait for one.
+    pub fn free(&self, rank: &Rank) -> Option<Slot> {
         let mut state = self.state();
-        state.free = state.free.checked_sub(1)?;
-        Some(Slot(self.clone()))
+        state.has_one(rank.at_leisure).then(|| state.take(rank.at_leisure))?;
+        Some(self.slot(rank.at_leisure))
     }
 
     /// Whether who comes now has to wait.
     pub fn is_full(&self) -> bool {
-        self.state().free == 0
+        !self.state().has_one(false)
+    }
+
+    /// Whether who could wait has to, if it comes now.
+    pub fn is_full_at_leisure(&self) -> bool {
+        !self.state().has_one(true)
+    }
+
+    /// Whether somebody who could not wait has a slot or waits for one.
+    pub fn is_needed(&self) -> bool {
+        let state = self.state();
+        let is_next = state.waiting.first_key_value().is_some_and(|((rank, _), _)| !rank.at_leisure);
+        is_next || state.slots - state.free > state.at_leisure
     }
 
     /// Waits for a slot.
     pub async fn turn(&self, rank: Rank) -> Slot {
+        let at_leisure = rank.at_leisure;
         let turn = {
             let mut state = self.state();
-            if state.free > 0 {
-                state.free -= 1;
-                return Slot(self.clone());
+            if state.has_one(at_leisure) {
+                state.take(at_leisure);
+                return self.slot(at_leisure);
             }
             let (give, turn) = oneshot::channel();
             let number = state.came;
@@ -82,16 +129,17 @@ impl Line {
             state.waiting.insert((rank, number), give);
             turn
         };
-        let mut waits = Waits { line: self, turn };
+        let mut waits = Waits { line: self, at_leisure, turn };
         // Whoever has a slot gives it on, and the line outlives all who wait in it.
         drop((&mut waits.turn).await);
-        Slot(self.clone())
+        self.slot(at_leisure)
     }
 }
 
 /// Who waits; a slot that was given to somebody who does not wait any more goes to the next.
 struct Waits<'a> {
     line: &'a Line,
+    at_leisure: bool,
     turn: oneshot::Receiver<()>,
 }
 
@@ -99,21 +147,25 @@ impl Drop for Waits<'_> {
     fn drop(&mut self) {
         self.turn.close();
         if self.turn.try_recv().is_ok() {
-            drop(Slot(self.line.clone()));
+            drop(self.line.slot(self.at_leisure));
         }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.0.state();
-        // Who does not wait any more is passed over.
-        while let Some((_, next)) = state.waiting.pop_first() {
-            if next.send(()).is_ok() {
+        let mut state = self.line.state();
+        state.give_back(self.at_leisure);
+        while let Some(next) = state.waiting.first_entry() {
+            let at_leisure = next.key().0.at_leisure;
+            if !state.has_one(at_leisure) {
                 return;
             }
+            // Who does not wait any more is passed over.
+            if state.waiting.pop_first().is_some_and(|(_, next)| next.send(()).is_ok()) {
+                state.take(at_leisure);
+            }
         }
-        state.free += 1;
     }
 }
 
@@ -167,6 +219,30 @@ mod tests {
             ("a:9:1:leisure b:0:2 c:0:1:leisure", "b a c"),
         ] {
             assert_eq!(served(come), expected, "{come}");
+        }
+    }
+
+    #[test]
+    fn one_slot_of_several_is_left_for_who_could_not_wait() {
+        for (slots, at_leisure) in [(1, 1), (2, 1), (3, 2)] {
+            let line = Line::new(slots);
+            let leisure = |number: usize| rank(&format!("l{number}:0:0:leisure"));
+            let held: Vec<Slot> =
+                (0..at_leisure).map(|number| line.free(&leisure(number)).unwrap()).collect();
+            assert!(line.is_full_at_leisure() && line.free(&leisure(9)).is_none());
+            assert_eq!((line.is_full(), line.is_needed()), (slots == 1, false), "{slots}");
+            let mut more = Box::pin(line.turn(leisure(9)));
+            assert!((&mut more).now_or_never().is_none());
+            let mut needs = Box::pin(line.turn(rank("needs:0:0")));
+            let needed = (&mut needs).now_or_never();
+            assert_eq!((needed.is_some(), line.is_needed()), (slots > 1, true), "{slots}");
+            drop(needed);
+            assert!((&mut more).now_or_never().is_none());
+            drop(held);
+            assert_eq!((&mut more).now_or_never().is_some(), slots > 1, "{slots}");
+            assert!(slots > 1 || (&mut needs).now_or_never().is_some());
+            drop(more);
+            assert!(!line.is_needed() && line.free(&rank("last:0:0")).is_some());
         }
     }
 

@@ -102,10 +102,10 @@ async fn decide_under(
         Search::Done(_) | Search::None => {}
     }
     // What could merely be better is looked at when nobody waits for a search.
-    let is_busy = ctx.solver_slots.is_full();
-    let again = before.facts.second_look.filter(|look| !is_busy && look.is_due(moment()));
+    let (is_busy, has_time) = (ctx.solver_slots.is_full(), !ctx.solver_slots.is_full_at_leisure());
+    let again = before.facts.second_look.filter(|look| has_time && look.is_due(moment()));
     let chances = ctx.caches.chances(key, kinds(application).into_iter());
-    let turn = !is_busy && ctx.caches.take_turn(key);
+    let turn = has_time && ctx.caches.take_turn(key);
     let is_to_look = touched || round > 0 || before.generation != generation;
     if !is_to_look && outcome.decision.is_some() && again.is_none() && !turn {
         before.put_off(key, ctx);
@@ -235,8 +235,8 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
         let Begun { policy, application, world, mut look, again, round } = begun;
         let rank = Rank::of(&application).at_leisure(why.can_wait());
         let number = again.map_or(0, |look| look.number);
-        let others = Arc::new(Queued::in_line(&ctx.searches.under_way));
-        let (slot, world) = if let Some(slot) = ctx.solver_slots.free() {
+        let others = Arc::new(ctx.searches.queued(why));
+        let (slot, world) = if let Some(slot) = ctx.solver_slots.free(&rank) {
             (slot, world)
         } else {
             // Who waits holds no world, which would be an old one when its turn comes.
@@ -247,14 +247,16 @@ fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun
             Some(world) => Ok(world),
             None => look_again((&application, &key), &policy, &mut look, &ctx).await,
         };
+        let gave_way = Arc::new(AtomicBool::new(false));
         let plan = match world {
-            Ok(world) => search((&key, &world), &policy, (number, &others), why, stop, &ctx)
+            Ok(world) => search((&key, &world), &policy, (number, &others), why, (stop, &gave_way), &ctx)
                 .await
                 .map(|plan| (world, plan)),
             Err(problem) => Err(problem),
         };
-        let slot = Some(slot);
-        ctx.searches.is_through(key, Found { manifest, why, policy, look, again, round, plan, slot });
+        let (slot, gave_way) = (Some(slot), gave_way.load(Ordering::Acquire));
+        ctx.searches
+            .is_through(key, Found { manifest, why, policy, look, again, round, gave_way, plan, slot });
     };
     tokio::spawn(tracing::Instrument::instrument(task, span));
 }
@@ -309,10 +311,13 @@ async fn settle(
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    let Found { why, look: mut now, again, round, plan, slot, .. } = found;
+    let Found { why, look: mut now, again, round, gave_way, plan, slot, .. } = found;
     let (world, plan) = plan?;
-    now.facts.second_look =
-        (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten();
+    now.facts.second_look = match again {
+        // It had no time: it is the same look another time.
+        Some(look) if gave_way => Some(look.later(moment())),
+        _ => (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten(),
+    };
     if application.spec.paused {
         now.proposed = Some(proposal(&world.snapshot, &plan));
         outcome.proposed.clone_from(&now.proposed);
@@ -348,20 +353,20 @@ async fn settle(
 /// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
 ///
 /// A second look at the same world has the number `look`, from 1, and a seed of its own; `others` wait or search, too, and who comes
-/// while it searches takes its share as well.
+/// while it searches takes its share as well. Who could wait ends when somebody comes who could not, and has given way then.
 async fn search(
     (key, world): (&ApplicationKey, &Arc<World>),
     policy: &Policy,
     (look, others): (u32, &Arc<Queued>),
     why: Due,
-    stop: Arc<AtomicBool>,
+    (stop, gave_way): (Arc<AtomicBool>, &Arc<AtomicBool>),
     ctx: &Context,
 ) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
     let timer = ctx.metrics.plan_seconds.start_timer();
     let (whole, slots) = (Duration::from_millis(policy.wall_milliseconds), ctx.planning.slots());
-    let (others, aside) = (others.clone(), ctx.searches.aside.clone());
-    let (world, silent) = (world.clone(), ctx.caches.index().is_silent());
+    let (others, aside, line) = (others.clone(), ctx.searches.aside.clone(), ctx.solver_slots.clone());
+    let (world, silent, gave_way) = (world.clone(), ctx.caches.index().is_silent(), gave_way.clone());
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
@@ -374,7 +379,11 @@ async fn search(
             let left = || share().saturating_sub(begun.elapsed());
             let ended = OnceLock::new();
             let stop = || {
-                let is_over = left().is_zero() || stop.load(Ordering::Acquire);
+                if why.can_wait() && line.is_needed() {
+                    gave_way.store(true, Ordering::Release);
+                }
+                let is_over =
+                    [&stop, &gave_way].iter().any(|flag| flag.load(Ordering::Acquire)) || left().is_zero();
                 if is_over {
                     ended.get_or_init(|| begun.elapsed());
                 }

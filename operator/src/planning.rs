@@ -24,7 +24,7 @@ const TURNS: Duration = Duration::from_secs(10);
 pub fn ask_if_due(key: &ApplicationKey, ctx: &Context) {
     let now = moment();
     // What could merely be better waits until nobody waits for a search.
-    let may_look = || ctx.caches.touched().may_look(key) && !ctx.solver_slots.is_full();
+    let may_look = || ctx.caches.touched().may_look(key) && !ctx.solver_slots.is_full_at_leisure();
     let is_second_look = || ctx.second_look(key).is_some_and(|look| look.is_due(now));
     if ctx.caches.touched().is_touched(key) || ctx.plans.is_due(key, now) || may_look() || is_second_look() {
         ctx.plans.ask(key);
@@ -121,7 +121,7 @@ pub async fn background(ctx: Arc<Context>) {
             ctx.forget(&key);
             ctx.searches.forget(&key);
         }
-        if ctx.solver_slots.is_full() {
+        if ctx.solver_slots.is_full_at_leisure() || ctx.solver_slots.is_needed() {
             // Others need the time.
             continue;
         }

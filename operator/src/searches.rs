@@ -65,6 +65,8 @@ pub struct Found {
     pub look: Considered,
     pub again: Option<SecondLook>,
     pub round: u32,
+    /// Whether it ended for somebody who needed the time.
+    pub gave_way: bool,
     /// The plan, and the world that it was made for.
     pub plan: Result<(Arc<World>, Plan), Error>,
     /// The slot that it was searched with, until it is settled: no more worlds are held than searches may run.
@@ -88,6 +90,7 @@ impl Found {
             look,
             again: self.again,
             round: self.round,
+            gave_way: self.gave_way,
             plan,
             slot: None,
         })
@@ -109,8 +112,8 @@ pub enum Search {
 /// The searches of all applications, each beside everything else that its application needs.
 pub struct Searches {
     of: Mutex<HashMap<ApplicationKey, Search>>,
-    /// How many wait for their turn or search.
-    pub under_way: Arc<AtomicUsize>,
+    /// How many wait for their turn or search and could not wait for later.
+    under_way: Arc<AtomicUsize>,
     /// What a plan takes beside its search.
     pub aside: Arc<Aside>,
     through: UnboundedSender<ApplicationKey>,
@@ -121,6 +124,12 @@ impl Searches {
     pub fn new() -> (Self, UnboundedReceiver<ApplicationKey>) {
         let (through, settles) = mpsc::unbounded();
         (Self { of: Mutex::default(), under_way: Arc::default(), aside: Arc::default(), through }, settles)
+    }
+
+    /// Whoever begins for this cause, among those who share the time of a search: who could wait shares with nobody, and ends when
+    /// somebody needs the time.
+    pub fn queued(&self, why: Due) -> Queued {
+        if why.can_wait() { Queued::in_line(&Arc::default()) } else { Queued::in_line(&self.under_way) }
     }
 
     /// A search is through: what it found is to be settled.
