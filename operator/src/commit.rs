@@ -13,7 +13,7 @@ use crate::decision::{says_the_same, spec};
 use crate::error::Error;
 use crate::line::Slot;
 use crate::ownership::owner;
-use crate::report::{Outcome, decision_events};
+use crate::report::Outcome;
 use crate::searches::Considered;
 use crate::turns::Held;
 
@@ -21,7 +21,7 @@ use crate::turns::Held;
 /// more before it is begun.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 
-/// Writes the decision, if it says anything new, and tells people. The lock of the commits and the slot are another's as soon as it is
+/// Writes the decision, if it says anything new, and leaves what people are to be told of it. The lock of the commits and the slot are another's as soon as it is
 /// written: nobody waits for what is told.
 pub async fn commit(
     application: &ActorApplication,
@@ -72,9 +72,7 @@ pub async fn commit(
     let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
     ctx.metrics.moves.with_label_values(&[<&str>::from(why)]).inc_by(moves);
     outcome.moved = !written.spec.moves.is_empty();
-    for event in decision_events(&written.spec) {
-        ctx.tell(application, &event).await;
-    }
+    outcome.is_decided = true;
     outcome.decision = Some(written);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use control::{About, Id, Moment, Scope};
 use crds::{ActorApplication, DevicePool, Instance};
@@ -19,7 +20,7 @@ use crate::eviction::NotNow;
 use crate::ownership::owner;
 use crate::pods;
 use crate::report::event;
-use crate::writes::each;
+use crate::writes::{Created, each};
 
 /// Makes the application the owner of the Instances that its own runtime asked for: with it they go, and without it
 /// they are none of its actors. Says until when those that are refused are not tried again, and why.
@@ -65,7 +66,8 @@ async fn adopt_one(
     Ok(Some((until, why)))
 }
 
-/// Makes the Instance of an actor, unless that was refused a moment ago; says who has none yet because it is refused.
+/// Makes the Instance of an actor, unless that was refused a moment ago, and notes that there is a new one; says who has none yet
+/// because it is refused.
 ///
 /// # Errors
 /// When the API server cannot be asked, or the lease is lost.
@@ -73,6 +75,7 @@ pub async fn create(
     application: &ActorApplication,
     key: &ApplicationKey,
     name: &ActorName,
+    is_made: &AtomicBool,
     ctx: &Context,
 ) -> Result<Option<NotNow>, Error> {
     let actor = name.short();
@@ -81,7 +84,13 @@ pub async fn create(
     if let Some((until, why)) = ctx.held_back(&all).or_else(|| ctx.held_back(&one)) {
         return Ok(Some(NotNow::Create { actor, until, why, just_now: false }));
     }
-    let Err(refused) = ctx.writer.create(&pods::instance(application, name)).await? else { return Ok(None) };
+    let refused = match ctx.writer.create(&pods::instance(application, name)).await? {
+        Ok(created) => {
+            is_made.fetch_or(created == Created::New, Ordering::AcqRel);
+            return Ok(None);
+        }
+        Err(refused) => refused,
+    };
     let (tried, why) = (if refused.by_namespace { all } else { one }, refused.says);
     // Several that are refused at the same time are one failure.
     let held = ctx.held_back(&tried).map(|(until, _)| until);

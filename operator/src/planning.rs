@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::error::Error;
 use crate::look::kinds;
 use crate::plan::decide;
-use crate::report::{Outcome, event};
+use crate::report::{Outcome, decision_events, event};
 
 /// How often it is asked whose turn it is to look whether it could be better.
 const TURNS: Duration = Duration::from_secs(10);
@@ -67,6 +67,8 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     if !outcome.searching && decided.as_ref().err().is_none_or(|e| e.is_told() && !e.is_refused()) {
         ctx.plan_retries.went_well(&key);
     }
+    let spec = outcome.decision.as_ref().filter(|_| std::mem::take(&mut outcome.is_decided));
+    let events = spec.map(|decision| decision_events(&decision.spec)).unwrap_or_default();
     let is_searched = decided.is_ok() && outcome.searching && version(&outcome) == before;
     match decided {
         Ok(()) => ctx.plans.said(&key, outcome),
@@ -89,6 +91,10 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     // Until a search is through there is nothing to carry out or to tell that was not there before.
     if !is_searched {
         ctx.plans.through(&key);
+    }
+    // Nobody who starts waits for what is told.
+    for event in events {
+        ctx.tell(application.as_ref(), &event).await;
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use control::{End, Moment, Refusal, Step, Wait, look_again};
@@ -92,10 +93,14 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Opti
     }
     let is_known = outcome.infeasible.is_some();
     let mut refusals = ctx.refused(&key, outcome.decision.as_ref());
+    let mut is_made = false;
     if let Some(mut decision) = outcome.decision.clone() {
         let done = carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals, &mut failures);
-        Box::pin(done).await?;
+        is_made = Box::pin(done).await?;
         outcome.decision = Some(decision);
+    }
+    if is_made {
+        return failures.or(Some(wait(&outcome, BROUGHT_WITHIN)));
     }
     let waits = waits(&ctx.caches.index(), application, &outcome);
     if ctx.caches.waits(&key, waits) && ctx.has_room_come(&key) {
@@ -151,11 +156,14 @@ fn waits(index: &Index, application: &ActorApplication, outcome: &Outcome) -> Wa
 /// After this time it is asked again whether others still start actors.
 const OTHERS_START: Duration = Duration::from_secs(1);
 
+/// What was made is looked after again after this time, should no watch bring it.
+const BROUGHT_WITHIN: Duration = Duration::from_secs(1);
+
 /// What is to be done at some moment is done no sooner after a look.
 const NEXT_SOONEST: Duration = Duration::from_millis(200);
 
 /// Does what is to be done now; refusals are written before the pods that met them go. A step that fails, or what fails beside
-/// the actors, keeps no other step from being done.
+/// the actors, keeps no other step from being done. Whether Instances were made: then nothing else was, and it is carried out again soon.
 async fn carry_out(
     application: &ActorApplication,
     decision: &mut Placement,
@@ -163,7 +171,7 @@ async fn carry_out(
     outcome: &mut Outcome,
     refusals: &mut Vec<Refusal>,
     failures: &mut Failures,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let key = ApplicationKey::of(application);
     let actors = world::actors(&ctx.caches.index(), application).names;
     let rollout = Rollout::of(application, ctx);
@@ -172,18 +180,38 @@ async fn carry_out(
     ask_for_nodes(&mut todo.steps, &seen, ctx, failures).await?;
     let awaited = ctx.made.leave_out(&mut todo.steps, &seen, moment());
     outcome.next = awaited.into_iter().chain(outcome.next).min();
-    if !application.spec.paused && is_newest(decision, application) {
-        let of_it = (application, actors.as_slice());
-        if ctx.neighbours.keep(of_it, &key, ctx, outcome, failures).await? {
-            todo.steps.retain(|step| !matches!(step, Step::Start { .. }));
+    let version = (decision.uid(), decision.metadata.generation);
+    if todo.steps.iter().any(|step| matches!(step, Step::Create { .. } | Step::Start { .. })) {
+        ctx.starts.start(&key, moment());
+    }
+    let is_create = |step: &mut Step| matches!(step, Step::Create { .. });
+    let missing = todo.steps.extract_if(.., is_create).collect();
+    let creating = create_all(application, &actors, (&key, &version), missing, ctx);
+    let keeping = async {
+        if !application.spec.paused && is_newest(decision, application) {
+            let of_it = (application, actors.as_slice());
+            if ctx.neighbours.keep(of_it, &key, ctx, outcome, failures).await? {
+                todo.steps.retain(|step| !matches!(step, Step::Start { .. }));
+            }
+            // What starts now was chosen by what was kept before: nobody waits for the newest state.
+            failures.keep(rollout.keep(of_it, &key, ctx, outcome).await)
+        } else {
+            ctx.neighbours.recall(application, &key, ctx, outcome);
+            Ok(None)
         }
-        // What starts now was chosen by what was kept before: nobody waits for the newest state.
-        failures.keep(rollout.keep(of_it, &key, ctx, outcome).await)?;
-    } else {
-        ctx.neighbours.recall(application, &key, ctx, outcome);
+    };
+    let ((created, is_made), kept) = futures::join!(creating, keeping);
+    kept?;
+    let mut not_now: Vec<NotNow> = Vec::new();
+    for done in created {
+        not_now.extend(failures.keep(done)?.flatten());
+    }
+    if is_made {
+        // Who was made starts before anybody is stopped, or told of: in the next look, which follows when the watch brings it.
+        settle(application, not_now, decision, ctx, outcome, refusals, (&seen, &units, &actors)).await?;
+        return Ok(true);
     }
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
-    let version = (decision.uid(), decision.metadata.generation);
     for actor in todo.ended {
         // However often it is seen until it is taken away.
         let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
@@ -200,9 +228,6 @@ async fn carry_out(
     let names: BTreeMap<String, ActorName> =
         actors.iter().map(|actor| (actor.short(), actor.clone())).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
-    if todo.steps.iter().any(|step| matches!(step, Step::Create { .. } | Step::Start { .. })) {
-        ctx.starts.start(&key, moment());
-    }
     let work = todo.steps.into_iter().map(|step| {
         let (names, instances, units, pools) = (&names, &instances, &units, &pools);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);
@@ -212,13 +237,8 @@ async fn carry_out(
                 return Ok(None);
             }
             match step {
-                Step::Create { actor } => match names.get(&actor) {
-                    Some(name) if matches!(name.which, Which::Index(_)) => {
-                        create(application, key, name, ctx).await
-                    }
-                    // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
-                    _ => Ok(None),
-                },
+                // Made above, before all others.
+                Step::Create { .. } => Ok(None),
                 Step::Remove { instance } => {
                     remove::<Instance>(ctx, key, instance.name.clone(), &instance, false).await
                 }
@@ -239,11 +259,37 @@ async fn carry_out(
             }
         }
     });
-    let mut not_now: Vec<NotNow> = Vec::new();
     for done in each(work).await {
         not_now.extend(failures.keep(done)?.flatten());
     }
-    settle(application, not_now, decision, ctx, outcome, refusals, (&seen, &units, actors.as_slice())).await
+    settle(application, not_now, decision, ctx, outcome, refusals, (&seen, &units, &actors)).await?;
+    Ok(false)
+}
+
+/// Makes the Instances of actors that have none; who has none yet because it is refused, and whether one was made.
+async fn create_all(
+    application: &ActorApplication,
+    actors: &[ActorName],
+    (key, version): (&ApplicationKey, &(Option<String>, Option<i64>)),
+    steps: Vec<Step>,
+    ctx: &Context,
+) -> (Vec<Result<Option<NotNow>, Error>>, bool) {
+    let names: BTreeMap<String, &ActorName> = actors.iter().map(|actor| (actor.short(), actor)).collect();
+    let is_made = AtomicBool::new(false);
+    let work = steps.into_iter().filter_map(|step| match step {
+        // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
+        Step::Create { actor } => names.get(&actor).filter(|name| matches!(name.which, Which::Index(_))),
+        _ => None,
+    });
+    let work = work.map(async |name| {
+        // What is decided anew meanwhile is for the next look.
+        if ctx.is_in_force(key, version) {
+            create(application, key, name, &is_made, ctx).await
+        } else {
+            Ok(None)
+        }
+    });
+    (each(work).await, is_made.load(Ordering::Acquire))
 }
 
 /// Leaves out of what is to be done what ends at once who ran on a node that no watch has brought, where the API server knows it: then

@@ -90,6 +90,8 @@ pub struct Outcome {
     pub searching: bool,
     /// Whether an actor moved just now.
     pub moved: bool,
+    /// Whether the decision was written just now: people are to be told of it.
+    pub is_decided: bool,
 }
 
 /// The status of an application.
