@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::error::{Error, Failures};
 use crate::eviction::NotNow;
 use crate::ownership::owner;
+use crate::pace::Made;
 use crate::pods;
 use crate::report::event;
 use crate::writes::{Created, each};
@@ -66,8 +67,8 @@ async fn adopt_one(
     Ok(Some((until, why)))
 }
 
-/// Makes the Instance of an actor, unless that was refused a moment ago, and notes that there is a new one; says who has none yet
-/// because it is refused.
+/// Makes the Instance of an actor, unless that was refused a moment ago, and notes that there is a new one, whether or not the watch
+/// has brought it yet; says who has none because it is refused.
 ///
 /// # Errors
 /// When the API server cannot be asked, or the lease is lost.
@@ -79,6 +80,11 @@ pub async fn create(
     ctx: &Context,
 ) -> Result<Option<NotNow>, Error> {
     let actor = name.short();
+    let awaited = Made::instance(&application.uid().unwrap_or_default(), &actor);
+    if ctx.made.is_awaited(&awaited, moment()) {
+        is_made.store(true, Ordering::Release);
+        return Ok(None);
+    }
     // A quota that is full is so for all of them.
     let [all, one] = ["Instances".to_owned(), format!("Instance of {actor}")].map(|what| (key.clone(), what));
     if let Some((until, why)) = ctx.held_back(&all).or_else(|| ctx.held_back(&one)) {
@@ -86,7 +92,10 @@ pub async fn create(
     }
     let refused = match ctx.writer.create(&pods::instance(application, name)).await? {
         Ok(created) => {
-            is_made.fetch_or(created == Created::New, Ordering::AcqRel);
+            if created == Created::New {
+                ctx.made.made(&awaited, moment());
+                is_made.store(true, Ordering::Release);
+            }
             return Ok(None);
         }
         Err(refused) => refused,

@@ -73,19 +73,42 @@ impl Starts {
     }
 }
 
-/// For so long the watch is waited for to bring a pod that was made.
+/// For so long the watch is waited for to bring what was made.
 const BROUGHT: Duration = Duration::from_secs(5);
 
-/// Pods that were made and that the watch has not brought yet, by the uid of their Instance: they are not made again meanwhile.
+/// What was made and the watch has not brought yet is not made again meanwhile: pods by the uid of their Instance, Instances by
+/// actor and the uid of its application.
 #[derive(Default)]
 pub struct Made(Mutex<HashMap<String, Moment>>);
 
 impl Made {
-    /// The pod of an Instance was made, or was there already.
-    pub fn made(&self, instance: &str, now: Moment) {
+    /// It was made, or was there already.
+    pub fn made(&self, what: &str, now: Moment) {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         made.retain(|_, at| now < *at + BROUGHT);
-        made.insert(instance.to_owned(), now);
+        made.insert(what.to_owned(), now);
+    }
+
+    /// The Instance of an actor, of the application with this uid.
+    pub fn instance(application: &str, actor: &str) -> String {
+        format!("{application}/{actor}")
+    }
+
+    /// Whether the watch is still to bring it.
+    pub fn is_awaited(&self, what: &str, now: Moment) -> bool {
+        let made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        made.get(what).is_some_and(|at| now < *at + BROUGHT)
+    }
+
+    /// The watch has brought the Instances of these actors, of the application with this uid.
+    pub fn are_there<'a>(&self, application: &str, actors: impl Iterator<Item = &'a String>) {
+        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.is_empty() {
+            return;
+        }
+        for actor in actors {
+            made.remove(&Self::instance(application, actor));
+        }
     }
 
     /// Takes out of what is to be done who was started a moment ago; until when the first of them is waited for.
@@ -145,6 +168,20 @@ mod tests {
         assert_eq!(left(6100, &["b"]), ("abc".to_owned(), None));
         made.made("c", at(9000));
         assert_eq!(made.0.lock().unwrap().len(), 1, "who was waited for in vain is forgotten");
+    }
+
+    #[test]
+    fn an_instance_that_was_made_is_awaited_until_it_is_seen_and_not_for_long() {
+        let (made, at) = (Made::default(), Duration::from_millis);
+        let one = Made::instance("uid", "a-0");
+        let other = Made::instance("of one made anew", "a-0");
+        made.made(&one, at(1000));
+        assert!(made.is_awaited(&one, at(5999)) && !made.is_awaited(&one, at(6000)));
+        assert!(!made.is_awaited(&other, at(1000)));
+        made.are_there("uid", [&"a-1".to_owned()].into_iter());
+        assert!(made.is_awaited(&one, at(2000)));
+        made.are_there("uid", [&"a-0".to_owned()].into_iter());
+        assert!(!made.is_awaited(&one, at(2000)));
     }
 
     #[test]

@@ -178,6 +178,7 @@ async fn carry_out(
     let (Sight { units, instances, pools, seen }, mut todo) =
         to_do(application, decision, ctx, &rollout, outcome, refusals).await?;
     ask_for_nodes(&mut todo.steps, &seen, ctx, failures).await?;
+    ctx.made.are_there(&application.uid().unwrap_or_default(), seen.instances.keys());
     let awaited = ctx.made.leave_out(&mut todo.steps, &seen, moment());
     outcome.next = awaited.into_iter().chain(outcome.next).min();
     let version = (decision.uid(), decision.metadata.generation);

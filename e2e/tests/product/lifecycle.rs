@@ -1,9 +1,12 @@
 //! An application from its first manifest to its deletion, and the cluster around it that changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, ensure};
-use e2e::{SimulatedNode, product::tree};
+use e2e::{
+    AuditEvent, SimulatedNode,
+    product::{NAMESPACE, OPERATOR, tree},
+};
 use kube::ResourceExt as _;
 use serde_json::json;
 
@@ -46,11 +49,17 @@ async fn surveillance_through_its_life() {
         seen.places()
     );
 
-    // more of a group, and fewer
+    // more of a group, who start before anybody is stopped or told of; and fewer
     let classify = "/spec/actors/1";
+    let before = cluster.audit().await.unwrap();
     patch(&stage, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 7}])).await;
     let seen = stage.settled("surveillance", super::stage::Seen::all_placed).await;
     assert_eq!(seen.places().len(), 10);
+    let written = written_until_they_start(cluster.audit().await.unwrap().since(&before), &stage);
+    assert!(
+        written.iter().all(|what| !what.ends_with("/status") && !what.ends_with("/eviction")),
+        "{written:?}"
+    );
     patch(&stage, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 4}])).await;
     let seen = stage.settled("surveillance", super::stage::Seen::all_placed).await;
     assert_eq!(seen.places().keys().filter(|actor| actor.starts_with("classify-")).count(), 4);
@@ -132,6 +141,24 @@ async fn surveillance_through_its_life() {
         if left.is_empty() { Ok(()) } else { bail!("{left}") }
     })
     .await;
+}
+
+/// What the operator wrote from the first Instance that it made to the last pod of those that were made.
+fn written_until_they_start(events: &[AuditEvent], stage: &Stage) -> Vec<String> {
+    let is_its = |event: &&AuditEvent| {
+        event.is_by_service_account(NAMESPACE, OPERATOR) && event.namespace == stage.namespace.name()
+    };
+    let written = events.iter().filter(is_its).filter(|event| event.is_write() && !event.is_trial());
+    let written: Vec<(String, &str)> = written
+        .map(|event| {
+            (format!("{} {}/{}", event.verb, event.resource, event.subresource), event.name.as_str())
+        })
+        .collect();
+    let made: BTreeSet<&str> =
+        written.iter().filter(|(it, _)| it == "create instances/").map(|(_, name)| *name).collect();
+    let first = written.iter().position(|(it, _)| it == "create instances/").unwrap();
+    let last = written.iter().rposition(|(it, name)| it == "create pods/" && made.contains(name)).unwrap();
+    written[first..=last].iter().map(|(it, _)| it.clone()).collect()
 }
 
 async fn patch(stage: &Stage, patch: &serde_json::Value) {
