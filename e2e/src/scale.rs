@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use crds::{ActorApplication, Placement, labels};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
@@ -294,6 +294,7 @@ async fn churn(client: &Client, operator: &Process, limit: Duration) -> Result<C
     let name = |number: usize| format!("foreign-{number}");
     while started.elapsed() < limit {
         ticks.tick().await;
+        still_runs(operator)?;
         let container = json!({"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m"}}});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name(made)},
             "spec": {"containers": [container]}});
@@ -317,6 +318,14 @@ async fn churn(client: &Client, operator: &Process, limit: Duration) -> Result<C
         mib_before,
         mib_after: resident_mib(operator)?,
     })
+}
+
+/// Fails with the last words of an operator that has ended: who loses the lease does, and here nobody starts it anew.
+fn still_runs(operator: &Process) -> Result<()> {
+    let Some(exit) = operator.exit() else { return Ok(()) };
+    let printed = operator.printed()?;
+    let lines: Vec<&str> = printed.lines().collect();
+    bail!("the operator ended, {exit:?}: {}", lines[lines.len().saturating_sub(5)..].join("\n"))
 }
 
 /// The pods of actors, by uid; those that are being deleted were moved before.
