@@ -21,8 +21,8 @@ use crate::turns::Held;
 /// more before it is begun.
 const OTHERS_WAIT: Duration = Duration::from_secs(1);
 
-/// Writes the decision, if it says anything new, and leaves what people are to be told of it. The lock of the commits and the slot are another's as soon as it is
-/// written: nobody waits for what is told.
+/// Writes the decision, if it says anything new; people are told of it afterwards. The lock of the commits and the slot are another's
+/// as soon as it is written.
 pub async fn commit(
     application: &ActorApplication,
     (key, why): (&ApplicationKey, Due),

@@ -163,7 +163,8 @@ const BROUGHT_WITHIN: Duration = Duration::from_secs(1);
 const NEXT_SOONEST: Duration = Duration::from_millis(200);
 
 /// Does what is to be done now; refusals are written before the pods that met them go. A step that fails, or what fails beside
-/// the actors, keeps no other step from being done. Whether Instances were made: then nothing else was, and it is carried out again soon.
+/// the actors, keeps no other step from being done. Says whether Instances were made: then nobody was started or stopped, and that
+/// follows in the next look.
 async fn carry_out(
     application: &ActorApplication,
     decision: &mut Placement,

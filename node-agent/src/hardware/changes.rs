@@ -9,8 +9,8 @@ use std::{
 
 /// What the kernel says that is there, in a number that changes when it does.
 ///
-/// The names of the PCI devices and FPGAs, which processors are online, and how much memory each NUMA domain has,
-/// which changes while a virtual machine runs, or the only one, where the machine's own count is steadier.
+/// The names of the PCI devices and FPGAs, which processors are online, and how much memory each NUMA domain has, or the machine
+/// where there is one domain: it changes while a virtual machine runs.
 pub fn fingerprint(root: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     for folder in ["sys/bus/pci/devices", "sys/class/fpga_manager", "sys/class/fpga_region"] {
