@@ -186,9 +186,10 @@ async fn carry_out(
     if todo.steps.iter().any(|step| matches!(step, Step::Create { .. } | Step::Start { .. })) {
         ctx.starts.start(&key, moment());
     }
+    let names: BTreeMap<String, &ActorName> = actors.iter().map(|actor| (actor.short(), actor)).collect();
     let is_create = |step: &mut Step| matches!(step, Step::Create { .. });
     let missing = todo.steps.extract_if(.., is_create).collect();
-    let creating = create_all(application, &actors, (&key, &version), missing, ctx);
+    let creating = create_all(application, &names, (&key, &version), missing, ctx);
     let keeping = async {
         if !application.spec.paused && is_newest(decision, application) {
             let of_it = (application, actors.as_slice());
@@ -227,8 +228,6 @@ async fn carry_out(
     }
     let root = root_of(&actors, &instances);
     let has_peers = ctx.neighbours.may_be_mounted(application);
-    let names: BTreeMap<String, ActorName> =
-        actors.iter().map(|actor| (actor.short(), actor.clone())).collect();
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
         let (names, instances, units, pools) = (&names, &instances, &units, &pools);
@@ -271,12 +270,11 @@ async fn carry_out(
 /// Makes the Instances of actors that have none; who has none yet because it is refused, and whether one was made.
 async fn create_all(
     application: &ActorApplication,
-    actors: &[ActorName],
+    names: &BTreeMap<String, &ActorName>,
     (key, version): (&ApplicationKey, &(Option<String>, Option<i64>)),
     steps: Vec<Step>,
     ctx: &Context,
 ) -> (Vec<Result<Option<NotNow>, Error>>, bool) {
-    let names: BTreeMap<String, &ActorName> = actors.iter().map(|actor| (actor.short(), actor)).collect();
     let is_made = AtomicBool::new(false);
     let work = steps.into_iter().filter_map(|step| match step {
         // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
