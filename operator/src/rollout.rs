@@ -84,6 +84,10 @@ impl Rollout {
             }
             return Ok(());
         }
+        // It was tried and kept in a look of a moment ago.
+        if ctx.neighbours.awaits_revision(&newest(application)) {
+            return Ok(());
+        }
         let tried = (key.clone(), format!("templates {}", self.newest));
         if let Some((until, why)) = ctx.held_back(&tried) {
             refused(outcome, until, why);

@@ -34,6 +34,11 @@ impl Neighbours {
         self.revisions.there(wanted, application, key, ctx, outcome).await.map(drop)
     }
 
+    /// Whether this state was kept a moment ago, and the watch is still to bring it.
+    pub fn awaits_revision(&self, kept: &ControllerRevision) -> bool {
+        self.revisions.is_made(kept)
+    }
+
     /// Makes what is missing and puts right what changed; another's object under a name that is needed is left alone. Says whether
     /// who starts had better wait for the next look.
     ///
