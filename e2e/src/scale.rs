@@ -4,25 +4,28 @@
 //! memory; then foreign pods come and go, five each second, and nobody is to move; then applications change one by one,
 //! and nobody else is to be planned again.
 
+mod churn;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt::Write as _,
     fs,
     path::Path,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use crds::{ActorApplication, Placement, labels};
+use anyhow::{Context, Result, anyhow, ensure};
+use crds::{ActorApplication, Placement};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use self::churn::{Churn, at_leisure, caused, churn};
 use crate::{
     Cluster, Process, SimulatedNode,
     bench::{HERE, application, application_name, is_bound, setting, watched},
@@ -36,10 +39,6 @@ pub const ACTORS: usize = 10;
 pub(crate) const AT_ONCE: usize = 32;
 /// How long it may take until everything is bound, or a change is answered.
 const LIMIT: Duration = Duration::from_mins(30);
-/// How often a foreign pod comes.
-const PACE: Duration = Duration::from_millis(200);
-/// So many foreign pods are there at the same time.
-const FOREIGN: usize = 50;
 /// How many applications change, one after the other.
 const CHANGES: usize = 5;
 
@@ -84,50 +83,6 @@ pub struct Measured {
     pub changes: Vec<Change>,
 }
 
-/// The operator while foreign pods came and went.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Churn {
-    /// How long it lasted.
-    pub seconds: f64,
-    /// How many foreign pods came.
-    pub pods: usize,
-    /// How many actors have another pod than before.
-    pub moves: usize,
-    /// How many searches the operator ended.
-    pub searches: f64,
-    /// Of those, by what made them due.
-    #[serde(default)]
-    pub searches_by: BTreeMap<String, f64>,
-    /// Actors that were decided to be elsewhere, by what made the search due.
-    #[serde(default)]
-    pub moves_by: BTreeMap<String, f64>,
-    /// Cores that the operator and its solvers used.
-    pub cores: f64,
-    /// Memory that the operator held at its beginning.
-    pub mib_before: u64,
-    /// And at its end.
-    pub mib_after: u64,
-}
-
-/// What could merely be better is looked at in the background, in its turn: these are no answers to anything that happens.
-const BACKGROUND: [&str; 2] = ["chance", "second-look"];
-
-/// Of searches, or moves, those that answered something: not those of looks in the background.
-fn caused(of: &BTreeMap<String, f64>) -> f64 {
-    sum(of.iter().filter(|(why, _)| !BACKGROUND.contains(&why.as_str())).map(|(_, count)| *count))
-}
-
-/// Of searches, or moves, those of looks in the background.
-fn at_leisure(of: &BTreeMap<String, f64>) -> f64 {
-    sum(of.values().copied()) - caused(of)
-}
-
-/// That of nothing is 0, which would be -0 else.
-fn sum(counts: impl Iterator<Item = f64>) -> f64 {
-    counts.fold(0.0, |sum, count| sum + count)
-}
-
 /// An application gets one actor more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -168,7 +123,7 @@ pub async fn measure(size: Size, commit: &str) -> Result<Measured> {
     let nodes = (0..size.nodes).map(|index| SimulatedNode::new(format!("node-{index:04}")).cpu("8"));
     let _nodes = cluster.nodes(nodes).await?;
     cluster.kubectl_with(["apply", "-f-"], &setting("asp").to_string()).await?;
-    let operator = cluster.start_operator().await?;
+    let mut operator = cluster.start_operator().await?;
     let client = cluster.client().await?;
     let all = size.applications * ACTORS;
     let started = Instant::now();
@@ -198,7 +153,7 @@ pub async fn measure(size: Size, commit: &str) -> Result<Measured> {
         changes.push(change(&client, &operator, &application_name(index), all + index + 1).await?);
         eprintln!("{:?}", changes.last());
     }
-    let churn = churn(&client, &operator, Duration::from_mins(size.minutes)).await?;
+    let churn = churn(&cluster, &client, &mut operator, Duration::from_mins(size.minutes)).await?;
     eprintln!("{churn:?}");
     Ok(Measured {
         commit: commit.to_owned(),
@@ -282,60 +237,6 @@ async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> 
     })
 }
 
-/// Has foreign pods come and go, wherever the scheduler puts them: a kubelet would refuse those for which there is no room.
-async fn churn(client: &Client, operator: &Process, limit: Duration) -> Result<Churn> {
-    let pods = Api::<Pod>::namespaced(client.clone(), "default");
-    let before = actors(client).await?;
-    let (searched_by, moved_by) = (by_cause(operator, SEARCHES).await?, by_cause(operator, MOVES).await?);
-    let (searched, used, mib_before) =
-        (searches(operator).await?, core_seconds(operator)?, resident_mib(operator)?);
-    let started = Instant::now();
-    let (mut made, mut ticks) = (0, tokio::time::interval(PACE));
-    let name = |number: usize| format!("foreign-{number}");
-    while started.elapsed() < limit {
-        ticks.tick().await;
-        still_runs(operator)?;
-        let container = json!({"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m"}}});
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name(made)},
-            "spec": {"containers": [container]}});
-        pods.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
-        made += 1;
-        if let Some(old) = made.checked_sub(FOREIGN + 1) {
-            pods.delete(&name(old), &DeleteParams::default().grace_period(0)).await?;
-        }
-    }
-    let seconds = started.elapsed().as_secs_f64();
-    let cores = (core_seconds(operator)? - used) / seconds;
-    let after = actors(client).await?;
-    Ok(Churn {
-        seconds,
-        pods: made,
-        moves: before.difference(&after).count(),
-        searches: searches(operator).await? - searched,
-        searches_by: since(&searched_by, by_cause(operator, SEARCHES).await?),
-        moves_by: since(&moved_by, by_cause(operator, MOVES).await?),
-        cores,
-        mib_before,
-        mib_after: resident_mib(operator)?,
-    })
-}
-
-/// Fails with the last words of an operator that has ended: who loses the lease does, and here nobody starts it anew.
-fn still_runs(operator: &Process) -> Result<()> {
-    let Some(exit) = operator.exit() else { return Ok(()) };
-    let printed = operator.printed()?;
-    let lines: Vec<&str> = printed.lines().collect();
-    bail!("the operator ended, {exit:?}: {}", lines[lines.len().saturating_sub(5)..].join("\n"))
-}
-
-/// The pods of actors, by uid; those that are being deleted were moved before.
-async fn actors(client: &Client) -> Result<BTreeSet<String>> {
-    let pods = Api::<Pod>::namespaced(client.clone(), HERE);
-    let all = pods.list_metadata(&ListParams::default().labels(labels::ACTOR)).await?;
-    let stays = all.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    Ok(stays.filter_map(ResourceExt::uid).collect())
-}
-
 /// How many searches the operator has ended so far.
 async fn searches(operator: &Process) -> Result<f64> {
     let text = http(operator.port(8080)?, "/metrics").await?.body;
@@ -380,14 +281,6 @@ fn core_seconds(operator: &Process) -> Result<f64> {
     Ok(ticks.iter().sum::<f64>() / 100.0)
 }
 
-/// What the operator's process holds now.
-fn resident_mib(operator: &Process) -> Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{}/status", operator.pid()))?;
-    let value = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    let kib: u64 = value.context("no VmRSS")?.trim().parse()?;
-    Ok(kib.div_ceil(1024))
-}
-
 fn page(all: &[Measured], commit: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut text = format!(
@@ -416,19 +309,21 @@ fn page(all: &[Measured], commit: &str) -> String {
         );
     }
     text += "\nThen foreign pods come and go, five each second, wherever the scheduler puts them. What could merely be better is looked at \
-             in the\nbackground in its turn, whatever happens; what answered something is told apart.\n\n\
-             | applications × nodes | seconds | foreign pods | moves that answered something (aim 0) | searches that did | \
+             in the\nbackground in its turn, whatever happens; what answered something is told apart.\nAn operator that ended was started anew; searches, cores and memory are then those of the last.\n\n\
+             | applications × nodes | seconds | foreign pods | operators that ended (aim 0) | actors with another pod (aim 0) | moves that answered something (aim 0) | searches that did | \
              moves of looks in the background | such searches | cores | cores ÷ aim (0.2) | memory before and after |\n\
-             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+             |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
     for row in all {
         let churn = &row.churn;
         let _ = writeln!(
             text,
-            "| {} × {} | {:.0} | {} | {} | {} | {} | {} | {:.3} | {:.2} | {} and {} MiB |",
+            "| {} × {} | {:.0} | {} | {} | {} | {} | {} | {} | {} | {:.3} | {:.2} | {} and {} MiB |",
             row.size.applications,
             row.size.nodes,
             churn.seconds,
             churn.pods,
+            churn.ended.len(),
+            churn.moves,
             caused(&churn.moves_by),
             caused(&churn.searches_by),
             at_leisure(&churn.moves_by),
