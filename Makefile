@@ -17,7 +17,6 @@ ADVISORIES := $(CACHE)/advisory-dbs
 # What drives the fuzz targets in `make bench`; the compiler's own coverage is asked for without a nightly one.
 FUZZ_VERSION := 0.13.1
 FUZZ := $(CACHE)/tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
-FUZZ_SECONDS := 600
 
 # A baseline of `make bench`, pinned: nothing that is installed uses it.
 ORTOOLS_VERSION := 9.15.6755
@@ -86,56 +85,116 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 	| sha1sum | awk '$$1 != "da39a3ee5e6b4b0d3255bfef95601890afd80709" { print "-" substr($$1, 1, 8) }')
 export CAIRN_COMMIT := $(COMMIT)
 endif
-DONE := $(CACHE)/bench/$(COMMIT)
+DONE := $(CACHE)/bench/$(COMMIT)$(SHORT:%=-short)
 PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large shapes clingo full-units held-out groups ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
+
+# How much of each part is measured. `make bench SHORT=1` runs each on about the least that it runs on, and leaves what it writes in
+# the cache: whether all of it works, which the full form would say after two days, and no figure.
+ifdef SHORT
+RESULTS := $(DONE)/results
+BEST := $(DONE)/best-known.json
+SHAPES := F-,Q-
+HOW_MUCH_operator := --applications 2 --actors 10 --nodes 10
+HOW_MUCH_scale := --applications 20 --nodes 20 --minutes 1
+HOW_MUCH_beside := --runs 1
+HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 10 --actors 10
+HOW_MUCH_kernels := -- --test
+HOW_MUCH_strategies := --budgets 0.5,1 --seeds 1 --only P-8,C-64
+HOW_MUCH_large := --budgets 1 --seeds 1 --only C-4000
+SECONDS := 0.5
+A_MINUTE := 1
+HOW_MUCH_shapes := --seeds 1
+HOW_MUCH_clingo := --budgets 1 --seeds 1 --only P-8
+GRIDS := 1
+HOW_MUCH_full-units := --seeds 1
+UNSEEN := 11
+HOW_MUCH_held-out := --seeds 1 --only Q-,R-
+HOW_MUCH_groups := --seeds 11 --budget 1
+HOW_MUCH_ablation := --seeds 1
+HOW_MUCH_baselines := --budgets 1 --seeds 1 --only P-8
+WORLDS := 20
+POLICIES := 200
+HOW_MUCH_acceptance := --runs 1 --scale 0.1
+HOW_MUCH_bounds := --seconds 1 --only P-8,P-16
+HOW_MUCH_footprint := --short
+RUNTIME_ROWS := weight waits fibonacci
+WIRE_INPUTS := 1000
+UNDER_VALGRIND := -p raw
+FUZZ_SECONDS := 5
+else
 RESULTS := docs/results
+BEST := examples/instances/best-known.json
 # Instances of other shapes than P and C (examples/instances/README.md).
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
+HOW_MUCH_strategies := --budgets 1,5,10,30 --seeds 1,2,3,4,5 --only P-,C-64,C-128,C-256,C-512,C-1000
+HOW_MUCH_large := --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
+SECONDS := 5
+A_MINUTE := 60
+HOW_MUCH_shapes := --seeds 1,2,3
+HOW_MUCH_clingo := --budgets 5,60 --seeds 1,2,3
+GRIDS := 1 2 3 4
+HOW_MUCH_full-units := --seeds 1,2,3
+UNSEEN := 11 12 13
+HOW_MUCH_held-out := --seeds 1,2,3
+HOW_MUCH_ablation := --seeds 1,2,3
+HOW_MUCH_baselines := --budgets 5,30,60 --seeds 1,2,3
+WORLDS := 1000
+POLICIES := 1000
+WIRE_INPUTS := 1000000
+UNDER_VALGRIND := -p raw -p runtime
+FUZZ_SECONDS := 600
+endif
+PLACEMENT := $(BENCH) run --resume --best $(BEST) --out $(RESULTS)/placement
 
-bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (two days; goes on where it was stopped) and write docs/results
-	@echo "measured at $(COMMIT): $(PARTS)"
+bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (two days, goes on where it was stopped; SHORT=1: each part in brief) and write docs/results
+	@echo "measured at $(COMMIT), into $(RESULTS): $(PARTS)"
 
 # What a part leaves when all of it is done: when, on what.
 done = @date -u +'%FT%TZ on $(shell nproc) cores' > $@
 
 # Always, as the programs that are there may be those of another commit.
 bench-programs: tree
-	@mkdir -p $(DONE)
+	@mkdir -p $(DONE) $(RESULTS)/placement
+	$(if $(SHORT),@cp examples/instances/best-known.json $(BEST))
 	@cargo build --locked --workspace --bins --lib
 	@$(BIN)/cairn-e2e binaries >/dev/null
 
 $(DONE)/operator: | bench-programs
 	$(call say,the operator on a control plane)
-	@$(BIN)/cairn-e2e bench
+	@$(BIN)/cairn-e2e bench --results $(RESULTS) $(HOW_MUCH_operator)
 	$(done)
 
 $(DONE)/scale: | bench-programs
 	$(call say,a thousand applications on a thousand nodes)
-	@$(BIN)/cairn-e2e scale
+	@$(BIN)/cairn-e2e scale --results $(RESULTS) $(HOW_MUCH_scale)
 	$(done)
 
 $(DONE)/beside: | bench-programs
 	$(call say,pods by way of a decision and by kube-scheduler alone)
-	@$(BIN)/cairn-e2e beside
+	@$(BIN)/cairn-e2e beside --results $(RESULTS) $(HOW_MUCH_beside)
 	$(done)
 
 $(DONE)/chaos: | bench-programs
 	$(call say,operators that are killed at random moments)
-	@$(BIN)/cairn-e2e chaos
+	@$(BIN)/cairn-e2e chaos --results $(RESULTS) $(HOW_MUCH_chaos)
 	$(done)
 
 # The commit before, or `make bench OLDER=v0.1.0`, built in a tree of its own beside the cache of this one.
 OLDER := HEAD^
 $(DONE)/upgrade: | bench-programs
 	$(call say,an upgrade while applications run, and the way back)
+ifdef SHORT
+	@$(BIN)/cairn-e2e upgrade --older $(CURDIR) --programs $(BIN) --name itself --results $(RESULTS)
+else
 	@older=$$(git rev-parse --short=12 $(OLDER)) && tree=$(CACHE)/older/$$older && mkdir -p $$tree && git archive $$older | tar -x -C $$tree \
 		&& CARGO_TARGET_DIR=$(CACHE)/older/target cargo build --quiet --locked --workspace --bins --manifest-path $$tree/Cargo.toml \
-		&& $(BIN)/cairn-e2e upgrade --older $$tree --programs $(CACHE)/older/target/debug --name $$older
+		&& $(BIN)/cairn-e2e upgrade --older $$tree --programs $(CACHE)/older/target/debug --name $$older --results $(RESULTS)
+endif
 	$(done)
 
 $(DONE)/planning: | bench-programs
 	$(call say,planning small worlds)
-	@$(BIN)/cairn-e2e planning
+	@$(BIN)/cairn-e2e planning --results $(RESULTS)
 	$(done)
 
 $(DONE)/place-one: | bench-programs
@@ -147,39 +206,38 @@ $(DONE)/place-one: | bench-programs
 
 $(DONE)/kernels: | bench-programs
 	$(call say,kernels)
-	@cargo bench --locked --profile dev -p search
-	@cargo bench --locked --profile dev -p taskgraph
+	@cargo bench --locked --profile dev --workspace --bench kernels --bench rounds --bench mappers $(HOW_MUCH_kernels)
 	$(done)
 
 $(DONE)/strategies: | bench-programs
 	$(call say,placement: strategies on instances)
-	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 1,5,10,30 --seeds 1,2,3,4,5 --only P-,C-64,C-128,C-256,C-512,C-1000
+	@$(PLACEMENT) --strategies asp,local,greedy,metis $(HOW_MUCH_strategies)
 	$(done)
 
 $(DONE)/large: | bench-programs
 	$(call say,placement: strategies on large instances)
-	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
+	@$(PLACEMENT) --strategies asp,local,greedy,metis $(HOW_MUCH_large)
 	$(done)
 
 # Worlds of other shapes than those that the search was made with; what a minute finds beside five seconds.
 $(DONE)/shapes: | bench-programs
 	$(call say,placement: shapes of worlds)
-	@$(BENCH) run --resume --strategies asp,local,greedy,metis --budgets 5 --seeds 1,2,3 --only $(SHAPES)
-	@$(BENCH) run --resume --strategies asp --budgets 60 --seeds 1,2,3 --only $(SHAPES)
+	@$(PLACEMENT) --strategies asp,local,greedy,metis --budgets $(SECONDS) $(HOW_MUCH_shapes) --only $(SHAPES)
+	@$(PLACEMENT) --strategies asp --budgets $(A_MINUTE) $(HOW_MUCH_shapes) --only $(SHAPES)
 	$(done)
 
 # ASP alone on the shipped programs, at every size; above some it says why it has no answer.
 $(DONE)/clingo: | bench-programs
 	$(call say,placement: clingo alone)
-	@$(BENCH) run --resume --strategies clingo --budgets 5,60 --seeds 1,2,3
+	@$(PLACEMENT) --strategies clingo $(HOW_MUCH_clingo)
 	$(done)
 
 # Grids of exclusive devices beside robust tabu search, which is made for nothing else.
 $(DONE)/full-units: | bench-programs
 	$(call say,placement: full units)
 	@mkdir -p $(DONE)/grids
-	@for seed in 1 2 3 4; do python3 examples/instances/generate.py Q 64 64 $$seed > $(DONE)/grids/Q-64x64-s$$seed.json; done
-	@$(BENCH) run --resume --instances $(DONE)/grids --strategies asp,local,tabu --budgets 5 --seeds 1,2,3 --out $(RESULTS)/placement/full-units
+	@for seed in $(GRIDS); do python3 examples/instances/generate.py Q 64 64 $$seed > $(DONE)/grids/Q-64x64-s$$seed.json; done
+	@$(PLACEMENT)/full-units --instances $(DONE)/grids --strategies asp,local,tabu --budgets $(SECONDS) $(HOW_MUCH_full-units)
 	$(done)
 
 # Worlds that nothing was tuned on and no decision was made by: other seeds of the shapes, what a minute finds beside five seconds.
@@ -187,70 +245,70 @@ $(DONE)/held-out: | bench-programs
 	$(call say,placement: worlds that nothing was tuned on)
 	@mkdir -p $(DONE)/unseen
 	@cargo build --locked --workspace --examples
-	@for seed in 11 12 13; do \
+	@for seed in $(UNSEEN); do \
 		$(BIN)/examples/shapes $(DONE)/unseen $$seed || exit 1; \
 		python3 examples/instances/generate.py Q 64 64 $$seed > $(DONE)/unseen/Q-64x64-s$$seed.json || exit 1; \
 		python3 examples/instances/generate.py R 98 98 $$seed > $(DONE)/unseen/R-98x98-s$$seed.json || exit 1; \
 	done
-	@$(BENCH) run --resume --instances $(DONE)/unseen --strategies asp,greedy,metis --budgets 5 --seeds 1,2,3 --out $(RESULTS)/placement/held-out
-	@$(BENCH) run --resume --instances $(DONE)/unseen --strategies asp --budgets 60 --seeds 1,2,3 --out $(RESULTS)/placement/held-out
+	@$(PLACEMENT)/held-out --instances $(DONE)/unseen --strategies asp,greedy,metis --budgets $(SECONDS) $(HOW_MUCH_held-out)
+	@$(PLACEMENT)/held-out --instances $(DONE)/unseen --strategies asp --budgets $(A_MINUTE) $(HOW_MUCH_held-out)
 	$(done)
 
 $(DONE)/groups: | bench-programs
 	$(call say,placement: channels between large groups)
-	@$(RESULTS)/placement/groups.py $(BIN)/kubectl-cairn --commit $(COMMIT)
+	@docs/results/placement/groups.py $(BIN)/kubectl-cairn --commit $(COMMIT) --out $(RESULTS)/placement $(HOW_MUCH_groups)
 	$(done)
 
 # By processor time, so that what else a machine does decides little. A part that cannot act on a world is left in it all the same.
 $(DONE)/ablation: | bench-programs
 	$(call say,placement: the search without each of its parts)
-	@$(BENCH) run --resume --processor --out $(RESULTS)/placement/ablation --budgets 5 --seeds 1,2,3 --only $(SHAPES) \
+	@$(PLACEMENT)/ablation --processor --budgets $(SECONDS) $(HOW_MUCH_ablation) --only $(SHAPES) \
 		--strategies asp,$$($(BENCH) strategies | sed -n 's/^\(asp-without-[a-z-]*\) .*/\1/p' | paste -sd,)
 	$(done)
 
 $(DONE)/baselines: | bench-programs $(CP_SAT)
 	$(call say,placement: OR-Tools CP-SAT)
-	@$(BENCH) run --resume --strategies cp-sat --budgets 5,30,60 --seeds 1,2,3
+	@$(PLACEMENT) --strategies cp-sat $(HOW_MUCH_baselines)
 	$(done)
 
 $(DONE)/brute-force: | bench-programs
 	$(call say,placement: equal to brute force)
-	@CAIRN_EXACT_WORLDS=1000 cargo test --locked --workspace --test all exact::random -- --nocapture > $@.log || { cat $@.log; exit 1; }
+	@CAIRN_EXACT_WORLDS=$(WORLDS) cargo test --locked --workspace --test all exact::random -- --nocapture > $@.log || { cat $@.log; exit 1; }
 	@{ printf '# Equal to brute force\n\nRandom worlds with some of everything that a snapshot can say, each solved by `asp` to the optimum of all\nassignments, which a naive reading of the definitions finds. "Decided by": without it the optimum would be another.\n\n'; \
 		sed -n '/^|/p' $@.log; \
-		printf '\nMade at %s by `make bench`:\n\n    CAIRN_EXACT_WORLDS=1000 cargo test --workspace --test all exact::random -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/exact.md
+		printf '\nMade at %s by `make bench`:\n\n    CAIRN_EXACT_WORLDS=%s cargo test --workspace --test all exact::random -- --nocapture\n' $(COMMIT) $(WORLDS); } > $(RESULTS)/placement/exact.md
 	$(done)
 
 $(DONE)/programs: | bench-programs
 	$(call say,placement: random policies)
-	@CAIRN_PROGRAMS=1000 cargo test --locked --workspace --test all programs::any -- --nocapture > $@.log || { cat $@.log; exit 1; }
+	@CAIRN_PROGRAMS=$(POLICIES) cargo test --locked --workspace --test all programs::any -- --nocapture > $@.log || { cat $@.log; exit 1; }
 	@{ printf '# Random policies\n\nPolicies made of the productions of the language, each over a random small world, of which rows with · say what it was\nlike. The rules as they are written out say the same as clingo on the policy as it is written, of every assignment that\nthe world lets be: which statements are broken, and what it costs; the best of those that break none is what the shipped\nprograms prove. Of one assignment of each, clingo as judge names the same broken cases.\n\n'; \
 		sed -n '/^|/p' $@.log; \
-		printf '\nMade at %s by `make bench`:\n\n    CAIRN_PROGRAMS=1000 cargo test --workspace --test all programs::any -- --nocapture\n' $(COMMIT); } > $(RESULTS)/placement/programs.md
+		printf '\nMade at %s by `make bench`:\n\n    CAIRN_PROGRAMS=%s cargo test --workspace --test all programs::any -- --nocapture\n' $(COMMIT) $(POLICIES); } > $(RESULTS)/placement/programs.md
 	$(done)
 
 $(DONE)/acceptance: | bench-programs
 	$(call say,placement: acceptance benchmarks)
-	@$(BENCH) acceptance
+	@$(BENCH) acceptance --out $(RESULTS)/placement $(HOW_MUCH_acceptance)
 	$(done)
 
 $(DONE)/bounds: | bench-programs
 	$(call say,placement: proven bounds)
-	@$(BENCH) bound --resume --out $(RESULTS)/placement
+	@$(BENCH) bound --resume --best $(BEST) --out $(RESULTS)/placement $(HOW_MUCH_bounds)
 	$(done)
 
 $(DONE)/footprint: | bench-programs
 	$(call say,the footprint of the node agent)
-	@$(BIN)/cairn-e2e footprint
+	@$(BIN)/cairn-e2e footprint --results $(RESULTS) $(HOW_MUCH_footprint)
 	$(done)
 
 $(DONE)/trouble: | bench-programs
 	$(call say,the node agent in trouble)
-	@$(BIN)/cairn-e2e footprint --trouble
+	@$(BIN)/cairn-e2e footprint --trouble --results $(RESULTS) $(HOW_MUCH_footprint)
 	$(done)
 
 $(DONE)/runtime: | bench-programs
-	@$(MAKE) --no-print-directory bench-runtime
+	@$(MAKE) --no-print-directory bench-runtime RESULTS=$(RESULTS) ROWS='$(or $(ROWS),$(RUNTIME_ROWS))'
 	$(done)
 
 # What is measured for this commit is not measured again; ROWS="jacobi-2 waits*" measures some. The tables say of each row
@@ -258,7 +316,7 @@ $(DONE)/runtime: | bench-programs
 bench-runtime: tree runtime-tools $(if $(ROWS),,runtime-baselines)
 	$(call say,the runtime beside raw limits)
 	@cargo build --locked --workspace --bin cairn-run --examples
-	@$(BIN)/examples/measure --commit $(COMMIT) $(foreach row,$(ROWS),'$(row)')
+	@$(BIN)/examples/measure --out $(RESULTS)/runtime --commit $(COMMIT) $(foreach row,$(ROWS),'$(row)')
 
 runtime-baselines: tree runtime-tools $(MPI)
 	@mkdir -p $(BIN)/examples
@@ -270,9 +328,9 @@ runtime-baselines: tree runtime-tools $(MPI)
 # Processes that tests start run without it.
 $(DONE)/soundness: | bench-programs $(VALGRIND)
 	$(call say,the runtime: a million inputs of its readers; its tests under valgrind)
-	@CAIRN_WIRE_INPUTS=1000000 cargo test --quiet --locked -p runtime --lib -- no_input_makes_a_reader_panic
+	@CAIRN_WIRE_INPUTS=$(WIRE_INPUTS) cargo test --quiet --locked -p runtime --lib -- no_input_makes_a_reader_panic
 	@CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_RUNNER="$(VALGRIND) -q --error-exitcode=1 --fair-sched=yes --max-stackframe=8000000 --suppressions=$(CURDIR)/crates/runtime/valgrind.supp" \
-		cargo test --locked -p raw -p runtime --tests -- --test-threads=1
+		cargo test --locked $(UNDER_VALGRIND) --tests -- --test-threads=1
 	$(done)
 
 # By coverage, from the corpus on: bytes, whole files and task graphs. What makes one fail stays in fuzz/artifacts.

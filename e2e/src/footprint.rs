@@ -125,9 +125,10 @@ pub async fn run(pace: Pace, results: &Path) -> Result<()> {
     write(&page(pace, &agent, &other), results, "footprint.md")
 }
 
-/// Ten minutes of nothing but trouble: prints how memory went, and writes `node-agent/trouble.md` into `results`.
-pub async fn trouble(results: &Path) -> Result<()> {
-    let text = page_of_trouble(&measure(Pace::TROUBLE).await?);
+/// Nothing but trouble, ten minutes of it or a `pace` of one's own: prints how memory went, and writes `node-agent/trouble.md` into
+/// `results`.
+pub async fn trouble(pace: Pace, results: &Path) -> Result<()> {
+    let text = page_of_trouble(pace, &measure(pace).await?);
     write(&text, results, "trouble.md")
 }
 
@@ -326,10 +327,12 @@ fn page(pace: Pace, agent: &Measured, other: &Measured) -> String {
     )
 }
 
-fn page_of_trouble(agent: &Measured) -> String {
+fn page_of_trouble(pace: Pace, agent: &Measured) -> String {
     let cost = &agent.in_trouble;
     let (growth, error) = cost.growth_mib();
-    let a_minute = 60;
+    let a_minute =
+        usize::try_from(Duration::from_mins(1).as_millis() / pace.every.as_millis()).unwrap_or(usize::MAX);
+    let lasted = pace.every * u32::try_from(pace.in_trouble).unwrap_or(u32::MAX);
     let minutes = cost.memory_mib.chunks(a_minute).zip(cost.descriptors.chunks(a_minute)).enumerate();
     let row = |(minute, (memory, descriptors)): (usize, (&[f64], &[usize]))| {
         let (least, most) =
@@ -341,13 +344,14 @@ fn page_of_trouble(agent: &Measured) -> String {
     let series = if before == after { "as many of each name as before" } else { "others than before" };
     format!(
         "# What stays of trouble: the measurement\n\n\
-         The node of [footprint.md](footprint.md), scraped every second, with the counting of what pods do with the CPUs. For ten\n\
-         minutes a GPU was lost or came back as soon as the agent had noticed the last change, which was {} times, and each time\n\
+         The node of [footprint.md](footprint.md), scraped every {:?}, with the counting of what pods do with the CPUs. For {lasted:?}\n\
+         a GPU was lost or came back as soon as the agent had noticed the last change, which was {} times, and each time\n\
          a pod ended and another one started.\n\n\
          Memory grew by {growth:+.2} ± {error:.2} MiB, by the line that fits best. Afterwards there were {series} series, and\n\
          {} open files; before it were {}.\n\n\
          | minute | least resident MiB | most | least open files |\n|---:|---:|---:|---:|\n{}\n\
          Made by `cairn-e2e footprint --trouble`.\n",
+        pace.every,
         agent.changes,
         agent.descriptors[1],
         agent.descriptors[0],

@@ -150,8 +150,8 @@ enum Command {
         /// A minute instead of a quarter of an hour, with a scrape every 100 ms.
         #[arg(long)]
         short: bool,
-        /// Ten minutes of nothing but GPUs that are lost and come back, and pods that end and start: what stays of it.
-        #[arg(long, conflicts_with = "short")]
+        /// Ten minutes, or a minute, of nothing but GPUs that are lost and come back, and pods that end and start: what stays of it.
+        #[arg(long)]
         trouble: bool,
         /// The folder for node-agent/footprint.md or trouble.md [default: docs/results of the source tree]
         #[arg(long)]
@@ -259,11 +259,12 @@ async fn run(command: Command) -> Result<()> {
         }
         Command::Footprint { short, trouble, results } => {
             let results = results.unwrap_or_else(bench::results);
-            if trouble {
-                return footprint::trouble(&results).await;
+            match (trouble, short) {
+                (true, true) => footprint::trouble(footprint::Pace::SHORT, &results).await,
+                (true, false) => footprint::trouble(footprint::Pace::TROUBLE, &results).await,
+                (false, true) => footprint::run(footprint::Pace::SHORT, &results).await,
+                (false, false) => footprint::run(footprint::Pace::FULL, &results).await,
             }
-            let pace = if short { footprint::Pace::SHORT } else { footprint::Pace::FULL };
-            footprint::run(pace, &results).await
         }
         Command::Gpus { seconds, results } => {
             gpus::run(Duration::from_secs(seconds), &results.unwrap_or_else(bench::results)).await

@@ -2,20 +2,17 @@
 """Channels between large groups: how long the first plan takes, what 5 s find, and how much memory that takes.
 
 groups.py KUBECTL-CAIRN --commit COMMIT: adds what is not measured yet of that commit to groups.jsonl, one run of a seed on each
-line, and writes groups.md of it.
+line, and writes groups.md of it; `--out`, `--seeds` and `--budget` have it elsewhere, or of other runs.
 """
 
+import argparse
 import json
 import os
 import random
 import subprocess
-import sys
 import tempfile
 import time
 
-SEEDS = (11, 12, 13)
-# Of the search, in seconds.
-BUDGET = 5
 PAGE = """# Channels between large groups
 
 Two groups, or three in a row, each actor of one of which sends to each of the next. As manifests, all alike; as snapshots, with works and rates
@@ -23,7 +20,7 @@ drawn from a seed, at half of what the units can do. Medians of the seeds {seeds
 them, so best and worst are other worlds, not better searches. *First plan* is `--effort=1`, from the start of the process to its end,
 clingo's judgement included; the memory is that of its largest process. What it was like before channels were kept whole is in history.md.
 
-| world | first plan, s | communication after 5 s, median (best, worst) | MiB | judged |
+| world | first plan, s | communication after {budget} s, median (best, worst) | MiB | judged |
 |---|---:|---:|---:|---|
 {table}
 
@@ -129,11 +126,11 @@ def worlds():
     yield "200 → 300 → 200, every pair listed", lambda seed: snapshot((200, 300, 200), 192, seed, True), True
 
 
-def measure(binary, text, is_snapshot, seed):
+def measure(binary, text, is_snapshot, seed, budget):
     quick = run(binary, text, is_snapshot, "--effort=1", f"--seed={seed}")
     if quick is None:
         return {"refused": True}
-    found = run(binary, text, is_snapshot, f"--budget={BUDGET}s", f"--seed={seed}")
+    found = run(binary, text, is_snapshot, f"--budget={budget}s", f"--seed={seed}")
     return {
         "firstSeconds": round(quick[1], 3),
         "communication": found[0],
@@ -151,28 +148,34 @@ def line(name, rows):
 
 
 def main():
-    binary, commit = sys.argv[1], sys.argv[sys.argv.index("--commit") + 1]
-    folder = os.path.dirname(os.path.abspath(__file__))
-    kept = os.path.join(folder, "groups.jsonl")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cairn", help="kubectl-cairn")
+    parser.add_argument("--commit", required=True)
+    parser.add_argument("--out", default=os.path.dirname(os.path.abspath(__file__)), help="the folder of the results")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12, 13])
+    parser.add_argument("--budget", type=int, default=5, help="of the search, in seconds")
+    asked = parser.parse_args()
+    kept = os.path.join(asked.out, "groups.jsonl")
     done = []
     if os.path.exists(kept):
         with open(kept, encoding="utf-8") as file:
-            done = [row for row in map(json.loads, file) if row["commit"] == commit]
+            done = [row for row in map(json.loads, file) if row["commit"] == asked.commit]
     table = []
     for name, make, is_snapshot in worlds():
         rows = []
-        for seed in SEEDS:
-            row = next((row for row in done if (row["world"], row["seed"]) == (name, seed)), None)
+        for seed in asked.seeds:
+            row = next((row for row in done if (row["world"], row["seed"], row["budgetSeconds"]) == (name, seed, asked.budget)), None)
             if row is None:
-                row = {"commit": commit, "world": name, "seed": seed, "budgetSeconds": BUDGET}
-                row |= measure(binary, make(seed), is_snapshot, seed)
+                row = {"commit": asked.commit, "world": name, "seed": seed, "budgetSeconds": asked.budget}
+                row |= measure(asked.cairn, make(seed), is_snapshot, seed, asked.budget)
                 with open(kept, "a", encoding="utf-8") as file:
                     file.write(json.dumps(row, ensure_ascii=False) + "\n")
                 print(row, flush=True)
             rows.append(row)
         table.append(line(name, rows))
-    with open(os.path.join(folder, "groups.md"), "w", encoding="utf-8") as file:
-        file.write(PAGE.format(commit=commit, seeds=", ".join(map(str, SEEDS)), table="\n".join(table)))
+    with open(os.path.join(asked.out, "groups.md"), "w", encoding="utf-8") as file:
+        seeds = ", ".join(map(str, asked.seeds))
+        file.write(PAGE.format(commit=asked.commit, seeds=seeds, budget=asked.budget, table="\n".join(table)))
 
 
 if __name__ == "__main__":
