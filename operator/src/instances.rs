@@ -90,26 +90,44 @@ pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
 }
 
 /// How long an actor may be on its way before people are told that it is.
-pub const ON_ITS_WAY: Duration = Duration::from_secs(5);
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
+/// The same while others start: what takes long then is that there are many.
+const IN_A_RUSH: Duration = Duration::from_mins(1);
+/// After this time it is asked again whether others still start actors.
+const OTHERS_START: Duration = Duration::from_secs(1);
 
-/// Whether what would be said of an Instance can wait a moment: its actor is on its way, it has a place, nothing keeps it from being
-/// there, and it does not run yet; or it runs by now, and others start.
+/// When to look again at what would be said of an Instance and can wait a moment: its actor is on its way, it has a place, nothing
+/// keeps it from being there, and it does not run yet; or it runs by now, and others start.
 ///
 /// Who starts is told of once, when it runs, and before only where that takes long: of ten thousand that start together the API
 /// server has the less to do, and whoever waits for a pod is served before who is told of one. An Instance that was asked for is told
 /// of at once, as who asked waits for it.
-pub fn passes(instance: &Instance, pod: Option<&Pod>, about: &About, status: &InstanceStatus) -> bool {
+pub fn passes(
+    instance: &Instance,
+    pod: Option<&Pod>,
+    about: &About,
+    status: &InstanceStatus,
+) -> Option<Duration> {
     let starts = |phase| matches!(phase, None | Some(InstancePhase::Pending | InstancePhase::Starting));
     let told = instance.status.as_ref();
     let is_new = told.is_none_or(|told| starts(told.phase) && told.root == status.root);
     let made = pod.map_or(&instance.metadata, |pod| &pod.metadata).creation_timestamp.as_ref();
     let age = made.map(|made| about.now.duration_since(made.0));
+    let (patience, again) = match status.phase {
+        phase if starts(phase) && about.others_start => (IN_A_RUSH, ON_ITS_WAY),
+        phase if starts(phase) => (ON_ITS_WAY, ON_ITS_WAY),
+        // It waits for others only, and is told of as soon as they are through.
+        Some(InstancePhase::Running) if about.others_start => (ON_ITS_WAY, OTHERS_START),
+        _ => return None,
+    };
     // What seems to be of the future was made by somebody's other clock.
-    let is_young = age.is_some_and(|age| age.unsigned_abs() < ON_ITS_WAY);
-    let nothing_is_wrong = about.unfit.is_none() && about.wait.is_none() && about.place.is_some();
+    let is_young = age.is_some_and(|age| age.unsigned_abs() < patience);
+    let nothing_is_wrong = about.unfit.is_none()
+        && about.wait.is_none()
+        && about.place.is_some()
+        && pod.and_then(why_not).is_none();
     let asked = instance.spec.origin == InstanceOrigin::Runtime;
-    let waits = starts(status.phase) || about.others_start && status.phase == Some(InstancePhase::Running);
-    nothing_is_wrong && is_young && is_new && waits && !asked
+    (nothing_is_wrong && is_young && is_new && !asked).then_some(again)
 }
 
 /// What an Instance's status says of its actor.
@@ -210,7 +228,7 @@ mod tests {
     }
 
     /// Whether the tenth second of an Instance is only a moment: `made=` when it or its pod was, `was=` its phase as told,
-    /// `is=` its phase, `root` where that changes.
+    /// `is=` its phase, `root` where that changes, `says=` what its container waits for, `busy` while others start.
     fn is_passing(world: &str) -> bool {
         let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let at = |second: &str| crds::Time(Timestamp::from_second(second.parse().unwrap()).unwrap());
@@ -224,6 +242,11 @@ mod tests {
             field("was").map(|_| InstanceStatus { phase: phase("was"), ..InstanceStatus::default() });
         let mut pod = Pod::default();
         pod.metadata.creation_timestamp = field("pod").map(at);
+        pod.status = field("says").map(|why| {
+            let waits = json!([{"name": "main", "ready": false, "restartCount": 0, "image": "i", "imageID": "i",
+                "state": {"waiting": {"reason": why}}}]);
+            serde_json::from_value(json!({"containerStatuses": waits})).unwrap()
+        });
         let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
         let about = About {
             place: field("place"),
@@ -235,7 +258,7 @@ mod tests {
         };
         let status =
             InstanceStatus { phase: phase("is"), root: world.contains("root"), ..InstanceStatus::default() };
-        passes(&instance, field("pod").map(|_| &pod), &about, &status)
+        passes(&instance, field("pod").map(|_| &pod), &about, &status).is_some()
     }
 
     #[test]
@@ -255,6 +278,12 @@ mod tests {
             // it takes long
             ("made=4 place=n/a-0 is=Pending", false),
             ("made=1 pod=4 place=n/a-0 is=Starting", false),
+            // which is no news while others start
+            ("made=1 pod=4 place=n/a-0 is=Starting busy", true),
+            ("made=-50 pod=-50 place=n/a-0 is=Starting busy", false),
+            // its kubelet says what keeps it
+            ("made=8 pod=8 place=n/a-0 is=Starting busy says=ContainerCreating", true),
+            ("made=8 pod=8 place=n/a-0 is=Starting busy says=ErrImagePull", false),
             // it has no place, waits for something, ran before, or is another's root now
             ("made=8 is=Pending", false),
             ("made=8 place=n/a-0 back=ended is=Pending", false),

@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::devices;
 use crate::error::{Error, Failures};
 use crate::eviction::{NotNow, evict};
-use crate::instances::{About, ON_ITS_WAY, instance_status, passes, root_of};
+use crate::instances::{About, instance_status, passes, root_of};
 use crate::making::{adopt, create, remove, start};
 use crate::phase::{self, placement_status};
 use crate::places;
@@ -152,9 +152,6 @@ fn waits(index: &Index, application: &ActorApplication, outcome: &Outcome) -> Wa
     }
     waits
 }
-
-/// After this time it is asked again whether others still start actors.
-const OTHERS_START: Duration = Duration::from_secs(1);
 
 /// What was made is looked after again after this time, should no watch bring it.
 const BROUGHT_WITHIN: Duration = Duration::from_secs(1);
@@ -385,9 +382,7 @@ async fn report(
     };
     let others_start = ctx.starts.are_of_others(key, moment());
     let on_its_way = report_instances(&actors, ctx, &own, (outcome, others_start)).await?;
-    // What waits for others only is told as soon as they are through.
-    let next = if others_start { OTHERS_START } else { ON_ITS_WAY };
-    let mut told = Told { written: false, again: on_its_way.then(|| moment() + next) };
+    let mut told = Told { written: false, again: on_its_way.map(|next| moment() + next) };
     let not_counted_before = ctx.pace.not_counted_before(key, moment());
     let mut is_due = |only_counts: bool| {
         let later = not_counted_before.filter(|_| only_counts);
@@ -424,12 +419,13 @@ async fn report(
     Ok(told)
 }
 
+/// Writes what has changed of Instances' statuses; after what time to look at those of which is told later.
 async fn report_instances(
     actors: &Actors,
     ctx: &Context,
     own: &Own,
     (outcome, others_start): (&Outcome, bool),
-) -> Result<bool, Error> {
+) -> Result<Option<Duration>, Error> {
     let topologies: BTreeMap<String, Arc<NodeTopology>> = {
         let index = ctx.caches.index();
         let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
@@ -451,7 +447,7 @@ async fn report_instances(
         .map(|it| (it.actor.as_str(), it.reasons.as_slice()))
         .collect();
     let now = Timestamp::now();
-    let mut on_its_way = false;
+    let mut on_its_way = None;
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
         let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
@@ -466,8 +462,8 @@ async fn report_instances(
         };
         let status = instance_status(instance, pod, devices, root.as_ref() == Some(name), &about);
         let passes = passes(instance, pod, &about, &status);
-        on_its_way |= passes;
-        (!passes && instance.status.as_ref() != Some(&status)).then_some((instance.as_ref(), status))
+        on_its_way = on_its_way.into_iter().chain(passes).min();
+        (passes.is_none() && instance.status.as_ref() != Some(&status)).then_some((instance.as_ref(), status))
     });
     let changed: Vec<(&Instance, InstanceStatus)> = changed.collect();
     let work = changed.into_iter().map(|(instance, status)| async move {

@@ -49,6 +49,9 @@ async fn surveillance_through_its_life() {
         seen.places()
     );
 
+    // of crop on two kinds, of classify on three and of localize on one the template was tried, and none of them twice
+    assert_eq!(trials(cluster.audit().await.unwrap().events(), &stage), 6);
+
     // more of a group, who start before anybody is stopped or told of; and fewer
     let classify = "/spec/actors/1";
     let before = cluster.audit().await.unwrap();
@@ -143,12 +146,24 @@ async fn surveillance_through_its_life() {
     .await;
 }
 
-/// What the operator wrote from the first Instance that it made to the last pod of those that were made.
-fn written_until_they_start(events: &[AuditEvent], stage: &Stage) -> Vec<String> {
-    let is_its = |event: &&AuditEvent| {
+/// What the operator asked for in this application's namespace.
+fn of_operator<'a>(events: &'a [AuditEvent], stage: &'a Stage) -> impl Iterator<Item = &'a AuditEvent> {
+    let is_its = move |event: &&AuditEvent| {
         event.is_by_service_account(NAMESPACE, OPERATOR) && event.namespace == stage.namespace.name()
     };
-    let written = events.iter().filter(is_its).filter(|event| event.is_write() && !event.is_trial());
+    events.iter().filter(is_its)
+}
+
+/// How often it tried a template.
+fn trials(events: &[AuditEvent], stage: &Stage) -> usize {
+    of_operator(events, stage)
+        .filter(|event| event.resource == "pods" && event.subresource.is_empty() && event.is_trial())
+        .count()
+}
+
+/// What the operator wrote from the first Instance that it made to the last pod of those that were made.
+fn written_until_they_start(events: &[AuditEvent], stage: &Stage) -> Vec<String> {
+    let written = of_operator(events, stage).filter(|event| event.is_write() && !event.is_trial());
     let written: Vec<(String, &str)> = written
         .map(|event| {
             (format!("{} {}/{}", event.verb, event.resource, event.subresource), event.name.as_str())
