@@ -5,6 +5,7 @@
 //! and nobody else is to be planned again.
 
 mod churn;
+mod counters;
 
 use std::{
     collections::BTreeMap,
@@ -25,11 +26,13 @@ use kube::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use self::churn::{Churn, at_leisure, caused, churn};
+use self::{
+    churn::{Churn, at_leisure, caused, churn},
+    counters::{SEARCHES, by_cause, core_seconds, searches, since},
+};
 use crate::{
     Cluster, Process, SimulatedNode,
     bench::{HERE, application, application_name, is_bound, setting, watched},
-    process::http,
     wait,
 };
 
@@ -235,50 +238,6 @@ async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> 
         searches_by: since(&searched, by_cause(operator, SEARCHES).await?),
         others: before.iter().filter(|(name, version)| after.get(*name) != Some(version)).count(),
     })
-}
-
-/// How many searches the operator has ended so far.
-async fn searches(operator: &Process) -> Result<f64> {
-    let text = http(operator.port(8080)?, "/metrics").await?.body;
-    let of_plans = text.lines().filter(|line| line.starts_with("cairn_operator_plans_total{"));
-    let numbers = of_plans.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-    Ok(numbers.sum())
-}
-
-/// Searches, by what made them due.
-const SEARCHES: &str = "cairn_operator_searches_total{why=\"";
-/// Actors that were put elsewhere, by what made the search due.
-const MOVES: &str = "cairn_operator_moves_total{why=\"";
-
-/// A counter of the operator by what made searches due.
-async fn by_cause(operator: &Process, counter: &str) -> Result<BTreeMap<String, f64>> {
-    let text = http(operator.port(8080)?, "/metrics").await?.body;
-    let one = |line: &str| {
-        let (why, number) = line.strip_prefix(counter)?.split_once("\"} ")?;
-        Some((why.to_owned(), number.parse().ok()?))
-    };
-    Ok(text.lines().filter_map(one).collect())
-}
-
-/// What was added since, where anything was.
-fn since(before: &BTreeMap<String, f64>, now: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
-    let added = |(why, count): (String, f64)| {
-        let count = count - before.get(&why).copied().unwrap_or_default();
-        (why, count)
-    };
-    now.into_iter().map(added).filter(|(_, count)| *count > 0.0).collect()
-}
-
-/// What the operator and those of its children that ended have used of a core.
-fn core_seconds(operator: &Process) -> Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{}/stat", operator.pid()))?;
-    let (_, fields) = text.rsplit_once(')').context("no name in stat")?;
-    // utime, stime, cutime, cstime: fields 14 to 17, of which the first two stand before
-    let ticks: Vec<f64> =
-        fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse().ok()).collect();
-    ensure!(ticks.len() == 4, "no times in {text}");
-    // the kernel tells them in hundredths of a second, whatever its own clock
-    Ok(ticks.iter().sum::<f64>() / 100.0)
 }
 
 fn page(all: &[Measured], commit: &str) -> String {

@@ -2,11 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use crds::labels;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -16,7 +15,7 @@ use kube::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{MOVES, SEARCHES, by_cause, core_seconds, searches, since};
+use super::counters::{MOVES, SEARCHES, by_cause, core_seconds, resident_mib, searches, since};
 use crate::{Cluster, Process, bench::HERE};
 
 /// How often a foreign pod comes.
@@ -159,12 +158,4 @@ async fn actors(client: &Client) -> Result<BTreeSet<String>> {
     let all = pods.list_metadata(&ListParams::default().labels(labels::ACTOR)).await?;
     let stays = all.items.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     Ok(stays.filter_map(ResourceExt::uid).collect())
-}
-
-/// What the operator's process holds now.
-fn resident_mib(operator: &Process) -> Result<u64> {
-    let text = fs::read_to_string(format!("/proc/{}/status", operator.pid()))?;
-    let value = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    let kib: u64 = value.context("no VmRSS")?.trim().parse()?;
-    Ok(kib.div_ceil(1024))
 }
