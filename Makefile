@@ -24,6 +24,7 @@ CP_SAT := $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)/bin/python3
 BENCH := $(BIN)/bench-placement
 MPI := /usr/bin/mpicc
 VALGRIND := /usr/bin/valgrind
+EXPORTER := /usr/bin/prometheus-node-exporter
 export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/cp-sat/cpsat.py
 
 # Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake. The node
@@ -297,7 +298,7 @@ $(DONE)/bounds: | bench-programs
 	@$(BENCH) bound --resume --best $(BEST) --out $(RESULTS)/placement $(HOW_MUCH_bounds)
 	$(done)
 
-$(DONE)/footprint: | bench-programs
+$(DONE)/footprint: | bench-programs $(EXPORTER)
 	$(call say,the footprint of the node agent)
 	@$(BIN)/cairn-e2e footprint --results $(RESULTS) $(HOW_MUCH_footprint)
 	$(done)
@@ -442,6 +443,12 @@ $(MPI): | tools
 	$(call say,installing Open MPI, to compare with)
 	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to compare with Open MPI, please install: openmpi-bin libopenmpi-dev" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openmpi-bin libopenmpi-dev >/dev/null
+
+# What the node agent's cost is held against; it is started by who measures, and needs no service.
+$(EXPORTER): | tools
+	$(call say,installing prometheus-node-exporter)
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to compare with it, please install: prometheus-node-exporter" >&2; exit 1; }
+	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends prometheus-node-exporter >/dev/null
 
 # What runs the runtime's tests once more; `make test` has no need of it.
 $(VALGRIND): | tools
