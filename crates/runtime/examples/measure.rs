@@ -61,6 +61,8 @@ fn main() -> Result<(), Error> {
             _ => return Err(refuse("is no name in bench.list")),
         }
     }
+    std::fs::create_dir_all(&out)
+        .map_err(|error| Error::system(&format!("make {}", out.display()), error))?;
     let file = out.join("measured.json");
     let mut all = match std::fs::read(&file) {
         Ok(text) => serde_json::from_slice(&text)
