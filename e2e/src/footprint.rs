@@ -309,7 +309,7 @@ fn page(pace: Pace, agent: &Measured, other: &Measured) -> String {
     };
     format!(
         "# What the node agent costs: the measurement\n\n\
-         A node with {PODS} pods and {GPUS} GPUs of the stand-in for NVML, on a real API server; scraped every {} s, and {IN_A_ROW}\n\
+         A node with {PODS} pods and {GPUS} GPUs of the stand-in for NVML, on a real API server; scraped every {:?}, and {IN_A_ROW}\n\
          times in a row at the end. At rest for {} s; in trouble for {} s, in which the agent noticed {} losses and returns of\n\
          GPUs, and as many pods ended and others started. All processes share {cores} cores. There is one profile of compilation for everything, `dev` with `opt-level = 1`.\n\n\
          | | memory MiB | growth MiB | millicores, own + children's | open files, first and last | scrape, median ms | p99 ms | series | ready s |\n\
@@ -317,7 +317,7 @@ fn page(pace: Pace, agent: &Measured, other: &Measured) -> String {
          Memory is the most that was resident; growth is that of the line that fits best, over the whole time, with its\n\
          standard error. Times of scrapes are those at rest. `prometheus-node-exporter` is Debian's as it comes.\n\n\
          Made by `make bench`, which runs `cairn-e2e footprint`.\n",
-        pace.every.as_secs(),
+        pace.every,
         seconds(pace.at_rest),
         seconds(pace.in_trouble),
         agent.changes,
@@ -341,13 +341,14 @@ fn page_of_trouble(pace: Pace, agent: &Measured) -> String {
         format!("| {} | {least:.2} | {most:.2} | {open} |\n", minute + 1)
     };
     let [before, after] = &agent.series_by_name;
-    let series = if before == after { "as many of each name as before" } else { "others than before" };
+    let series =
+        if before == after { "as many series of each name as before" } else { "other series than before" };
     format!(
         "# What stays of trouble: the measurement\n\n\
          The node of [footprint.md](footprint.md), scraped every {:?}, with the counting of what pods do with the CPUs. For {lasted:?}\n\
          a GPU was lost or came back as soon as the agent had noticed the last change, which was {} times, and each time\n\
          a pod ended and another one started.\n\n\
-         Memory grew by {growth:+.2} ± {error:.2} MiB, by the line that fits best. Afterwards there were {series} series, and\n\
+         Memory grew by {growth:+.2} ± {error:.2} MiB, by the line that fits best. Afterwards there were {series}, and\n\
          {} open files; before it were {}.\n\n\
          | minute | least resident MiB | most | least open files |\n|---:|---:|---:|---:|\n{}\n\
          Made by `cairn-e2e footprint --trouble`.\n",

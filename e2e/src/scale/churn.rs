@@ -74,7 +74,7 @@ fn sum(counts: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// What an operator had done and used at a moment.
-struct Sofar {
+struct SoFar {
     when: Instant,
     searches: f64,
     searches_by: BTreeMap<String, f64>,
@@ -83,7 +83,7 @@ struct Sofar {
     mib: u64,
 }
 
-impl Sofar {
+impl SoFar {
     async fn of(operator: &Process) -> Result<Self> {
         Ok(Self {
             when: Instant::now(),
@@ -107,7 +107,7 @@ pub(super) async fn churn(
 ) -> Result<Churn> {
     let pods = Api::<Pod>::namespaced(client.clone(), "default");
     let before = actors(client).await?;
-    let mut sofar = Sofar::of(operator).await?;
+    let mut sofar = SoFar::of(operator).await?;
     let started = Instant::now();
     let (mut made, mut ticks) = (0, tokio::time::interval(PACE));
     let mut ended = Vec::new();
@@ -119,7 +119,7 @@ pub(super) async fn churn(
             eprintln!("after {:.0} s the operator ended, {words}", started.elapsed().as_secs_f64());
             ended.push(words);
             *operator = cluster.start_operator().await?;
-            sofar = Sofar::of(operator).await?;
+            sofar = SoFar::of(operator).await?;
         }
         let container = json!({"name": "c", "image": "none", "resources": {"requests": {"cpu": "100m"}}});
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name(made)},
@@ -131,7 +131,7 @@ pub(super) async fn churn(
         }
     }
     let after = actors(client).await?;
-    let now = Sofar::of(operator).await?;
+    let now = SoFar::of(operator).await?;
     Ok(Churn {
         seconds: started.elapsed().as_secs_f64(),
         pods: made,
