@@ -3,8 +3,8 @@
 # package e2e side by side, as these wait most of their time. What one of those says is shown when it ends, in one piece.
 #
 # A test of e2e, which shares the machine with control planes, kubelets and agents, gets one more try, alone, and both are
-# said. Every other test has one try, and so has a program of tests that ended without saying which of its tests failed. Random
-# tests draw the same worlds every time; any others: `PROPTEST_RNG_SEED=7 make test`.
+# said. Every other test has one try, and so has a program of tests that ended without saying which of its tests failed, or that found
+# in an audit log what must not happen (chaos). Random tests draw the same worlds every time; any others: `PROPTEST_RNG_SEED=7 make test`.
 set -uo pipefail
 
 # How cargo calls this script in the first part: as what runs a program of tests, in the folder and environment that it should have.
@@ -87,7 +87,7 @@ for name in "${failed[@]}"; do
 		/^    [A-Za-z0-9_:]+$/ { names[count++] = $1 }
 		/^test result: FAILED/ { for (at = 0; at < count; at++) print names[at] }
 	' "$logs/$name")
-	if [ "${#tests[@]}" -eq 0 ]; then
+	if [ "${#tests[@]}" -eq 0 ] || grep -q 'what must not happen did' "$logs/$name"; then
 		tail -n 20 "$logs/$name"
 		exit 1
 	fi

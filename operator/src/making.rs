@@ -153,7 +153,7 @@ where
     if let Some((until, why)) = ctx.held_back(&tried) {
         return Ok(Some(NotNow::Remove { actor, until, why, just_now: false }));
     }
-    let done = ctx.writer.delete::<K>(&key.namespace, &object.name, &object.uid, at_once).await?;
+    let done = ctx.writer.delete::<K>(&key.namespace, object, at_once).await?;
     let Err(why) = done else { return Ok(None) };
     tracing::info!(actor, why, "may not be taken away now");
     let why = format!("{} {} may not be taken away: {why}", K::kind(&()), object.name);

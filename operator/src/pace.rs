@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_pod_that_was_made_is_awaited_until_it_is_seen_and_not_for_long() {
         let (made, at) = (Made::default(), Duration::from_millis);
-        let id = |uid: &str| Id { name: format!("app-{uid}"), uid: uid.to_owned() };
+        let id = |uid: &str| Id { name: format!("app-{uid}"), uid: uid.to_owned(), version: None };
         let start = |uid: &str| Step::Start {
             actor: uid.to_owned(),
             instance: id(uid),

@@ -78,7 +78,8 @@ impl Rollout {
             let in_use: Vec<&str> =
                 std::iter::once(&self.newest).chain(&self.current).map(String::as_str).collect();
             for old in self.revisions.surplus(&in_use) {
-                let id = Id { name: old.name_any(), uid: old.uid().unwrap_or_default() };
+                let uid = old.uid().unwrap_or_default();
+                let id = Id { name: old.name_any(), uid, version: None };
                 // One that may not go is one too many, and nobody waits for that.
                 remove::<ControllerRevision>(ctx, key, id.name.clone(), &id, false).await?;
             }

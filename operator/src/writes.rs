@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use control::Id;
 use crds::{Instance, Placement};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -277,13 +278,12 @@ impl Writer {
         }
     }
 
-    /// Deletes exactly the object of this uid; that it is gone already is fine. What the API server says against it is told apart
-    /// from failures.
+    /// Deletes exactly the object of this uid, as long as it is of the version that is given, if one is; that it is gone already is
+    /// fine. What the API server says against it is told apart from failures.
     pub async fn delete<K>(
         &self,
         namespace: &str,
-        name: &str,
-        uid: &str,
+        object: &Id,
         at_once: bool,
     ) -> Result<Result<(), String>, Error>
     where
@@ -295,14 +295,17 @@ impl Writer {
         let kind = K::kind(&());
         let turn = self.begin(&kind, "delete")?;
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let Id { name, uid, version } = object;
+        let preconditions = Preconditions { resource_version: version.clone(), uid: Some(uid.clone()) };
         let parameters = DeleteParams {
             grace_period_seconds: at_once.then_some(0),
-            preconditions: Some(Preconditions { resource_version: None, uid: Some(uid.to_owned()) }),
+            preconditions: Some(preconditions),
             ..DeleteParams::background()
         };
         match turn.within(api.delete(name, &parameters)).await {
             Ok(_) => Ok(Ok(())),
-            // Gone, or another one of that name: either way the one that was meant is not there any more.
+            // Gone, another one of that name, or not what it was: what was meant is not there any more. What it is by now the watch
+            // brings, and the next look is about that.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
             Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(status.message.clone())),
             Err(source) => Err(Error::Apply { what: format!("{kind} {name}"), source }),

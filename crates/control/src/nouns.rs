@@ -16,6 +16,9 @@ pub struct Id {
     pub name: String,
     /// Its uid; empty where there is none, as in files written by hand.
     pub uid: String,
+    /// Its version, where it is not to be taken away once it has changed: a pod that no node has goes at once, and one that a node has
+    /// got meanwhile would, too, with nobody to say that it ended.
+    pub version: Option<String>,
 }
 
 /// What an application asks for.

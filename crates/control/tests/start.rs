@@ -50,7 +50,7 @@ fn where_one_has_no_place_nobody_has() {
 fn started(pods: &str, infeasible: &str, [unmade, taken]: [&str; 2]) -> String {
     let actors = ["a", "b"];
     let by_another = || Taken::ByAnother("Pod b, which is not of this application".to_owned());
-    let named = |name: &str| Id { name: name.to_owned(), uid: format!("{name}-uid") };
+    let named = |name: &str| Id { name: name.to_owned(), uid: format!("{name}-uid"), version: None };
     let wanted = Wanted {
         actors: actors.map(|name| Actor { name: name.to_owned(), group: 0 }).into(),
         asks: vec![BTreeMap::from([("cpu".to_owned(), BTreeMap::new())])],

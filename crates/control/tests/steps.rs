@@ -31,7 +31,7 @@ fn actor(index: &str) -> String {
 }
 
 fn id(name: String) -> Id {
-    Id { uid: format!("{name}-uid"), name }
+    Id { uid: format!("{name}-uid"), name, version: None }
 }
 
 impl World {

@@ -201,7 +201,7 @@ fn is_requested(instance: &Instance) -> bool {
 }
 
 fn id(object: &impl ResourceExt) -> Id {
-    Id { name: object.name_any(), uid: object.uid().unwrap_or_default() }
+    Id { name: object.name_any(), uid: object.uid().unwrap_or_default(), version: None }
 }
 
 fn by<T>(kind: &str, name: &str, whose: &Whose<T>) -> Taken {
@@ -220,10 +220,12 @@ fn as_seen(pod: &Pod) -> control::Pod {
         Some("Running") => State::Runs,
         _ => State::Starting,
     };
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let version = if node.is_none() { pod.resource_version() } else { None };
     control::Pod {
-        id: id(pod),
+        id: Id { version, ..id(pod) },
         unit: unit_of(pod).map(str::to_owned),
-        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        node,
         state,
         ready: is_ready(pod),
         // Which templates there were before is known to who keeps them.

@@ -104,6 +104,22 @@ fn the_whole_chain_makes_it_ours() {
     assert_eq!(planned(&both), observed, "own pods leave a plan its room, and are where they are seen");
 }
 
+/// Before a node has it the API server takes it away at once, and would so with one that a node has got a moment ago.
+#[test]
+fn a_pod_that_no_node_has_is_to_be_as_it_was_seen_when_it_is_taken_away() {
+    let version_of = |pod: &str| {
+        let objects = objects(&(instance("web-server-0", Some("web-uid")) + pod));
+        let index = Index::of(&objects);
+        let seen = seen(&index, &objects.applications[0], &units(&index, &Policy::builtin("p")));
+        seen.instances["server-0"].pod.as_ref().unwrap().id.version.clone()
+    };
+    let bound = pod("web-server-0", Some("web-server-0-uid"))
+        .replace("uid: web-server-0-pod", "uid: p, resourceVersion: '7'");
+    assert_eq!(version_of(&bound), None);
+    let waiting = bound.replace("nodeName: n0, ", "").replace("phase: Running", "phase: Pending");
+    assert_eq!(version_of(&waiting).as_deref(), Some("7"));
+}
+
 #[test]
 fn a_foreign_pod_of_our_name_is_foreign_load_whatever_it_says_of_itself() {
     let taken = "taken server-0: ByAnother(\"Pod web-server-0, which is not of this application\")";
