@@ -25,6 +25,7 @@ impl Part {
             Self::Native(search::Part::Rotations) => "asp-without-rotations",
             Self::Native(search::Part::Forgiveness) => "asp-without-forgiveness",
             Self::Native(search::Part::CoolMoves) => "asp-without-cool-moves",
+            Self::Native(search::Part::Footprints) => "asp-without-footprints",
         }
     }
 

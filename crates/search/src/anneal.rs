@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::sync::LazyLock;
 
-use placement::ix::{ItemIx, IxVec, UnitIx};
+use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
 use crate::compound::CompoundMove;
 use crate::model::Change;
@@ -61,6 +61,8 @@ pub(crate) struct Chain<'m> {
     mean_work: f64,
     /// Whether little is left of something that units have.
     is_tight: bool,
+    /// Nodes whose units have no capacity now.
+    closed: Vec<NodeIx>,
 }
 
 /// The best placement met so far: the present one with the journal undone, or a copy.
@@ -86,6 +88,7 @@ impl<'m> Chain<'m> {
             },
             excess: solution.total_excess(),
             is_tight: solution.is_tight(),
+            closed: Vec::new(),
             solution,
             price_of_excess: 0.0,
             price_of_breach: 0.0,
@@ -452,12 +455,26 @@ impl<'m> Chain<'m> {
         self.arrive();
     }
 
+    /// Keeps out of these nodes from now on, and no others, as out of units that have too much; and looks for a new best.
+    pub fn keep_out_of(&mut self, nodes: &[NodeIx]) {
+        let units = &self.solution.model.units_of_node;
+        let before = std::mem::replace(&mut self.closed, nodes.to_vec());
+        for (nodes, is_closed) in [(&before, false), (&self.closed, true)] {
+            for unit in nodes.iter().flat_map(|node| &units[*node]) {
+                self.solution.close(*unit, is_closed);
+            }
+        }
+        self.excess = self.solution.total_excess();
+        self.forget_best();
+    }
+
     /// Stands at other places from now on, which become the best.
     pub fn go_to(&mut self, places: &IxVec<ItemIx, UnitIx>) {
         let mut solution = Solution::new(self.solution.model);
         solution.set_slack(self.solution.slack);
         solution.adopt(places);
         self.solution = solution;
+        self.closed.clear();
         self.excess = self.solution.total_excess();
         self.forget_best();
     }

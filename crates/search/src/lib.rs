@@ -15,6 +15,7 @@ mod ejection;
 mod emptiest;
 mod figures;
 mod fits;
+mod footprint;
 mod greedy;
 mod groups;
 mod heads;

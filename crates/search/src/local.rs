@@ -9,9 +9,8 @@ use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage
 /// Pieces after which what chains would come to is looked at for the first time; more where there are more actors.
 const FIRST_LOOK: u64 = 160;
 
-/// Starts from what runs, or a quick placement of what does not, and anneals: runs that grow longer and longer, on two chains;
-/// small worlds with uneven losses by chains at steady temperatures
-/// that change places.
+/// Starts from what runs, or a quick placement of what does not, and anneals: runs that grow longer and longer, on two chains, one of which
+/// also tries to leave nodes empty.
 ///
 /// A piece of effort is a thousand steps tried on each of two threads, fewer where a criterion is read off many messages; before any,
 /// everybody is placed as far as that is easy. Making room for who is left, and bringing loads within capacities, belongs to the first,

@@ -15,16 +15,19 @@ pub enum Part {
     Forgiveness,
     /// Compound moves are for where it is cool.
     CoolMoves,
+    /// Runs that keep out of some nodes.
+    Footprints,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Ejection,
         Self::CompoundMoves,
         Self::Trades,
         Self::Rotations,
         Self::Forgiveness,
         Self::CoolMoves,
+        Self::Footprints,
     ];
 }

@@ -38,9 +38,15 @@ impl<'t> Replica<'t> {
         self.annealing.length - self.done
     }
 
-    /// Begins the next run.
+    /// Begins the next run of its schedule.
     pub fn begin_next(&mut self) {
-        self.annealing = self.schedule.next();
+        let next = self.schedule.next();
+        self.begin(next);
+    }
+
+    /// Begins a run.
+    pub fn begin(&mut self, annealing: Annealing) {
+        self.annealing = annealing;
         self.done = 0;
     }
 

@@ -15,6 +15,9 @@ pub(crate) const ROUND: u64 = 40;
 const SHORTEST: u64 = 400;
 const SHORTEST_WARM: u64 = 1_500;
 
+/// Steps per item of a run that tries something: with fewer, chance says more of where it ends.
+const TRIAL: u64 = 6_400;
+
 /// Steps per item of the longest run, for each item that there is, and at most: in small worlds a longer one ends
 /// where a shorter one does, and another one begun anew may not.
 const LONGEST_FOR_EACH: u64 = 200;
@@ -56,6 +59,8 @@ pub(crate) struct Annealing {
     pub from_best: bool,
     /// Whether it keeps to the scale of small losses from the first.
     pub is_fine: bool,
+    /// Whether it tries to leave more nodes empty.
+    pub is_trial: bool,
     /// What a breach of a rule costs at least, in mean losses.
     breach: f64,
     /// The part of it in which excess stays cheap.
@@ -127,7 +132,7 @@ impl Schedule {
         let from_best = self.is_warm && self.runs > 1;
         let (length, from) = (self.pieces(self.long), self.from);
         let (is_fine, breach, forgiving) = (self.is_warm, BREACH, self.forgiving);
-        let annealing = Annealing { length, from, from_best, is_fine, breach, forgiving };
+        let annealing = Annealing { length, from, from_best, is_fine, is_trial: false, breach, forgiving };
         if self.is_warm {
             self.long = (self.long * 2).min(self.longest());
             self.from = (self.from * 2.0).min(HOTTEST);
@@ -136,6 +141,19 @@ impl Schedule {
             self.long = (self.long * if self.runs == 1 { 4 << self.longer } else { 4 }).min(self.longest());
         }
         annealing
+    }
+
+    /// A run from hot that tries something.
+    pub fn trial(&self) -> Annealing {
+        Annealing {
+            length: self.pieces(TRIAL),
+            from: HOT,
+            from_best: false,
+            is_fine: false,
+            is_trial: true,
+            breach: BREACH,
+            forgiving: self.forgiving,
+        }
     }
 
     /// Steps per item of the longest run.

@@ -8,6 +8,7 @@ use crate::balance::even_out;
 use crate::construct::place_the_rest;
 use crate::ejection::eject;
 use crate::fits::laid_out;
+use crate::footprint::{Footprint, Rank};
 use crate::leave_out::without_what_breaks_rules;
 use crate::model::Model;
 use crate::pace::Pace;
@@ -67,8 +68,10 @@ pub struct Search<'t> {
     best: Found<'t>,
     /// The best as the chains know it.
     best_places: IxVec<ItemIx, UnitIx>,
-    best_rank: (usize, i64, i64),
+    best_rank: Rank,
     pace: Pace,
+    /// How many nodes are left empty, where there is a choice.
+    footprint: Option<Footprint>,
 }
 
 /// Everybody placed as far as that is easy.
@@ -108,6 +111,7 @@ impl<'t> Search<'t> {
                 rng: fastrand::Rng::with_seed(seed),
             }),
             pace: Pace::default(),
+            footprint: None,
         }
     }
 
@@ -141,6 +145,11 @@ impl<'t> Search<'t> {
             Replica::new(Chain::new(begin.clone(), rng.u64(..)), schedule)
         });
         self.replicas = replicas.collect();
+        let has_choice = model.regions.has_nodes && model.has_limit && solution.slack == 0 && !is_warm;
+        if has_choice && model.without != Some(Part::Footprints) {
+            let trial = self.replicas.last().map(|replica| replica.schedule.trial());
+            self.footprint = trial.map(|trial| Footprint::new(model, trial));
+        }
         if solution.broken() == 0 {
             self.best_rank = rank(&solution);
         }
@@ -210,19 +219,43 @@ impl<'t> Search<'t> {
 
     /// Has chains that have finished an annealing run tell what they found, and begin the next.
     fn share_best(&mut self) {
-        let has_ended = |replica: &Replica| replica.left() == 0;
-        for replica in self.replicas.iter().filter(|replica| has_ended(replica) && replica.chain.has_best()) {
-            let rank = replica.chain.best_rank();
-            if rank < self.best_rank {
-                self.best_rank = rank;
-                self.best_places = replica.chain.best_places();
-            }
+        let ended: Vec<usize> =
+            (0..self.replicas.len()).filter(|chain| self.replicas[*chain].left() == 0).collect();
+        ended.iter().for_each(|chain| self.hear(*chain));
+        ended.into_iter().for_each(|chain| self.begin_next(chain));
+    }
+
+    /// Takes note of what a chain has found in the run that it has finished.
+    fn hear(&mut self, chain: usize) {
+        let Replica { chain, annealing, .. } = &self.replicas[chain];
+        let found = chain.has_best().then(|| (chain.best_rank(), chain.best_places()));
+        if let Some((rank, places)) = found.as_ref().filter(|(rank, _)| *rank < self.best_rank) {
+            self.best_rank = *rank;
+            self.best_places.clone_from(places);
         }
-        for replica in self.replicas.iter_mut().filter(|replica| has_ended(replica)) {
+        if let Some(footprint) = &mut self.footprint {
+            footprint.note(annealing, found);
+        }
+    }
+
+    /// Has a chain begin its next run; the last one is who tries something.
+    fn begin_next(&mut self, chain: usize) {
+        let tries = chain + 1 == self.replicas.len();
+        let replica = &mut self.replicas[chain];
+        let Some(footprint) = &mut self.footprint else {
             replica.begin_next();
             if replica.annealing.from_best {
                 replica.chain.go_to(&self.best_places);
             }
+            return;
+        };
+        let trial = if tries { footprint.next_trial(self.model, &replica.annealing) } else { None };
+        if let Some((trial, nodes)) = trial {
+            replica.chain.keep_out_of(nodes);
+            replica.begin(trial);
+        } else {
+            replica.chain.keep_out_of(footprint.empty());
+            replica.begin_next();
         }
     }
 
@@ -284,7 +317,7 @@ impl<'t> Search<'t> {
 }
 
 /// What solutions are compared by: actors without a place, overload, objective.
-fn rank(solution: &Solution) -> (usize, i64, i64) {
+fn rank(solution: &Solution) -> Rank {
     (solution.unplaced, solution.slack, solution.objective)
 }
 

@@ -176,6 +176,13 @@ impl<'m> Solution<'m> {
         self.slack = slack;
     }
 
+    /// Takes away what fixed actors leave of the unit's capacity, or gives it back: what is there then is too much.
+    pub fn close(&mut self, unit: UnitIx, is_closed: bool) {
+        let first = unit.at() * self.model.dims;
+        let capacity = (self.model.unit_left[first] + self.slack).max(0);
+        self.left[first] += if is_closed { -capacity } else { capacity };
+    }
+
     /// Work on the unit above its capacity plus slack.
     pub fn excess(&self, unit: UnitIx) -> i64 {
         (-self.left[unit.at() * self.model.dims]).max(0)

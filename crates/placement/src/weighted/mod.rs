@@ -363,6 +363,13 @@ impl<'a> Weighted<'a> {
         (row != NO_ROW).then_some(row as usize)
     }
 
+    /// The kinds that an item runs on, and what it needs of a unit of each, in the order of [`Weighted::needs`].
+    pub fn ways(&self, item: ItemIx) -> impl Iterator<Item = (KindIx, &[i64])> {
+        let rows = &self.rows[item.at() * self.kinds..][..self.kinds];
+        let known = KindIx::first(self.kinds).zip(rows).filter(|(_, row)| **row != NO_ROW);
+        known.map(|(kind, row)| (kind, &self.needs[*row as usize * self.dims..][..self.dims]))
+    }
+
     /// What an item needs of a unit: work first, then slots and resources. The unit is of a kind that it runs on.
     #[inline]
     pub fn needs(&self, item: ItemIx, unit: UnitIx) -> &[i64] {
