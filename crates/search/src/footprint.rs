@@ -116,7 +116,9 @@ impl Room {
         for (kind, count) in counts.into_iter().enumerate() {
             room.waste[kind] = room.needed[kind * dims] / (2 * count).max(1);
         }
-        NodeIx::first(model.units_of_node.len()).for_each(|node| room.add(model, node, 1));
+        for node in NodeIx::first(model.units_of_node.len()) {
+            room.add(model, node, 1);
+        }
         room
     }
 
@@ -149,7 +151,9 @@ impl Room {
         let mut order: Vec<NodeIx> = nodes().filter(|node| !empty.contains(node)).collect();
         order.sort_by_key(|node| (of_zone[zone(*node)], zone(*node), of_node[*node], *node));
         let mut room = self.clone();
-        empty.iter().for_each(|node| room.add(model, *node, -1));
+        for node in empty {
+            room.add(model, *node, -1);
+        }
         order.retain(|node| {
             room.add(model, *node, -1);
             let suffices = room.left.iter().zip(&room.needed).all(|(left, needed)| left >= needed);

@@ -219,10 +219,14 @@ impl<'t> Search<'t> {
 
     /// Has chains that have finished an annealing run tell what they found, and begin the next.
     fn share_best(&mut self) {
-        let ended: Vec<usize> =
-            (0..self.replicas.len()).filter(|chain| self.replicas[*chain].left() == 0).collect();
-        ended.iter().for_each(|chain| self.hear(*chain));
-        ended.into_iter().for_each(|chain| self.begin_next(chain));
+        let mut ended: Vec<usize> = (0..self.replicas.len()).collect();
+        ended.retain(|chain| self.replicas[*chain].left() == 0);
+        for chain in &ended {
+            self.hear(*chain);
+        }
+        for chain in ended {
+            self.begin_next(chain);
+        }
     }
 
     /// Takes note of what a chain has found in the run that it has finished.

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What the node agent publishes of a real GPU while its driver is released, out of reach, slow and failing.
 
-    trouble.py BIN BETWEEN      as root, on a machine with a GPU of NVIDIA and its driver
+    trouble.py BIN BETWEEN CRASH      as root, on a machine with a GPU of NVIDIA and its driver
 
-BIN is a folder with etcd, kube-apiserver and cairn-node-agent; BETWEEN is between.c, compiled. It starts an API server, an
+BIN is a folder with etcd, kube-apiserver and cairn-node-agent; BETWEEN is between.c, compiled, and CRASH is crash.cu. It starts an API server, an
 agent of the node gpu-node, and prints every change of that node's NodeTopology, and how long each took. Devices and their
 settings are left alone: what is "out of reach" is so for the agent's own mount namespace.
 """
@@ -22,7 +22,7 @@ import tempfile
 import time
 import urllib.request
 
-BIN, BETWEEN = sys.argv[1:3]
+BIN, BETWEEN, CRASH = sys.argv[1:4]
 MANIFESTS = pathlib.Path(__file__).resolve().parents[4] / "crds" / "manifests"
 WORK = pathlib.Path(tempfile.mkdtemp(prefix="cairn-gpu-"))
 SSL = ssl._create_unverified_context()
@@ -105,6 +105,12 @@ def agent(*before, **environment):
 def collectors():
     with urllib.request.urlopen(f"http://127.0.0.1:{PAGES}/collectors", timeout=5) as answer:
         return [it for it in answer.read().decode().splitlines() if it.startswith(("hwloc", "nvml", "opencl"))]
+
+
+def xid_errors():
+    with urllib.request.urlopen(f"http://127.0.0.1:{PAGES}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return [it for it in lines if it.startswith("cairn_device_xid_errors_total") or it.startswith("cairn_device_errors_total") and "xid" in it]
 
 
 def nvml_is_ok():
@@ -218,6 +224,20 @@ try:
     say(collectors())
     tell("slow")
     until("no more: the GPUs are ok", 75, all_are_ok)
+    end(one)
+
+    say("--- programs that touch what is not theirs")
+    one = agent()
+    until("NVML answers", 60, nvml_is_ok)
+    hold("after the restart", 3)
+    say(xid_errors())
+    for crash in range(3):
+        broken = subprocess.run([CRASH], capture_output=True, text=True, timeout=60)
+        say(f"program {crash}: {broken.returncode}, {broken.stdout.strip()}")
+    until("the driver's XID errors are counted", 20, lambda: any(" 3" in it[it.rindex("}"):] for it in xid_errors()))
+    say(xid_errors())
+    hold("after three programs broke", 10)
+    all_are_ok() or sys.exit("the GPU is no longer ok, though it is")
     end(one)
 finally:
     for process in reversed(started):
