@@ -88,13 +88,14 @@ impl Footprint {
     }
 }
 
-/// What is needed, and what there is: of each limit of a unit, by kind for those that run on no other kind, and of all.
+/// What is needed, and what there is: of each limit of a unit, by kind for those that run on no other kind, and of all. Sums over a
+/// world of the largest numbers pass 64 bits.
 #[derive(Clone)]
 struct Room {
-    needed: Vec<i64>,
-    left: Vec<i64>,
+    needed: Vec<i128>,
+    left: Vec<i128>,
     /// Half of the mean work, which a unit may be left with: by kind, and of all.
-    waste: Vec<i64>,
+    waste: Vec<i128>,
 }
 
 impl Room {
@@ -109,7 +110,7 @@ impl Room {
             for kind in only.into_iter().chain([all]) {
                 counts[kind] += 1;
                 for (dim, needed) in room.needed[kind * dims..][..dims].iter_mut().enumerate() {
-                    *needed += ways.iter().map(|(_, needs)| needs[dim]).min().unwrap_or(0);
+                    *needed += i128::from(ways.iter().map(|(_, needs)| needs[dim]).min().unwrap_or(0));
                 }
             }
         }
@@ -123,12 +124,12 @@ impl Room {
     }
 
     /// Adds what a node's units have left, so many times.
-    fn add(&mut self, model: &Model, node: NodeIx, times: i64) {
+    fn add(&mut self, model: &Model, node: NodeIx, times: i128) {
         let problem = model.snapshot.problem();
         for unit in &model.units_of_node[node] {
             for kind in [problem.unit_kind[*unit].at(), problem.kinds.len()] {
                 for dim in 0..model.dims {
-                    let left = model.unit_left[unit.at() * model.dims + dim].max(0);
+                    let left = i128::from(model.unit_left[unit.at() * model.dims + dim].max(0));
                     let waste = if dim == 0 { self.waste[kind].min(left) } else { 0 };
                     self.left[kind * model.dims + dim] += times * (left - waste);
                 }
@@ -145,6 +146,7 @@ impl Room {
         let mut of_zone = IxVec::of(0, nodes().map(|node| zone(node).at() + 1).max().unwrap_or(0));
         for item in ItemIx::first(model.free).filter(|item| places[*item] != NOWHERE) {
             let (node, work) = (model.node_of[places[item]], model.needs(item, places[item])[0]);
+            let work = i128::from(work);
             of_node[node] += work;
             of_zone[zone(node)] += work;
         }
