@@ -228,4 +228,14 @@ mod tests {
         assert_eq!(tried(&world(2), places, &ends), [two.clone(), vec![3, 2, 1], none.clone(), none.clone()]);
         assert_eq!(tried(&world(2), places, &[1000, 980, 900, 800])[2], none);
     }
+
+    #[test]
+    fn sums_over_units_of_the_largest_capacity_are_summed_all_the_same() {
+        let unit = |at: usize| format!("u{at}:cpu:9007199254740991:node=n{at}");
+        let units: Vec<String> = (0..2048).map(unit).collect();
+        let snapshot = worlds::line::world(&units.join(" "), "a:cpu=1 b:cpu=1", "");
+        let model = Model::new(&snapshot);
+        let places = [0, 1].map(UnitIx::new).into_iter().collect();
+        assert_eq!(Room::new(&model).emptied(&model, &places, &[]).len(), 2047);
+    }
 }
