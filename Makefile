@@ -90,7 +90,7 @@ DONE := $(CACHE)/bench/$(COMMIT)$(SHORT:%=-short)
 PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large shapes clingo full-units held-out groups ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
 
 # How much of each part is measured. `make bench SHORT=1` runs each on about the least that it runs on, and leaves what it writes in
-# the cache: whether all of it works, which the full form would say after two days, and no figure.
+# the cache: whether all of it works, which the full form would say after half a day, and no figure.
 ifdef SHORT
 RESULTS := $(DONE)/results
 BEST := $(DONE)/best-known.json
@@ -100,19 +100,18 @@ HOW_MUCH_scale := --applications 20 --nodes 20 --minutes 1
 HOW_MUCH_beside := --runs 1
 HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 20 --actors 10
 HOW_MUCH_kernels := -- --test
-HOW_MUCH_strategies := --budgets 0.5,1 --seeds 1 --only P-8,C-64
-HOW_MUCH_large := --budgets 1 --seeds 1 --only C-4000
+SEEDS := 1
+HOW_MUCH_strategies := --only P-8,C-64
+OVER_TIME := 1
+HOW_MUCH_large := --only C-4000
 SECONDS := 0.5
 A_MINUTE := 1
-HOW_MUCH_shapes := --seeds 1
-HOW_MUCH_clingo := --budgets 1 --seeds 1 --only P-8
+HOW_MUCH_clingo := --only P-8
 GRIDS := 1
-HOW_MUCH_full-units := --seeds 1
 UNSEEN := 11
-HOW_MUCH_held-out := --seeds 1 --only Q-,R-
+HOW_MUCH_held-out := --only Q-,R-
 HOW_MUCH_groups := --seeds 11 --budget 1
-HOW_MUCH_ablation := --seeds 1
-HOW_MUCH_baselines := --budgets 1 --seeds 1 --only P-8
+HOW_MUCH_baselines := --budgets 1 --only P-8
 WORLDS := 300
 POLICIES := 200
 HOW_MUCH_acceptance := --runs 1 --scale 0.1
@@ -127,18 +126,15 @@ RESULTS := docs/results
 BEST := examples/instances/best-known.json
 # Instances of other shapes than P and C (examples/instances/README.md).
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
-HOW_MUCH_strategies := --budgets 1,5,10,30 --seeds 1,2,3,4,5 --only P-,C-64,C-128,C-256,C-512,C-1000
-HOW_MUCH_large := --budgets 30,60 --seeds 1,2,3,4,5 --only C-4000,C-20000
+SEEDS := 1,2,3
+HOW_MUCH_strategies := --only P-,C-64,C-128,C-256,C-512,C-1000
+OVER_TIME := 1,30
+HOW_MUCH_large := --only C-4000,C-20000
 SECONDS := 5
 A_MINUTE := 60
-HOW_MUCH_shapes := --seeds 1,2,3
-HOW_MUCH_clingo := --budgets 5,60 --seeds 1,2,3
 GRIDS := 1 2 3 4
-HOW_MUCH_full-units := --seeds 1,2,3
-UNSEEN := 11 12 13
-HOW_MUCH_held-out := --seeds 1,2,3
-HOW_MUCH_ablation := --seeds 1,2,3
-HOW_MUCH_baselines := --budgets 5,30,60 --seeds 1,2,3
+UNSEEN := 31 32 33
+HOW_MUCH_baselines := --budgets 5,60
 WORLDS := 1000
 POLICIES := 1000
 WIRE_INPUTS := 1000000
@@ -147,7 +143,7 @@ FUZZ_SECONDS := 600
 endif
 PLACEMENT := $(BENCH) run --resume --best $(BEST) --out $(RESULTS)/placement
 
-bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (two days, goes on where it was stopped; SHORT=1: each part in brief) and write docs/results
+bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (about twelve hours, goes on where it was stopped; SHORT=1: each part in brief) and write docs/results
 	@echo "measured at $(COMMIT), into $(RESULTS): $(PARTS)"
 
 # What a part leaves when all of it is done: when, on what.
@@ -212,25 +208,27 @@ $(DONE)/kernels: | bench-programs
 
 $(DONE)/strategies: | bench-programs
 	$(call say,placement: strategies on instances)
-	@$(PLACEMENT) --strategies asp,local,greedy,metis $(HOW_MUCH_strategies)
+	@$(PLACEMENT) --strategies asp,local,greedy,metis --budgets $(SECONDS) --seeds $(SEEDS) $(HOW_MUCH_strategies)
+	@$(PLACEMENT) --strategies asp --budgets $(OVER_TIME) --seeds $(SEEDS) $(HOW_MUCH_strategies)
 	$(done)
 
 $(DONE)/large: | bench-programs
 	$(call say,placement: strategies on large instances)
-	@$(PLACEMENT) --strategies asp,local,greedy,metis $(HOW_MUCH_large)
+	@$(PLACEMENT) --strategies asp,local,greedy,metis --budgets $(A_MINUTE) --seeds $(SEEDS) $(HOW_MUCH_large)
 	$(done)
 
 # Worlds of other shapes than those that the search was made with; what a minute finds beside five seconds.
 $(DONE)/shapes: | bench-programs
 	$(call say,placement: shapes of worlds)
-	@$(PLACEMENT) --strategies asp,local,greedy,metis --budgets $(SECONDS) $(HOW_MUCH_shapes) --only $(SHAPES)
-	@$(PLACEMENT) --strategies asp --budgets $(A_MINUTE) $(HOW_MUCH_shapes) --only $(SHAPES)
+	@$(PLACEMENT) --strategies asp,local,greedy,metis --budgets $(SECONDS) --seeds $(SEEDS) --only $(SHAPES)
+	@$(PLACEMENT) --strategies asp --budgets $(A_MINUTE) --seeds $(SEEDS) --only $(SHAPES)
 	$(done)
 
 # ASP alone on the shipped programs, at every size; above some it says why it has no answer.
 $(DONE)/clingo: | bench-programs
 	$(call say,placement: clingo alone)
-	@$(PLACEMENT) --strategies clingo $(HOW_MUCH_clingo)
+	@$(PLACEMENT) --strategies clingo --budgets $(SECONDS) --seeds $(SEEDS) $(HOW_MUCH_clingo)
+	@$(PLACEMENT) --strategies clingo --budgets $(A_MINUTE) --seeds 1 $(HOW_MUCH_clingo)
 	$(done)
 
 # Grids of exclusive devices beside robust tabu search, which is made for nothing else.
@@ -238,7 +236,7 @@ $(DONE)/full-units: | bench-programs
 	$(call say,placement: full units)
 	@mkdir -p $(DONE)/grids
 	@for seed in $(GRIDS); do python3 examples/instances/generate.py Q 64 64 $$seed > $(DONE)/grids/Q-64x64-s$$seed.json; done
-	@$(PLACEMENT)/full-units --instances $(DONE)/grids --strategies asp,local,tabu --budgets $(SECONDS) $(HOW_MUCH_full-units)
+	@$(PLACEMENT)/full-units --instances $(DONE)/grids --strategies asp,local,tabu --budgets $(SECONDS) --seeds $(SEEDS)
 	$(done)
 
 # Worlds that nothing was tuned on and no decision was made by: other seeds of the shapes, what a minute finds beside five seconds.
@@ -251,8 +249,8 @@ $(DONE)/held-out: | bench-programs
 		python3 examples/instances/generate.py Q 64 64 $$seed > $(DONE)/unseen/Q-64x64-s$$seed.json || exit 1; \
 		python3 examples/instances/generate.py R 98 98 $$seed > $(DONE)/unseen/R-98x98-s$$seed.json || exit 1; \
 	done
-	@$(PLACEMENT)/held-out --instances $(DONE)/unseen --strategies asp,greedy,metis --budgets $(SECONDS) $(HOW_MUCH_held-out)
-	@$(PLACEMENT)/held-out --instances $(DONE)/unseen --strategies asp --budgets $(A_MINUTE) $(HOW_MUCH_held-out)
+	@$(PLACEMENT)/held-out --processor --instances $(DONE)/unseen --strategies asp,greedy,metis --budgets $(SECONDS) --seeds $(SEEDS) $(HOW_MUCH_held-out)
+	@$(PLACEMENT)/held-out --processor --instances $(DONE)/unseen --strategies asp --budgets $(A_MINUTE) --seeds 1 $(HOW_MUCH_held-out)
 	$(done)
 
 $(DONE)/groups: | bench-programs
@@ -263,13 +261,13 @@ $(DONE)/groups: | bench-programs
 # By processor time, so that what else a machine does decides little. A part that cannot act on a world is left in it all the same.
 $(DONE)/ablation: | bench-programs
 	$(call say,placement: the search without each of its parts)
-	@$(PLACEMENT)/ablation --processor --budgets $(SECONDS) $(HOW_MUCH_ablation) --only $(SHAPES) \
+	@$(PLACEMENT)/ablation --processor --budgets $(SECONDS) --seeds $(SEEDS) --only $(SHAPES) \
 		--strategies asp,$$($(BENCH) strategies | sed -n 's/^\(asp-without-[a-z-]*\) .*/\1/p' | paste -sd,)
 	$(done)
 
 $(DONE)/baselines: | bench-programs $(CP_SAT)
 	$(call say,placement: OR-Tools CP-SAT)
-	@$(PLACEMENT) --strategies cp-sat $(HOW_MUCH_baselines)
+	@$(PLACEMENT) --strategies cp-sat --seeds $(SEEDS) $(HOW_MUCH_baselines)
 	$(done)
 
 $(DONE)/brute-force: | bench-programs
