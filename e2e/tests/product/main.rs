@@ -18,6 +18,7 @@ mod failing;
 mod installed;
 mod lifecycle;
 mod loss;
+mod mismatch;
 mod order;
 mod paused;
 mod peers;

@@ -242,7 +242,8 @@ fn one(arguments: &OneArguments) -> Result<(), Problem> {
         by_processor: arguments.processor,
         seed: arguments.seed,
     });
-    writeln!(std::io::stdout(), "{}", serde_json::to_string(&record)?)?;
+    // On a line of its own: of what METIS prints a part may have been written, up to the middle of a line.
+    write!(std::io::stdout(), "\n{}\n", serde_json::to_string(&record)?)?;
     Ok(())
 }
 
