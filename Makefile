@@ -90,7 +90,7 @@ DONE := $(CACHE)/bench/$(COMMIT)$(SHORT:%=-short)
 PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large shapes clingo full-units held-out groups ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
 
 # How much of each part is measured. `make bench SHORT=1` runs each on about the least that it runs on, and leaves what it writes in
-# the cache: whether all of it works, which the full form would say after half a day, and no figure.
+# the cache: whether all of it works, which the full form would say after hours, and no figure.
 ifdef SHORT
 RESULTS := $(DONE)/results
 BEST := $(DONE)/best-known.json
@@ -143,7 +143,7 @@ FUZZ_SECONDS := 600
 endif
 PLACEMENT := $(BENCH) run --resume --best $(BEST) --out $(RESULTS)/placement
 
-bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (about twelve hours, goes on where it was stopped; SHORT=1: each part in brief) and write docs/results
+bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (half a day by estimate, goes on where it was stopped; SHORT=1: each part in brief) and write docs/results
 	@echo "measured at $(COMMIT), into $(RESULTS): $(PARTS)"
 
 # What a part leaves when all of it is done: when, on what.
