@@ -26,6 +26,8 @@ impl Part {
             Self::Native(search::Part::Forgiveness) => "asp-without-forgiveness",
             Self::Native(search::Part::CoolMoves) => "asp-without-cool-moves",
             Self::Native(search::Part::Footprints) => "asp-without-footprints",
+            Self::Native(search::Part::LateRuns) => "asp-without-late-runs",
+            Self::Native(search::Part::Starts) => "asp-without-starts",
         }
     }
 

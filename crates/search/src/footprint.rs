@@ -19,6 +19,11 @@ pub(crate) type Ranked = (Rank, IxVec<ItemIx, UnitIx>);
 /// By which part of it a trial has to be better than the best: what is less may be chance.
 const MARGIN: i64 = 100;
 
+/// Whether the one is better than the other by more than may be chance.
+pub(crate) fn is_better_by_more_than_chance(one: Rank, (unplaced, slack, objective): Rank) -> bool {
+    one < (unplaced, slack, objective - objective / MARGIN)
+}
+
 /// How many nodes are left empty: what lies between enough and too many is halved.
 pub(crate) struct Footprint {
     room: Room,
@@ -59,16 +64,15 @@ impl Footprint {
                 (self.most, self.rests) = (tried.len().saturating_sub(1), true);
             }
         } else if run.length <= self.trial.length
+            && !run.from_best
             && found.as_ref().is_some_and(|(rank, _)| self.best.as_ref().is_none_or(|(best, _)| rank < best))
         {
             self.best = found;
         }
     }
 
-    fn is_worth_while(&self, (unplaced, slack, objective): Rank) -> bool {
-        self.best.as_ref().is_none_or(|((of_best, slack_of_best, best), _)| {
-            (unplaced, slack, objective) < (*of_best, *slack_of_best, best - best / MARGIN)
-        })
+    fn is_worth_while(&self, rank: Rank) -> bool {
+        self.best.as_ref().is_none_or(|(best, _)| is_better_by_more_than_chance(rank, *best))
     }
 
     /// What a chain tries after such a run, if it is time: the run, and the nodes that it keeps out of.

@@ -34,6 +34,7 @@ mod round_robin;
 mod schedule;
 mod session;
 mod solution;
+mod starts;
 #[cfg(test)]
 mod tests;
 mod worker;

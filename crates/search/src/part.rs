@@ -17,11 +17,15 @@ pub enum Part {
     CoolMoves,
     /// Runs that keep out of some nodes.
     Footprints,
+    /// Runs that begin late, with the best.
+    LateRuns,
+    /// Runs that begin with a placement around one node.
+    Starts,
 }
 
 impl Part {
     /// Every part.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Ejection,
         Self::CompoundMoves,
         Self::Trades,
@@ -29,5 +33,7 @@ impl Part {
         Self::Forgiveness,
         Self::CoolMoves,
         Self::Footprints,
+        Self::LateRuns,
+        Self::Starts,
     ];
 }

@@ -2,9 +2,10 @@
 
 #![expect(clippy::cast_precision_loss, reason = "temperatures and parts of a run need no more than 52 bits")]
 
-use placement::ix::{ItemIx, IxVec, UnitIx};
+use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
 use crate::anneal::Chain;
+use crate::footprint::Rank;
 use crate::model::Model;
 use crate::schedule::{Annealing, Schedule};
 
@@ -25,12 +26,17 @@ pub(crate) struct Replica<'t> {
     pub annealing: Annealing,
     /// Pieces of the run that are done.
     done: u64,
+    /// How good the best was that the last run began with which began late.
+    before: Rank,
+    /// How good the best was at the end of the last long run that did not begin with the best.
+    elsewhere: Option<Rank>,
 }
 
 impl<'t> Replica<'t> {
     pub fn new(chain: Chain<'t>, mut schedule: Schedule) -> Self {
         let annealing = schedule.next();
-        Self { chain, schedule, annealing, done: 0 }
+        let before = chain.best_rank();
+        Self { chain, schedule, annealing, done: 0, before, elsewhere: None }
     }
 
     /// Pieces up to the end of the run.
@@ -44,10 +50,35 @@ impl<'t> Replica<'t> {
         self.begin(next);
     }
 
+    /// Notes how the run has ended.
+    pub fn note_end(&mut self) {
+        let run = &self.annealing;
+        if (!run.from_best || run.is_trial) && self.schedule.is_telling(run) {
+            self.elsewhere = Some(self.chain.best_rank());
+        }
+    }
+
+    /// How good the best was at the end of the last long run that did not begin with the best of all, once there is one.
+    pub fn elsewhere(&self) -> Option<Rank> {
+        self.elsewhere
+    }
+
+    /// Begins the next run of its schedule late, with what is the best of all; it keeps out of some nodes.
+    pub fn begin_late(&mut self, best: &IxVec<ItemIx, UnitIx>, empty: &[NodeIx]) {
+        let run = &self.annealing;
+        let was_late = run.from_best && !run.is_trial;
+        let was_better = was_late.then(|| self.chain.best_rank() < self.before);
+        let next = self.schedule.next_late(was_better);
+        self.begin(next);
+        self.chain.go_to(best);
+        self.chain.keep_out_of(empty);
+        self.before = self.chain.best_rank();
+    }
+
     /// Begins a run.
     pub fn begin(&mut self, annealing: Annealing) {
         self.annealing = annealing;
-        self.done = 0;
+        self.done = annealing.begun;
     }
 
     /// Runs so many pieces of its run.

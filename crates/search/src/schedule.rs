@@ -48,14 +48,23 @@ const BREACH: f64 = 30.0;
 /// The part of an annealing run in which excess stays cheap.
 const FORGIVING: f64 = 0.4;
 
+/// Of so many parts of a run the first ones are left out where it begins late, at first so many.
+const PARTS: u64 = 10;
+const LEFT_OUT: u64 = 5;
+
+/// How many times shorter such a run is, as a whole, than the next from hot.
+const SHORTER: u64 = 4;
+
 /// One annealing run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Annealing {
     /// Pieces of effort.
     pub length: u64,
+    /// Pieces that are left out at the beginning.
+    pub begun: u64,
     /// The first temperature, in mean losses.
     pub from: f64,
-    /// Whether it starts from the best that anybody has found, not from where the chain stands.
+    /// Whether it starts from the best that anybody has found, or a placement that it tries, not from where the chain stands.
     pub from_best: bool,
     /// Whether it keeps to the scale of small losses from the first.
     pub is_fine: bool,
@@ -87,6 +96,11 @@ impl Annealing {
         self.price(part).max(self.breach)
     }
 
+    /// The same without so many parts at its beginning.
+    fn without(self, parts: u64) -> Self {
+        Self { begun: self.length * parts / PARTS / ROUND * ROUND, ..self }
+    }
+
     /// How far it is after so many pieces.
     pub fn part(&self, done: u64) -> f64 {
         done as f64 / self.length as f64
@@ -110,6 +124,8 @@ pub(crate) struct Schedule {
     is_warm: bool,
     /// Runs begun.
     runs: u32,
+    /// Parts that the next run leaves out which begins late.
+    left_out: u64,
 }
 
 impl Schedule {
@@ -123,7 +139,7 @@ impl Schedule {
         } else {
             (SHORTEST, HOT)
         };
-        Self { items, steps, forgiving, longer: chain, long, from, is_warm, runs: 0 }
+        Self { items, steps, forgiving, longer: chain, long, from, is_warm, runs: 0, left_out: LEFT_OUT }
     }
 
     /// The next run.
@@ -132,7 +148,8 @@ impl Schedule {
         let from_best = self.is_warm && self.runs > 1;
         let (length, from) = (self.pieces(self.long), self.from);
         let (is_fine, breach, forgiving) = (self.is_warm, BREACH, self.forgiving);
-        let annealing = Annealing { length, from, from_best, is_fine, is_trial: false, breach, forgiving };
+        let annealing =
+            Annealing { length, begun: 0, from, from_best, is_fine, is_trial: false, breach, forgiving };
         if self.is_warm {
             self.long = (self.long * 2).min(self.longest());
             self.from = (self.from * 2.0).min(HOTTEST);
@@ -143,10 +160,32 @@ impl Schedule {
         annealing
     }
 
+    /// The next run as one that begins late, with the best that anybody has found: what is decided while it is hot stays as it is there.
+    /// Where the last such run has found nothing better it begins earlier, and after one that left nothing out late again.
+    pub fn next_late(&mut self, was_better: Option<bool>) -> Annealing {
+        if was_better == Some(false) {
+            self.left_out = self.left_out.checked_sub(1).unwrap_or(LEFT_OUT);
+        }
+        let next = self.next();
+        let length = (next.length / SHORTER).next_multiple_of(ROUND);
+        Annealing { length, from_best: true, ..next }.without(self.left_out)
+    }
+
+    /// Whether a run like this one is long enough for others to be held against, where nothing is there.
+    pub fn is_telling(&self, run: &Annealing) -> bool {
+        !self.is_warm && run.length >= self.pieces(TRIAL)
+    }
+
+    /// A run that tries where a placement leads; it begins as late as the first of those that do.
+    pub fn trial_of_start(&self) -> Annealing {
+        Annealing { from_best: true, ..self.trial() }.without(LEFT_OUT)
+    }
+
     /// A run from hot that tries something.
     pub fn trial(&self) -> Annealing {
         Annealing {
             length: self.pieces(TRIAL),
+            begun: 0,
             from: HOT,
             from_best: false,
             is_fine: false,
@@ -163,5 +202,35 @@ impl Schedule {
 
     fn pieces(&self, steps_per_item: u64) -> u64 {
         (steps_per_item * self.items).div_ceil(self.steps).next_multiple_of(ROUND)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_begin_late_begin_earlier_until_something_better_is_found() {
+        let mut schedule = Schedule::new((400, STEPS), 1, false, None);
+        let hot: Vec<u64> = (0..3).map(|_| schedule.next().length).collect();
+        assert_eq!(hot, [160, 1_280, 5_120]);
+        let mut late = |was_better| {
+            let run = schedule.next_late(was_better);
+            assert!(run.from_best && !run.is_trial);
+            (run.length, run.begun)
+        };
+        assert_eq!(late(None), (5_120, 2_560));
+        assert_eq!(late(Some(true)), (8_000, 4_000));
+        let begun: Vec<u64> = (0..7).map(|_| late(Some(false)).1).collect();
+        assert_eq!(begun, [3_200, 2_400, 1_600, 800, 0, 4_000, 3_200]);
+    }
+
+    #[test]
+    fn where_a_run_begins_late_it_is_as_cool_as_others_are_there() {
+        let schedule = Schedule::new((400, STEPS), 1, false, None);
+        let (whole, late) = (schedule.trial(), schedule.trial_of_start());
+        assert_eq!((whole.length, whole.begun, late.begun * 2), (late.length, 0, late.length));
+        let scales = (3.0, 2.0);
+        assert!(late.temperature(late.part(late.begun), scales) < whole.temperature(0.0, scales));
     }
 }

@@ -8,7 +8,7 @@ use crate::balance::even_out;
 use crate::construct::place_the_rest;
 use crate::ejection::eject;
 use crate::fits::laid_out;
-use crate::footprint::{Footprint, Rank};
+use crate::footprint::{Footprint, Rank, is_better_by_more_than_chance};
 use crate::leave_out::without_what_breaks_rules;
 use crate::model::Model;
 use crate::pace::Pace;
@@ -16,6 +16,7 @@ use crate::part::Part;
 use crate::replica::{Replica, steps_of_descent};
 use crate::schedule::{ROUND, Schedule};
 use crate::solution::{NO_LIMIT, Solution};
+use crate::starts::Starts;
 use crate::worker::{WORTH_A_THREAD, Worker, run_all};
 use placement::ix::{ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
@@ -72,6 +73,8 @@ pub struct Search<'t> {
     pace: Pace,
     /// How many nodes are left empty, where there is a choice.
     footprint: Option<Footprint>,
+    /// What runs may begin with other than the best, where nothing is there.
+    starts: Option<Starts>,
 }
 
 /// Everybody placed as far as that is easy.
@@ -112,6 +115,7 @@ impl<'t> Search<'t> {
             }),
             pace: Pace::default(),
             footprint: None,
+            starts: None,
         }
     }
 
@@ -150,6 +154,9 @@ impl<'t> Search<'t> {
             let trial = self.replicas.last().map(|replica| replica.schedule.trial());
             self.footprint = trial.map(|trial| Footprint::new(model, trial));
         }
+        if model.regions.has_nodes && !is_warm && model.without != Some(Part::Starts) {
+            self.starts = Some(Starts::new(model, solution.slack));
+        }
         if solution.broken() == 0 {
             self.best_rank = rank(&solution);
         }
@@ -179,7 +186,7 @@ impl<'t> Search<'t> {
                 let (ran, took) = Pace::timed(budget, || self.anneal((pieces - done).min(most), &workers));
                 self.pace.note_round(ran, took);
                 done += ran;
-                self.share_best();
+                self.share_best(budget.stop);
             }
             done
         })
@@ -218,19 +225,20 @@ impl<'t> Search<'t> {
     }
 
     /// Has chains that have finished an annealing run tell what they found, and begin the next.
-    fn share_best(&mut self) {
+    fn share_best(&mut self, stop: &dyn Fn() -> bool) {
         let mut ended: Vec<usize> = (0..self.replicas.len()).collect();
         ended.retain(|chain| self.replicas[*chain].left() == 0);
         for chain in &ended {
             self.hear(*chain);
         }
         for chain in ended {
-            self.begin_next(chain);
+            self.begin_next(chain, stop);
         }
     }
 
     /// Takes note of what a chain has found in the run that it has finished.
     fn hear(&mut self, chain: usize) {
+        self.replicas[chain].note_end();
         let Replica { chain, annealing, .. } = &self.replicas[chain];
         let found = chain.has_best().then(|| (chain.best_rank(), chain.best_places()));
         if let Some((rank, places)) = found.as_ref().filter(|(rank, _)| *rank < self.best_rank) {
@@ -243,24 +251,55 @@ impl<'t> Search<'t> {
     }
 
     /// Has a chain begin its next run; the last one is who tries something.
-    fn begin_next(&mut self, chain: usize) {
-        let tries = chain + 1 == self.replicas.len();
-        let replica = &mut self.replicas[chain];
-        let Some(footprint) = &mut self.footprint else {
-            replica.begin_next();
-            if replica.annealing.from_best {
-                replica.chain.go_to(&self.best_places);
-            }
+    fn begin_next(&mut self, chain: usize, stop: &dyn Fn() -> bool) {
+        let is_last = chain + 1 == self.replicas.len();
+        if is_last && self.begin_trial(stop) {
             return;
-        };
-        let trial = if tries { footprint.next_trial(self.model, &replica.annealing) } else { None };
-        if let Some((trial, nodes)) = trial {
+        }
+        let is_late = self.is_to_begin_late(chain, is_last);
+        let replica = &mut self.replicas[chain];
+        let empty = self.footprint.as_ref().map(Footprint::empty);
+        if is_late {
+            replica.begin_late(&self.best_places, empty.unwrap_or_default());
+            return;
+        }
+        if let Some(empty) = empty {
+            replica.chain.keep_out_of(empty);
+        }
+        replica.begin_next();
+        if replica.annealing.from_best {
+            replica.chain.go_to(&self.best_places);
+        }
+    }
+
+    /// Has the last chain try something, where there is something to be tried.
+    fn begin_trial(&mut self, stop: &dyn Fn() -> bool) -> bool {
+        let Some(replica) = self.replicas.last_mut() else { return false };
+        if let Some(footprint) = &mut self.footprint
+            && let Some((trial, nodes)) = footprint.next_trial(self.model, &replica.annealing)
+        {
             replica.chain.keep_out_of(nodes);
             replica.begin(trial);
-        } else {
-            replica.chain.keep_out_of(footprint.empty());
-            replica.begin_next();
+            return true;
         }
+        if replica.annealing.length >= replica.schedule.trial().length / 2
+            && let Some(starts) = &mut self.starts
+            && let Some(places) = starts.next(self.model, stop)
+        {
+            replica.begin(replica.schedule.trial_of_start());
+            replica.chain.go_to(&places);
+            return true;
+        }
+        false
+    }
+
+    /// Whether a chain leaves out where it is hot: the last one does after a long run, others where theirs ended above the best by more
+    /// than chance.
+    fn is_to_begin_late(&self, chain: usize, is_last: bool) -> bool {
+        let (best, elsewhere) = (self.best_rank, self.replicas[chain].elsewhere());
+        self.model.without != Some(Part::LateRuns)
+            && best.0 < usize::MAX
+            && elsewhere.is_some_and(|elsewhere| is_last || is_better_by_more_than_chance(best, elsewhere))
     }
 
     /// The best so far. Chains in the middle of an annealing run are followed to where they would come to rest in a hurry, unless
