@@ -10,7 +10,7 @@ use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage
 const FIRST_LOOK: u64 = 160;
 
 /// Starts from what runs, or a quick placement of what does not, and anneals: runs that grow longer and longer, on two chains, one of which
-/// also tries to leave nodes empty.
+/// also tries to leave nodes empty, begins with each node that has room for much, and then late, with the best.
 ///
 /// A piece of effort is a thousand steps tried on each of two threads, fewer where a criterion is read off many messages; before any,
 /// everybody is placed as far as that is easy. Making room for who is left, and bringing loads within capacities, belongs to the first,
