@@ -48,7 +48,7 @@ const BREACH: f64 = 30.0;
 /// The part of an annealing run in which excess stays cheap.
 const FORGIVING: f64 = 0.4;
 
-/// Of so many parts of a run the first ones are left out where it begins late, at first so many.
+/// A run is of so many parts, the first of which one leaves out that begins late: so many at first.
 const PARTS: u64 = 10;
 const LEFT_OUT: u64 = 5;
 

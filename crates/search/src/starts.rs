@@ -1,8 +1,8 @@
 //! Where a run may begin other than from hot: what a first placement around one node comes to.
 //!
-//! Where a node has room for much of all work, much of what is sent ends on one, and which one that is, is decided while it is hot: where
-//! most can be in most ways, which need not be where least has to be sent at last. However long a run from hot takes, it ends there again,
-//! and later no step of a few items takes everything elsewhere. So a run begins once with each node that has the room.
+//! Where a node has room for much of all work, much of what is sent ends on one, and which one that is, is decided while it is hot. It
+//! need not be the one where least has to be sent at last, a longer run may end on a worse one than a shorter one, and later no step of a
+//! few items takes everything elsewhere. So a run begins once with each node that has the room.
 
 use std::cmp::Reverse;
 
@@ -28,8 +28,8 @@ pub(crate) struct Starts {
 }
 
 impl Starts {
-    /// The nodes that have room, those first where most items may be, if there are two; of nodes of one zone that consist of the same units
-    /// one is as good as another.
+    /// The nodes that have room, those first where most items may be, if there are two; of nodes of one zone with as many units of each kind
+    /// the first one.
     pub fn new(model: &Model, slack: i64) -> Self {
         let items = || ItemIx::first(model.free).filter(|item| !model.candidates(*item).is_empty());
         let work = |item: ItemIx| i128::from(model.needs(item, model.candidates(item)[0])[0]);

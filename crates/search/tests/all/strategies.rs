@@ -442,7 +442,7 @@ fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
     }
 }
 
-/// Runs from hot end with most on a node that is not the best for it, however long they take.
+/// Runs from hot of this length end with most on a node that is not the best for it.
 #[test]
 fn where_nodes_have_room_for_much_each_is_begun_with() {
     for seed in [4, 5] {
