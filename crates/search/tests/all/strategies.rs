@@ -452,6 +452,19 @@ fn where_nodes_have_room_for_much_each_is_begun_with() {
     }
 }
 
+/// Here runs from hot alone, as long as they become, end above what runs find that begin late with the best.
+#[test]
+fn runs_that_begin_late_find_what_those_from_hot_do_not() {
+    let worlds = [
+        ("stencil", worlds::stencil(12, 12, 20, 1), 8_000),
+        ("heavy tails", worlds::heavy_tails(150, 40, 2), 16_000),
+    ];
+    for (name, snapshot, pieces) in worlds {
+        let (with, without) = (sent(&snapshot, pieces, None), sent(&snapshot, pieces, Some(Part::LateRuns)));
+        assert!(with * 100 < without * 98, "{name}: {with} with late runs, {without} without");
+    }
+}
+
 /// What is published is what the generators make, and each shape is placed within its limits.
 #[test]
 fn worlds_of_every_shape_are_placed() {
