@@ -17,7 +17,8 @@ const PATIENCE: usize = 256;
 /// Moves and swaps items until no unit has more work than its capacity and the slack; false when that was not reached. `None` where
 /// `stop` ended it.
 ///
-/// A step is taken when the sum of all excesses does not grow: walking along plateaus is what solves the packing.
+/// A step is taken when the sum of all excesses does not grow, as walking along plateaus is what solves the packing, and where an item is
+/// more than the unit that it is on may have at all.
 fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<bool> {
     let model = solution.model;
     let mut over: Vec<UnitIx> =
@@ -52,7 +53,9 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
         let (room_from, room_to) = (left(solution, from), left(solution, to));
         let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, to)[0]);
         let over_by = |room: i64| (-room).max(0);
-        if over_by(room_from + leaves) + over_by(room_to - comes) <= before
+        // Nothing that others do brings it within the limit there; where it can be, they make room afterwards.
+        let has_to_go = !fits_alone(solution, item, from) && fits_alone(solution, item, to);
+        if (has_to_go || over_by(room_from + leaves) + over_by(room_to - comes) <= before)
             && solution.admits_overloaded(item, to)
             && solution.keeps_rules(&[(item, from, to)])
         {
@@ -141,6 +144,12 @@ fn halve(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bo
     Some(())
 }
 
+/// Whether the unit has room for the item if it has no other that can move.
+fn fits_alone(solution: &Solution, item: ItemIx, unit: UnitIx) -> bool {
+    let model = solution.model;
+    model.needs(item, unit)[0] <= (model.unit_left[unit.at() * model.dims] + solution.slack).max(0)
+}
+
 fn left(solution: &Solution, unit: UnitIx) -> i64 {
     debug_assert_ne!(unit, NOWHERE);
     solution.left[unit.at() * solution.model.dims]
@@ -182,5 +191,22 @@ mod tests {
             anew.adopt(&solution.place);
             anew.objective
         });
+    }
+
+    /// Who has more work where it is than the limit lets anybody have goes where it has less, and who is there makes room.
+    #[test]
+    fn who_is_too_much_alone_goes_where_it_is_less() {
+        let light: Vec<String> = (0..8).map(|at| format!("l{at}:v=1,w=1")).collect();
+        let actors = format!("heavy:u=9,v=12 {}", light.join(" "));
+        let snapshot = worlds::line::world("u:u:2 v:v:10 w:w:10", &actors, "");
+        let model = Model::new(&snapshot);
+        let mut solution = Solution::new(&model);
+        solution.put(ItemIx::new(0), UnitIx::new(0));
+        for item in ItemIx::first(9).skip(1) {
+            solution.put(item, UnitIx::new(1));
+        }
+        assert_eq!(solution.overloads().0, 7);
+        even_out(&mut solution, &mut fastrand::Rng::with_seed(1), &|| false).unwrap();
+        assert_eq!((solution.overloads().0, solution.unplaced), (2, 0));
     }
 }
