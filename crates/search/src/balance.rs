@@ -54,7 +54,7 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
         let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, to)[0]);
         let over_by = |room: i64| (-room).max(0);
         // Nothing that others do brings it within the limit there; where it can be, they make room afterwards.
-        let has_to_go = !fits_alone(solution, item, from) && fits_alone(solution, item, to);
+        let has_to_go = leaves > solution.most_work(from) && comes <= solution.most_work(to);
         if (has_to_go || over_by(room_from + leaves) + over_by(room_to - comes) <= before)
             && solution.admits_overloaded(item, to)
             && solution.keeps_rules(&[(item, from, to)])
@@ -142,12 +142,6 @@ fn halve(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bo
         }
     }
     Some(())
-}
-
-/// Whether the unit has room for the item if it has no other that can move.
-fn fits_alone(solution: &Solution, item: ItemIx, unit: UnitIx) -> bool {
-    let model = solution.model;
-    model.needs(item, unit)[0] <= (model.unit_left[unit.at() * model.dims] + solution.slack).max(0)
 }
 
 fn left(solution: &Solution, unit: UnitIx) -> i64 {

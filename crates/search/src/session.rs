@@ -137,8 +137,7 @@ impl<'t> Search<'t> {
         let before = solution.clone();
         even_out(&mut solution, &mut rng, stop)?;
         for offered in &self.offered {
-            let mut other = Solution::new(model);
-            other.adopt(&model.places(offered));
+            let other = adopted(model, offered, 0);
             let is_better =
                 (other.unplaced, other.overloads().0) < (solution.unplaced, solution.overloads().0);
             if is_better && other.broken() == 0 {
@@ -356,16 +355,21 @@ impl<'t> Search<'t> {
     }
 
     fn take_up(&mut self, assignment: &Assignment) {
-        let model = self.model;
-        let mut solution = Solution::new(model);
-        solution.set_slack(self.replicas[0].chain.solution.slack);
-        solution.adopt(&model.places(assignment));
+        let solution = adopted(self.model, assignment, self.replicas[0].chain.solution.slack);
         let rank = rank(&solution);
         if solution.total_excess() == 0 && solution.broken() == 0 && rank < self.best_rank {
             self.best_rank = rank;
             self.best_places.clone_from(&solution.place);
         }
     }
+}
+
+/// An assignment as it is, where each unit may have so much overload.
+fn adopted<'t>(model: &'t Model<'t>, assignment: &Assignment, slack: i64) -> Solution<'t> {
+    let mut solution = Solution::new(model);
+    solution.set_slack(slack);
+    solution.adopt(&model.places(assignment));
+    solution
 }
 
 /// What solutions are compared by: actors without a place, overload, objective.

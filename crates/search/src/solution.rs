@@ -179,8 +179,13 @@ impl<'m> Solution<'m> {
     /// Takes away what fixed actors leave of the unit's capacity, or gives it back: what is there then is too much.
     pub fn close(&mut self, unit: UnitIx, is_closed: bool) {
         let first = unit.at() * self.model.dims;
-        let capacity = (self.model.unit_left[first] + self.slack).max(0);
+        let capacity = self.most_work(unit);
         self.left[first] += if is_closed { -capacity } else { capacity };
+    }
+
+    /// Work that items may bring to the unit: what fixed actors leave of its capacity and slack.
+    pub fn most_work(&self, unit: UnitIx) -> i64 {
+        (self.model.unit_left[unit.at() * self.model.dims] + self.slack).max(0)
     }
 
     /// Work on the unit above its capacity plus slack.
