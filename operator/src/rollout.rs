@@ -85,8 +85,8 @@ impl Rollout {
             }
             return Ok(());
         }
-        // It was tried and kept in a look of a moment ago.
-        if ctx.neighbours.awaits_revision(&newest(application)) {
+        // A look of a moment ago tried and kept it: when this one began, the watch had not brought it.
+        if ctx.neighbours.is_kept(&newest(application), application) {
             return Ok(());
         }
         let tried = (key.clone(), format!("templates {}", self.newest));

@@ -34,9 +34,10 @@ impl Neighbours {
         self.revisions.there(wanted, application, key, ctx, outcome).await.map(drop)
     }
 
-    /// Whether this state was kept a moment ago, and the watch is still to bring it.
-    pub fn awaits_revision(&self, kept: &ControllerRevision) -> bool {
-        self.revisions.is_made(kept)
+    /// Whether a state of an application's templates is kept by now, be it that the watch is still to bring it.
+    pub fn is_kept(&self, state: &ControllerRevision, application: &ActorApplication) -> bool {
+        // Asked first: what the watch brings is there before it is made no more.
+        self.revisions.is_made(state) || self.revisions(application).knows(&state.name_any())
     }
 
     /// Makes what is missing and puts right what changed; another's object under a name that is needed is left alone. Says whether
