@@ -134,7 +134,7 @@ SECONDS := 5
 A_MINUTE := 60
 GRIDS := 1 2 3 4
 UNSEEN := 61 62 63
-# Without the largest: CP-SAT takes 11 GB on C-4000, and more than there is on C-20000, and has no answer.
+# Without the largest: CP-SAT took 11 GB on C-4000 and more than 18 GB on C-20000, and had no answer.
 HOW_MUCH_baselines := --budgets 5,60 --only $(SHAPES),P-,C-64,C-128,C-256,C-512,C-1000
 WORLDS := 1000
 POLICIES := 1000

@@ -46,8 +46,8 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
     );
     text.push_str(
         "An application that is made anew waits until Kubernetes has removed what the one before it owned. Its garbage collector looks \
-         for kinds\nthat are new every 30 s, so the first change after an installation waits for that: with no operator at all, the first \
-         object whose\nowner is deleted 2.4 s after its kind was installed is gone 20.6 s later, the next three 0.05 to 0.06 s.\n\n",
+         for kinds\nthat are new every 30 s, so the first change of a batch, which is made soon after the installation, can wait as \
+         long\n([what was seen of it](scale/history.md#operators-that-are-killed)).\n\n",
     );
     let findings: Vec<&String> = all.iter().flat_map(|batch| &batch.findings).collect();
     let _ = writeln!(
