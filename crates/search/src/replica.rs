@@ -94,9 +94,9 @@ impl<'t> Replica<'t> {
         }
     }
 
-    /// Where a copy of the chain ends that cools quickly from here; `None` if it has hardly begun, or where `stop` said so in the
-    /// first half of its way.
-    pub fn descended(&self, stop: &dyn Fn() -> bool) -> Option<IxVec<ItemIx, UnitIx>> {
+    /// Where a copy of the chain ends that cools quickly from here; `None` if it has hardly begun, or where `is_given_up` said so after
+    /// some part of its way.
+    pub fn descended(&self, is_given_up: &dyn Fn(f64) -> bool) -> Option<IxVec<ItemIx, UnitIx>> {
         const CHUNKS: u64 = 20;
         if self.done == 0 {
             return None;
@@ -111,7 +111,7 @@ impl<'t> Replica<'t> {
         for chunk in 0..CHUNKS {
             chain.set_prices(annealing.price(part(chunk)), annealing.price_of_breach(part(chunk)));
             let temperatures = (temperature(chunk), temperature(chunk + 1));
-            if !chain.run_until(steps, temperatures, &|| chunk < CHUNKS / 2 && stop()) {
+            if !chain.run_until(steps, temperatures, &|| is_given_up(chunk as f64 / CHUNKS as f64)) {
                 return None;
             }
         }

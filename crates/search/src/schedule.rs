@@ -15,6 +15,13 @@ pub(crate) const ROUND: u64 = 40;
 const SHORTEST: u64 = 400;
 const SHORTEST_WARM: u64 = 1_500;
 
+/// Steps up to which a first run is over soon, about a second. Until then there is little but what it began with, as where it would
+/// come to rest from hot in a hurry is no better; where it takes longer the last chain goes through briefer ones in its place.
+const SOON: u64 = 1_000_000;
+
+/// Steps per item of the first of those, each of which is twice as long as the one before.
+const BRIEF: u64 = SHORTEST / 8;
+
 /// Steps per item of a run that tries something: with fewer, chance says more of where it ends.
 const TRIAL: u64 = 6_400;
 
@@ -137,7 +144,8 @@ impl Schedule {
         let (long, from) = if is_warm {
             (SHORTEST_WARM << chain, LUKEWARM * f64::from(1 << chain))
         } else {
-            (SHORTEST, HOT)
+            let is_brief = chain > 0 && SHORTEST * items > SOON;
+            (if is_brief { BRIEF } else { SHORTEST }, HOT)
         };
         Self { items, steps, forgiving, longer: chain, long, from, is_warm, runs: 0, left_out: LEFT_OUT }
     }
@@ -155,7 +163,12 @@ impl Schedule {
             self.from = (self.from * 2.0).min(HOTTEST);
         } else {
             // Chains are out of step, so that one of them has always finished an annealing run lately.
-            self.long = (self.long * if self.runs == 1 { 4 << self.longer } else { 4 }).min(self.longest());
+            let next = match self.long {
+                brief if brief * 2 < SHORTEST => brief * 2,
+                first if first <= SHORTEST => SHORTEST * (4 << self.longer),
+                long => long * 4,
+            };
+            self.long = next.min(self.longest());
         }
         annealing
     }
@@ -208,6 +221,19 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_the_first_run_takes_long_the_last_chain_goes_through_brief_ones_in_its_place() {
+        let lengths = |items, chain, is_warm| {
+            let mut schedule = Schedule::new((items, STEPS), chain, is_warm, None);
+            [(); 5].map(|()| schedule.next().length)
+        };
+        assert_eq!(lengths(2_500, 0, false), [1_000, 4_000, 16_000, 64_000, 250_000]);
+        assert_eq!(lengths(2_500, 1, false), [1_000, 8_000, 32_000, 128_000, 250_000]);
+        assert_eq!(lengths(20_000, 0, false), [8_000, 32_000, 128_000, 512_000, 2_000_000]);
+        assert_eq!(lengths(20_000, 1, false), [1_000, 2_000, 4_000, 64_000, 256_000]);
+        assert_eq!(lengths(20_000, 1, true), [60_000, 120_000, 240_000, 480_000, 960_000]);
+    }
 
     #[test]
     fn runs_that_begin_late_begin_earlier_until_something_better_is_found() {

@@ -1,5 +1,6 @@
 //! A search that can be run for a while, looked at, told of something better, and run on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -70,6 +71,9 @@ pub struct Search<'t> {
     /// The best as the chains know it.
     best_places: IxVec<ItemIx, UnitIx>,
     best_rank: Rank,
+    /// Whether a run has found something better within the limits than what it began with; and where the last one ended, before.
+    is_within: bool,
+    nearly: Option<IxVec<ItemIx, UnitIx>>,
     pace: Pace,
     /// How many nodes are left empty, where there is a choice.
     footprint: Option<Footprint>,
@@ -107,6 +111,8 @@ impl<'t> Search<'t> {
             best,
             best_places: solution.place.clone(),
             best_rank: (usize::MAX, i64::MAX, i64::MAX),
+            is_within: false,
+            nearly: None,
             // What runs is not to be torn apart for being overloaded: chains see to that where it costs least.
             start: is_whole.then(|| Start {
                 solution,
@@ -252,7 +258,9 @@ impl<'t> Search<'t> {
         if let Some((rank, places)) = found.as_ref().filter(|(rank, _)| *rank < self.best_rank) {
             self.best_rank = *rank;
             self.best_places.clone_from(places);
+            self.is_within = true;
         }
+        self.nearly = (!self.is_within).then(|| chain.solution.place.clone());
         if let Some(footprint) = &mut self.footprint {
             footprint.note(annealing, found);
         }
@@ -324,14 +332,26 @@ impl<'t> Search<'t> {
         let is_out_of_time = || budget.left.is_some_and(|left| left().is_zero());
         let is_hopeless = is_out_of_time() && self.look_after(0) > MERCY * 2;
         let stop = || is_out_of_time() && (is_hopeless || begun.elapsed() >= MERCY);
+        // From the middle on it is worth being finished if that is soon. All are, or none: what its effort replays finishes all.
+        let given_up = AtomicBool::new(false);
+        let is_given_up = |part: f64| {
+            let takes_long = || part < 0.5 || begun.elapsed().mul_f64((1.0 - part) / part) > MERCY;
+            let is_late = stop() && takes_long();
+            given_up.fetch_or(is_late, Ordering::Relaxed) || is_late
+        };
         let mut resting: Vec<(&Replica, Option<IxVec<ItemIx, UnitIx>>)> =
             self.replicas.iter().take(FOLLOWED).map(|replica| (replica, None)).collect();
-        in_parallel(&mut resting, |(replica, found)| *found = replica.descended(&stop));
+        in_parallel(&mut resting, |(replica, found)| *found = replica.descended(&is_given_up));
+        let is_whole = !given_up.into_inner();
         let mut found: Vec<IxVec<ItemIx, UnitIx>> =
-            resting.into_iter().filter_map(|(_, found)| found).collect();
+            resting.into_iter().filter_map(|(_, found)| found.filter(|_| is_whole)).collect();
         let chains = self.replicas.iter().map(|replica| &replica.chain).filter(|chain| chain.has_best());
         found.extend(chains.min_by_key(|chain| chain.best_rank()).map(Chain::best_places));
         let model = self.model;
+        // In a large world it takes long until a run ends within the limits. What is a little over them until then is not lost.
+        if let Some(nearly) = self.nearly.take() {
+            found.extend(evened_out(model, &nearly, &stop));
+        }
         for places in found.iter().chain([&self.best_places]) {
             self.best.offer(model.assignment(places));
         }
@@ -370,6 +390,19 @@ fn adopted<'t>(model: &'t Model<'t>, assignment: &Assignment, slack: i64) -> Sol
     solution.set_slack(slack);
     solution.adopt(&model.places(assignment));
     solution
+}
+
+/// Places where loads are brought within capacities; `None` where `stop` ended that.
+fn evened_out(
+    model: &Model,
+    places: &IxVec<ItemIx, UnitIx>,
+    stop: &dyn Fn() -> bool,
+) -> Option<IxVec<ItemIx, UnitIx>> {
+    let mut solution = Solution::new(model);
+    solution.adopt(places);
+    // The same whenever it is looked at.
+    even_out(&mut solution, &mut fastrand::Rng::with_seed(0), stop)?;
+    Some(solution.place)
 }
 
 /// What solutions are compared by: actors without a place, overload, objective.
@@ -454,5 +487,37 @@ mod tests {
         };
         assert!(slack(None).iter().all(|slack| *slack > 0), "what is evened out fills all units here");
         assert_eq!(slack(Some(&full)), [0, 0]);
+    }
+
+    /// Three who belong together are a little too much for a unit, and nothing within the limits is known but all of them apart.
+    #[test]
+    fn where_a_run_ended_a_little_over_the_limits_is_brought_within_them() {
+        let units = "u:cpu:10:node=n0 v:cpu:10:node=n1 w:cpu:10:node=n2";
+        let snapshot =
+            worlds::line::world(units, "a:cpu=6 b:cpu=3 c:cpu=2", "a to b 10; a to c 10; b to c 10");
+        let apart = worlds::line::places([Some(0), Some(1), Some(2)]);
+        let instance = Instance::new(&snapshot, &|| false);
+        let best = |nearly: Option<Assignment>| {
+            let mut search = Search::new(&instance, &apart, 1, &|| false);
+            search.nearly = nearly.map(|nearly| search.model.places(&nearly));
+            search.best(&Budget::effort(None, 1))
+        };
+        assert_eq!(best(None), apart);
+        let found = best(Some(worlds::line::places([Some(0); 3])));
+        assert_eq!(snapshot.violations(&found), []);
+        assert!(vector(&snapshot, &found) < vector(&snapshot, &apart), "{found:?}");
+    }
+
+    #[test]
+    fn a_look_that_is_given_up_on_its_way_finds_nothing() {
+        let snapshot = worlds::line::world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", "a to b 1");
+        let instance = Instance::new(&snapshot, &|| false);
+        let mut search = Search::new(&instance, &snapshot.incumbent(), 1, &|| false);
+        assert_eq!(search.run(1, &Budget::effort(None, 1)), 1);
+        let replica = &search.replicas[0];
+        assert!(replica.descended(&|_| false).is_some());
+        for given_up in [0.0, 0.45, 0.95] {
+            assert_eq!(replica.descended(&|part| part >= given_up), None);
+        }
     }
 }
