@@ -331,7 +331,13 @@ impl<'t> Search<'t> {
         let begun = Instant::now();
         let is_out_of_time = || budget.left.is_some_and(|left| left().is_zero());
         let is_hopeless = is_out_of_time() && self.look_after(0) > MERCY * 2;
-        let stop = || is_out_of_time() && (is_hopeless || begun.elapsed() >= MERCY);
+        let is_too_late = || is_out_of_time() && begun.elapsed() >= MERCY;
+        // In a large world it takes long until a run ends within the limits. What is a little over them until then is not lost, and
+        // takes less time than all else here.
+        let model = self.model;
+        let nearly = self.nearly.take();
+        let evened = nearly.and_then(|nearly| evened_out(model, &nearly, &is_too_late));
+        let stop = || is_hopeless && is_out_of_time() || is_too_late();
         // From the middle on it is worth being finished if that is soon. All are, or none: what its effort replays finishes all.
         let given_up = AtomicBool::new(false);
         let is_given_up = |part: f64| {
@@ -347,11 +353,7 @@ impl<'t> Search<'t> {
             resting.into_iter().filter_map(|(_, found)| found.filter(|_| is_whole)).collect();
         let chains = self.replicas.iter().map(|replica| &replica.chain).filter(|chain| chain.has_best());
         found.extend(chains.min_by_key(|chain| chain.best_rank()).map(Chain::best_places));
-        let model = self.model;
-        // In a large world it takes long until a run ends within the limits. What is a little over them until then is not lost.
-        if let Some(nearly) = self.nearly.take() {
-            found.extend(evened_out(model, &nearly, &stop));
-        }
+        found.extend(evened);
         for places in found.iter().chain([&self.best_places]) {
             self.best.offer(model.assignment(places));
         }
