@@ -71,8 +71,9 @@ pub struct Search<'t> {
     /// The best as the chains know it.
     best_places: IxVec<ItemIx, UnitIx>,
     best_rank: Rank,
-    /// Whether a run has found something better within the limits than what it began with; and where the last one ended, before.
+    /// Whether a run has found something better within the limits than what it began with.
     is_within: bool,
+    /// Where the last run ended, as long as none has; until a look takes it up.
     nearly: Option<IxVec<ItemIx, UnitIx>>,
     pace: Pace,
     /// How many nodes are left empty, where there is a choice.
