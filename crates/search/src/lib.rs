@@ -16,6 +16,7 @@ mod emptiest;
 mod figures;
 mod fits;
 mod footprint;
+mod found;
 mod greedy;
 mod groups;
 mod heads;

@@ -10,6 +10,7 @@ use crate::construct::place_the_rest;
 use crate::ejection::eject;
 use crate::fits::laid_out;
 use crate::footprint::{Footprint, Rank, is_better_by_more_than_chance};
+use crate::found::Found;
 use crate::leave_out::without_what_breaks_rules;
 use crate::model::Model;
 use crate::pace::Pace;
@@ -21,7 +22,7 @@ use crate::starts::Starts;
 use crate::worker::{WORTH_A_THREAD, Worker, run_all};
 use placement::ix::{ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
-use placement::{Assignment, Budget, Cost, Snapshot};
+use placement::{Assignment, Budget, Snapshot};
 
 /// How many chains there are that anneal, and threads of all chains. What is found does not depend on how many processors
 /// there are.
@@ -424,42 +425,10 @@ fn in_parallel<T: Send>(each: &mut [T], work: impl Fn(&mut T) + Sync) {
     });
 }
 
-/// The best feasible answer so far.
-struct Found<'a> {
-    snapshot: &'a Snapshot,
-    assignment: Assignment,
-    vector: Option<Vec<i64>>,
-}
-
-impl<'a> Found<'a> {
-    fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
-        let vector = snapshot.violations(start).is_empty().then(|| vector(snapshot, start));
-        Self { snapshot, assignment: start.clone(), vector }
-    }
-
-    /// Takes an assignment if it is feasible and better, or if there is no feasible one yet.
-    fn offer(&mut self, assignment: Assignment) {
-        let offered = vector(self.snapshot, &assignment);
-        if self.vector.as_ref().is_some_and(|best| offered >= *best) {
-            return;
-        }
-        if self.snapshot.violations(&assignment).is_empty() {
-            (self.assignment, self.vector) = (assignment, Some(offered));
-        } else if self.vector.is_none() {
-            self.assignment = assignment;
-        }
-    }
-}
-
-/// The vector with the penalties of policies and preferences in it.
-fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
-    let policy = snapshot.penalty(assignment);
-    Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::found::vector;
 
     /// Twelve units that 48 actors fill to the last bit: what is evened out leaves a little too much somewhere.
     #[test]
@@ -509,6 +478,25 @@ mod tests {
         let found = best(Some(worlds::line::places([Some(0); 3])));
         assert_eq!(snapshot.violations(&found), []);
         assert!(vector(&snapshot, &found) < vector(&snapshot, &apart), "{found:?}");
+    }
+
+    #[test]
+    fn where_a_run_ended_is_kept_until_one_has_found_something_within_the_limits() {
+        let units = "u:cpu:10:node=n0 v:cpu:10:node=n1 w:cpu:10:node=n2";
+        let snapshot =
+            worlds::line::world(units, "a:cpu=6 b:cpu=3 c:cpu=2", "a to b 10; a to c 10; b to c 10");
+        let apart = worlds::line::places([Some(0), Some(1), Some(2)]);
+        let instance = Instance::new(&snapshot, &|| false);
+        let budget = Budget::effort(None, 1);
+        let mut search = Search::new(&instance, &apart, 1, &|| false);
+        assert!(search.begin(&budget));
+        search.hear(0);
+        assert_eq!(search.nearly.as_ref(), Some(&search.replicas[0].chain.solution.place));
+        assert!(!search.is_within);
+        let run = search.replicas[0].left();
+        assert_eq!(search.run(run, &budget), run);
+        assert!(search.is_within);
+        assert_eq!(search.nearly, None);
     }
 
     #[test]
