@@ -215,7 +215,7 @@ $(DONE)/strategies: | bench-programs
 
 $(DONE)/large: | bench-programs
 	$(call say,placement: strategies on large instances)
-	@$(PLACEMENT) --strategies asp,local,greedy,metis --budgets $(A_MINUTE) --seeds $(SEEDS) $(HOW_MUCH_large)
+	@$(PLACEMENT)/large --strategies asp,local,greedy,metis --budgets $(A_MINUTE) --seeds $(SEEDS) $(HOW_MUCH_large)
 	$(done)
 
 # Worlds of other shapes than those that the search was made with; what a minute finds beside five seconds.
