@@ -461,13 +461,17 @@ mod tests {
         assert_eq!(slack(Some(&full)), [0, 0]);
     }
 
-    /// Three who belong together are a little too much for a unit, and nothing within the limits is known but all of them apart.
+    /// Three who are a little too much for a unit, and all of them apart, which is all that is known to be within the limits.
+    fn three_who_belong_together() -> (Snapshot, Assignment) {
+        let units = "u:cpu:10:node=n0 v:cpu:10:node=n1 w:cpu:10:node=n2";
+        let ties = "a to b 10; a to c 10; b to c 10";
+        let snapshot = worlds::line::world(units, "a:cpu=6 b:cpu=3 c:cpu=2", ties);
+        (snapshot, worlds::line::places([Some(0), Some(1), Some(2)]))
+    }
+
     #[test]
     fn where_a_run_ended_a_little_over_the_limits_is_brought_within_them() {
-        let units = "u:cpu:10:node=n0 v:cpu:10:node=n1 w:cpu:10:node=n2";
-        let snapshot =
-            worlds::line::world(units, "a:cpu=6 b:cpu=3 c:cpu=2", "a to b 10; a to c 10; b to c 10");
-        let apart = worlds::line::places([Some(0), Some(1), Some(2)]);
+        let (snapshot, apart) = three_who_belong_together();
         let instance = Instance::new(&snapshot, &|| false);
         let best = |nearly: Option<Assignment>| {
             let mut search = Search::new(&instance, &apart, 1, &|| false);
@@ -482,10 +486,7 @@ mod tests {
 
     #[test]
     fn where_a_run_ended_is_kept_until_one_has_found_something_within_the_limits() {
-        let units = "u:cpu:10:node=n0 v:cpu:10:node=n1 w:cpu:10:node=n2";
-        let snapshot =
-            worlds::line::world(units, "a:cpu=6 b:cpu=3 c:cpu=2", "a to b 10; a to c 10; b to c 10");
-        let apart = worlds::line::places([Some(0), Some(1), Some(2)]);
+        let (snapshot, apart) = three_who_belong_together();
         let instance = Instance::new(&snapshot, &|| false);
         let budget = Budget::effort(None, 1);
         let mut search = Search::new(&instance, &apart, 1, &|| false);
