@@ -61,6 +61,11 @@ impl Pace {
     /// Ten minutes with as much trouble as the agent can notice.
     pub const TROUBLE: Self =
         Self { every: Duration::from_secs(1), warm_up: 60, at_rest: 10, in_trouble: 600, perf: true };
+
+    /// How long so many scrapes take.
+    fn lasts(self, scrapes: usize) -> Duration {
+        self.every * u32::try_from(scrapes).unwrap_or(u32::MAX)
+    }
 }
 
 /// What a process cost over some scrapes.
@@ -119,16 +124,16 @@ impl Cost {
 
 /// Measures the agent and Debian's `prometheus-node-exporter`, prints a table, and writes `node-agent/footprint.md`
 /// into `results`.
-pub async fn run(pace: Pace, results: &Path) -> Result<()> {
+pub async fn run(pace: Pace, commit: &str, results: &Path) -> Result<()> {
     let agent = measure(pace).await?;
     let other = node_exporter(pace).await?;
-    write(&page(pace, &agent, &other), results, "footprint.md")
+    write(&page(pace, commit, &agent, &other), results, "footprint.md")
 }
 
 /// Nothing but trouble, ten minutes of it or a `pace` of one's own: prints how memory went, and writes `node-agent/trouble.md` into
 /// `results`.
-pub async fn trouble(pace: Pace, results: &Path) -> Result<()> {
-    let text = page_of_trouble(pace, &measure(pace).await?);
+pub async fn trouble(pace: Pace, commit: &str, results: &Path) -> Result<()> {
+    let text = page_of_trouble(pace, commit, &measure(pace).await?);
     write(&text, results, "trouble.md")
 }
 
@@ -289,9 +294,9 @@ fn growth(values: &[f64]) -> (f64, f64) {
     ((count - 1.0) * slope, (count - 1.0) * error)
 }
 
-fn page(pace: Pace, agent: &Measured, other: &Measured) -> String {
+fn page(pace: Pace, commit: &str, agent: &Measured, other: &Measured) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let seconds = |scrapes: usize| pace.every.as_secs() * scrapes as u64;
+    let seconds = |scrapes: usize| pace.lasts(scrapes).as_secs();
     let row = |name: &str, cost: &Cost, measured: &Measured| {
         let (growth, error) = cost.growth_mib();
         let (first, last) = cost.descriptors_at_ends();
@@ -316,7 +321,7 @@ fn page(pace: Pace, agent: &Measured, other: &Measured) -> String {
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n{}{}{}\n\
          Memory is the most that was resident; growth is that of the line that fits best, over the whole time, with its\n\
          standard error. Times of scrapes are those at rest. `prometheus-node-exporter` is Debian's as it comes.\n\n\
-         Made by `make bench`, which runs `cairn-e2e footprint`.\n",
+         Made at {commit} by `make bench`, which runs `cairn-e2e footprint`.\n",
         pace.every,
         seconds(pace.at_rest),
         seconds(pace.in_trouble),
@@ -327,12 +332,12 @@ fn page(pace: Pace, agent: &Measured, other: &Measured) -> String {
     )
 }
 
-fn page_of_trouble(pace: Pace, agent: &Measured) -> String {
+fn page_of_trouble(pace: Pace, commit: &str, agent: &Measured) -> String {
     let cost = &agent.in_trouble;
     let (growth, error) = cost.growth_mib();
     let a_minute =
         usize::try_from(Duration::from_mins(1).as_millis() / pace.every.as_millis()).unwrap_or(usize::MAX);
-    let lasted = pace.every * u32::try_from(pace.in_trouble).unwrap_or(u32::MAX);
+    let lasted = pace.lasts(pace.in_trouble);
     let minutes = cost.memory_mib.chunks(a_minute).zip(cost.descriptors.chunks(a_minute)).enumerate();
     let row = |(minute, (memory, descriptors)): (usize, (&[f64], &[usize]))| {
         let (least, most) =
@@ -351,7 +356,7 @@ fn page_of_trouble(pace: Pace, agent: &Measured) -> String {
          Memory grew by {growth:+.2} ± {error:.2} MiB, by the line that fits best. Afterwards there were {series}, and\n\
          {} open files; before it were {}.\n\n\
          | minute | least resident MiB | most | least open files |\n|---:|---:|---:|---:|\n{}\n\
-         Made by `cairn-e2e footprint --trouble`.\n",
+         Made at {commit} by `make bench`, which runs `cairn-e2e footprint --trouble`.\n",
         pace.every,
         agent.changes,
         agent.descriptors[1],

@@ -153,6 +153,9 @@ enum Command {
         /// Ten minutes, or a minute, of nothing but GPUs that are lost and come back, and pods that end and start: what stays of it.
         #[arg(long)]
         trouble: bool,
+        /// The commit that is measured.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
         /// The folder for node-agent/footprint.md or trouble.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
@@ -257,13 +260,13 @@ async fn run(command: Command) -> Result<()> {
             let newer = upgrade::Release::of_this_tree(&commit)?;
             upgrade::run(&older, &newer, &results.unwrap_or_else(bench::results)).await
         }
-        Command::Footprint { short, trouble, results } => {
+        Command::Footprint { short, trouble, commit, results } => {
             let results = results.unwrap_or_else(bench::results);
             match (trouble, short) {
-                (true, true) => footprint::trouble(footprint::Pace::SHORT, &results).await,
-                (true, false) => footprint::trouble(footprint::Pace::TROUBLE, &results).await,
-                (false, true) => footprint::run(footprint::Pace::SHORT, &results).await,
-                (false, false) => footprint::run(footprint::Pace::FULL, &results).await,
+                (true, true) => footprint::trouble(footprint::Pace::SHORT, &commit, &results).await,
+                (true, false) => footprint::trouble(footprint::Pace::TROUBLE, &commit, &results).await,
+                (false, true) => footprint::run(footprint::Pace::SHORT, &commit, &results).await,
+                (false, false) => footprint::run(footprint::Pace::FULL, &commit, &results).await,
             }
         }
         Command::Gpus { seconds, results } => {
