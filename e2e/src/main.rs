@@ -262,11 +262,15 @@ async fn run(command: Command) -> Result<()> {
         }
         Command::Footprint { short, trouble, commit, results } => {
             let results = results.unwrap_or_else(bench::results);
-            match (trouble, short) {
-                (true, true) => footprint::trouble(footprint::Pace::SHORT, &commit, &results).await,
-                (true, false) => footprint::trouble(footprint::Pace::TROUBLE, &commit, &results).await,
-                (false, true) => footprint::run(footprint::Pace::SHORT, &commit, &results).await,
-                (false, false) => footprint::run(footprint::Pace::FULL, &commit, &results).await,
+            let pace = match (short, trouble) {
+                (true, _) => footprint::Pace::SHORT,
+                (false, true) => footprint::Pace::TROUBLE,
+                (false, false) => footprint::Pace::FULL,
+            };
+            if trouble {
+                footprint::trouble(pace, &commit, &results).await
+            } else {
+                footprint::run(pace, &commit, &results).await
             }
         }
         Command::Gpus { seconds, results } => {

@@ -339,7 +339,7 @@ impl<'t> Search<'t> {
         let model = self.model;
         let nearly = self.nearly.take();
         let evened = nearly.and_then(|nearly| evened_out(model, &nearly, &is_too_late));
-        let stop = || is_hopeless && is_out_of_time() || is_too_late();
+        let stop = || is_hopeless || is_too_late();
         // From the middle on it is worth being finished if that is soon. All are, or none: what its effort replays finishes all.
         let given_up = AtomicBool::new(false);
         let is_given_up = |part: f64| {
