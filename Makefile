@@ -87,7 +87,8 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)$(SHORT:%=-short)
-PARTS := operator scale beside chaos upgrade planning place-one kernels strategies large shapes clingo full-units held-out groups ablation baselines brute-force programs acceptance bounds footprint trouble runtime soundness fuzz
+PARTS := operator scale beside chaos upgrade planning place-one kernels taskgraph-speed strategies large shapes clingo full-units held-out groups dense ablation heavy-tails \
+	baselines brute-force programs acceptance bounds footprint trouble real-nodes $(if $(shell command -v nvidia-smi),gpus) runtime soundness fuzz structure experiments
 
 # How much of each part is measured. `make bench SHORT=1` runs each on about the least that it runs on, and leaves what it writes in
 # the cache: whether all of it works, which the full form would say after hours, and no figure.
@@ -99,7 +100,8 @@ HOW_MUCH_operator := --applications 2 --actors 10 --nodes 10
 HOW_MUCH_scale := --applications 20 --nodes 20 --minutes 1
 HOW_MUCH_beside := --runs 1
 HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 20 --actors 10
-HOW_MUCH_kernels := -- --test
+HOW_MUCH_kernels := -- --warm-up-time 0.1 --measurement-time 0.1 --sample-size 10
+HOW_MUCH_taskgraph-speed := --runs 1 --table-runs 1
 SEEDS := 1
 HOW_MUCH_strategies := --only P-8,C-64
 OVER_TIME := 1
@@ -111,6 +113,11 @@ GRIDS := 1
 UNSEEN := 11
 HOW_MUCH_held-out := --only Q-,R-
 HOW_MUCH_groups := --seeds 11 --budget 1
+DENSE_SEEDS := 11
+DENSE_SECONDS := 0.5,1
+TAILS := 51
+EXPERIMENTS := cedr-sweep cedr-gantt gamma semi-static-example
+EXPERIMENT_SEEDS := gamma=1
 HOW_MUCH_baselines := --budgets 1 --only P-8
 WORLDS := 300
 POLICIES := 200
@@ -134,6 +141,12 @@ SECONDS := 5
 A_MINUTE := 60
 GRIDS := 1 2 3 4
 UNSEEN := 61 62 63
+DENSE_SEEDS := 11 12 13
+DENSE_SECONDS := 1,2,5,10
+TAILS := 51 52 53 61 62 63
+# Of experiments where chance plays a part; of annealing-tables these are platforms.
+EXPERIMENT_SEEDS := table-1=5 figure-4=3 surveillance=3 figure-5=3 hotspot=10 moving-hotspot=3 energy=3 partial-kinds=5 gamma=3 \
+	annealing-tables=2 semi-static-sampling=3 semi-static-graphs=3 semi-static-cost=3 semi-static-single=3
 # Without the largest: CP-SAT took 11 GB on C-4000 and more than 18 GB on C-20000, and had no answer.
 HOW_MUCH_baselines := --budgets 5,60 --only $(SHAPES),P-,C-64,C-128,C-256,C-512,C-1000
 WORLDS := 1000
@@ -204,7 +217,15 @@ $(DONE)/place-one: | bench-programs
 
 $(DONE)/kernels: | bench-programs
 	$(call say,kernels)
-	@cargo bench --locked --profile dev --workspace --bench kernels --bench rounds --bench mappers $(HOW_MUCH_kernels)
+	@cargo bench --locked --profile dev --workspace --bench kernels --bench rounds --bench mappers $(HOW_MUCH_kernels) > $@.log || { cat $@.log; exit 1; }
+	@docs/results/logs.py criterion $@.log > $@.table
+	@{ printf '# Kernels, rounds and mappers\n\nSingle functions of the search and of task graphs, by the clock; %s cores.\n\n' $(shell nproc); cat $@.table; \
+		printf '\nMade at %s by `make bench`:\n\n    cargo bench --locked --profile dev --workspace --bench kernels --bench rounds --bench mappers\n' $(COMMIT); } > $(RESULTS)/kernels.md
+	$(done)
+
+$(DONE)/taskgraph-speed: | bench-programs
+	$(call say,task graphs: how fast they are scheduled and mapped)
+	@docs/results/taskgraph-speed.py $(BIN)/cairn-sim --commit $(COMMIT) --out $(RESULTS) $(HOW_MUCH_taskgraph-speed)
 	$(done)
 
 $(DONE)/strategies: | bench-programs
@@ -259,11 +280,29 @@ $(DONE)/groups: | bench-programs
 	@docs/results/placement/groups.py $(BIN)/kubectl-cairn --commit $(COMMIT) --out $(RESULTS)/placement $(HOW_MUCH_groups)
 	$(done)
 
+# The densest world of the table with ever more time: how late it ends, and whether more time is ever worse.
+$(DONE)/dense: | bench-programs
+	$(call say,placement: 120000 edges with little time and more)
+	@mkdir -p $(DONE)/dense-worlds
+	@docs/results/placement/groups.py --snapshots $(DONE)/dense-worlds --seeds $(DENSE_SEEDS)
+	@$(PLACEMENT)/dense --instances $(DONE)/dense-worlds --strategies asp --budgets $(DENSE_SECONDS) --seeds $(SEEDS)
+	$(done)
+
 # By processor time, so that what else a machine does decides little. A part that cannot act on a world is left in it all the same.
 $(DONE)/ablation: | bench-programs
 	$(call say,placement: the search without each of its parts)
 	@$(PLACEMENT)/ablation --processor --budgets $(SECONDS) --seeds $(SEEDS) --only $(SHAPES) \
 		--strategies asp,$$($(BENCH) strategies | sed -n 's/^\(asp-without-[a-z-]*\) .*/\1/p' | paste -sd,)
+	$(done)
+
+# Parts that earn on none or one of the shapes, on more worlds of the shape that they were made for.
+$(DONE)/heavy-tails: | bench-programs
+	$(call say,placement: the search without two of its parts on other heavy tails)
+	@mkdir -p $(DONE)/tails
+	@cargo build --locked --workspace --examples
+	@for seed in $(TAILS); do $(BIN)/examples/shapes $(DONE)/tails $$seed || exit 1; done
+	@$(PLACEMENT)/heavy-tails --processor --instances $(DONE)/tails --only H- --budgets $(SECONDS) --seeds $(SEEDS) \
+		--strategies asp,asp-without-starts,asp-without-late-runs
 	$(done)
 
 $(DONE)/baselines: | bench-programs $(CP_SAT)
@@ -307,6 +346,21 @@ $(DONE)/trouble: | bench-programs
 	@$(BIN)/cairn-e2e footprint --trouble --results $(RESULTS) $(HOW_MUCH_footprint)
 	$(done)
 
+$(DONE)/real-nodes: | bench-programs node-tools
+	$(call say,the node agent on real kubelets)
+	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
+	@cargo test --locked --workspace --test real_nodes -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
+	@docs/results/logs.py real-nodes $@.log > $@.table
+	@{ printf '# The node agent on real kubelets\n\nTwo kubelets with containerd and runc on one machine of %s cores; operator and agents are the pods of the chart. The agents look at the\nmachine itself first, and after an upgrade describe machines with GPUs, as this one has none to be told of.\n\n' $(shell nproc); cat $@.table; \
+		printf '\nMade at %s by `make bench`, from what the test says that checks all else on them:\n\n    cargo test -p e2e --test real_nodes -- --nocapture\n' $(COMMIT); } > $(RESULTS)/node-agent/real-nodes.md
+	$(done)
+
+# Where there are GPUs of NVIDIA; elsewhere the page stays what it was.
+$(DONE)/gpus: | bench-programs
+	$(call say,the node agent beside nvidia-smi)
+	@$(BIN)/cairn-e2e gpus --results $(RESULTS)
+	$(done)
+
 $(DONE)/runtime: | bench-programs
 	@$(MAKE) --no-print-directory bench-runtime RESULTS=$(RESULTS) ROWS='$(or $(ROWS),$(RUNTIME_ROWS))'
 	$(done)
@@ -328,32 +382,53 @@ runtime-baselines: tree runtime-tools $(MPI)
 # Processes that tests start run without it.
 $(DONE)/soundness: | bench-programs $(VALGRIND)
 	$(call say,the runtime: a million inputs of its readers; its tests under valgrind)
-	@CAIRN_WIRE_INPUTS=$(WIRE_INPUTS) cargo test --quiet --locked -p runtime --lib -- no_input_makes_a_reader_panic
+	@CAIRN_WIRE_INPUTS=$(WIRE_INPUTS) cargo test --locked -p runtime --lib -- no_input_makes_a_reader_panic > $@.inputs.log 2>&1 || { tail -40 $@.inputs.log; exit 1; }
 	@CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_RUNNER="$(VALGRIND) -q --error-exitcode=1 --fair-sched=yes --max-stackframe=8000000 --suppressions=$(CURDIR)/crates/runtime/valgrind.supp" \
-		cargo test --locked $(UNDER_VALGRIND) --tests -- --test-threads=1
+		cargo test --locked $(UNDER_VALGRIND) --tests -- --test-threads=1 > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
+	@{ printf "# The runtime's soundness\n\nReaders of messages, headers of copies, topologies and host files with %s inputs that nobody wrote:\n\n" $(WIRE_INPUTS); \
+		docs/results/logs.py tests $@.inputs.log; \
+		printf "\nTests under valgrind's memcheck (%s), one at a time; processes that they start run without it. A report fails a test.\n\n" '$(UNDER_VALGRIND)'; \
+		docs/results/logs.py tests $@.log; \
+		printf '\nMade at %s by `make bench`, part `soundness`.\n' $(COMMIT); } > $@.page && mkdir -p $(RESULTS)/runtime && mv $@.page $(RESULTS)/runtime/soundness.md
 	$(done)
 
+FUZZED := snapshot plan taskgraph wire
 # By coverage, from the corpus on: bytes, whole files and task graphs. What makes one fail stays in fuzz/artifacts.
 $(DONE)/fuzz: | bench-programs $(FUZZ)
 	$(call say,fuzz: readers and planners under inputs that nobody wrote ($(FUZZ_SECONDS) s each))
-	@for target in snapshot plan taskgraph wire; do \
+	@for target in $(FUZZED); do \
 		mkdir -p $(CACHE)/fuzz/$$target fuzz/corpus/$$target; \
 		RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CACHE)/fuzz/target PATH="$(dir $(FUZZ)):$$PATH" cargo fuzz run --sanitizer none $$target \
 			$(CACHE)/fuzz/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 2> $@.$$target.log \
 			|| { tail -40 $@.$$target.log; exit 1; }; \
 	done
+	@{ printf '# Fuzz\n\nReaders and planners under inputs that nobody wrote, by coverage, from the corpus on; none made one fail. `snapshot` and `plan` have\na whole file as input.\n\n'; \
+		docs/results/logs.py fuzz $(foreach target,$(FUZZED),$(target)=$@.$(target).log); \
+		printf '\nMade at %s by `make bench`, part `fuzz`: %s s each.\n' $(COMMIT) $(FUZZ_SECONDS); } > $@.page && mv $@.page $(RESULTS)/fuzz.md
+	$(done)
+
+$(DONE)/structure: | bench-programs
+	$(call say,the structure of the tree)
+	@{ printf '# The structure, in figures\n\nRooms and their lines, who uses whom, modules that use each other, and how many files name one criterion, as [structure.py](structure.py)\nreads them from a tree. Lines are lines of files; unit tests that stand at the end of a file are counted with it, and left out where\nnames and `use` are looked for. Of the criteria, those are counted whose names mean nothing else in the sources. What it was like before\nthe planner had rooms of its own is in [history.md](history.md#the-structure-before).\n\n'; \
+		docs/results/structure.py; printf '\nMade at %s by `make bench`, part `structure`.\n' $(COMMIT); } > $@.page && mv $@.page $(RESULTS)/structure.md
+	$(done)
+
+$(DONE)/experiments: | bench-programs
+	@$(MAKE) --no-print-directory reproduce
 	$(done)
 
 # One experiment after the other, in the order in which the simulator lists them; what is done for this commit is skipped.
 # The first word of an experiment's line is its paper, and the folder of its results.
-reproduce: tree ## make the figures of the papers again (hours; goes on where it was stopped) and write docs/results
+reproduce: tree ## make the figures of the papers again (goes on where it was stopped; a part of make bench) and write docs/results
 	@mkdir -p $(DONE)
 	@cargo build --locked --workspace --bin cairn-sim
 	@$(BIN)/cairn-sim experiment --list | while read -r experiment paper rest; do \
 		folder=$(RESULTS)/$$(printf %s "$$paper" | tr A-Z a-z | tr -cd a-z-); \
+		seeds=$$(printf '%s\n' $(EXPERIMENT_SEEDS) | sed -n "s/^$$experiment=//p"); \
+		case " $(EXPERIMENTS) " in "  " | *" $$experiment "*) ;; *) continue ;; esac; \
 		if [ -e $(DONE)/experiment-$$experiment ]; then echo "$$experiment: done at $(COMMIT)"; continue; fi; \
 		printf '\n== %s\n' $$experiment; \
-		$(BIN)/cairn-sim experiment $$experiment --out $$folder </dev/null || exit 1; \
+		$(BIN)/cairn-sim experiment $$experiment $${seeds:+--seeds $$seeds} --out $$folder </dev/null || exit 1; \
 		date -u +%FT%TZ > $(DONE)/experiment-$$experiment; \
 	done
 

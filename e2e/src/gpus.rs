@@ -36,7 +36,7 @@ pub struct Moment {
 /// Compares at two moments so far apart, prints a table, and writes `node-agent/gpus.md` into `results`.
 ///
 /// From the difference between the moments comes the power of those that count energy.
-pub async fn run(apart: Duration, results: &Path) -> Result<()> {
+pub async fn run(apart: Duration, commit: &str, results: &Path) -> Result<()> {
     let fields = smi::fields(&nvidia_smi(&["--help-query-gpu"]).await?);
     let port = ports::free_one()?;
     let state = tempfile::tempdir().context("cannot make a folder for the agent")?;
@@ -51,7 +51,7 @@ pub async fn run(apart: Duration, results: &Path) -> Result<()> {
     let first = moment(port, &fields).await?;
     sleep_until(first.at + apart).await;
     let last = moment(port, &fields).await?;
-    let text = table::page(&first, &last, &opencl().await?);
+    let text = table::page(&first, &last, &opencl().await?, commit);
     print!("{text}");
     let folder = results.join("node-agent");
     fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;

@@ -165,6 +165,9 @@ enum Command {
         /// How long to let the GPUs count energy between the two moments that are compared.
         #[arg(long, default_value_t = 10)]
         seconds: u64,
+        /// The commit that is measured.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
         /// The folder for node-agent/gpus.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
@@ -273,8 +276,8 @@ async fn run(command: Command) -> Result<()> {
                 footprint::run(pace, &commit, &results).await
             }
         }
-        Command::Gpus { seconds, results } => {
-            gpus::run(Duration::from_secs(seconds), &results.unwrap_or_else(bench::results)).await
+        Command::Gpus { seconds, commit, results } => {
+            gpus::run(Duration::from_secs(seconds), &commit, &results.unwrap_or_else(bench::results)).await
         }
         Command::Demo { hold } => demo::run(hold).await,
         Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,

@@ -1,4 +1,4 @@
-//! How long mapping takes: the sizes that docs/results/taskgraph-speed answers for.
+//! How long mapping takes: the sizes that docs/results/kernels.md answers for.
 
 use std::hint::black_box;
 

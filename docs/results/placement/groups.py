@@ -2,7 +2,8 @@
 """Channels between large groups: how long the first plan takes, what 5 s find, and how much memory that takes.
 
 groups.py KUBECTL-CAIRN --commit COMMIT: adds what is not measured yet of that commit to groups.jsonl, one run of a seed on each
-line, and writes groups.md of it; `--out`, `--seeds` and `--budget` have it elsewhere, or of other runs.
+line, and writes groups.md of it; `--out`, `--seeds` and `--budget` have it elsewhere, or of other runs. groups.py --snapshots FOLDER:
+writes the world of 120,000 edges, both as channels and with every pair listed, for other measurements.
 """
 
 import argparse
@@ -26,6 +27,9 @@ clingo's judgement included; the memory is that of its largest process. What it 
 
 Made at {commit} by `make bench`: `docs/results/placement/groups.py`; the runs are in groups.jsonl.
 """
+
+# Sizes of the stages, and units.
+DENSE = (200, 300, 200), 192
 
 
 def nodes(count):
@@ -117,13 +121,13 @@ def worlds():
             lambda _, replicas=replicas, units=units: application(replicas, units),
             False,
         )
-    for sizes, units in [((200, 300, 200), 192), ((450, 450), 192), ((5000, 5000), 400)]:
+    for sizes, units in [DENSE, ((450, 450), 192), ((5000, 5000), 400)]:
         yield (
             f"snapshot, {' → '.join(map(str, sizes))}, {units} units",
             lambda seed, sizes=sizes, units=units: snapshot(sizes, units, seed, False),
             True,
         )
-    yield "200 → 300 → 200, every pair listed", lambda seed: snapshot((200, 300, 200), 192, seed, True), True
+    yield "200 → 300 → 200, every pair listed", lambda seed: snapshot(*DENSE, seed, True), True
 
 
 def measure(binary, text, is_snapshot, seed, budget):
@@ -149,12 +153,21 @@ def line(name, rows):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cairn", help="kubectl-cairn")
-    parser.add_argument("--commit", required=True)
+    parser.add_argument("cairn", nargs="?", help="kubectl-cairn")
+    parser.add_argument("--commit")
+    parser.add_argument("--snapshots", metavar="FOLDER", help="write the dense worlds of the seeds there, and measure nothing")
     parser.add_argument("--out", default=os.path.dirname(os.path.abspath(__file__)), help="the folder of the results")
     parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12, 13])
     parser.add_argument("--budget", type=int, default=5, help="of the search, in seconds")
     asked = parser.parse_args()
+    if asked.snapshots:
+        for seed in asked.seeds:
+            for name, listed in [("channels", False), ("pairs", True)]:
+                with open(os.path.join(asked.snapshots, f"D-700x192-{name}-s{seed}.json"), "w", encoding="utf-8") as file:
+                    file.write(snapshot(*DENSE, seed, listed))
+        return
+    if not (asked.cairn and asked.commit):
+        parser.error("to measure, name kubectl-cairn and --commit")
     kept = os.path.join(asked.out, "groups.jsonl")
     done = []
     if os.path.exists(kept):

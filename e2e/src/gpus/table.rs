@@ -70,7 +70,7 @@ enum Cell {
 }
 
 /// The page with the table.
-pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::Devices) -> String {
+pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::Devices, commit: &str) -> String {
     let with_agent: BTreeMap<_, _> = last
         .agent
         .gpus()
@@ -104,7 +104,7 @@ pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::Devices) -> String {
          nvidia-smi tells. What changes by itself may differ by what changed between two answers of the driver; memory that\n\
          `clinfo` tells is what a program can have. {NOTHING} is what was not told.\n\n\
          | GPU | quantity | agent | nvidia-smi | clinfo | difference |\n|---:|---|---|---|---|---|\n{rows}\n\
-         Made by `cairn-e2e gpus`.\n",
+         Made at {commit} by `make bench`, which runs `cairn-e2e gpus`.\n",
         uuids.len(),
         (last.at - first.at).as_secs_f64(),
     )
@@ -234,7 +234,7 @@ mod tests {
         let first = Moment { at, agent: scrape(1000), smi: listed("100") };
         let last = Moment { at: at + Duration::from_secs(5), agent: scrape(1600), smi: listed("110.5") };
         let device = clinfo::Device { name: Some("NVIDIA H100".into()), memory: Some(80 << 30) };
-        let text = page(&first, &last, &[("0000:3b:00.0".to_owned(), device)].into());
+        let text = page(&first, &last, &[("0000:3b:00.0".to_owned(), device)].into(), "0123456789ab");
         assert!(text.contains("3 GPUs, of which the agent and nvidia-smi both list 1."), "{text}");
         assert!(text.contains("two moments 5.0 s apart"), "{text}");
         let rows: Vec<_> = text.lines().filter(|line| line.starts_with("| ")).skip(1).collect();

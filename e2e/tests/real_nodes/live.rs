@@ -86,7 +86,7 @@ pub async fn look() -> Live {
     let topologies: BTreeMap<_, _> =
         topologies.into_iter().map(|it| (it.metadata.name.clone().unwrap(), it)).collect();
     let agents = agents().await.unwrap();
-    tell_of(&agents).await;
+    tell_of("looking at the machine", &agents).await;
     let images = agents.iter().map(image_of).collect();
     let mut collectors = BTreeMap::new();
     for pod in &agents {

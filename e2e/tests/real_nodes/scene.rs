@@ -212,8 +212,8 @@ pub fn started(process: u32) -> Timestamp {
     Timestamp::now() - SignedDuration::from_secs_f64(age)
 }
 
-/// With --nocapture, for docs/results/node-agent/real-nodes.md: how soon each agent published its node, and what it holds.
-pub async fn tell_of(agents: &[Pod]) {
+/// With --nocapture, rows of docs/results/node-agent/real-nodes.md: how soon each agent published its node, and what it holds.
+pub async fn tell_of(what: &str, agents: &[Pod]) {
     let cluster = cluster().await;
     for pod in agents {
         let node = pod.spec.as_ref().unwrap().node_name.as_ref().unwrap();
@@ -231,9 +231,7 @@ pub async fn tell_of(agents: &[Pod]) {
         .await;
         let took = published.duration_since(since).as_secs_f64();
         let memory = status_of(process, "VmRSS");
-        eprintln!(
-            "{node}: the NodeTopology was written {took:.2} s after the agent's start; it holds {memory}"
-        );
+        eprintln!("\n| {what} | {node} | {took:.2} s | {memory} |");
     }
 }
 

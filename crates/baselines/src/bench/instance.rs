@@ -136,6 +136,11 @@ impl BestKnown {
         Some(levels.iter().map(|key| key.split('+').map(value).sum()).collect())
     }
 
+    /// What had been reached on the level that decides, where the list says so.
+    pub fn reached(&self, instance: &str) -> Option<i64> {
+        self.0.get(instance)?.values.get("reached")?.as_i64()
+    }
+
     /// Whether nothing better exists.
     pub fn is_proven(&self, instance: &str) -> bool {
         self.0.get(instance).is_some_and(|known| known.proven)

@@ -1,6 +1,8 @@
 //! Instances × strategies × budgets × seeds: run, write down, compare.
 
+mod beside;
 mod bounds;
+mod cells;
 mod commit;
 mod instance;
 mod measure;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use super::cells::{budgets, in_order};
 use super::summary::quotient;
-use super::table::{budgets, in_order};
+
 use super::{Cell, Summary};
 
 /// One colour per strategy, told apart by people who see few colours too (Okabe and Ito, 2008).

@@ -86,8 +86,8 @@ impl Record {
         kept
     }
 
-    /// By how much the budget was passed, in seconds.
+    /// By how much the budget was passed, in seconds, the judgement of the finished plan apart.
     pub fn overshoot_seconds(&self) -> f64 {
-        (self.wall_seconds - self.budget_seconds).max(0.0)
+        (self.wall_seconds - self.judged_seconds - self.budget_seconds).max(0.0)
     }
 }

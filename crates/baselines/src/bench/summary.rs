@@ -27,6 +27,8 @@ pub struct Summary {
     pub best: Vec<i64>,
     /// Whether the list has a vector, and a run beat it.
     pub beaten: bool,
+    /// What the list says had been reached, on the first level whose best value is not 0.
+    pub reached: Option<i64>,
     /// The keys of the levels, `unplaced` first.
     pub levels: Vec<String>,
     /// Largest proven lower bound of the first level whose best value is not 0.
@@ -44,10 +46,13 @@ impl Summary {
             by_instance.entry(by_size(&record.instance)).or_default().push(record);
         }
         let known = |run: &Record| best.vector(&run.instance, &run.levels);
-        by_instance.into_values().map(|runs| Self::of_one(&runs, known(runs[0]).as_ref())).collect()
+        by_instance
+            .into_values()
+            .map(|runs| Self::of_one(&runs, known(runs[0]).as_ref(), best.reached(&runs[0].instance)))
+            .collect()
     }
 
-    fn of_one(runs: &[&Record], known: Option<&Vec<i64>>) -> Self {
+    fn of_one(runs: &[&Record], known: Option<&Vec<i64>>, reached: Option<i64>) -> Self {
         let found = runs.iter().filter(|run| !run.vector.is_empty()).map(|run| &run.vector).min();
         let beaten = known.is_some_and(|known| found.is_some_and(|found| found < known));
         let best = known.into_iter().chain(found).min().cloned().unwrap_or_default();
@@ -79,6 +84,7 @@ impl Summary {
             bound: bounds.max(),
             best,
             beaten,
+            reached,
             levels,
             cells,
         }

@@ -2,13 +2,9 @@
 
 use std::fmt::Write;
 
+use super::cells::{INTO_TEXT, best, budgets, held, in_order, told, vector};
 use super::summary::ratio;
-use super::{Cell, Record, Summary};
-
-/// Whose runs are ours, and the budgets that are held against each other.
-const OURS: &str = "asp";
-const SHORT: f64 = 5.0;
-const LONG: f64 = 60.0;
+use super::{Cell, Record, Summary, beside};
 
 /// One table of ratios per budget, instances down and strategies across; then every cell in full.
 ///
@@ -47,91 +43,17 @@ pub fn markdown(summaries: &[Summary], commit: &str) -> String {
             text.push('\n');
         }
     }
-    beside(&mut text, summaries);
+    beside::time(&mut text, summaries);
+    beside::more_time(&mut text, summaries);
+    beside::before(&mut text, summaries);
+    beside::parts(&mut text, summaries);
     bounds(&mut text, summaries);
     details(&mut text, summaries);
     text
 }
 
-/// Strategies or anything else of the cells, each once, as they come.
-pub(super) fn in_order<T: PartialEq>(summaries: &[Summary], of: impl Fn(&Cell) -> T) -> Vec<T> {
-    let mut found = Vec::new();
-    for item in summaries.iter().flat_map(|summary| &summary.cells).map(of) {
-        if !found.contains(&item) {
-            found.push(item);
-        }
-    }
-    found
-}
-
-/// The budgets of all cells, ascending.
-pub(super) fn budgets(summaries: &[Summary]) -> Vec<f64> {
-    let mut all: Vec<f64> =
-        summaries.iter().flat_map(|summary| &summary.cells).map(|c| c.budget_seconds).collect();
-    all.sort_by(f64::total_cmp);
-    all.dedup();
-    all
-}
-
 fn same(a: f64, b: f64) -> bool {
     a.total_cmp(&b).is_eq()
-}
-
-/// The best vector without the number of unplaced actors where that is 0.
-fn best(summary: &Summary) -> String {
-    let star = if summary.beaten { "\\*" } else { "" };
-    format!("{}{star}", vector(&summary.best))
-}
-
-fn vector(values: &[i64]) -> String {
-    let told = if values.first() == Some(&0) { &values[1..] } else { values };
-    told.iter().map(ToString::to_string).collect::<Vec<_>>().join(" / ")
-}
-
-fn told(summary: &Summary, cell: &Cell) -> String {
-    let proven = if cell.runs.iter().all(|run| run.optimal) { " ✓" } else { "" };
-    let alone = if cell.runs.len() == 1 { " ¹" } else { "" };
-    format!("{}{proven}{alone}", held(summary, cell.median()))
-}
-
-/// A run's ratio, with its level where that is not the one that is expected; where there is none, why.
-fn held(summary: &Summary, run: &Record) -> String {
-    let Some(ratio) = summary.ratio(run) else { return summary.misses(run) };
-    match summary.differing_level(run).filter(|level| Some(*level) != summary.deciding_level()) {
-        Some(level) => format!("{ratio:.4} {}", summary.levels[level]),
-        None => format!("{ratio:.4}"),
-    }
-}
-
-/// Our short runs beside our long ones, and what is known of any method.
-fn beside(text: &mut String, summaries: &[Summary]) {
-    let both = |summary: &&Summary| [SHORT, LONG].iter().all(|budget| summary.cell(OURS, *budget).is_some());
-    let shown: Vec<&Summary> = summaries.iter().filter(both).collect();
-    if shown.is_empty() {
-        return;
-    }
-    writeln!(
-        text,
-        "\n## {SHORT} s beside {LONG} s\n\nThe median of `{OURS}` in {SHORT} s over that in {LONG} s, on the first level that differs; beside it \
-         what is best known of any method, and whose it is.\n\n\
-         | {SHORT} s / {LONG} s | instance | best known | found by | {SHORT} s | {LONG} s |\n|---:|---|---:|---|---:|---:|"
-    )
-    .expect(INTO_TEXT);
-    for summary in shown {
-        let [short, long] = [SHORT, LONG].map(|budget| summary.cell(OURS, budget).expect("both are there"));
-        let pair = Summary { best: long.median().vector.clone(), ..summary.clone() };
-        writeln!(
-            text,
-            "| {} | {} | {} | {} | {} | {} |",
-            held(&pair, short.median()),
-            summary.instance,
-            best(summary),
-            summary.found_by(),
-            told(summary, short),
-            told(summary, long),
-        )
-        .expect(INTO_TEXT);
-    }
 }
 
 fn bounds(text: &mut String, summaries: &[Summary]) {
@@ -149,10 +71,10 @@ fn bounds(text: &mut String, summaries: &[Summary]) {
 fn details(text: &mut String, summaries: &[Summary]) {
     text.push_str(
         "\n## In full\n\nMedian, best and worst ratio over the seeds; the median run's values; the largest wall clock, \
-         excess over the budget, processor time (children included) and memory (the process and its largest child).\n\
+         how much of it clingo took to judge the plan, excess over the budget without that, processor time (children included) and memory (the process and its largest child).\n\
          A \\* marks a best value that a run of this table found. ✓: proven by every run.\n\n\
-         | ratio | instance | strategy | budget s | seeds | best | worst | values | stay | wall s | over s | cpu s | MiB |\n\
-         |---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+         | ratio | instance | strategy | budget s | seeds | best | worst | values | stay | wall s | judged s | over s | cpu s | MiB |\n\
+         |---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for summary in summaries {
         for cell in &summary.cells {
@@ -162,7 +84,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
             let stay = median.stay.map_or("–".to_owned(), |stay| format!("{:.0} %", stay * 100.0));
             writeln!(
                 text,
-                "| {} | {} | {} | {} | {} | {} | {} | {values} | {stay} | {:.2} | {:.3} | {:.2} | {:.0} |",
+                "| {} | {} | {} | {} | {} | {} | {} | {values} | {stay} | {:.2} | {:.2} | {:.3} | {:.2} | {:.0} |",
                 told(summary, cell),
                 summary.instance,
                 cell.strategy,
@@ -171,6 +93,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
                 ends[0],
                 ends[1],
                 cell.most(|run| run.wall_seconds),
+                cell.most(|run| run.judged_seconds),
                 cell.most(Record::overshoot_seconds),
                 cell.most(|run| run.cpu_seconds),
                 cell.most(mebibytes),
@@ -191,5 +114,3 @@ fn seeds(cell: &Cell) -> String {
 fn mebibytes(run: &Record) -> f64 {
     run.peak_memory_mib as f64
 }
-
-const INTO_TEXT: &str = "writing into a string does not fail";

@@ -74,8 +74,74 @@ fn what_rests_on_one_seed_says_so_and_short_runs_stand_beside_long_ones() {
     ];
     let table = markdown(&summaries(&runs), "0123456789ab");
     assert!(table.contains("| P-64x11-s1 | 0 / 15700 / 300\\* | 1.0159 | 1.0000 ¹ |"), "{table}");
-    let beside = "| 1.0133 | P-64x11-s1 | 0 / 15700 / 300\\* | tabu, 5 s | 1.0159 | 1.0025 ¹ |";
+    let beside = "| 1.0133 | P-64x11-s1 | 0 / 15700 / 300\\* | tabu, 5 s | 1.0159 | 1.0025 ¹ | 0 / 16000 / 300, 0 / 15900 / 300, 0 / 15950 / 300 | 0 / 15740 / 300 |";
     assert!(table.contains(beside), "{table}");
+}
+
+#[test]
+fn more_time_is_held_against_less_of_the_same_seed() {
+    let of = |budget_seconds, seed, value| Record { budget_seconds, ..run("asp", seed, &[0, 0, value, 300]) };
+    let runs = [
+        of(1.0, 1, 17_000),
+        of(1.0, 2, 16_000),
+        of(2.0, 1, 16_500),
+        of(2.0, 2, 16_001),
+        of(5.0, 1, 16_500),
+        of(5.0, 2, 15_900),
+    ];
+    let table = markdown(&summaries(&runs), "");
+    let line = "| 1 of 4 | P-64x11-s1 | 1 s: 0 / 17000 / 300; 2 s: 0 / 16500 / 300; 5 s: 0 / 16500 / 300 |";
+    assert!(table.contains(line), "{table}");
+    assert!(
+        !markdown(&summaries(&runs[..4]), "").contains("More time"),
+        "two budgets are beside each other elsewhere"
+    );
+}
+
+#[test]
+fn the_judgement_is_apart_from_what_is_over() {
+    let late = Record { wall_seconds: 7.25, judged_seconds: 2.0, ..run("asp", 1, &[0, 0, 15_912, 300]) };
+    assert!((late.overshoot_seconds() - 0.25).abs() < 1e-9, "{}", late.overshoot_seconds());
+}
+
+#[test]
+fn each_part_says_where_it_earns_and_where_it_costs() {
+    let of = |strategy: &str, vector: &[i64]| run(strategy, 1, vector);
+    let runs = [
+        of("asp", &[0, 0, 16_000, 300]),
+        of("asp-without-trades", &[0, 0, 17_600, 300]),
+        of("asp-without-starts", &[0, 0, 15_840, 300]),
+        of("asp-without-proofs", &[0, 0, 16_000, 300]),
+        of("asp-without-ejection", &[1, 0, 1_000, 300]),
+    ];
+    let table = markdown(&summaries(&runs), "");
+    for line in [
+        "| trades | P-64x11-s1 1.1000 | – |",
+        "| starts | – | P-64x11-s1 0.9900 |",
+        "| proofs | – | – |",
+        "| ejection | P-64x11-s1 unplaced 1 | – |",
+    ] {
+        assert!(table.contains(line), "{line}: {table}");
+    }
+}
+
+#[test]
+fn what_had_been_reached_stands_beside_what_is_found() {
+    let list = std::env::temp_dir().join(format!("reached-{}.json", std::process::id()));
+    std::fs::write(&list, r#"[{"instance": "P-64x11-s1", "communication": 15753, "reached": 15765}]"#)
+        .unwrap();
+    let known = BestKnown::read(&list).unwrap();
+    std::fs::remove_file(list).unwrap();
+    let of = |vectors: [&[i64]; 3]| {
+        let runs: Vec<Record> =
+            (1u64..).zip(vectors).map(|(seed, vector)| run("asp", seed, vector)).collect();
+        markdown(&Summary::of(&runs, &known), "")
+    };
+    let table = of([&[0, 0, 16_000, 1], &[0, 0, 15_800, 1], &[0, 0, 15_753, 1]]);
+    let line = "| 1.0022 | P-64x11-s1 | 15765 | 0 / 16000 / 1, 0 / 15800 / 1, 0 / 15753 / 1 |";
+    assert!(table.contains(line), "{table}");
+    let table = of([&[0, 5, 1, 1], &[0, 4, 1, 1], &[0, 0, 15_753, 1]]);
+    assert!(table.contains("| overload 4 | P-64x11-s1 | 15765 |"), "{table}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::chart::{Labels, Panel, Series, lines};
-use super::contest::{ALL, Contest, Contestant, Result, last, losses, overall, table};
+use super::contest::{ALL, Contest, Contestant, Result, interval, last, losses, overall, table};
 use super::setting::{Failure, Setting};
 use crate::mean::mean;
 use crate::oracle::Hint;
@@ -38,9 +38,9 @@ exchangeFactors: {{cpu: {{cpu: 1, fpga: 10, gpu: 5}}, fpga: {{fpga: 1, gpu: 20}}
     )
 }
 
-/// A page: its title, the command that makes it, and what follows.
-fn page(title: &str, name: &str, setting: &Setting) -> String {
-    format!("# {title}\n\n`cairn-sim experiment {name} --seeds {}`\n\n", setting.seeds)
+/// The first lines of a page.
+fn page(title: &str) -> String {
+    format!("# {title}\n\n")
 }
 
 /// Table I: scenario A, scenario B and the chain; the last of eight windows, so one decision.
@@ -56,7 +56,7 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
         ("B, ring", Kind::Ring { actors, end }, "random 0.60, metis-std 0.94, metis-apolike 0.94, APO 0.95"),
         ("chain", Kind::Chain { actors, end }, "not in the paper"),
     ];
-    let mut text = page("Table I: throughput over that of the best static assignment", "table-1", setting);
+    let mut text = page("Table I: throughput over that of the best static assignment");
     text.push_str(
         "The last of eight windows, after one decision; ratios are to the best static assignment that hill climbing found, \
          judged by its first four windows. \
@@ -68,7 +68,7 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
         let contest = Contest::new(&equal_units(), kind, Some(8))?;
         let results = contest.compete(setting, ALL)?;
         let (assignment, best) = contest.best_static_found(&results, Some(4))?;
-        let oracle = foreseen(&contest, &results, Some(&assignment))?;
+        let (oracle, _) = foreseen(&contest, &results, Some(&assignment))?;
         let plans = contest.from_the_start(&results, Some(4))?;
         let plans: Vec<f64> = plans.into_iter().map(|plan| plan / best).collect();
         write!(
@@ -81,12 +81,12 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
     setting.write("table-1.md", &text)
 }
 
-/// The sentence about the oracle.
+/// The sentence about the oracle, and its throughput after the first decision.
 fn foreseen(
     contest: &Contest,
     results: &[Result],
     best: Option<&[usize]>,
-) -> std::result::Result<String, Failure> {
+) -> std::result::Result<(String, f64), Failure> {
     let first = || results.iter().filter_map(|result| result.reports.first());
     let ends = first().map(|report| Hint { after: None, assignment: report.assignment.clone() });
     let changes = first().flat_map(|report| &report.changes);
@@ -105,12 +105,13 @@ fn foreseen(
         (false, false) => "The oracle, from below (what foresight found)",
         (false, true) => "From below, of what anybody decided at a time the best, chosen with foresight",
     };
-    Ok(format!(
+    let said = format!(
         "{what}: {after:.2} tasks/ms after the first decision, {:.2} over the run. From above, with every unit at work all \
          the time and every message within its unit: {:.2}.",
         overall(&oracle.report),
         contest.most()
-    ))
+    );
+    Ok((said, after))
 }
 
 /// The mean throughput after the first decision.
@@ -145,6 +146,15 @@ fn figure(results: &[Result], title: &str, level: Option<(&str, f64)>) -> String
     lines(&labels, &[Panel { title: String::new(), series }])
 }
 
+/// What came of everybody in one world.
+struct Described {
+    text: String,
+    /// By contestant: the mean after the first decision, and the half-width of its interval.
+    values: Vec<(&'static str, (f64, f64))>,
+    /// What the oracle reaches after the first decision.
+    oracle: f64,
+}
+
 /// Runs one world to its end and describes it.
 fn described(
     setting: &Setting,
@@ -152,37 +162,38 @@ fn described(
     contestants: &[Contestant],
     stem: &str,
     with_static: bool,
-) -> std::result::Result<String, Failure> {
+) -> std::result::Result<Described, Failure> {
     let results = contest.compete(setting, contestants)?;
     let of: &dyn Fn(&Report) -> f64 = &|report| after(contest, report);
-    let (reference, level, said) = if with_static {
+    let value = |result: &Result| interval(&result.reports.iter().map(of).collect::<Vec<f64>>());
+    let values: Vec<_> = results.iter().map(|result| (result.label, value(result))).collect();
+    let (reference, level, said, oracle) = if with_static {
         let (assignment, best) = contest.best_static_found(&results, contest.windows)?;
-        let oracle = foreseen(contest, &results, Some(&assignment))?;
+        let (foreseen, oracle) = foreseen(contest, &results, Some(&assignment))?;
         let said = format!(
-            "Ratios are to the best static assignment found, {best} tasks/ms: {assignment:?}. {oracle}"
+            "Ratios are to the best static assignment found, {best} tasks/ms: {assignment:?}. {foreseen}"
         );
-        (best, Some(("best static found", best)), said)
+        (best, Some(("best static found", best)), said, oracle)
     } else {
-        let first = results.first().ok_or("nobody competes")?;
-        let ours = super::contest::interval(&first.reports.iter().map(of).collect::<Vec<_>>()).0;
+        let (first, (ours, _)) = *values.first().ok_or("nobody competes")?;
+        let (foreseen, oracle) = foreseen(contest, &results, None)?;
         let said = format!(
-            "Ratios are to {} after the first decision; there are too many assignments for a best static one. {}",
-            first.label,
-            foreseen(contest, &results, None)?
+            "Ratios are to {first} after the first decision; there are too many assignments for a best static one. {foreseen}"
         );
-        (ours, None, said)
+        (ours, None, said, oracle)
     };
     setting.write(&format!("{stem}.svg"), &figure(&results, stem, level))?;
     let table = table(&results, reference, "after the first decision", of, None);
-    Ok(format!("{said}\n\n{table}{}\n![{stem}]({stem}.svg)\n", losses(&results)))
+    let text = format!("{said}\n\n{table}{}\n![{stem}]({stem}.svg)\n", losses(&results));
+    Ok(Described { text, values, oracle })
 }
 
 /// Figure 4: the motivating example, with the units of scenarios A and B, and the authors' own trace of it.
 pub fn figure_4(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Figure 4: the surveillance example", "figure-4", setting);
+    let mut text = page("Figure 4: the surveillance example");
     let kind = Kind::Surveillance(Surveillance { end: 12_000, phase: 3_000, seed: 1 });
     let contest = Contest::new(&equal_units(), kind, None)?;
-    let described = described(setting, &contest, ALL, "figure-4", true)?;
+    let described = described(setting, &contest, ALL, "figure-4", true)?.text;
     write!(
         text,
         "Two croppers, five classifiers, one localizer; uniform and hot phases of 3,000 frames take turns. The paper shows \
@@ -193,10 +204,10 @@ pub fn figure_4(setting: &Setting) -> std::result::Result<(), Failure> {
 
 /// The surveillance folder of the authors: a PHOLD trace on two CPUs, a GPU and an FPGA.
 pub fn surveillance(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Surveillance as in the authors' files", "surveillance", setting);
+    let mut text = page("Surveillance as in the authors' files");
     let kind = Kind::Phold(Phold { actors: 8, end: 50_000, probability: 0.125, seed: 1 });
     let contest = Contest::new(&unequal_units(2, 1, 4, 2), kind, Some(16))?;
-    let described = described(setting, &contest, ALL, "surveillance", true)?;
+    let described = described(setting, &contest, ALL, "surveillance", true)?.text;
     write!(
         text,
         "PHOLD with 8 actors, probability 0.125; GPU 4 times and FPGA twice as fast as a CPU. The trace is generated anew, \
@@ -229,24 +240,46 @@ const AUTHORS: &str = "64 actors, 8 CPUs, 2 GPUs, 1 FPGA. The paper claims up to
     generated anew from the parameters, with the costs of the paper's table II: round-robin, which plans nothing, is at another \
     level there, so that only the order of strategies can be compared.\n";
 
+/// The worlds of Figure 5 in one table.
+fn beside(worlds: &[(String, Described)]) -> String {
+    let shown = ["asp", "the authors' objective", "metis", "metis-apolike", "annealing-next-state"];
+    let mut text = format!(
+        "\n## All worlds\n\nTasks/ms after the first decision; last the best of what anybody decided at a time, chosen with \
+         foresight.\n\n| world | {} | foresight |\n|---|{}\n",
+        shown.join(" | "),
+        "---:|".repeat(shown.len() + 1)
+    );
+    for (world, Described { values, oracle, .. }) in worlds {
+        let of = shown.map(|name| {
+            let found = values.iter().find(|(label, _)| *label == name);
+            found.map_or_else(String::new, |(_, (centre, half))| format!("{centre:.1} ± {half:.1}"))
+        });
+        writeln!(text, "| {world} | {} | {oracle:.1} |", of.join(" | ")).expect("text takes everything");
+    }
+    text
+}
+
 /// Figure 5: 64 actors on 8 CPUs, 2 GPUs and an FPGA, as printed and as in the authors' files.
 pub fn figure_5(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Figure 5: the stochastic trace", "figure-5", setting);
+    let mut text = page("Figure 5: the stochastic trace");
     text.push_str(AUTHORS);
     text.push_str("Both lengths have as many tasks.\n");
+    let mut worlds = Vec::new();
     for (phases, rate) in [((1000.0, 200.0), 12.0), ((60_000.0, 5_000.0), 0.2)] {
         for (gpu, fpga) in [(4, 2), (50, 10)] {
             let kind = hotspot(64, phases, rate, false, 1);
             let contest = Contest::new(&unequal_units(8, 2, gpu, fpga), kind, None)?;
             let (end, phase) = phases;
             let stem = format!("figure-5-{end}-{gpu}x");
-            let described = described(setting, &contest, ALL, &stem, false)?;
+            let world = described(setting, &contest, ALL, &stem, false)?;
             write!(
                 text,
-                "\n## {end} units, phases of {phase}, GPU {gpu} and FPGA {fpga} times as fast\n\n{described}"
+                "\n## {end} units, phases of {phase}, GPU {gpu} and FPGA {fpga} times as fast\n\n{}",
+                world.text
             )?;
+            worlds.push((format!("{end} units, GPU {gpu} and FPGA {fpga} times"), world));
             // Each part takes minutes: what is done is kept.
-            setting.write("figure-5.md", &text)?;
+            setting.write("figure-5.md", &format!("{text}{}", beside(&worlds)))?;
         }
     }
     Ok(())
@@ -260,7 +293,7 @@ const QUICK: u64 = 150;
 
 /// The 64 actors of the authors' files over traces of several seeds, moves and planning free and charged.
 pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("64 actors on 11 units, over traces", "hotspot", setting);
+    let mut text = page("64 actors on 11 units, over traces");
     text.push_str(AUTHORS);
     text.push_str(
         "Each seed has a trace of its own, and strategies decide by it, too. A plan of ours has 150 pieces of effort, less than \
@@ -297,7 +330,7 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
             mean(&report.throughputs().into_iter().skip(before).collect::<Vec<f64>>()).unwrap_or(0.0)
         };
         let first = all.first().ok_or("nobody competes")?;
-        let ours = super::contest::interval(&first.reports.iter().map(of).collect::<Vec<_>>()).0;
+        let ours = interval(&first.reports.iter().map(of).collect::<Vec<_>>()).0;
         write!(
             text,
             "\n## Moves and planning {name}\n\nRatios are to {} after the first decision.\n\n{}{}",
@@ -312,7 +345,7 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
 
 /// A hotspot that is elsewhere in each phase, with moves and planning free, and charged.
 pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("A hotspot that moves", "moving-hotspot", setting);
+    let mut text = page("A hotspot that moves");
     text.push_str(
         "48 actors on 8 CPUs, 2 GPUs and an FPGA; each imbalanced phase has four hot actors of its own, to which everybody sends. \
          Phases are about ten windows long, and a plan is due every five. Not from the paper.\n",
@@ -320,7 +353,7 @@ pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
     let free = unequal_units(8, 2, 4, 2);
     for (name, config) in [("free", free.clone()), ("charged", format!("{free}{CHARGED}"))] {
         let contest = Contest::new(&config, hotspot(48, (2_500.0, 500.0), 12.0, true, 1), None)?;
-        let described = described(setting, &contest, ALL, &format!("moving-hotspot-{name}"), false)?;
+        let described = described(setting, &contest, ALL, &format!("moving-hotspot-{name}"), false)?.text;
         write!(text, "\n## Moves and planning {name}\n\n{described}")?;
         setting.write("moving-hotspot.md", &text)?;
     }
@@ -329,7 +362,7 @@ pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
 
 /// Energy: the same world without a cap on power and with one.
 pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Energy under a power cap", "energy", setting);
+    let mut text = page("Energy under a power cap");
     text.push_str(
         "PHOLD with 8 actors on 2 CPUs (65 W, 15 idle), an FPGA (30 W, 10 idle) and a GPU (250 W, 40 idle). A \
          cap bounds what units may draw together: a trace has no rate at which tasks come, so a unit that hosts an actor may be at \
@@ -358,7 +391,7 @@ pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
                 // After the first decision.
                 let values: Vec<f64> =
                     reports.flat_map(|report| report.windows.iter().skip(6).map(value)).collect();
-                super::contest::interval(&values).0
+                interval(&values).0
             };
             let (tasks, power) = (of(&|window| window.throughput), of(&|window| window.watts));
             let windows = result.reports.iter().flat_map(|report| report.windows.iter().skip(6));
@@ -377,14 +410,14 @@ pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
 
 /// Actors that run on some kinds only.
 pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Actors that run on some kinds only", "partial-kinds", setting);
+    let mut text = page("Actors that run on some kinds only");
     let config = format!(
         "{}actors: [{{actors: [0, 1], runsOn: [cpu]}}, {{actors: [2, 3], runsOn: [cpu, gpu]}}, {{actors: [7], runsOn: [fpga, cpu]}}]\n",
         unequal_units(2, 1, 4, 2)
     );
     let kind = Kind::Surveillance(Surveillance { end: 12_000, phase: 3_000, seed: 1 });
     let contest = Contest::new(&config, kind, None)?;
-    let described = described(setting, &contest, ALL, "partial-kinds", true)?;
+    let described = described(setting, &contest, ALL, "partial-kinds", true)?.text;
     write!(
         text,
         "The surveillance example; both croppers run on CPUs only, two classifiers on CPUs and the GPU, the localizer on \
@@ -395,7 +428,7 @@ pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
 
 /// How the weights of the annoyance change what is decided in the three worlds.
 pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("The weights of the annoyance", "gamma", setting);
+    let mut text = page("The weights of the annoyance");
     text.push_str(
         "The ring of scenario B in each world, with the annoyance as the first level after the overload (`adaptive`) and \
          with the weight of what gets in the way there at 0, 1 and 10.\n\n\
@@ -420,7 +453,7 @@ pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
                 writeln!(
                     text,
                     "| {world} | {weight} | {:.2} | {:.0} | {:.0} |",
-                    super::contest::interval(&throughputs).0,
+                    interval(&throughputs).0,
                     of(&|window| window.rolled_back),
                     of(&|window| window.messages.null)
                 )?;
@@ -428,4 +461,17 @@ pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
         }
     }
     setting.write("gamma.md", &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Described, beside};
+
+    #[test]
+    fn a_world_is_a_row() {
+        let values = vec![("asp", (56.86, 0.26)), ("metis", (51.5, 2.4)), ("random", (30.0, 1.0))];
+        let world = Described { text: String::new(), values, oracle: 59.69 };
+        let table = beside(&[("small".to_owned(), world)]);
+        assert_eq!(table.lines().last(), Some("| small | 56.9 ± 0.3 |  | 51.5 ± 2.4 |  |  | 59.7 |"));
+    }
 }

@@ -122,3 +122,14 @@ fn bad_input_is_refused_with_file_place_and_advice() {
     let unknown = refused(folder.path(), "dag generate fast --out .");
     assert!(unknown.contains("there is no graph fast"), "{unknown}");
 }
+
+#[test]
+fn a_page_of_an_experiment_names_the_commit_that_is_given() {
+    let folder = folder();
+    let output = cairn_sim(folder.path(), "experiment cedr-streaming --quiet --commit 1cd6545 --out pages");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = std::fs::read_to_string(folder.path().join("pages/streaming.md")).expect("a page");
+    let last =
+        "Made at 1cd6545 by `make bench`, which runs `cairn-sim experiment cedr-streaming --out pages`.";
+    assert_eq!(page.lines().last(), Some(last));
+}

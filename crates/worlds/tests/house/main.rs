@@ -3,6 +3,7 @@
 
 mod cycles;
 mod modules;
+mod pages;
 mod walls;
 
 use std::collections::BTreeMap;

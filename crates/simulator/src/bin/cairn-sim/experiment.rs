@@ -22,6 +22,9 @@ pub struct Arguments {
     /// How many seeds are tried where chance plays a part.
     #[arg(long, value_name = "N", default_value_t = 10)]
     seeds: u64,
+    /// The commit that pages say they were made at [default: none is named]
+    #[arg(long, value_name = "COMMIT", env = "CAIRN_COMMIT")]
+    commit: Option<String>,
     /// Show no progress.
     #[arg(long)]
     quiet: bool,
@@ -40,7 +43,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     std::fs::create_dir_all(&arguments.out)
         .map_err(|source| format!("{}: {source}; name a folder with --out", arguments.out.display()))?;
-    let setting =
-        Setting { out: arguments.out.clone(), seeds: arguments.seeds.max(1), progress: !arguments.quiet };
+    let setting = Setting {
+        experiment: *experiment,
+        out: arguments.out.clone(),
+        seeds: arguments.seeds.max(1),
+        progress: !arguments.quiet,
+        // An empty variable names none.
+        commit: arguments.commit.clone().filter(|commit| !commit.is_empty()),
+    };
     (experiment.run)(&setting)
 }

@@ -1,7 +1,5 @@
 //! The case studies: charts, caching, queues, streaming.
 
-use std::fmt::Write as _;
-
 use taskgraph::files::workload::{Arrivals, Arriving};
 use taskgraph::generate::cedr::{Pair, application};
 use taskgraph::{Graph, Streaming};
@@ -9,6 +7,7 @@ use taskgraph::{Graph, Streaming};
 use super::common::{Counts, FULL, beside, each_ms, graphs, measure, ms, page, prepare, record, table};
 use crate::dag::{Applications, Measures, Record, Setting, gantt};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
+use crate::experiments::claims::{claims, yes};
 use crate::experiments::setting::{Failure, Setting as Experiment};
 
 /// `cedr-gantt`.
@@ -17,9 +16,9 @@ pub fn charts(setting: &Experiment) -> Result<(), Failure> {
     let pool = Counts(3, 1, 0);
     let applications = prepare(&graphs(&pair), &pool.platform())?;
     let dags = pair.arriving(2000);
-    let mut text = page("Who ran when and where (Figures 9, 15)", "cedr-gantt");
+    let mut text = page("Who ran when and where (Figures 9, 15)");
     text += "High latency workload, 2000 Mbps, 3 cores and 1 FFT: every transform on the accelerator (MET), or on both (EFT).\n\n";
-    let mut ends = Vec::new();
+    let (mut ends, mut moved) = (Vec::new(), Vec::new());
     let mut rows = Vec::new();
     for (letter, scheduler, end, transforms) in [("a", "MET", 350.0, 2610.0), ("b", "EFT", 260.0, 1165.0)] {
         let (measures, records) = record(&applications, &dags, scheduler, &Setting::default())?;
@@ -27,6 +26,7 @@ pub fn charts(setting: &Experiment) -> Result<(), Failure> {
             format!("Figure 9({letter}): {scheduler}, high latency workload at 2000 Mbps on {}", pool.name());
         setting.write(&format!("figure-9{letter}.svg"), &gantt(&applications, &records, &title))?;
         let on = records.iter().filter(|record| applications.pes()[record.pe].starts_with("FFT")).count();
+        moved.push(on);
         let on = f64::from(u32::try_from(on)?);
         let mut row = vec![scheduler.to_owned()];
         row.extend(beside(ms(measures.end_to_end_ns), end));
@@ -44,11 +44,19 @@ pub fn charts(setting: &Experiment) -> Result<(), Failure> {
         "paper",
     ];
     text += &table(&head, &rows);
-    let _ = writeln!(
-        text,
-        "\nThe accelerator alone ends {:.0} % later than both (paper: 350 against 260, 35 %).",
-        100.0 * (ends[0] / ends[1] - 1.0)
-    );
+    // Figure 9.
+    text += &claims(&[(
+        "all 2,610 transforms on the accelerator end later than with both",
+        "350 against 260 ms, +35 %",
+        format!(
+            "{}, {} of them: {:.0} against {:.0} ms, {:+.0} %",
+            yes(ends[0] > ends[1]),
+            moved[0],
+            ends[0],
+            ends[1],
+            100.0 * (ends[0] / ends[1] - 1.0)
+        ),
+    )]);
     for (name, letters) in STREAMED {
         for (mode, letter) in [Streaming::Sequential, Streaming::Double].into_iter().zip(letters) {
             let (applications, _, records) = streamed(name, mode)?;
@@ -89,7 +97,7 @@ pub fn cache(setting: &Experiment) -> Result<(), Failure> {
         let panel = Panel { title: String::new(), series: found.iter().map(line).collect() };
         setting.write(&format!("figure-11{letter}.svg"), &lines(&labels, &[panel]))?;
     }
-    let mut text = page("Schedule caching (Figure 11)", "cedr-cache");
+    let mut text = page("Schedule caching (Figure 11)");
     text += "High latency workload on 3 cores, 1 FFT, 1 MMULT; per application, at 2000 Mbps.\n\n";
     let last = |points: &[(u32, Measures)]| points.last().expect("29 rates").1.clone();
     let execution = |points: &[(u32, Measures)]| each_ms(last(points).execution_ns, &last(points));
@@ -110,14 +118,24 @@ pub fn cache(setting: &Experiment) -> Result<(), Failure> {
     let mean = |points: &[(u32, Measures)]| {
         points.iter().map(|(_, one)| each_ms(one.cumulative_ns, one)).sum::<f64>() / 29.0
     };
-    let _ = writeln!(
-        text,
-        "\nETF is {:+.0} ms slower than SIMPLE (paper +468); cached ETF {:+.1} % (paper: almost identical).\n\
-         Mean cumulative time over all rates, cached ETF against ETF: {:+.1} % (paper +4.3 %).",
-        execution(&found[1].1) - simple,
-        100.0 * (execution(&found[2].1) / simple - 1.0),
-        100.0 * (mean(&found[2].1) / mean(&found[1].1) - 1.0)
-    );
+    let against = |ours: f64, other: f64| format!("{:+.1} %", 100.0 * (ours / other - 1.0));
+    text += &claims(&[
+        (
+            "execution of ETF less that of SIMPLE",
+            "+468 ms",
+            format!("{:+.0} ms", execution(&found[1].1) - simple),
+        ),
+        (
+            "execution of cached ETF against SIMPLE's",
+            "almost identical",
+            against(execution(&found[2].1), simple),
+        ),
+        (
+            "cumulative time of cached ETF against ETF's, mean over all rates",
+            "+4.3 %",
+            against(mean(&found[2].1), mean(&found[1].1)),
+        ),
+    ]);
     setting.write("cache.md", &text)
 }
 
@@ -147,12 +165,28 @@ pub fn queues(setting: &Experiment) -> Result<(), Failure> {
     }
     let title = "Figure 13: dispatch overhead of EFT on 3 cores";
     let labels = Labels { title, x: "instances of Radar Correlator", y: "ms", log: false };
+    let grown = [0, 1].map(|line: usize| lines_of[line].points.clone());
     let panel = Panel { title: String::new(), series: lines_of };
     setting.write("figure-13.svg", &lines(&labels, &[panel]))?;
-    let mut text = page("Work queues (Figure 13)", "cedr-queues");
+    let mut text = page("Work queues (Figure 13)");
     text += "Dispatch overhead, Σ (start - end of the task before on that core), of EFT on 3 cores; Radar Correlators every 31 µs.\n\n";
     text += &table(&["instances", "without queues", "rounds", "with queues", "rounds"], &rows);
+    text += &claims(&[("dispatch overhead grows faster without queues", "yes", growth(&grown))]);
     setting.write("queues.md", &text)
+}
+
+/// Whether the first line grows more than the second, and where both end.
+fn growth([without, with]: &[Vec<(f64, f64)>; 2]) -> String {
+    let end = |points: &[(f64, f64)]| points.last().copied().unwrap_or_default();
+    let grows = |points: &[(f64, f64)]| end(points).1 - points.first().copied().unwrap_or_default().1;
+    format!(
+        "{}: to {:.1} ms at {} instances, {:+.1} % against {:.1} ms with queues",
+        yes(grows(without) > grows(with)),
+        end(without).1,
+        end(without).0,
+        100.0 * (end(without).1 / end(with).1 - 1.0),
+        end(with).1
+    )
 }
 
 /// The two applications of Table 6, with the letters of their charts in Figure 15.
@@ -171,7 +205,7 @@ fn streamed(name: &str, mode: Streaming) -> Result<(Applications, Measures, Vec<
 
 /// `cedr-streaming`.
 pub fn streaming(setting: &Experiment) -> Result<(), Failure> {
-    let mut text = page("Streaming (Table 6)", "cedr-streaming");
+    let mut text = page("Streaming (Table 6)");
     text += "40 frames under SIMPLE on 3 cores, 1 FFT, 1 MMULT; frame after frame (`sequential`), or in a pipeline.\n\n";
     // Frame after frame and in a pipeline: time, then utilisation of the cores.
     let published = [[19.35, 9.80, 28.74, 56.32], [86.41, 63.03, 36.68, 50.27]];
@@ -204,4 +238,17 @@ pub fn streaming(setting: &Experiment) -> Result<(), Failure> {
     ];
     text += &table(&head, &rows);
     setting.write("streaming.md", &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::growth;
+
+    #[test]
+    fn which_line_grows_faster() {
+        let (flat, steep) = (vec![(1.0, 1.0), (10.0, 2.0)], vec![(1.0, 1.0), (10.0, 3.0)]);
+        let said = growth(&[steep.clone(), flat.clone()]);
+        assert_eq!(said, "yes: to 3.0 ms at 10 instances, +50.0 % against 2.0 ms with queues");
+        assert!(growth(&[flat, steep]).starts_with("no: "));
+    }
 }

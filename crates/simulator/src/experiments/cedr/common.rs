@@ -98,10 +98,8 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// The first lines of a page of results.
-pub(super) fn page(title: &str, name: &str) -> String {
-    format!(
-        "# {title}\n\nMade by `cairn-sim experiment {name} --out docs/results/cedr`; times in milliseconds.\n\n"
-    )
+pub(super) fn page(title: &str) -> String {
+    format!("# {title}\n\nTimes are in milliseconds. ")
 }
 
 /// ours / paper, and both.

@@ -9,6 +9,7 @@ use taskgraph::generate::cedr::Pair;
 use super::common::{Counts, FULL, SCHEDULERS, beside, each_ms, graphs, measure, page, prepare, table};
 use crate::dag::{Measures, Setting};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
+use crate::experiments::claims::{Claim, claims, yes};
 use crate::experiments::setting::{Failure, Setting as Experiment};
 
 /// The two workloads, with the name that the paper gives them.
@@ -123,8 +124,9 @@ pub fn sweep(setting: &Experiment) -> Result<(), Failure> {
 
 /// The pools at the highest rate, and what the paper says of them.
 fn summary(points: &[Point]) -> String {
-    let mut text = page("3,480 runs (Figures 3, 4, 6)", "cedr-sweep");
+    let mut text = page("3,480 runs (Figures 3, 4, 6)");
     text += "12 pools × 5 schedulers × 29 rates × 2 workloads, all in `sweep.csv`; below, the highest rate of each workload.\n";
+    text += &claims(&by_cores(points));
     for (workload, pair) in workloads() {
         let mbps = *pair.rates.last().expect("29 rates");
         for (name, figure, read) in SHOWN {
@@ -152,6 +154,81 @@ fn summary(points: &[Point]) -> String {
     text
 }
 
+/// What the paper says of execution over pools (Figure 4, high latency workload at the highest rate).
+fn by_cores(points: &[Point]) -> Vec<Claim<'static>> {
+    let execution = |scheduler: &str, pool: Counts| {
+        let of =
+            |point: &&Point| point.workload == "high" && point.scheduler == scheduler && point.pool == pool;
+        // Rates ascend.
+        points.iter().rfind(of).map_or(0.0, |point| each_ms(point.measures.execution_ns, &point.measures))
+    };
+    let grown = [Counts(2, 0, 0), Counts(3, 0, 0), FULL];
+    let etf = grown.map(|pool| execution("ETF", pool));
+    let said = etf.iter().zip(grown).map(|(ms, pool)| format!("{ms:.0} ms on {}", pool.name()));
+    let others: Vec<(f64, f64)> = SCHEDULERS
+        .into_iter()
+        .filter(|scheduler| *scheduler != "ETF")
+        .flat_map(|scheduler| {
+            let more = Counts::all().into_iter().filter(|pool| pool.0 > 1);
+            more.map(move |pool| (scheduler, pool))
+        })
+        .map(|(scheduler, pool)| {
+            let fewer = Counts(pool.0 - 1, pool.1, pool.2);
+            (execution(scheduler, fewer), execution(scheduler, pool))
+        })
+        .collect();
+    let falls = others.iter().filter(|(fewer, more)| more < fewer).count();
+    vec![
+        (
+            "high latency workload: ETF's execution rises with processing elements beyond two cores",
+            "yes",
+            format!("{}: {}", yes(etf.is_sorted_by(|a, b| a < b)), said.collect::<Vec<_>>().join(", ")),
+        ),
+        (
+            "the same: that of the others falls with every core",
+            "yes",
+            format!("{}: with {falls} of {} cores that are added", yes(falls == others.len()), others.len()),
+        ),
+    ]
+}
+
+/// What the paper says of the low latency workload on the full pool, at the highest rate (Figures 5, 7): `times` are each scheduler's
+/// execution and overhead in milliseconds per application.
+fn low_claims(times: &[[f64; 2]; 5]) -> Vec<Claim<'static>> {
+    let least = times.iter().map(|times| times[0]).fold(f64::INFINITY, f64::min);
+    let most = times.iter().map(|times| times[0]).fold(0.0, f64::max);
+    let [simple, met, eft, etf, heft] = times.map(|times| 1e3 * times[1]);
+    let order = simple < met && met < eft && eft < heft.min(etf);
+    vec![
+        (
+            "execution: all five alike",
+            "yes",
+            format!("{least:.1} to {most:.1} ms, the most is {:.2} times the least", most / least),
+        ),
+        (
+            "overhead: RR < MET < EFT < HEFT_RT ≈ ETF",
+            "yes",
+            format!(
+                "{}: {simple:.1}, {met:.1}, {eft:.1}, {heft:.1}, {etf:.1} µs; ETF {:+.1} % against HEFT_RT",
+                yes(order),
+                100.0 * (etf / heft - 1.0)
+            ),
+        ),
+    ]
+}
+
+/// By how much execution changes at most from 1000 Mbps on against that at the highest rate, in per cent.
+fn settled(of: &[&Point]) -> f64 {
+    let changes = SCHEDULERS.into_iter().flat_map(|scheduler| {
+        let late = of.iter().filter(move |point| point.scheduler == scheduler && point.mbps >= 1000);
+        let times: Vec<f64> =
+            late.map(|point| each_ms(point.measures.execution_ns, &point.measures)).collect();
+        let last = times.last().copied().unwrap_or_default();
+        times.into_iter().map(move |time| 100.0 * (time / last - 1.0).abs())
+    });
+    changes.fold(0.0, f64::max)
+}
+
 /// Execution and overhead per application on the full pool at 2000 Mbps, from the authors' data: SIMPLE, MET, EFT,
 /// ETF, `HEFT_RT`.
 const PUBLISHED: [[f64; 5]; 2] = [[225.0, 241.0, 219.0, 692.0, 225.0], [0.58, 0.74, 0.72, 65.5, 1.14]];
@@ -159,7 +236,8 @@ const PUBLISHED: [[f64; 5]; 2] = [[225.0, 241.0, 219.0, 692.0, 225.0], [0.58, 0.
 /// `cedr-slices`.
 pub fn slices(setting: &Experiment) -> Result<(), Failure> {
     let points = points(&[FULL])?;
-    let mut text = page("Over rates, on 3 cores, 1 FFT and 1 MMULT (Figures 5, 7, 10)", "cedr-slices");
+    let mut text = page("Over rates, on 3 cores, 1 FFT and 1 MMULT (Figures 5, 7, 10)");
+    text += "Per application.\n";
     for (workload, pair) in workloads() {
         let of: Vec<&Point> = points.iter().filter(|point| point.workload == workload).collect();
         for (name, figure, read) in [SHOWN[1], SHOWN[2]] {
@@ -206,6 +284,13 @@ pub fn slices(setting: &Experiment) -> Result<(), Failure> {
         } else {
             table(&["scheduler", "execution", "overhead", "cumulative"], &rows)
         };
+        if workload == "low" {
+            let mut times = [[0.0; 2]; 5];
+            for (times, point) in times.iter_mut().zip(&last) {
+                *times = [SHOWN[1].2(&point.measures), SHOWN[2].2(&point.measures)];
+            }
+            text += &claims(&low_claims(&times));
+        }
     }
     let two = |read: fn(&Measures) -> f64| {
         let of: Vec<&Point> = points
@@ -230,12 +315,24 @@ pub fn slices(setting: &Experiment) -> Result<(), Failure> {
     };
     if let (Some(simple), Some(etf)) = (last("SIMPLE"), last("ETF")) {
         let by = |read: fn(&Measures) -> f64| read(&etf.measures) - read(&simple.measures);
-        let _ = writeln!(
-            text,
-            "\nETF less SIMPLE at 2000 Mbps (Figure 10): execution {:+.1} ms (paper +468), cumulative {:+.2} ms (paper -1.9).",
-            by(SHOWN[1].2),
-            by(SHOWN[0].2)
-        );
+        let high: Vec<&Point> = points.iter().filter(|point| point.workload == "high").collect();
+        text += &claims(&[
+            (
+                "execution saturates over rates (Figure 5)",
+                "yes",
+                format!("from 1000 Mbps on within {:.1} % of that at 2000", settled(&high)),
+            ),
+            (
+                "execution of ETF less that of SIMPLE (Figure 10)",
+                "+468 ms",
+                format!("{:+.0} ms", by(SHOWN[1].2)),
+            ),
+            (
+                "cumulative time of ETF less that of SIMPLE (Figure 10)",
+                "-1.9 ms",
+                format!("{:+.2} ms", by(SHOWN[0].2)),
+            ),
+        ]);
     }
     setting.write("slices.md", &text)
 }
@@ -245,7 +342,7 @@ const FFT_UTILISATION: [[f64; 5]; 2] = [[6.4, 17.9, 27.4, 38.3, 23.1], [23.7, 29
 
 /// `cedr-utilisation`.
 pub fn utilisation(setting: &Experiment) -> Result<(), Failure> {
-    let mut text = page("How busy the full pool is (Figure 8)", "cedr-utilisation");
+    let mut text = page("How busy the full pool is (Figure 8)");
     text += "Busy over end-to-end time in percent, on 3 cores (average), 1 FFT, 1 MMULT. The paper's text gives the FFT.\n";
     for (number, (workload, pair)) in workloads().into_iter().enumerate() {
         let mbps = *pair.rates.last().expect("29 rates");
@@ -264,4 +361,19 @@ pub fn utilisation(setting: &Experiment) -> Result<(), Failure> {
         text += &table(&["scheduler", "FFT, ours / paper", "ours", "paper", "cores", "MMULT"], &rows);
     }
     setting.write("utilisation.md", &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::low_claims;
+
+    #[test]
+    fn an_order_that_is_broken_is_no_yes() {
+        let mut times = [[8.0, 0.001], [9.0, 0.002], [8.0, 0.003], [8.0, 0.005], [10.0, 0.004]];
+        let said = low_claims(&times);
+        assert_eq!(said[0].2, "8.0 to 10.0 ms, the most is 1.25 times the least");
+        assert_eq!(said[1].2, "yes: 1.0, 2.0, 3.0, 4.0, 5.0 µs; ETF +25.0 % against HEFT_RT");
+        times[0][1] = 0.0025;
+        assert!(low_claims(&times)[1].2.starts_with("no: "));
+    }
 }

@@ -10,6 +10,7 @@ use taskgraph::table::online::{Stored, models, plans};
 use taskgraph::table::{Build, build, region_of};
 
 use super::super::chart::{Labels, Panel, Series, lines};
+use super::super::claims::{Claim, claims, yes};
 use super::super::setting::{Failure, Setting};
 use super::super::statistics::{mean, real};
 use super::world::{RECONFIGURATION, Scheme, World, sum};
@@ -44,7 +45,9 @@ pub fn sampling(setting: &Setting) -> Result<(), Failure> {
         }
         progress(setting, &format!("graph {seed}"));
     }
-    let mut text = String::from("| scheme | total : scheme 4, ± 95 % | paper |\n|---|---|---|\n");
+    let mut text = String::from(
+        "# Ways to choose a region's mapping (5.4)\n\n| scheme | total : scheme 4, ± 95 % | paper |\n|---|---|---|\n",
+    );
     let names =
         ["1, the middle", "2, one random vector", "3, ten vectors, without ECT", "4, ten vectors, with ECT"];
     for ((name, paper), of) in names.iter().zip([1.23, 1.19, 1.16, 1.00]).zip(&totals) {
@@ -60,10 +63,11 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
     let platform = platform();
     let mut csv = String::from("shape,size,seed,profile,on_off,ect,genetic,ideal\n");
     let mut text = String::from(
-        "| shape | profile | GA on-line : ideal, ± 95 % | On-Off : GA on-line | On-Off : ideal | ECT : ideal |\n|---|---|---|---|---|---|\n",
+        "# Shapes and sizes of graphs (5.5, Figures 7 to 9)\n\n| shape | profile | GA on-line : ideal, ± 95 % | On-Off : GA on-line | On-Off : ideal | ECT : ideal |\n|---|---|---|---|---|---|\n",
     );
     let mut panels = Vec::new();
     let mut ideals = [("A", Vec::new()), ("B", Vec::new())];
+    let mut groups = Vec::new();
     for shape in SHAPES {
         for (number, (name, printed)) in [("A", PROFILE_A), ("B", PROFILE_B)].into_iter().enumerate() {
             let profile = printed.map(Vector::new);
@@ -100,6 +104,7 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
             )?;
             panels.push(panel(&format!("{shape}, profile {name}"), &rows));
             ideals[number].1.push(series(&shape.to_string(), &rows, |all| all[3]));
+            groups.push(Group { shape, profile: name, rows });
         }
     }
     let labels = Labels { title: "Total times, the ideal's being 1", x: "tasks", y: "ratio", log: false };
@@ -108,7 +113,66 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
     let labels = Labels { title: "Total times of the ideal", x: "tasks", y: "time", log: true };
     setting.write("figure-9.svg", &lines(&labels, &panels))?;
     setting.write("semi-static-graphs.csv", &csv)?;
+    text += &claims(&shapes_and_sizes(&groups));
     setting.write("semi-static-graphs.md", &text)
+}
+
+/// The graphs of a shape under a profile: their sizes, and the totals of On-Off, ECT, the genetic algorithm on-line and
+/// the ideal.
+struct Group {
+    shape: Shape,
+    profile: &'static str,
+    rows: Vec<(usize, [f64; 4])>,
+}
+
+impl Group {
+    /// The mean of total `a` over total `b`, of graphs of at least so many tasks.
+    fn ratio(&self, a: usize, b: usize, least: usize) -> f64 {
+        let of = self.rows.iter().filter(|(size, _)| *size >= least).map(|(_, all)| all[a] / all[b]);
+        mean(&of.collect::<Vec<f64>>()).0
+    }
+}
+
+/// What the paper says of its Figures 7 to 9 (section 5.5).
+fn shapes_and_sizes(groups: &[Group]) -> [Claim<'static>; 4] {
+    let within = |a: usize, b: usize, paper: f64| {
+        let all: Vec<f64> =
+            groups.iter().flat_map(|group| group.rows.iter().map(|(_, all)| all[a] / all[b])).collect();
+        let most = all.iter().copied().fold(0.0, f64::max);
+        let (low, high) = range(groups.iter().map(|group| group.ratio(a, b, 0)));
+        format!(
+            "{}: at most {most:.3}, {:.3} in the mean of all {}; means by shape and profile {low:.3} to {high:.3}",
+            yes(most <= paper),
+            mean(&all).0,
+            all.len()
+        )
+    };
+    let on = |profile: &'static str| groups.iter().filter(move |group| group.profile == profile);
+    let (low, high) = range(on("A").zip(on("B")).map(|(a, b)| b.ratio(0, 3, 0) - a.ratio(0, 3, 0)));
+    let large = SIZES[SIZES.len() - 1];
+    let ect = || on("A").zip(on("B")).map(|(a, b)| (a.shape, [a, b].map(|group| group.ratio(1, 3, large))));
+    let random = ect().find(|(shape, _)| *shape == Shape::Random).map_or([0.0; 2], |(_, ratios)| ratios);
+    let above = ect().all(|(_, ratios)| ratios[0] <= random[0] && ratios[1] <= random[1]);
+    let each: Vec<String> = ect().map(|(shape, [a, b])| format!("{shape} {a:.2} and {b:.2}")).collect();
+    [
+        ("GA on-line : ideal", "at most 1.2", within(2, 3, 1.2)),
+        ("On-Off : GA on-line", "at most 1.3", within(0, 2, 1.3)),
+        (
+            "profile B is not much worse than A",
+            "yes",
+            format!("On-Off : ideal is {low:+.3} to {high:+.3} by shape"),
+        ),
+        (
+            "ECT is far from the ideal, furthest on large random graphs",
+            "yes",
+            format!("{}: ECT : ideal on A and B, {large} tasks: {}", yes(above), each.join(", ")),
+        ),
+    ]
+}
+
+/// The least and the most.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }
 
 fn panel(title: &str, rows: &[(usize, [f64; 4])]) -> Panel {
@@ -148,7 +212,7 @@ pub fn cost(setting: &Setting) -> Result<(), Failure> {
         progress(setting, &format!("graph {seed}"));
     }
     let mut text = String::from(
-        "| reconfiguration | On-Off : at 1000 | paper | remaps | paper | ECT : at 1000 | remaps |\n|---|---|---|---|---|---|---|\n",
+        "# What reconfigurations cost (Table 6)\n\n| reconfiguration | On-Off : at 1000 | paper | remaps | paper | ECT : at 1000 | remaps |\n|---|---|---|---|---|---|---|\n",
     );
     let printed = [11_124_981.0, 11_370_890.0, 11_691_931.0, 12_017_445.0, 12_529_694.0];
     let base = (mean(&rows[0].0).0, mean(&rows[0].2).0);
@@ -207,7 +271,10 @@ pub fn single(setting: &Setting) -> Result<(), Failure> {
         }
     }
     let names = ["On-Off", "ECT", "GA on-line", "best single mapping"];
-    let mut text = format!("| Δ, % | {} |\n|---|---|---|---|---|\n", names.join(" | "));
+    let mut text = format!(
+        "# The best single mapping (5.7, Figure 10)\n\n| Δ, % | {} |\n|---|---|---|---|---|\n",
+        names.join(" | ")
+    );
     for (delta, of) in deltas.iter().zip(&ratios) {
         let shown = of.each_ref().map(|values| format!("{:.3} ± {:.3}", mean(values).0, mean(values).1));
         writeln!(text, "| {:.0} | {} |", 100.0 * delta, shown.join(" | "))?;
@@ -225,5 +292,35 @@ pub fn single(setting: &Setting) -> Result<(), Failure> {
 fn progress(setting: &Setting, what: &str) {
     if setting.progress {
         eprintln!("{what}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Group, Shape, shapes_and_sizes};
+
+    #[test]
+    fn claims_hold_or_do_not() {
+        let group = |shape, profile, ect| Group {
+            shape,
+            profile,
+            rows: vec![(10, [1.1, 9.0, 1.0, 1.0]), (50, [1.2, ect, 1.25, 1.0])],
+        };
+        let groups = [
+            group(Shape::Random, "A", 1.5),
+            group(Shape::Random, "B", 1.6),
+            group(Shape::InTree, "A", 1.4),
+            group(Shape::InTree, "B", 1.3),
+        ];
+        let said = shapes_and_sizes(&groups).map(|(_, _, ours)| ours);
+        assert_eq!(
+            said,
+            [
+                "no: at most 1.250, 1.125 in the mean of all 8; means by shape and profile 1.125 to 1.125",
+                "yes: at most 1.100, 1.030 in the mean of all 8; means by shape and profile 1.030 to 1.030",
+                "On-Off : ideal is +0.000 to +0.000 by shape",
+                "yes: ECT : ideal on A and B, 50 tasks: random 1.50 and 1.60, in-tree 1.40 and 1.30",
+            ]
+        );
     }
 }

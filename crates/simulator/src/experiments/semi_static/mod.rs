@@ -14,7 +14,8 @@ pub const EXAMPLE: Experiment = Experiment::new(
     "semi-static-example",
     "semi-static, Tables 3 to 5: the graph of ten nodes",
     example::example,
-);
+)
+.without_seeds();
 /// Section 5.4.
 pub const SAMPLING: Experiment = Experiment::new(
     "semi-static-sampling",
@@ -35,4 +36,5 @@ pub const SINGLE: Experiment =
     Experiment::new("semi-static-single", "semi-static, Figure 10: the best single mapping", larger::single);
 /// Section 5.8.
 pub const TIME: Experiment =
-    Experiment::new("semi-static-time", "semi-static, 5.8: how long mapping takes", example::time);
+    Experiment::new("semi-static-time", "semi-static, 5.8: how long mapping takes", example::time)
+        .without_seeds();

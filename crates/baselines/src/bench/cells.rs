@@ -1,0 +1,54 @@
+//! What stands in the cells of the report's tables.
+
+use super::{Cell, Record, Summary};
+
+/// Strategies or anything else of the cells, each once, as they come.
+pub(super) fn in_order<T: PartialEq>(summaries: &[Summary], of: impl Fn(&Cell) -> T) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in summaries.iter().flat_map(|summary| &summary.cells).map(of) {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}
+
+/// The budgets of all cells, ascending.
+pub(super) fn budgets(summaries: &[Summary]) -> Vec<f64> {
+    let mut all: Vec<f64> =
+        summaries.iter().flat_map(|summary| &summary.cells).map(|c| c.budget_seconds).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    all
+}
+
+/// The best vector without the number of unplaced actors where that is 0.
+pub(super) fn best(summary: &Summary) -> String {
+    let star = if summary.beaten { "\\*" } else { "" };
+    format!("{}{star}", vector(&summary.best))
+}
+
+/// Values of levels in their order, without the number of unplaced actors where that is 0.
+pub(super) fn vector(values: &[i64]) -> String {
+    let told = if values.first() == Some(&0) { &values[1..] } else { values };
+    told.iter().map(ToString::to_string).collect::<Vec<_>>().join(" / ")
+}
+
+/// The median's ratio, whether every run proved it, and whether it is of one seed.
+pub(super) fn told(summary: &Summary, cell: &Cell) -> String {
+    let proven = if cell.runs.iter().all(|run| run.optimal) { " ✓" } else { "" };
+    let alone = if cell.runs.len() == 1 { " ¹" } else { "" };
+    format!("{}{proven}{alone}", held(summary, cell.median()))
+}
+
+/// A run's ratio, with its level where that is not the one that is expected; where there is none, why.
+pub(super) fn held(summary: &Summary, run: &Record) -> String {
+    let Some(ratio) = summary.ratio(run) else { return summary.misses(run) };
+    match summary.differing_level(run).filter(|level| Some(*level) != summary.deciding_level()) {
+        Some(level) => format!("{ratio:.4} {}", summary.levels[level]),
+        None => format!("{ratio:.4}"),
+    }
+}
+
+/// Why text that is made never fails to be.
+pub(super) const INTO_TEXT: &str = "writing into a string does not fail";

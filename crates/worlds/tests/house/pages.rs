@@ -1,0 +1,64 @@
+//! Every table of `docs/results` is made by `make bench`: pages say at which commit, and what was measured by hand is history.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{read, root};
+
+/// What stands on pages that are written by hand: lists of pages.
+const LISTS: [&str; 2] = ["| page |", "| experiment |"];
+
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|it| it == "md") {
+            found.push(path);
+        }
+    }
+}
+
+/// The first rows of a page's tables.
+fn heads(text: &str) -> impl Iterator<Item = &str> {
+    let lines: Vec<&str> = text.lines().collect();
+    (0..lines.len())
+        .filter(move |at| lines[*at].starts_with('|') && (*at == 0 || !lines[*at - 1].starts_with('|')))
+        .map(|at| text.lines().nth(at).unwrap())
+}
+
+/// What is wrong with a page, if something is.
+fn complaint(name: &str, text: &str) -> Option<String> {
+    let by_hand = |head: &&str| !LISTS.iter().any(|list| head.starts_with(list));
+    let said = ["Made at ", "Commit `", "| commit |", "Made by `"];
+    match name {
+        "history.md" => None,
+        "README.md" => heads(text).find(by_hand).map(|head| format!("a table that no program makes: {head}")),
+        _ if heads(text).next().is_none() || said.iter().any(|it| text.contains(it)) => None,
+        _ => Some("it does not say at which commit it was made".to_owned()),
+    }
+}
+
+#[test]
+fn every_table_of_the_results_is_made_by_a_program_or_is_history() {
+    let mut found = Vec::new();
+    pages(&root().join("docs/results"), &mut found);
+    assert!(found.len() > 20, "{found:?}");
+    let told = found.iter().filter_map(|path| {
+        let name = path.file_name()?.to_str()?;
+        Some(format!("{}: {}", path.display(), complaint(name, &read(path))?))
+    });
+    let told: Vec<String> = told.collect();
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}
+
+#[test]
+fn a_table_by_hand_is_found() {
+    let table = "# Title\n\n| what | s |\n|---|---|\n| a | 1 |\n";
+    assert!(complaint("README.md", table).unwrap().contains("| what | s |"));
+    assert!(complaint("page.md", table).is_some());
+    assert_eq!(complaint("history.md", table), None);
+    assert_eq!(complaint("page.md", &format!("{table}\nMade at 0123456 by `make bench`.\n")), None);
+    assert_eq!(complaint("README.md", "| page | what |\n|---|---|\n"), None);
+    assert_eq!(complaint("page.md", "No table.\n"), None);
+}

@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""What other programs measured, from what they print, as a table in Markdown.
+
+logs.py criterion LOG            benchmarks of criterion
+logs.py fuzz TARGET=LOG…         cargo-fuzz, with -print_final_stats=1
+logs.py tests LOG…               how many tests of which program passed, and how long they took
+logs.py real-nodes LOG           the rows that e2e's test real_nodes prints
+"""
+
+import pathlib
+import re
+import sys
+
+
+def text_of(path):
+    return pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
+
+
+def criterion(log):
+    yield "| benchmark | estimate | 95 % of it |"
+    yield "|---|---:|---:|"
+    value = r"([\d.]+ \S+)"
+    for name, low, middle, high in re.findall(rf"^(\S.*?)\s+time:\s+\[{value} {value} {value}\]", text_of(log), re.M):
+        yield f"| {name} | {middle} | {low} to {high} |"
+
+
+def fuzz(*targets):
+    yield "| target | seconds | inputs run | kept, as they reach what none did | peak memory, MiB |"
+    yield "|---|---:|---:|---:|---:|"
+    for target in targets:
+        name, log = target.split("=", 1)
+        said = text_of(log)
+        runs, seconds = re.search(r"^Done (\d+) runs in (\d+) second", said, re.M).groups()
+        kept, memory = (re.search(rf"^stat::{it}:\s+(\d+)", said, re.M)[1] for it in ["new_units_added", "peak_rss_mb"])
+        yield f"| {name} | {int(seconds):,} | {int(runs):,} | {int(kept):,} | {memory} |"
+
+
+def tests(*logs):
+    yield "| program of tests | passed | failed | seconds |"
+    yield "|---|---:|---:|---:|"
+    row = r"^\s+Running (?:\S+ )?(\S+) \(.*?\)$.*?^test result: \w+\. (\d+) passed; (\d+) failed;.*?finished in ([\d.]+)s"
+    for log in logs:
+        for program, passed, failed, seconds in re.findall(row, text_of(log), re.M | re.S):
+            yield f"| {program} | {passed} | {failed} | {seconds} |"
+
+
+def real_nodes(log):
+    yield "| what | node | from the start of the agent's process to the write of its NodeTopology | resident memory then |"
+    yield "|---|---|---:|---:|"
+    yield from re.findall(r"^\| (?:looking|described).*\|$", text_of(log), re.M)
+
+
+def main():
+    ways = {"criterion": criterion, "fuzz": fuzz, "tests": tests, "real-nodes": real_nodes}
+    if len(sys.argv) < 3 or sys.argv[1] not in ways:
+        sys.exit(__doc__)
+    rows = list(ways[sys.argv[1]](*sys.argv[2:]))
+    print("\n".join(rows))
+
+
+if __name__ == "__main__":
+    main()
