@@ -350,7 +350,7 @@ $(DONE)/real-nodes: | bench-programs node-tools
 	$(call say,the node agent on real kubelets)
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	@cargo test --locked --workspace --test real_nodes -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
-	@docs/results/logs.py real-nodes $@.log > $@.table
+	@docs/results/logs.py real-nodes $@.log > $@.table && mkdir -p $(RESULTS)/node-agent
 	@{ printf '# The node agent on real kubelets\n\nTwo kubelets with containerd and runc on one machine of %s cores; operator and agents are the pods of the chart. The agents look at the\nmachine itself first, and after an upgrade describe machines with GPUs, as this one has none to be told of.\n\n' $(shell nproc); cat $@.table; \
 		printf '\nMade at %s by `make bench`, from what the test says that checks all else on them:\n\n    cargo test -p e2e --test real_nodes -- --nocapture\n' $(COMMIT); } > $(RESULTS)/node-agent/real-nodes.md
 	$(done)

@@ -14,7 +14,7 @@ import time
 PAGE = """# How fast task graphs are scheduled and mapped
 
 Processor time of the whole process, all its threads, with its start, reading and printing; beside it the wall clock, and the most memory. The least, the middle and
-the most of {runs} runs, of the slow ones (*) of one. {cores} cores. A ratio above 1 is slower than what is asked for. Single rounds and mappings are in [kernels.md](kernels.md).
+the most of {runs} runs; the slow ones (*) are of one. {cores} cores. A ratio above 1 is slower than what is asked for. Single rounds and mappings are in [kernels.md](kernels.md).
 
 | processor time / asked for | what | asked for | processor time | wall clock | MiB | command |
 |---:|---|---:|---:|---:|---:|---|
@@ -73,7 +73,7 @@ def prepare(binary, folder):
 
 
 def told(values, digits):
-    return " / ".join(f"{value:.{digits}f}" for value in sorted(set(values)))
+    return " / ".join(f"{value:.{digits}f}" for value in sorted(values))
 
 
 def main():
@@ -92,7 +92,7 @@ def main():
             arguments = [files.get(word, word) for word in command.split()]
             runs = sorted(run(binary, arguments, folder) for _ in range(1 if slow else asked.runs))
             middle = runs[len(runs) // 2]
-            shown = runs if len(runs) == 1 else [runs[0], middle, runs[-1]]
+            shown = [runs[0], middle, runs[-1]] if len(runs) > 1 else runs
             processor, wall = (told([it[at] for it in shown], 2) for at in (0, 1))
             ratio = f"{middle[0] / limit:.2f}" if limit else ""
             wanted = f"{limit} s" if limit else ""
