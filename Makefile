@@ -386,9 +386,9 @@ $(DONE)/soundness: | bench-programs $(VALGRIND)
 	@CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_RUNNER="$(VALGRIND) -q --error-exitcode=1 --fair-sched=yes --max-stackframe=8000000 --suppressions=$(CURDIR)/crates/runtime/valgrind.supp" \
 		cargo test --locked $(UNDER_VALGRIND) --tests -- --test-threads=1 > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
 	@{ printf "# The runtime's soundness\n\nReaders of messages, headers of copies, topologies and host files with %s inputs that nobody wrote:\n\n" $(WIRE_INPUTS); \
-		docs/results/logs.py tests $@.inputs.log; \
+		docs/results/logs.py tests $@.inputs.log && \
 		printf "\nTests under valgrind's memcheck (%s), one at a time; processes that they start run without it. A report fails a test.\n\n" '$(UNDER_VALGRIND)'; \
-		docs/results/logs.py tests $@.log; \
+		docs/results/logs.py tests $@.log && \
 		printf '\nMade at %s by `make bench`, part `soundness`.\n' $(COMMIT); } > $@.page && mkdir -p $(RESULTS)/runtime && mv $@.page $(RESULTS)/runtime/soundness.md
 	$(done)
 
@@ -403,14 +403,14 @@ $(DONE)/fuzz: | bench-programs $(FUZZ)
 			|| { tail -40 $@.$$target.log; exit 1; }; \
 	done
 	@{ printf '# Fuzz\n\nReaders and planners under inputs that nobody wrote, by coverage, from the corpus on; none made one fail. `snapshot` and `plan` have\na whole file as input.\n\n'; \
-		docs/results/logs.py fuzz $(foreach target,$(FUZZED),$(target)=$@.$(target).log); \
+		docs/results/logs.py fuzz $(foreach target,$(FUZZED),$(target)=$@.$(target).log) && \
 		printf '\nMade at %s by `make bench`, part `fuzz`: %s s each.\n' $(COMMIT) $(FUZZ_SECONDS); } > $@.page && mv $@.page $(RESULTS)/fuzz.md
 	$(done)
 
 $(DONE)/structure: | bench-programs
 	$(call say,the structure of the tree)
 	@{ printf '# The structure, in figures\n\nRooms and their lines, who uses whom, modules that use each other, and how many files name one criterion, as [structure.py](structure.py)\nreads them from a tree. Lines are lines of files; unit tests that stand at the end of a file are counted with it, and left out where\nnames and `use` are looked for. Of the criteria, those are counted whose names mean nothing else in the sources. What it was like before\nthe planner had rooms of its own is in [history.md](history.md#the-structure-before).\n\n'; \
-		docs/results/structure.py; printf '\nMade at %s by `make bench`, part `structure`.\n' $(COMMIT); } > $@.page && mv $@.page $(RESULTS)/structure.md
+		docs/results/structure.py && printf '\nMade at %s by `make bench`, part `structure`.\n' $(COMMIT); } > $@.page && mv $@.page $(RESULTS)/structure.md
 	$(done)
 
 $(DONE)/experiments: | bench-programs
