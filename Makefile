@@ -355,7 +355,7 @@ $(DONE)/real-nodes: | bench-programs node-tools
 		printf '\nMade at %s by `make bench`, from what the test says that checks all else on them:\n\n    cargo test -p e2e --test real_nodes -- --nocapture\n' $(COMMIT); } > $(RESULTS)/node-agent/real-nodes.md
 	$(done)
 
-# Where there are GPUs of NVIDIA; elsewhere the page stays what it was.
+# Where there are GPUs of NVIDIA; elsewhere there is no such page.
 $(DONE)/gpus: | bench-programs
 	$(call say,the node agent beside nvidia-smi)
 	@$(BIN)/cairn-e2e gpus --results $(RESULTS)

@@ -30,6 +30,8 @@ def fuzz(*targets):
     for target in targets:
         name, log = target.split("=", 1)
         said = text_of(log)
+        if "Done " not in said:
+            sys.exit(f"logs.py: {log} ends before the target said what it did; read it to see why")
         runs, seconds = re.search(r"^Done (\d+) runs in (\d+) second", said, re.M).groups()
         kept, memory = (re.search(rf"^stat::{it}:\s+(\d+)", said, re.M)[1] for it in ["new_units_added", "peak_rss_mb"])
         yield f"| {name} | {int(seconds):,} | {int(runs):,} | {int(kept):,} | {memory} |"
@@ -55,6 +57,8 @@ def main():
     if len(sys.argv) < 3 or sys.argv[1] not in ways:
         sys.exit(__doc__)
     rows = list(ways[sys.argv[1]](*sys.argv[2:]))
+    if len(rows) < 3:
+        sys.exit(f"logs.py: nothing is measured in {', '.join(sys.argv[2:])}; read it to see why")
     print("\n".join(rows))
 
 
