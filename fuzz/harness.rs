@@ -7,7 +7,7 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Cost, Criterion, NoPolicy, Plan, PlanError, Snapshot};
 use scale::{Rounding, Scale};
 use search::{Greedy, Local};
-use worlds::naive;
+use testkit::naive;
 
 /// clingo's scaling, by its file: it is arithmetic alone, and the crate that it is of links clingo.
 #[path = "../crates/asp/src/scale.rs"]
@@ -103,7 +103,7 @@ fn is_feasible(snapshot: &Snapshot, assignment: &Assignment) {
     if snapshot.problem().channels.pairs > PAIRS {
         return;
     }
-    let file = worlds::written_out(snapshot.file());
+    let file = testkit::written_out(snapshot.file());
     let place = |(actor, place): (ActorIx, &Option<UnitIx>)| {
         Some((snapshot.actor_id(actor), &file.units[(*place)?.at()]))
     };

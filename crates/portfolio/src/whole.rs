@@ -184,7 +184,7 @@ mod tests {
     use asp::{Limits, Session};
     use placement::Budget;
     use search::Greedy;
-    use worlds::line;
+    use testkit::line;
 
     use super::*;
 

@@ -192,7 +192,7 @@ mod tests {
     fn who_is_too_much_alone_goes_where_it_is_less() {
         let light: Vec<String> = (0..8).map(|at| format!("l{at}:v=1,w=1")).collect();
         let actors = format!("heavy:u=9,v=12 {}", light.join(" "));
-        let snapshot = worlds::line::world("u:u:2 v:v:10 w:w:10", &actors, "");
+        let snapshot = testkit::line::world("u:u:2 v:v:10 w:w:10", &actors, "");
         let model = Model::new(&snapshot);
         let mut solution = Solution::new(&model);
         solution.put(ItemIx::new(0), UnitIx::new(0));

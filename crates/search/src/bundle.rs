@@ -321,7 +321,7 @@ mod tests {
         let names: Vec<String> = (0..actors).map(|actor| format!("a{actor}")).collect();
         let all: Vec<String> = names.iter().map(|name| format!("{name}:cpu=1")).collect();
         let rule = format!("together node {}", names.join(" "));
-        worlds::line::world(&units.join(" "), &all.join(" "), &rule)
+        testkit::line::world(&units.join(" "), &all.join(" "), &rule)
     }
 
     #[test]
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(snapshot.violations(&state.assignment), []);
         let full: Vec<String> = (0..200).map(|at| format!("u{at}:cpu:9:slots=0")).collect();
         let units = format!("{} v:cpu:9", full.join(" "));
-        let snapshot = worlds::line::world(&units, "a:cpu=1 b:cpu=1", "together unit a b");
+        let snapshot = testkit::line::world(&units, "a:cpu=1 b:cpu=1", "together unit a b");
         let bundles = Bundles::new(&snapshot);
         for (mut looks, finds) in [(looks, false), (Looks::new(), true)] {
             let mut state = State::new(&snapshot);
@@ -378,7 +378,7 @@ mod tests {
     /// Through others, and across scopes: the widest counts.
     #[test]
     fn bundles_are_tied_through_others() {
-        let snapshot = worlds::line::world(
+        let snapshot = testkit::line::world(
             "u:cpu:9:node=n,zone=z v:cpu:9:node=m,zone=z w:cpu:9:node=o",
             "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1 e:cpu=1 f:cpu=1",
             "together unit e d; together unit b c; together zone d c; apart unit a f",

@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_first_of_the_cheapest_is_found_and_nothing_where_the_clock_is_over() {
-        let snapshot = worlds::line::world("u:cpu:9 v:cpu:9 w:cpu:9 x:cpu:9", "a:cpu=1", "");
+        let snapshot = testkit::line::world("u:cpu:9 v:cpu:9 w:cpu:9 x:cpu:9", "a:cpu=1", "");
         let actor = ActorIx::new(0);
         let units = snapshot.problem().candidates(actor);
         let cost = |unit: UnitIx| [None, Some(2), Some(1), Some(1)][unit.at()];

@@ -267,8 +267,8 @@ mod tests {
             for seed in 0..20 {
                 let units = format!("u:cpu:12:slots={slots} v:cpu:12:slots={slots}");
                 let actors = format!("a:cpu=7 b:cpu=7 c:cpu=4 d:cpu=4 {rest}");
-                let snapshot = worlds::line::world(&units, &actors, rules);
-                let start = worlds::line::assignment(&snapshot, "a=u b=u c=v d=v");
+                let snapshot = testkit::line::world(&units, &actors, rules);
+                let start = testkit::line::assignment(&snapshot, "a=u b=u c=v d=v");
                 let model = Model::new(&snapshot);
                 let mut solution = Solution::new(&model);
                 solution.adopt(&model.places(&start));

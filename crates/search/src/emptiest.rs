@@ -68,7 +68,7 @@ mod tests {
     fn who_comes_last_in_a_full_cluster_is_still_looked_at() {
         let units: Vec<String> = (0..200).map(|unit| format!("u{unit}:cpu:9:slots=0")).collect();
         let units = format!("{} v:cpu:9", units.join(" "));
-        let snapshot = worlds::line::world(&units, "a:cpu=1", "");
+        let snapshot = testkit::line::world(&units, "a:cpu=1", "");
         let (state, actor) = (State::new(&snapshot), ActorIx::new(0));
         let candidates = snapshot.problem().candidates(actor);
         let (last, mut looks) = (UnitIx::new(200), Looks::new());

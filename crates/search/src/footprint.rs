@@ -184,7 +184,7 @@ mod tests {
         let unit = |at: usize| format!("u{at}:cpu:10:node=n{},zone=z{}", at / 2, at / 4);
         let units: Vec<String> = (0..8).map(unit).collect();
         let actors: Vec<String> = (0..8).map(|at| format!("a{at}:cpu={work}")).collect();
-        worlds::line::world(&units.join(" "), &actors.join(" "), "")
+        testkit::line::world(&units.join(" "), &actors.join(" "), "")
     }
 
     /// Where each actor is on the unit of this number.
@@ -237,7 +237,7 @@ mod tests {
     fn sums_over_units_of_the_largest_capacity_are_summed_all_the_same() {
         let unit = |at: usize| format!("u{at}:cpu:9007199254740991:node=n{at}");
         let units: Vec<String> = (0..2048).map(unit).collect();
-        let snapshot = worlds::line::world(&units.join(" "), "a:cpu=1 b:cpu=1", "");
+        let snapshot = testkit::line::world(&units.join(" "), "a:cpu=1 b:cpu=1", "");
         let model = Model::new(&snapshot);
         let places = [0, 1].map(UnitIx::new).into_iter().collect();
         assert_eq!(Room::new(&model).emptied(&model, &places, &[]).len(), 2047);

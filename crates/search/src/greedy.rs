@@ -334,8 +334,8 @@ mod tests {
     fn the_next_is_whoever_is_sooner_than_all_others() {
         for seed in 0..4 {
             for snapshot in [
-                worlds::heavy_tails(120, 12, seed),
-                worlds::neighbours(6, 8, 12, seed),
+                testkit::heavy_tails(120, 12, seed),
+                testkit::neighbours(6, 8, 12, seed),
                 crate::tests::world(&mut fastrand::Rng::with_seed(seed), r#""communication""#),
             ] {
                 let mut order = Order::new(&snapshot, &State::new(&snapshot));

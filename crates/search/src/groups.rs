@@ -116,8 +116,8 @@ mod tests {
 
     /// The same world with channels whole, and with every pair listed.
     fn both(seed: u64) -> (Snapshot, Snapshot) {
-        let file = worlds::grouped(seed);
-        let pairs = Snapshot::new(worlds::written_out(&file)).unwrap();
+        let file = testkit::grouped(seed);
+        let pairs = Snapshot::new(testkit::written_out(&file)).unwrap();
         (Snapshot::with_most_pairs(file, 0).unwrap(), pairs)
     }
 
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_walk_knows_what_its_placement_costs() {
         for seed in 0..8 {
-            let snapshot = worlds::stages(&[30, 40, 20], 32, seed);
+            let snapshot = testkit::stages(&[30, 40, 20], 32, seed);
             let model = Model::new(&snapshot);
             assert!(model.groups.is_some() && snapshot.problem().channels.is_written_out);
             let mut solution = Solution::new(&model);

@@ -200,7 +200,7 @@ mod tests {
     fn random_world(rng: &mut fastrand::Rng) -> (Snapshot, Assignment) {
         let actors: Vec<String> = (0..ACTORS).map(|actor| format!("a{actor}:cpu=1")).collect();
         let actors = format!("{}:at=u0,fixed", actors.join(" "));
-        let snapshot = worlds::line::world("u0:cpu:9 u1:cpu:9 u2:cpu:9", &actors, "");
+        let snapshot = testkit::line::world("u0:cpu:9 u1:cpu:9 u2:cpu:9", &actors, "");
         let snapshot = snapshot.with_rules(Some(random_rules(rng)));
         let place = |actor: usize| match rng.usize(..=UNITS) {
             _ if actor + 1 == ACTORS => Some(UnitIx::new(0)),

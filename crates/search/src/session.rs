@@ -445,8 +445,8 @@ mod tests {
         let actor = |(at, (_, work)): (usize, &(usize, u32))| format!("a{at}:cpu={work}");
         let units: Vec<String> = (0..12).map(|at| format!("u{at}:cpu:1000:node=n{at}")).collect();
         let named: Vec<String> = actors.iter().enumerate().map(actor).collect();
-        let snapshot = worlds::line::world(&units.join(" "), &named.join(" "), "a0 to a1 1");
-        let full = worlds::line::places(actors.iter().map(|(unit, _)| Some(*unit)));
+        let snapshot = testkit::line::world(&units.join(" "), &named.join(" "), "a0 to a1 1");
+        let full = testkit::line::places(actors.iter().map(|(unit, _)| Some(*unit)));
         assert_eq!(snapshot.violations(&full), []);
         let instance = Instance::new(&snapshot, &|| false);
         let slack = |offered: Option<&Assignment>| {
@@ -465,8 +465,8 @@ mod tests {
     fn three_who_belong_together() -> (Snapshot, Assignment) {
         let units = "u:cpu:10:node=n0 v:cpu:10:node=n1 w:cpu:10:node=n2";
         let ties = "a to b 10; a to c 10; b to c 10";
-        let snapshot = worlds::line::world(units, "a:cpu=6 b:cpu=3 c:cpu=2", ties);
-        (snapshot, worlds::line::places([Some(0), Some(1), Some(2)]))
+        let snapshot = testkit::line::world(units, "a:cpu=6 b:cpu=3 c:cpu=2", ties);
+        (snapshot, testkit::line::places([Some(0), Some(1), Some(2)]))
     }
 
     #[test]
@@ -479,7 +479,7 @@ mod tests {
             search.best(&Budget::effort(None, 1))
         };
         assert_eq!(best(None), apart);
-        let found = best(Some(worlds::line::places([Some(0); 3])));
+        let found = best(Some(testkit::line::places([Some(0); 3])));
         assert_eq!(snapshot.violations(&found), []);
         assert!(vector(&snapshot, &found) < vector(&snapshot, &apart), "{found:?}");
     }
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn a_look_that_is_given_up_on_its_way_finds_nothing() {
-        let snapshot = worlds::line::world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", "a to b 1");
+        let snapshot = testkit::line::world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", "a to b 1");
         let instance = Instance::new(&snapshot, &|| false);
         let mut search = Search::new(&instance, &snapshot.incumbent(), 1, &|| false);
         assert_eq!(search.run(1, &Budget::effort(None, 1)), 1);

@@ -94,7 +94,7 @@ mod tests {
             (0..8).map(|at| format!("a{at}:cpu=5{}", if at < 3 { ",gpu=5" } else { "" })).collect();
         let links: Vec<String> = (1..8).map(|at| format!("a{at} to a0 {at}")).collect();
         let units = format!("{} g:gpu:{capacity}:node=n3,zone=z1", units.join(" "));
-        let snapshot = worlds::line::world(&units, &actors.join(" "), &links.join("; "));
+        let snapshot = testkit::line::world(&units, &actors.join(" "), &links.join("; "));
         let model = Model::new(&snapshot);
         let mut starts = Starts::new(&model, slack);
         let mut begun = Vec::new();

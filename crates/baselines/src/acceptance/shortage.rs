@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_longest_jobs_are_first_on_the_kind_that_is_short() {
-        let snapshot = worlds::line::world(
+        let snapshot = testkit::line::world(
             "g:gpu:5 h:gpu:5 u:cpu:9",
             "a:gpu=4 b:gpu=3 c:gpu=3 d:gpu=2 e:gpu=2 f:gpu=1,cpu=1 k:cpu=1",
             "",

@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn what_exchanges_add_is_kept_as_it_is() {
-        let world = worlds::grid(3, 12, 1);
+        let world = testkit::grid(3, 12, 1);
         let quadratic = Quadratic::of(&world).expect("a grid of exclusive devices is one");
         let mut search = Search::new(&quadratic, Rng::with_seed(1));
         for now in 1..200 {

@@ -65,7 +65,7 @@ fn all_numbers_together_are_exact_or_refused() {
 /// Random worlds as they are, and with numbers too large for clingo.
 #[test]
 fn random_worlds_are_sound() {
-    let worlds: [fn(u64) -> SnapshotFile; 3] = [worlds::world, worlds::over_full, worlds::grouped];
+    let worlds: [fn(u64) -> SnapshotFile; 3] = [testkit::world, testkit::over_full, testkit::grouped];
     for seed in 0..100 {
         for world in worlds {
             let document = serde_json::to_value(world(seed)).unwrap();

@@ -52,7 +52,7 @@ fn all() -> [Box<dyn Strategy>; 7] {
 fn no_baseline_breaks_a_rule_or_beats_the_optimum() {
     let mut optima = 0;
     for seed in 0..24 {
-        let Ok(snapshot) = Snapshot::new(worlds::world(seed)) else { continue };
+        let Ok(snapshot) = Snapshot::new(testkit::world(seed)) else { continue };
         let best = Exhaustive.solve(&snapshot, &Budget::effort(None, 0)).unwrap();
         let price =
             |of: &Assignment| Cost { policy: snapshot.penalty(of), ..snapshot.cost(of) }.vector(&snapshot);
@@ -129,7 +129,7 @@ fn an_outside_answer_that_is_none_is_a_problem_of_its_own() {
 
 #[test]
 fn tabu_search_is_for_exclusive_units_and_finds_the_optimum_of_small_grids() {
-    let world = worlds::grid(2, 5, 1);
+    let world = testkit::grid(2, 5, 1);
     let price = |strategy: &dyn Strategy, effort| {
         let plan = plan(&world, strategy, &NoPolicy, &Budget::effort(effort, 1)).unwrap();
         plan.cost.vector(&world)

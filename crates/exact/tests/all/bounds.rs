@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use exact::bound;
 use placement::{Objectives, Snapshot};
 use serde_json::json;
-use worlds::line::places;
-use worlds::oracle;
-use worlds::published as instance;
+use testkit::line::places;
+use testkit::oracle;
+use testkit::published as instance;
 
 fn lower(snapshot: &Snapshot, best: &[i64]) -> BTreeMap<String, i64> {
     bound::lower(snapshot, best, &|| false)
@@ -18,7 +18,7 @@ fn lower(snapshot: &Snapshot, best: &[i64]) -> BTreeMap<String, i64> {
 fn no_bound_is_above_the_optimum_of_all_assignments() {
     let (mut above_zero, mut tight) = (0, 0);
     for seed in 0..2000 {
-        let file = worlds::world(seed);
+        let file = testkit::world(seed);
         let snapshot = Snapshot::new(file.clone()).unwrap();
         let (optimum, _) = oracle::optimum(&file);
         let bounds = lower(&snapshot, &optimum);

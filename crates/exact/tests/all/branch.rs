@@ -6,7 +6,7 @@ use placement::{Assignment, Budget, Snapshot, Strategy};
 use search::Greedy;
 
 fn published(name: &str) -> SnapshotFile {
-    worlds::published(name).file().clone()
+    testkit::published(name).file().clone()
 }
 
 /// How it ended, and the vector of the best that was found.

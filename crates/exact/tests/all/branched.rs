@@ -22,7 +22,7 @@ const LEVELS: [&str; 5] = [
 
 /// A random world without what is not for this search.
 fn world(seed: u64) -> SnapshotFile {
-    let mut file = worlds::world(seed);
+    let mut file = testkit::world(seed);
     let levels: Levels = LEVELS[usize::try_from(seed).unwrap() % LEVELS.len()].parse().unwrap();
     file.objectives = levels;
     file.constraints

@@ -27,7 +27,7 @@ fn what_it_says_is_proven_and_what_is_cut_short_is_not() {
     let snapshot = ring(2, 3);
     let answer = solve(&snapshot, None);
     assert!(answer.optimal);
-    assert_eq!(answer.assignment, worlds::line::places([Some(0), Some(1), Some(1)]));
+    assert_eq!(answer.assignment, testkit::line::places([Some(0), Some(1), Some(1)]));
     let cut = solve(&snapshot, Some(3));
     assert_eq!((cut.optimal, cut.stopped_by, cut.bound.is_empty()), (false, StoppedBy::Effort, true));
     assert_eq!(solve(&snapshot, Some(cut.effort)).assignment, cut.assignment);

@@ -6,7 +6,7 @@ use placement::{Assignment, Budget, Cost, GroundConstraint, GroundRule, Rules, S
 use proptest::prelude::*;
 use search::Greedy;
 
-use worlds::line::{any_world, assignment, world};
+use testkit::line::{any_world, assignment, world};
 
 #[test]
 fn alternatives_and_what_binds_are_told_shortly() {

@@ -7,7 +7,7 @@ use placement::{Assignment, NoPolicy, Snapshot};
 use proptest::prelude::*;
 
 use crate::why::{EFFORT, asked, can_all_be_placed, most_placed};
-use worlds::line::{assignment, file};
+use testkit::line::{assignment, file};
 
 /// Whether all of `whom` and all that have a place can have one at once after the changes, by trying every way.
 fn makes_room(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx], changes: &[Change]) -> bool {

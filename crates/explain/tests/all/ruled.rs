@@ -9,7 +9,7 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{GroundConstraint, GroundRule, Rules, Snapshot};
 
 use crate::why::{EFFORT, check_core, most_placed, tell_under, tight_file};
-use worlds::line::world;
+use testkit::line::world;
 
 /// One case of a rule.
 pub struct Case {

@@ -10,9 +10,9 @@ use proptest::prelude::*;
 use search::Greedy;
 
 use crate::ruled::Case;
-use worlds::Passed;
-use worlds::line::{assignment, file, world};
-use worlds::naive::{Placed, feasible_beside};
+use testkit::Passed;
+use testkit::line::{assignment, file, world};
+use testkit::naive::{Placed, feasible_beside};
 
 /// More than any question of these tests takes.
 pub const EFFORT: u64 = 50_000_000;

@@ -4,8 +4,8 @@ use placement::Snapshot;
 use proptest::prelude::*;
 
 use crate::costs::{anywhere, by_name};
-use worlds::line::{self, any_world, assignment, world};
-use worlds::naive;
+use testkit::line::{self, any_world, assignment, world};
+use testkit::naive;
 
 /// What the checker says of some places, one line each.
 fn says(snapshot: &Snapshot, places: &str) -> String {
@@ -145,7 +145,7 @@ fn pin_only_and_never_name_their_places() {
 
 #[test]
 fn a_rule_speaks_in_the_words_of_its_reason() {
-    let mut file = worlds::line::file("u:cpu:9:node=n", "a:cpu=1", "never a nodes n; pin a u");
+    let mut file = testkit::line::file("u:cpu:9:node=n", "a:cpu=1", "never a nodes n; pin a u");
     if let placement::file::Constraint::Never { reason, .. } = &mut file.constraints[0] {
         *reason = Some("n is cordoned".to_owned());
     }

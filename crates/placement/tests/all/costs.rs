@@ -8,8 +8,8 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Cost, Criterion, Judge as _, NoPolicy, Snapshot};
 use proptest::prelude::*;
 
-use worlds::line::{self, any_world, assignment, file, world};
-use worlds::naive;
+use testkit::line::{self, any_world, assignment, file, world};
+use testkit::naive;
 
 /// Overload, communication, annoyance, interference, migration.
 fn cost(snapshot: &Snapshot, places: &str) -> [i64; 5] {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, GroundConstraint, GroundRule, Rules, Snapshot};
-use worlds::line::{self, RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
+use testkit::line::{self, RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on, world};
 
 type Place = (usize, usize);
 

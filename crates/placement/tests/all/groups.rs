@@ -6,7 +6,7 @@ use placement::weighted::Weighted;
 use placement::{Assignment, Criterion, LARGEST, MOST_EDGES, Snapshot, SnapshotError, State};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use worlds::{grouped, written_out};
+use testkit::{grouped, written_out};
 
 /// Three actors of a group, two of another, one of a third application's, and one that is of none.
 fn world(channels: &Value, objectives: &Value, most_pairs: usize) -> Result<Snapshot, SnapshotError> {

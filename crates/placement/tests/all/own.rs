@@ -6,7 +6,7 @@ use placement::{Assignment, Criterion, Snapshot};
 use proptest::prelude::*;
 use serde_json::json;
 use strum::IntoEnumIterator as _;
-use worlds::line::{any_world, assignment, file, world};
+use testkit::line::{any_world, assignment, file, world};
 
 const ALL: [&str; 11] = [
     "overload",

@@ -7,7 +7,7 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, GroundConstraint, GroundRule, Rules, Ruling};
 use proptest::prelude::*;
 
-use worlds::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on};
+use testkit::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on};
 
 /// Rules over earlier atoms only, some of them plain, some sums.
 fn ground(rng: &mut Rng) -> Vec<GroundRule> {

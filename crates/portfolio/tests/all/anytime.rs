@@ -47,12 +47,12 @@ fn numbers(list: &str) -> Vec<i64> {
 fn a_longer_search_is_the_shorter_one_and_more() {
     let mut better = 0;
     for snapshot in [
-        worlds::grid(6, 100, 1),
-        worlds::clusters(4, 8, 1),
-        worlds::famine(40, 4, 1),
-        worlds::tight_memory(40, 5, 1),
-        worlds::heavy_tails(50, 10, 1),
-        worlds::all_to_all(&[8, 12, 8], 16, 1),
+        testkit::grid(6, 100, 1),
+        testkit::clusters(4, 8, 1),
+        testkit::famine(40, 4, 1),
+        testkit::tight_memory(40, 5, 1),
+        testkit::heavy_tails(50, 10, 1),
+        testkit::all_to_all(&[8, 12, 8], 16, 1),
     ] {
         better += check(&snapshot, &[30, 100, 300, 700, 1000]);
     }
@@ -63,7 +63,7 @@ proptest! {
     #![proptest_config(crate::seeds(20))]
     #[test]
     fn a_longer_search_of_any_world_is_the_shorter_one_and_more(seed: u64, effort in 1..200u64, more in 1..400u64) {
-        let Ok(snapshot) = Snapshot::new(worlds::world(seed)) else { return Ok(()) };
+        let Ok(snapshot) = Snapshot::new(testkit::world(seed)) else { return Ok(()) };
         check(&snapshot, &[effort, effort + more]);
     }
 }

@@ -9,7 +9,7 @@ use portfolio::{Clingo, Limits};
 use proptest::prelude::*;
 use search::{Greedy, Local, Random, RoundRobin};
 
-use worlds::{Passed, line, oracle};
+use testkit::{Passed, line, oracle};
 
 use crate::asp;
 
@@ -53,7 +53,7 @@ fn clingo_alone_finds_and_proves_the_same() {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     let mut found_by_clingo = 0;
     for seed in 0..40 {
-        let snapshot = Snapshot::new(worlds::world(seed)).unwrap();
+        let snapshot = Snapshot::new(testkit::world(seed)).unwrap();
         let plan = plan(&snapshot, &clingo, &NoPolicy, &Budget::effort(None, 1)).unwrap();
         let best = optimum(&snapshot);
         assert_eq!(plan.cost.vector(&snapshot), vector(&snapshot, &best), "in {}", snapshot.write());
@@ -69,7 +69,7 @@ fn clingo_alone_finds_and_proves_the_same() {
 fn clingo_begins_from_what_runs() {
     let mut kept = 0;
     for seed in 0..30 {
-        let mut file = worlds::world(seed);
+        let mut file = testkit::world(seed);
         let snapshot = Snapshot::new(file.clone()).unwrap();
         let best = optimum(&snapshot);
         for (actor, place) in file.actors.iter_mut().zip(&best) {
@@ -95,7 +95,7 @@ fn clingo_begins_from_what_runs() {
 /// Beyond the reach of a proof, too: the first model is what runs, and the last one better.
 #[test]
 fn a_large_world_is_improved_by_clingo_from_what_runs() {
-    let mut file = worlds::several("P-24x6-s1", 2).file().clone();
+    let mut file = testkit::several("P-24x6-s1", 2).file().clone();
     let snapshot = Snapshot::new(file.clone()).unwrap();
     let runs = search::Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
     for (actor, place) in file.actors.iter_mut().zip(&runs) {
@@ -117,7 +117,7 @@ fn a_large_world_is_improved_by_clingo_from_what_runs() {
 fn what_clingo_says_at_least_of_the_best_is_no_more_than_it_is() {
     let (mut open, mut told, mut tight) = (0, 0, 0);
     for seed in 0..60 {
-        let snapshot = Snapshot::new(worlds::world(seed)).unwrap();
+        let snapshot = Snapshot::new(testkit::world(seed)).unwrap();
         let best = vector(&snapshot, &optimum(&snapshot));
         for conflicts in [1, 10, 100] {
             let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default())
@@ -221,7 +221,7 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
     let mut decided: BTreeMap<String, u64> = BTreeMap::new();
     let mut with = |what: &str, is_so: bool| *decided.entry(what.to_owned()).or_default() += u64::from(is_so);
     for seed in 0..worlds {
-        let file = worlds::world(seed);
+        let file = testkit::world(seed);
         let snapshot = Snapshot::new(file.clone()).unwrap();
         let best = check(&file);
         let overloads = oracle::overloads(&file, &oracle::plain(&best));
@@ -255,7 +255,7 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
         if rare.is_empty() {
             break;
         }
-        let file = worlds::world(seed);
+        let file = testkit::world(seed);
         let snapshot = Snapshot::new(file.clone()).unwrap();
         let levels = snapshot.objectives().to_string();
         if file.actors.len() <= 5 && rare.iter().any(|name| levels.contains(name)) {
@@ -283,12 +283,12 @@ proptest! {
     #![proptest_config(crate::seeds(40))]
     #[test]
     fn any_world_is_solved_to_the_optimum_of_all_assignments(seed: u64) {
-        check(&worlds::world(seed));
+        check(&testkit::world(seed));
     }
 
     #[test]
     fn checker_and_cost_agree_with_the_definitions_everywhere(seed: u64) {
-        let file = worlds::world(seed);
+        let file = testkit::world(seed);
         let snapshot = Snapshot::new(file.clone()).unwrap();
         let passed = Passed::now(&file);
         let mut visits = 0;
@@ -311,7 +311,7 @@ proptest! {
 
     #[test]
     fn the_fast_strategies_are_feasible(seed: u64) {
-        let file = worlds::world(seed);
+        let file = testkit::world(seed);
         let snapshot = Snapshot::new(file.clone()).unwrap();
         for strategy in [&Greedy as &dyn Strategy, &Local, &RoundRobin, &Random] {
             let answer = strategy.solve(&snapshot, &Budget::effort(None, seed)).unwrap();

@@ -7,7 +7,7 @@ use placement::{Budget, Cost, Criterion, Plan, Snapshot, Strategy, plan};
 use portfolio::{Clingo, ClingoJudge, Limits};
 use search::Local;
 use serde_json::{Value, json};
-use worlds::line;
+use testkit::line;
 
 use crate::asp;
 use crate::over_full::told;

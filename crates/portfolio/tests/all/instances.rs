@@ -8,8 +8,8 @@ use placement::{
 };
 use search::Greedy;
 
-use worlds::line::world;
-use worlds::published;
+use testkit::line::world;
+use testkit::published;
 
 use crate::asp;
 

@@ -12,7 +12,7 @@ use placement::{
 use portfolio::{Clingo, ClingoJudge, Limits};
 use search::{Greedy, Local};
 use serde_json::json;
-use worlds::{line, oracle};
+use testkit::{line, oracle};
 
 use crate::asp;
 
@@ -38,7 +38,7 @@ fn confirmed(snapshot: &Snapshot, assignment: &Assignment) -> Result<Judged, Jud
 fn the_shipped_programs_say_of_any_placement_what_the_definitions_say() {
     let (mut feasible, mut infeasible) = (0, 0);
     for seed in 0..30 {
-        let file: SnapshotFile = worlds::world(seed);
+        let file: SnapshotFile = testkit::world(seed);
         let snapshot = Snapshot::new(file.clone()).unwrap();
         let planned = plan(&snapshot, &asp(), &judge(), &Budget::effort(None, 1)).unwrap();
         let fits = Scale::of(&snapshot).is_ok();
@@ -81,7 +81,7 @@ fn the_shipped_programs_say_of_any_placement_what_the_definitions_say() {
 fn units_where_nobody_is_count_for_what_they_are() {
     let (mut feasible, mut infeasible, mut by) = (0, 0, BTreeMap::<Criterion, usize>::new());
     for seed in 0..20 {
-        let (mut file, rng) = (worlds::world(seed), &mut fastrand::Rng::with_seed(seed));
+        let (mut file, rng) = (testkit::world(seed), &mut fastrand::Rng::with_seed(seed));
         for number in 0..12 {
             let mut unit = rng.choice(&file.units).unwrap().clone();
             unit.id = format!("more-{number}");
@@ -372,7 +372,7 @@ fn who_waits_has_it_judged_in_one_run() {
     };
     let few = small(2, None);
     assert_eq!(at_once(&few, &places(&[0, 1])), Ok(Judged::All));
-    let mut file = worlds::all_to_all(&[50, 80, 50], 32, 1).file().clone();
+    let mut file = testkit::all_to_all(&[50, 80, 50], 32, 1).file().clone();
     file.units[0].slots = Some(9);
     let many = Snapshot::new(file).unwrap();
     let found = plan(&many, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap().assignment;
@@ -389,7 +389,7 @@ fn channels_between_whole_groups_are_judged_in_parts() {
     let mut in_parts = [0, 0];
     for seed in 0..16_u64 {
         let is_large = seed % 2 == 1;
-        let mut file = worlds::grouped(seed);
+        let mut file = testkit::grouped(seed);
         file.constraints.clear();
         for channel in file.group_messages.iter_mut().filter(|_| is_large) {
             channel.count <<= 24;

@@ -9,9 +9,9 @@ use placement::{Budget, Cost, Criterion, Judged, NoPolicy, Snapshot, Strategy, p
 use portfolio::{Clingo, ClingoJudge, Limits};
 use search::{Greedy, Local};
 use serde_json::{Value, json};
-use worlds::Passed;
-use worlds::line;
-use worlds::oracle;
+use testkit::Passed;
+use testkit::line;
+use testkit::oracle;
 
 use crate::asp;
 
@@ -20,7 +20,7 @@ use crate::asp;
 fn what_is_excused_of_limits_is_as_defined() {
     let (mut passed, mut allowed, mut excused) = (0, 0, 0);
     for seed in 0..150 {
-        let file = worlds::over_full(seed);
+        let file = testkit::over_full(seed);
         let Ok(snapshot) = Snapshot::new(file.clone()) else { continue };
         let before = Passed::now(&file);
         passed += u32::from(before.is_some());
@@ -57,7 +57,7 @@ fn over_full_worlds_are_solved_to_the_optimum_of_all_assignments() {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     let mut decided: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 0..60 {
-        let file = worlds::over_full(seed);
+        let file = testkit::over_full(seed);
         if file.actors.len() > 5 || Passed::now(&file).is_none() {
             continue;
         }

@@ -9,7 +9,7 @@ use portfolio::{Asp, Limits};
 use rustix::process::{Pid, Signal, kill_process};
 use search::Greedy;
 
-use worlds::{published, several};
+use testkit::{published, several};
 
 use crate::{asp, limited, logged};
 

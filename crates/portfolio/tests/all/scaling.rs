@@ -5,13 +5,13 @@ use placement::file::{Constraint, Levels, SnapshotFile};
 use placement::{Budget, Criterion, NoPolicy, Objectives, Snapshot, plan};
 use proptest::prelude::*;
 
-use worlds::{Passed, oracle};
+use testkit::{Passed, oracle};
 
 use crate::asp;
 
 /// A random world with every quantity multiplied, and a little added to each, so that nothing divides evenly.
 fn large(seed: u64, work: u64, rate: u64, memory: u64) -> SnapshotFile {
-    let mut file = worlds::world(seed);
+    let mut file = testkit::world(seed);
     let rng = &mut fastrand::Rng::with_seed(seed);
     let mut grow = |number: &mut u64, factor: u64| *number = *number * factor + rng.u64(..factor.max(8) / 8);
     for unit in &mut file.units {
@@ -103,7 +103,7 @@ proptest! {
     /// Prices of single messages that are too large by themselves.
     #[test]
     fn large_exchange_costs_are_divided_too(seed: u64, size in 20..40u32) {
-        let mut file = worlds::world(seed);
+        let mut file = testkit::world(seed);
         let cost = &mut file.exchange_cost;
         let all = cost.kinds.values_mut().flat_map(|row| row.values_mut());
         let added = [&mut cost.other_numa, &mut cost.other_node, &mut cost.other_zone];

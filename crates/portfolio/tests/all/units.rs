@@ -79,7 +79,7 @@ proptest! {
     fn plans_and_proofs_do_not_depend_on_units(
         seed: u64, work in 1..2_000_000u64, messages in 1..1_000_000u64, drag in 1..1_000_000u64, memory in 1..1_000_000_000u64,
     ) {
-        let mut file = worlds::world(seed);
+        let mut file = testkit::world(seed);
         // Penalties are added to messages in some levels, and counts to drags in others; these are for a level each.
         file.objectives = "overload,communication+migration,annoyance,interference".parse().unwrap();
         file.constraints.retain(|constraint| !matches!(constraint, Constraint::Prefer { .. }));
@@ -121,7 +121,7 @@ fn proves_alike(file: &SnapshotFile, factors: &[(u64, u64)]) {
 #[test]
 fn published_worlds_are_proven_in_larger_numbers_with_the_same_effort() {
     let factors = [(1000, 100), (1_000_000, 1_000_000), (7_000_000_000, 900_000_000_000)];
-    proves_alike(worlds::published("P-24x6-s1").file(), &factors);
+    proves_alike(testkit::published("P-24x6-s1").file(), &factors);
     for file in twenty_eight_on_seven() {
         proves_alike(&file, &factors[..1]);
     }
@@ -133,7 +133,7 @@ fn numbers_with_nothing_in_common_are_proven_too() {
     for (messages, drag) in [(1000, 100), (1_000_000, 1_000_000), (1_000_000_000, 1_000_000_000_000)] {
         for (name, communication) in [("P-16x5-s1", 6537), ("P-24x6-s1", 8014)] {
             let units = Units { work: 1, messages, drag, memory: 1 };
-            let mut file = written_in(units, worlds::published(name).file().clone());
+            let mut file = written_in(units, testkit::published(name).file().clone());
             file.messages[0].count += 1;
             file.annoyance[0].drag += 1;
             let (_, plan) = planned(&file);

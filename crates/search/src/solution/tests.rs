@@ -92,7 +92,7 @@ fn where_figures_take_long_a_piece_has_fewer_steps() {
     const BY_STEP: u64 = 3;
     let mut steps = Vec::new();
     for stages in [[8, 12, 8], [160, 240, 160], [240, 360, 240]] {
-        let mut file = worlds::all_to_all(&stages, 32, 1).file().clone();
+        let mut file = testkit::all_to_all(&stages, 32, 1).file().clone();
         file.objectives = "overload,latency".parse().unwrap();
         let snapshot = Snapshot::new(file).unwrap();
         let (model, asked) = (Model::new(&snapshot), Asked::default());

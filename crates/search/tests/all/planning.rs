@@ -11,7 +11,7 @@ use placement::{
 use proptest::prelude::*;
 use search::{Greedy, Random};
 
-use worlds::line::{any_world, assignment, at_most_two, world};
+use testkit::line::{any_world, assignment, at_most_two, world};
 
 use crate::strategies;
 

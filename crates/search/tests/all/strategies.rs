@@ -10,7 +10,7 @@ use placement::{Answer, Assignment, Budget, Cost, Criterion, Snapshot, StoppedBy
 use proptest::prelude::*;
 use search::{Greedy, Instance, Local, Part, Random, RoundRobin, Search, improve};
 
-use worlds::line::{any_world, world};
+use testkit::line::{any_world, world};
 
 use crate::strategies;
 
@@ -156,7 +156,7 @@ fn a_stop_in_the_middle_of_a_first_placement_leaves_nobody_out() {
 
 /// All to all, and the longest path counts: what a step makes of it is read off many messages.
 fn with_paths(stages: [usize; 3], units: usize) -> Snapshot {
-    let file = worlds::all_to_all(&stages, units, 1).file().clone();
+    let file = testkit::all_to_all(&stages, units, 1).file().clone();
     Snapshot::new(SnapshotFile { objectives: "overload,latency".parse().unwrap(), ..file }).unwrap()
 }
 
@@ -178,7 +178,8 @@ fn a_search_that_a_known_clock_ends_is_replayed() {
     /// How late a search may be at most that has not given up its last look.
     const LATE: Duration = Duration::from_millis(40);
     let mut in_time = 0;
-    for snapshot in [worlds::grid(5, 60, 1), worlds::tight_memory(80, 10, 2), worlds::heavy_tails(60, 12, 1)]
+    for snapshot in
+        [testkit::grid(5, 60, 1), testkit::tight_memory(80, 10, 2), testkit::heavy_tails(60, 12, 1)]
     {
         for wall in [0, 20, 60, 150].map(Duration::from_millis) {
             let begun = Instant::now();
@@ -203,11 +204,11 @@ fn a_search_that_a_known_clock_ends_is_replayed() {
 fn a_stop_in_the_middle_of_construction_ends_it() {
     let mut most = 0;
     for snapshot in [
-        worlds::grid(5, 60, 1),
-        worlds::famine(60, 6, 1),
-        worlds::tight_memory(80, 10, 2),
-        worlds::heavy_tails(60, 12, 1),
-        worlds::all_to_all(&[8, 12, 8], 16, 1),
+        testkit::grid(5, 60, 1),
+        testkit::famine(60, 6, 1),
+        testkit::tight_memory(80, 10, 2),
+        testkit::heavy_tails(60, 12, 1),
+        testkit::all_to_all(&[8, 12, 8], 16, 1),
         with_paths([4, 6, 4], 8),
     ] {
         for strategy in [&Greedy as &dyn Strategy, &Local] {
@@ -287,7 +288,7 @@ fn cheapest(snapshot: &Snapshot, places: &mut Assignment, actor: ActorIx, best: 
 #[test]
 fn actors_on_exclusive_devices_that_are_all_taken_change_places() {
     for seed in 0..5 {
-        let snapshot = worlds::grid(3, 14, seed);
+        let snapshot = testkit::grid(3, 14, seed);
         let mut best = i64::MAX;
         let mut nobody = Assignment::of(None, snapshot.actors());
         cheapest(&snapshot, &mut nobody, ActorIx::new(0), &mut best);
@@ -340,7 +341,7 @@ proptest! {
     /// What a search found that ended where longer ones look, these know.
     #[test]
     fn more_effort_is_never_worse(seed: u64, looks in 0..2u32, more in 1..300u64) {
-        let snapshot = worlds::grid(7, 150, seed);
+        let snapshot = testkit::grid(7, 150, seed);
         let vector = |effort: u64| {
             let found = solve(&Local, &snapshot, Some(effort), seed).assignment;
             Cost { policy: snapshot.penalty(&found), ..snapshot.cost(&found) }.vector(&snapshot)
@@ -368,7 +369,7 @@ fn longest_first(snapshot: &Snapshot, kind: &str) -> i64 {
 #[test]
 fn where_a_kind_is_short_its_units_are_overloaded_evenly() {
     for (actors, gpus, seed) in [(30, 4, 1), (30, 4, 2), (100, 8, 3), (300, 16, 4)] {
-        let snapshot = worlds::famine(actors, gpus, seed);
+        let snapshot = testkit::famine(actors, gpus, seed);
         let found = solve(&Local, &snapshot, Some(200), seed);
         let overload = snapshot.cost(&found.assignment).of(Criterion::Overload);
         let longest_first = longest_first(&snapshot, "gpu");
@@ -381,7 +382,7 @@ fn where_a_kind_is_short_its_units_are_overloaded_evenly() {
 #[test]
 fn dense_worlds_are_searched_and_more_effort_is_not_worse() {
     for seed in 0..3 {
-        let snapshot = worlds::all_to_all(&[8, 12, 8], 16, seed);
+        let snapshot = testkit::all_to_all(&[8, 12, 8], 16, seed);
         assert_eq!(snapshot.file().messages.len(), 192);
         let start = solve(&Random, &snapshot, None, seed).assignment;
         let mut least = snapshot.cost(&start).vector(&snapshot);
@@ -399,7 +400,7 @@ fn dense_worlds_are_searched_and_more_effort_is_not_worse() {
 #[test]
 fn where_memory_is_tight_everybody_has_a_place() {
     for (actors, units, seed) in [(40, 5, 1), (80, 10, 2), (160, 20, 3), (160, 20, 4)] {
-        let snapshot = worlds::tight_memory(actors, units, seed);
+        let snapshot = testkit::tight_memory(actors, units, seed);
         let found = solve(&Local, &snapshot, Some(1), seed).assignment;
         assert_eq!(snapshot.violations(&found), []);
         assert_eq!(snapshot.cost(&found).unplaced, 0, "{actors} actors, {units} units, seed {seed}");
@@ -427,7 +428,7 @@ fn sent(snapshot: &Snapshot, pieces: u64, without: Option<Part>) -> i64 {
 /// can, which is worth what a search with it finds from what runs.
 #[test]
 fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
-    for (name, snapshot) in [("R-98x98-s1", published("R-98x98-s1")), ("generated", worlds::rings(14, 1))] {
+    for (name, snapshot) in [("R-98x98-s1", published("R-98x98-s1")), ("generated", testkit::rings(14, 1))] {
         let runs = snapshot.incumbent();
         assert_eq!(snapshot.violations(&runs), [], "{name}");
         let file = snapshot.file();
@@ -446,7 +447,7 @@ fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
 #[test]
 fn where_nodes_have_room_for_much_each_is_begun_with() {
     for seed in [4, 5] {
-        let snapshot = worlds::heavy_tails(150, 40, seed);
+        let snapshot = testkit::heavy_tails(150, 40, seed);
         let (with, without) = (sent(&snapshot, 4_000, None), sent(&snapshot, 4_000, Some(Part::Starts)));
         assert!(with * 100 < without * 90, "seed {seed}: {with} with each node, {without} without");
     }
@@ -456,8 +457,8 @@ fn where_nodes_have_room_for_much_each_is_begun_with() {
 #[test]
 fn runs_that_begin_late_find_what_those_from_hot_do_not() {
     let worlds = [
-        ("stencil", worlds::stencil(12, 12, 20, 1), 8_000),
-        ("heavy tails", worlds::heavy_tails(150, 40, 2), 16_000),
+        ("stencil", testkit::stencil(12, 12, 20, 1), 8_000),
+        ("heavy tails", testkit::heavy_tails(150, 40, 2), 16_000),
     ];
     for (name, snapshot, pieces) in worlds {
         let (with, without) = (sent(&snapshot, pieces, None), sent(&snapshot, pieces, Some(Part::LateRuns)));
@@ -468,7 +469,7 @@ fn runs_that_begin_late_find_what_those_from_hot_do_not() {
 /// What is published is what the generators make, and each shape is placed within its limits.
 #[test]
 fn worlds_of_every_shape_are_placed() {
-    for (name, snapshot) in worlds::shapes(1) {
+    for (name, snapshot) in testkit::shapes(1) {
         let published = SnapshotFile { name: None, ..published(&name).file().clone() };
         assert_eq!(published, *snapshot.file(), "{name}: cargo run -p worlds --example shapes -- FOLDER");
         let found = solve(&Local, &snapshot, Some(1), 1).assignment;

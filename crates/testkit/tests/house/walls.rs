@@ -12,8 +12,8 @@ struct Uses {
     in_tests: BTreeSet<String>,
 }
 
-/// `worlds` is there for every crate's tests: no row names it.
-const FOR_ALL_TESTS: &str = "worlds";
+/// `testkit` is there for every crate's tests: no row names it.
+const FOR_ALL_TESTS: &str = "testkit";
 
 /// The table: `crate  a, b; in tests c; a remark`.
 fn table() -> BTreeMap<String, Uses> {
@@ -95,7 +95,7 @@ fn deny_lets_in_whom_the_table_lets_in() {
     let all = crates();
     for name in rooms() {
         let users: BTreeSet<String> = if name == FOR_ALL_TESTS {
-            let tests_with = |folder: &Path| read(&folder.join("Cargo.toml")).contains("\nworlds = {");
+            let tests_with = |folder: &Path| read(&folder.join("Cargo.toml")).contains("\ntestkit = {");
             all.iter().filter(|(_, folder)| tests_with(folder)).map(|(user, _)| user.clone()).collect()
         } else {
             let uses = |uses: &Uses| uses.always.contains(&name) || uses.in_tests.contains(&name);

@@ -8,7 +8,7 @@ use crate::modules::{Module, cycles, graph};
 use crate::{crates, read, root};
 
 /// Where the numbers are; crates without a row have none.
-const WRITTEN: &str = "crates/worlds/tests/house/cycles.txt";
+const WRITTEN: &str = "crates/testkit/tests/house/cycles.txt";
 
 /// Uses between two modules of one cycle, in words.
 fn uses_in_cycles(name: &str) -> Vec<String> {

@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().ok_or("shapes FOLDER [SEED]: names no folder")?;
     let seed = arguments.next().map_or(Ok(1), |seed| seed.parse())?;
-    for (name, world) in worlds::shapes(seed) {
+    for (name, world) in testkit::shapes(seed) {
         let path = Path::new(&folder).join(format!("{name}.json.gz"));
         let file = SnapshotFile { name: Some(name), ..world.file().clone() };
         // No time and no name in it: the same world, the same bytes.
