@@ -1,6 +1,6 @@
 //! Why an actor has no place: an irreducible set of limits and rules that leave it none.
 //!
-//! The definition is in docs/why.md. The set is found by halving (`QuickXplain`: Junker, "Preferred Explanations and
+//! The definition is in docs/concepts/explanations.md. The set is found by halving (`QuickXplain`: Junker, "Preferred Explanations and
 //! Relaxations for Over-Constrained Problems", AAAI 2004), and then each member is dropped once more to see that
 //! without it there is a place.
 

@@ -1,4 +1,4 @@
-//! What applications are asked to expose, which `docs/metrics.md` explains. Cairn's own programs do not expose it.
+//! What applications are asked to expose, which `docs/reference/metrics.md` explains. Cairn's own programs do not expose it.
 
 metric_names! {
     /// What applications are asked to expose.

@@ -2,7 +2,7 @@
 //!
 //! Each program has one list and exposes nothing that is not in it: [`operator`], [`agent`], and [`application`] for what
 //! applications are asked for. A new series is one line in its list. The tests hold the lists to Prometheus' conventions
-//! and write them into `docs/metrics.md`, from which dashboards and alerts are checked.
+//! and write them into `docs/reference/metrics.md`, from which dashboards and alerts are checked.
 
 /// Makes constants and the list of all of them, so that none is left out of the list.
 macro_rules! metric_names {

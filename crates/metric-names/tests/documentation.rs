@@ -15,17 +15,17 @@ fn names_keep_to_the_conventions() {
 
 #[test]
 fn the_documentation_has_every_name() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
     let text = fs::read_to_string(&file).unwrap();
     let mut wanted = text.clone();
     for (list, names) in [("agent", AGENT), ("application", APPLICATION), ("operator", OPERATOR)] {
         wanted = documented(&wanted, list, names)
-            .unwrap_or_else(|| panic!("docs/metrics.md has no table `{list}`"));
+            .unwrap_or_else(|| panic!("docs/reference/metrics.md has no table `{list}`"));
     }
     if wanted != text {
         fs::write(&file, wanted).unwrap();
         panic!(
-            "the names changed, so docs/metrics.md was written anew; look at the difference and commit it"
+            "the names changed, so docs/reference/metrics.md was written anew; look at the difference and commit it"
         );
     }
 }

@@ -214,7 +214,7 @@ impl<'a> Constraints<'a> {
             _ => {
                 let terms: Vec<String> = terms.iter().map(|term| shown(self.snapshot, term)).collect();
                 return Err(format!(
-                    "`{word}({})` means nothing; docs/policies.md has its form",
+                    "`{word}({})` means nothing; docs/reference/policy-language.md has its form",
                     terms.join(",")
                 ));
             }

@@ -3,7 +3,7 @@
 //! What follows from facts alone becomes constraints of the snapshot; what depends on where actors are becomes
 //! [`placement::Rules`], a circuit that every strategy evaluates. [`Policy`] is the policy of one snapshot: it derives,
 //! and says what clingo has to be asked about a finished assignment. clingo itself is in `asp`, which reads the policy,
-//! printed anew from its syntax tree: two readings that must agree. docs/policies.md says what a policy may say,
+//! printed anew from its syntax tree: two readings that must agree. docs/reference/policy-language.md says what a policy may say,
 //! docs/adr why it is read here.
 
 mod check;

@@ -1,4 +1,4 @@
-//! The words that a policy may read and write: docs/policies.md says the same to people, and a test compares the two.
+//! The words that a policy may read and write: docs/reference/policy-language.md says the same to people, and a test compares the two.
 
 /// What stands in one place of a predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

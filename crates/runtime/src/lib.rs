@@ -6,7 +6,7 @@
 //! tasks, deployment. The model is that of *HiCR, an Abstract Model for Distributed Heterogeneous Programming*
 //! (Martin et al.), to whose sections the documentation points as `hicr.txt`.
 //!
-//! `docs/runtime.md` is the guide: your first HiCR program.
+//! `docs/reference/runtime.md` is the guide: your first HiCR program.
 
 #![allow(clippy::result_large_err, reason = "what was refused is given back with the error")]
 
@@ -20,5 +20,5 @@ pub use model::*;
 
 /// The guide's program is compiled, and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/runtime.md")]
+#[doc = include_str!("../../../docs/reference/runtime.md")]
 struct Guide;

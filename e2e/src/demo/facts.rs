@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use crds::Assignment;
 use serde::Deserialize;
 
-/// A snapshot file, as far as it matters here; its format is described in docs/snapshot.md.
+/// A snapshot file, as far as it matters here; its format is described in docs/reference/snapshot.md.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {

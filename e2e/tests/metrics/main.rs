@@ -77,15 +77,15 @@ fn is_elsewhere(name: &str) -> bool {
         || (name.starts_with("cairn_device_") && !DESCRIBED.contains(&name))
 }
 
-/// What a row of a table of `docs/metrics.md` says of a name.
+/// What a row of a table of `docs/reference/metrics.md` says of a name.
 struct Documented {
     kind: String,
     labels: Vec<String>,
 }
 
-/// Each row of a table of `docs/metrics.md`, by name.
+/// Each row of a table of `docs/reference/metrics.md`, by name.
 fn documented(table: &str) -> BTreeMap<String, Documented> {
-    let text = fs::read_to_string(tree("docs/metrics.md")).unwrap();
+    let text = fs::read_to_string(tree("docs/reference/metrics.md")).unwrap();
     let (_, rest) = text.split_once(&format!("<!-- {table}:")).unwrap();
     let (rows, _) = rest.split_once("<!-- end -->").unwrap();
     let rows = rows.lines().filter(|row| row.starts_with("| `"));
@@ -235,7 +235,7 @@ async fn values_arrive(prometheus: &Prometheus, described: &str) {
     prometheus.seen("cairn_operator_leading == 1").await.unwrap();
     prometheus.seen("cairn_operator_actors{state=\"placed\"} == 1").await.unwrap();
 
-    // as docs/node-agent.md has it, without the rate: a GPU of the stand-in always says the same
+    // as docs/reference/node-agent.md has it, without the rate: a GPU of the stand-in always says the same
     let energy = "max by (node, device) (cairn_device_energy_joules_total) * on (node, device) group_right () \
                   max by (node, namespace, pod, device) (cairn_pod_device_info)";
     // collectors have the same names in every family about them

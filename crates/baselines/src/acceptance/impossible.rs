@@ -115,7 +115,7 @@ fn have_places(
     Ok(best.assignment.iter().all(Option::is_some))
 }
 
-/// The world with these limits alone, by the definitions of docs/why.md. The worlds of this file hold no others.
+/// The world with these limits alone, by the definitions of docs/concepts/explanations.md. The worlds of this file hold no others.
 fn with_limits(snapshot: &Snapshot, actor: ActorIx, kept: &BTreeSet<Limit>) -> SnapshotFile {
     let mut file = snapshot.file().clone();
     if !kept.contains(&Limit::Kinds { actor }) {

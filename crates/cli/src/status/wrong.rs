@@ -203,10 +203,13 @@ mod tests {
             ("Saturated", "Saturated"),
             ("Partial", "Partial"),
         ];
-        let page = include_str!("../../../../docs/operations.md");
+        let page = include_str!("../../../../docs/operations/conditions.md");
         let general = of.condition(&condition("Unheard", "Of")).to_do;
         for (type_, reason) in all {
-            assert!(page.contains(&format!("\n| `{type_}`")), "docs/operations.md says nothing of {type_}");
+            assert!(
+                page.contains(&format!("\n| `{type_}`")),
+                "docs/operations/conditions.md says nothing of {type_}"
+            );
             let told = of.condition(&condition(type_, reason));
             assert_eq!(told.text, format!("{type_}: it is so"));
             assert!(told.to_do != general && !told.to_do.contains('\n'), "{type_} {reason}: {}", told.to_do);
@@ -216,11 +219,14 @@ mod tests {
     /// Those of pools are on the page, and `kubectl explain` names them.
     #[test]
     fn every_condition_of_a_pool_can_be_looked_up() {
-        let page = include_str!("../../../../docs/operations.md");
+        let page = include_str!("../../../../docs/operations/conditions.md");
         let schema = include_str!("../../../../crds/manifests/devicepools.yaml");
         let explained = schema.lines().find(|line| line.contains("What holds for the pool now")).unwrap();
         for type_ in world::PROBLEMS {
-            assert!(page.contains(&format!("\n| `{type_}` |")), "docs/operations.md says nothing of {type_}");
+            assert!(
+                page.contains(&format!("\n| `{type_}` |")),
+                "docs/operations/conditions.md says nothing of {type_}"
+            );
             assert!(explained.contains(&format!("`{type_}`")), "kubectl explain says nothing of {type_}");
         }
     }

@@ -17,7 +17,7 @@ use testkit::naive::{Placed, feasible_beside};
 /// More than any question of these tests takes.
 pub const EFFORT: u64 = 50_000_000;
 
-/// The same file without a limit, by the definitions of docs/why.md.
+/// The same file without a limit, by the definitions of docs/concepts/explanations.md.
 fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
     match limit {
         Limit::Kinds { actor } => {

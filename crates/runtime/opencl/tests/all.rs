@@ -209,10 +209,12 @@ fn what_it_says_of_itself_is_what_the_guide_says() {
     };
     let says: Vec<_> = Capability::ALL.into_iter().filter(|it| supports(*it)).collect();
     assert_eq!(says, [Capability::DeviceCopies, Capability::Kernels]);
-    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/runtime.md")).unwrap();
+    let guide =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/runtime.md"))
+            .unwrap();
     let words: Vec<_> = says.iter().map(|it| it.words()).collect();
     assert!(
         guide.contains(&format!("| `opencl` supports | {} |", words.join(", "))),
-        "docs/runtime.md, Back-ends"
+        "docs/reference/runtime.md, Back-ends"
     );
 }

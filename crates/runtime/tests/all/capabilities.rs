@@ -51,7 +51,7 @@ fn the_guide_has_what_the_managers_say_of_themselves() {
         ("coroutines", &|capability| coroutines.supports(capability)),
         ("futures", &|capability| futures.supports(capability)),
     ]);
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/runtime.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/runtime.md");
     let guide = fs::read_to_string(path).unwrap();
     let (before, rest) = guide.split_once("<!-- capabilities -->\n").unwrap();
     let (_, after) = rest.split_once("<!-- /capabilities -->").unwrap();
@@ -59,6 +59,6 @@ fn the_guide_has_what_the_managers_say_of_themselves() {
     fs::write(path, &written).unwrap();
     assert!(
         guide == written,
-        "the table in docs/runtime.md was not what the managers say, and is now: commit it"
+        "the table in docs/reference/runtime.md was not what the managers say, and is now: commit it"
     );
 }

@@ -1,6 +1,6 @@
 //! CEDR's runtime in simulated time: a management thread, workers, and the schedulers of `taskgraph`.
 //!
-//! Time is counted in whole nanoseconds; docs/taskgraph.md states every rule.
+//! Time is counted in whole nanoseconds; docs/reference/task-graphs.md states every rule.
 
 mod applications;
 mod arrivals;

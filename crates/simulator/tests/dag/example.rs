@@ -1,4 +1,4 @@
-//! The example of docs/taskgraph.md: a diamond, twice, on two cores and an FFT.
+//! The example of docs/reference/task-graphs.md: a diamond, twice, on two cores and an FFT.
 
 use std::fmt::Write as _;
 

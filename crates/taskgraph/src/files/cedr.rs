@@ -86,7 +86,7 @@ pub fn read(text: &str) -> Result<(Graph, Vec<String>), FileError> {
         let remedy = if inner.is_eof() {
             "the text ends too early: write the rest of it"
         } else if inner.is_data() {
-            "see docs/taskgraph.md for CEDR's fields"
+            "see docs/reference/task-graphs.md for CEDR's fields"
         } else {
             "write JSON"
         };

@@ -31,7 +31,7 @@ pub(crate) fn yaml<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
         let whole = error.inner().to_string();
         let message = &whole[..whole.find(" at line ").unwrap_or(whole.len())];
         let problem = message.strip_prefix(&format!("{path}: ")).unwrap_or(message);
-        FileError::new(place, problem, "see docs/taskgraph.md for the fields")
+        FileError::new(place, problem, "see docs/reference/task-graphs.md for the fields")
     })
 }
 

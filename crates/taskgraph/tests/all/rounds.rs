@@ -100,7 +100,7 @@ proptest! {
     }
 }
 
-/// Looks and comparisons of one round of three tasks on three processing elements, by the table of docs/taskgraph.md.
+/// Looks and comparisons of one round of three tasks on three processing elements, by the table of docs/reference/task-graphs.md.
 #[test]
 fn looks_are_counted_as_documented() {
     let world = World {
