@@ -14,6 +14,10 @@ SHEAR_VERSION := 1.12.1
 SHEAR := $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION)/bin/cargo-shear
 # The advisories of RustSec, a git repository: `make advisories` brings it, `make test` reads what is there (deny.toml).
 ADVISORIES := $(CACHE)/advisory-dbs
+# Builds the documentation site. Only search of its default features: the others serve the site while it is edited.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(CACHE)/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
+SITE := $(CACHE)/site
 # What drives the fuzz targets in `make bench`; the compiler's own coverage is asked for without a nightly one.
 FUZZ_VERSION := 0.13.1
 FUZZ := $(CACHE)/tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
@@ -41,7 +45,7 @@ LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench bench-programs bench-runtime runtime-baselines reproduce advisories fmt lint build images clean tools tree node-tools runtime-tools
+.PHONY: help demo test docs bench bench-programs bench-runtime runtime-baselines reproduce advisories fmt lint build images clean tools tree node-tools runtime-tools
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,7 +58,7 @@ demo: tree ## place the video-surveillance application on a real control plane, 
 	$(call say,demo)
 	@$(BIN)/cairn-e2e demo
 
-test: tree node-tools runtime-tools $(DENY) $(SHEAR) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
+test: tree node-tools runtime-tools $(DENY) $(SHEAR) $(MDBOOK) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
 	$(call say,format)
 	@cargo fmt --all --check
 	$(call say,lints)
@@ -68,6 +72,8 @@ test: tree node-tools runtime-tools $(DENY) $(SHEAR) ## format, lints, dependenc
 	fi
 	$(call say,dependencies that nobody uses; files that belong to no crate)
 	@$(SHEAR) shear --locked --color never
+	$(call say,documentation site)
+	@$(MAKE) --no-print-directory docs
 	$(call say,fuzz targets)
 	@cargo check --quiet --locked --manifest-path fuzz/Cargo.toml
 	$(call say,the runtime in every order of threads)
@@ -78,6 +84,13 @@ test: tree node-tools runtime-tools $(DENY) $(SHEAR) ## format, lints, dependenc
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	$(call say,tests)
 	@e2e/test.sh
+
+# Pages link to examples, policies and the chart, which lie beside docs/ in the site as they do in the tree.
+docs: $(MDBOOK) ## build the documentation site
+	@rm -rf $(SITE) && mkdir -p $(SITE)/charts
+	@RUST_LOG=warn $(MDBOOK) build docs --dest-dir $(SITE)/docs
+	@cp -r examples policies $(SITE) && cp -r charts/cairn $(SITE)/charts
+	@echo "the site is $(SITE)/docs/index.html"
 
 # Each part of the measurements is a file in the cache, under the commit that it was measured at: `make bench` goes on
 # where it was stopped, and measures nothing twice. A tree with changes has a name of its own; results are none.
@@ -501,6 +514,11 @@ $(DENY): | tools
 	$(call say,building cargo-deny $(DENY_VERSION) (a few minutes; once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(CACHE)/tools/cargo-deny-$(DENY_VERSION) cargo-deny
 	@rm -rf $(CACHE)/tools/build
+
+$(MDBOOK): | tools
+	$(call say,building mdbook $(MDBOOK_VERSION) (two minutes; once))
+	@CARGO_TARGET_DIR=$(CACHE)/tools/build-mdbook cargo install --quiet --locked --debug --no-default-features --features search --version $(MDBOOK_VERSION) --root $(CACHE)/tools/mdbook-$(MDBOOK_VERSION) mdbook
+	@rm -rf $(CACHE)/tools/build-mdbook
 
 $(FUZZ): | tools
 	$(call say,building cargo-fuzz $(FUZZ_VERSION) (a minute; once))

@@ -1,4 +1,5 @@
 //! `charts/cairn/files` holds what the chart takes from elsewhere in the tree: Helm reads nothing outside a chart.
+//! `docs/reference/chart-values.md` is a table of `values.yaml`.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -44,4 +45,50 @@ fn manifests(folder: &Path) -> BTreeMap<String, String> {
         (file.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&file).unwrap())
     };
     files.filter(is_manifest).map(named).collect()
+}
+
+/// Rows of a table: each value of `values.yaml` with its default and its comment, which begins with `# --`.
+fn values(text: &str) -> String {
+    let (mut rows, mut comment, mut path) = (String::new(), String::new(), Vec::<(usize, &str)>::new());
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let indent = line.len() - line.trim_start().len();
+        let line = line.trim();
+        if let Some(words) = line.strip_prefix('#') {
+            let words = words.trim();
+            match words.strip_prefix("-- ") {
+                Some(first) => first.clone_into(&mut comment),
+                None if !comment.is_empty() => comment = format!("{comment} {words}"),
+                None => {}
+            }
+            continue;
+        }
+        let default = if let Some(item) = line.strip_prefix("- ") {
+            format!("[{{{item}}}]")
+        } else {
+            let (name, default) = line.split_once(':').unwrap();
+            path.retain(|(above, _)| *above < indent);
+            path.push((indent, name));
+            default.trim().to_owned()
+        };
+        if !default.is_empty() {
+            let name = path.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(".");
+            rows += &format!("| `{name}` | `{default}` | {} |\n", std::mem::take(&mut comment));
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_reference_has_every_value_of_the_chart() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let rows = values(&fs::read_to_string(root.join("charts/cairn/values.yaml")).unwrap());
+    let page = format!(
+        "<!-- Generated from charts/cairn/values.yaml by e2e/tests/chart_files.rs. -->\n# Chart values\n\n\
+         The chart refuses values that are not listed here.\n\n| value | default | description |\n|---|---|---|\n{rows}"
+    );
+    let file = root.join("docs/reference/chart-values.md");
+    if fs::read_to_string(&file).ok().as_deref() != Some(&page) {
+        fs::write(&file, page).unwrap();
+        panic!("values.yaml changed, so docs/reference/chart-values.md was written anew; commit it");
+    }
 }

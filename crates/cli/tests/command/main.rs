@@ -5,6 +5,7 @@ mod channels;
 mod check_policy;
 mod cluster;
 mod manifests;
+mod reference;
 mod snapshots;
 mod status;
 mod usage;

@@ -2,9 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the tree should fail at once")]
 
 mod cycles;
+mod links;
 mod modules;
 mod pages;
 mod walls;
+mod words;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `docs/ARCHITECTURE.md` says who may use whom; `deny.toml` and the manifests say the same.
+//! `docs/ARCHITECTURE.md` has the dependency rules; `deny.toml` and the manifests say the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +18,7 @@ const FOR_ALL_TESTS: &str = "testkit";
 /// The table: `crate  a, b; in tests c; a remark`.
 fn table() -> BTreeMap<String, Uses> {
     let page = read(&root().join("docs/ARCHITECTURE.md"));
-    let section = page.split_once("## Who may use whom\n").unwrap().1;
+    let section = page.split_once("## Dependency rules\n").unwrap().1;
     let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
     let rows = section.lines().filter_map(|line| line.strip_prefix("    "));
     rows.filter(|row| row.starts_with(|c: char| c.is_ascii_lowercase())).map(row).collect()
@@ -79,7 +79,7 @@ fn rooms() -> BTreeSet<String> {
 fn the_table_says_of_every_crate_what_it_uses() {
     let (table, rooms) = (table(), rooms());
     let rows: BTreeSet<String> = table.keys().cloned().collect();
-    assert_eq!(rows, rooms, "docs/ARCHITECTURE.md, who may use whom: one row for each crate");
+    assert_eq!(rows, rooms, "docs/ARCHITECTURE.md, dependency rules: one row for each crate");
     for (name, folder) in crates().into_iter().filter(|(name, _)| rooms.contains(name)) {
         assert_eq!(
             manifest(&folder, &rooms),

@@ -1,0 +1,52 @@
+//! The language of the pages that a visitor reads first.
+
+use crate::links::{pages, prose, without_code};
+use crate::{read, root};
+
+/// Words that stand for objects in no page: an object is named by what it is.
+const AVOIDED: [&str; 7] = ["told", "rings", "rung", "somebody", "nobody", "anybody", "whoever"];
+/// The most words of a sentence in README and Getting started.
+const LONGEST: usize = 40;
+
+#[test]
+fn pages_name_objects_by_what_they_are() {
+    let docs = root().join("docs");
+    let others = ["adr", "results", "runbooks", "ARCHITECTURE.md"].map(|folder| docs.join(folder));
+    let ours = pages(&docs).into_iter().filter(|page| !others.iter().any(|other| page.starts_with(other)));
+    let mut found = Vec::new();
+    for page in ours.filter(|page| !page.ends_with("SUMMARY.md")).chain([root().join("README.md")]) {
+        let text = read(&page);
+        let text = if text.starts_with("<!-- Generated") { "" } else { text.as_str() };
+        for (at, line) in prose(text).filter(|(_, line)| !line.starts_with("    ")) {
+            let line = without_code(line).to_lowercase();
+            let words = line.split(|c: char| !c.is_alphabetic());
+            let avoided = words.filter(|word| AVOIDED.contains(word));
+            found.extend(avoided.map(|word| format!("{}:{at}: {word}", page.display())));
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// The sentences of a page: of paragraphs, items of lists and cells of tables.
+fn sentences(text: &str) -> Vec<String> {
+    let mut blocks = vec![String::new()];
+    for (_, line) in prose(text).filter(|(_, line)| !line.starts_with("    ")) {
+        let line = without_code(line);
+        let starts = line.trim_start().starts_with(['-', '#', '|', '>', '<']) || line.trim().is_empty();
+        if starts || line.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
+            blocks.push(String::new());
+        }
+        blocks.last_mut().unwrap().push_str(&format!("{line} ").replace(['|', ';'], ". "));
+    }
+    blocks.iter().flat_map(|block| block.split(". ")).map(|it| it.trim().to_owned()).collect()
+}
+
+#[test]
+fn sentences_of_the_first_pages_are_short() {
+    for page in ["README.md", "docs/getting-started.md"] {
+        for sentence in sentences(&read(&root().join(page))) {
+            let words = sentence.split_whitespace().count();
+            assert!(words <= LONGEST, "{page}: a sentence of {words} words: {sentence}");
+        }
+    }
+}
