@@ -78,7 +78,7 @@ fn dead(page: &Path, target: &str, docs: &Path) -> Option<&'static str> {
         if !beside && !file.starts_with(docs) || is_page && beside {
             return Some("not on the documentation site");
         }
-        if file.is_dir() && !beside {
+        if file.is_dir() {
             return Some("a folder: link to a page");
         }
     }

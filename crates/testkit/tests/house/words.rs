@@ -36,7 +36,7 @@ fn sentences(text: &str) -> Vec<String> {
         if starts || line.trim_start().starts_with(|c: char| c.is_ascii_digit()) {
             blocks.push(String::new());
         }
-        blocks.last_mut().unwrap().push_str(&format!("{line} ").replace(['|', ';'], ". "));
+        blocks.last_mut().unwrap().push_str(&format!("{line} ").replace('|', ". "));
     }
     blocks.iter().flat_map(|block| block.split(". ")).map(|it| it.trim().to_owned()).collect()
 }
