@@ -122,8 +122,7 @@ mod tests {
         let key = ApplicationKey { namespace: "shop".into(), name: "app".into() };
         let refused = mismatches.judged(&key, &snapshot, planned, &metrics).unwrap_err();
         assert_eq!(refused.reason(), "Mismatch", "what the event is called");
-        let says =
-            "policy p: its rules, written out, cost 1 where clingo says 7; the plan is not carried out";
+        let says = "policy p: its ground rules cost 1, but clingo computes 7; the plan is not carried out";
         assert!(refused.chain().contains(says), "{}", refused.chain());
         assert_eq!(metrics.judged.with_label_values(&[MISMATCH]).get(), 1);
         let kept = Snapshot::read(&mismatches.of(&key).unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! The solver process: the caller's own executable started again, jobs on standard input, one JSON line each, one JSON
-//! line per model on standard output.
+//! The solver process: the caller's own executable, started again. It reads jobs from standard input, one JSON line each,
+//! and writes models to standard output, one JSON line each.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead};
@@ -14,59 +14,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, Aim, Model, Outcome, Task};
 use crate::program::{self, WORKLOAD};
-use crate::sandbox::{ChildError, Limits, begin, positions, tell};
+use crate::sandbox::{ChildError, Limits, begin, positions, write_line};
 use crate::worker;
 
-/// The argument that makes an executable the solver; no part of any command line that people use.
+/// The argument that turns an executable into the solver; not part of any public command line.
 pub(crate) const ARGUMENT: &str = "--cairn-internal-solver";
 
 /// The first line that the solver process reads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Terms {
-    /// The process that waits for the answers; without it nobody would.
+    /// The parent process; the solver ends with it.
     pub parent: u32,
-    /// For all jobs together.
+    /// Limits for all jobs together.
     pub limits: Limits,
 }
 
-/// What the solver process is asked.
+/// A job of the solver process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub seed: u64,
     pub conflicts: u64,
     #[serde(default)]
     pub aim: Aim,
-    /// So many models are wanted.
+    /// Stop after this many models.
     pub models: u64,
-    /// Only models whose minimized sums are no more than these are wanted; none: all are.
+    /// Only models whose minimized sums are at most these; `None` accepts all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_most: Vec<i64>,
-    /// Whether a finished placement is judged, and nothing searched for.
+    /// Whether a finished placement is verified rather than searched for.
     #[serde(default)]
     pub judged: bool,
     pub facts: String,
-    /// Symbols of the actors that are placed, in the order of the answer.
+    /// Symbols of the movable actors, in the order of the answer.
     pub actors: Vec<String>,
-    /// Symbols of the units, in the order that the answer speaks of.
+    /// Symbols of the units, which the answer refers to by position.
     pub units: Vec<String>,
 }
 
-/// What the solver process says, one on each line.
+/// A line of the solver process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Line {
-    /// A model: for each actor of the job the position of its unit, and the minimized sums.
+    /// A model: by actor of the job the position of its unit, and the minimized sums.
     Model { places: Vec<Option<usize>>, sums: Vec<i64> },
-    /// The last line about a job that ended by itself.
+    /// The last line of a job that ended normally.
     End(Outcome),
-    /// The only line about a job whose aim is a bound, and the last of all: lower bounds of the minimized sums, as many as are known.
+    /// The only line of a job that computes bounds, and the last of the process: lower bounds of the minimized sums, as many as are known.
     Bound(Vec<i64>),
-    /// The last line of all: a job could not be done, and what that did to the process is not known.
+    /// The last line of the process: a job failed, and the state of the process is unknown.
     Failed(String),
 }
 
-/// Turns the process into a solver if that is what it was started for, and then never returns.
+/// Runs the solver if this process was started as one; in that case it never returns.
 ///
-/// Call it first in `main`, before anything reads arguments, opens files or starts threads.
+/// Call it first in `main`, before arguments are parsed, files are opened or threads are started.
 pub fn run_child_if_asked() {
     let Some(asked) = std::env::args_os().nth(1) else { return };
     let served = if asked == ARGUMENT {
@@ -96,25 +96,25 @@ fn serve() -> Result<(), ChildError> {
         let job: Job = serde_json::from_str(&line.map_err(ChildError::Ask)?)?;
         if job.aim == Aim::Bound {
             drop(lines);
-            return Ok(tell(&bound(&job).map_or_else(Line::Failed, Line::Bound))?);
+            return Ok(write_line(&bound(&job).map_or_else(Line::Failed, Line::Bound))?);
         }
         match solve(&job) {
-            Ok(outcome) => tell(&Line::End(outcome))?,
-            Err(problem) => return Ok(tell(&Line::Failed(problem))?),
+            Ok(outcome) => write_line(&Line::End(outcome))?,
+            Err(problem) => return Ok(write_line(&Line::Failed(problem))?),
         }
     }
     Ok(())
 }
 
-/// Looks for lower bounds until standard input ends: who asked has waited long enough then.
+/// Improves lower bounds until standard input is closed, which is the parent's signal to stop.
 fn bound(job: &Job) -> Result<Vec<i64>, String> {
     let is_enough = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&is_enough);
-    // Not joined: it ends with the process where the search ends first.
+    let stop_signal = Arc::clone(&is_enough);
+    // Not joined: it ends with the process if the search ends first.
     thread::spawn(move || {
-        // An input that cannot be read says no more than one that ended.
+        // An unreadable input counts as closed.
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        told.store(true, Ordering::Relaxed);
+        stop_signal.store(true, Ordering::Relaxed);
     });
     let program = program::program(WORKLOAD, &job.facts);
     engine::bound(&task(job, &program), &|| is_enough.load(Ordering::Relaxed)).map_err(|e| e.to_string())
@@ -124,7 +124,7 @@ fn task<'a>(job: &'a Job, program: &'a [&'a str]) -> Task<'a> {
     Task { program, seed: job.seed, conflicts: job.conflicts, aim: job.aim, at_most: &job.at_most }
 }
 
-/// Searches, and tells every model as it comes.
+/// Searches, and writes every model as it is found.
 fn solve(job: &Job) -> Result<Outcome, String> {
     let reader = Reader::new(job)?;
     let facts = job.facts.as_str();
@@ -134,7 +134,7 @@ fn solve(job: &Job) -> Result<Outcome, String> {
     let outcome = engine::run(&task, |model| {
         reported += 1;
         let line = reader.read(&model);
-        match line.and_then(|line| tell(&line).map_err(|e| e.to_string())) {
+        match line.and_then(|line| write_line(&line).map_err(|e| e.to_string())) {
             Ok(()) if reported < job.models => ControlFlow::Continue(()),
             Ok(()) => ControlFlow::Break(()),
             Err(e) => {
@@ -149,7 +149,7 @@ fn solve(job: &Job) -> Result<Outcome, String> {
     }
 }
 
-/// From symbols back to positions; only looked up in, never walked.
+/// Maps symbols back to positions. A hash map that is never iterated.
 struct Reader {
     actors: HashMap<Symbol, usize>,
     units: HashMap<Symbol, usize>,
@@ -165,7 +165,7 @@ impl Reader {
         for atom in &model.atoms {
             let arguments = atom.arguments().map_err(|e| e.to_string())?;
             let [actor, unit] = arguments.as_slice() else { continue };
-            // Fixed actors are shown too, and are not asked for.
+            // Fixed actors are shown too, but are not part of the answer.
             if let (Some(&actor), Some(&unit)) = (self.actors.get(actor), self.units.get(unit)) {
                 places[actor] = Some(unit);
             }

@@ -1,4 +1,4 @@
-//! clingo, in this process: one program, one search, every model handed out.
+//! clingo in this process: one program, one search, every model reported.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -9,36 +9,36 @@ use clingo::{
 
 use crate::program::{APPROXIMATED, WORKLOAD, program};
 
-/// What to solve.
+/// A program and how to search it.
 #[derive(Clone, Debug)]
 pub(crate) struct Task<'a> {
     /// The program, in parts.
     pub program: &'a [&'a str],
-    /// Decides between equals.
+    /// Breaks ties.
     pub seed: u64,
-    /// Conflicts after which the search gives up.
+    /// The search gives up after this many conflicts.
     pub conflicts: u64,
-    /// How clasp goes about it.
+    /// The purpose of the search, which selects clasp's options.
     pub aim: Aim,
-    /// Only models whose minimized sums are no more than these, compared one after the other; empty: any model.
+    /// Only models whose minimized sums are lexicographically at most these; empty: any model.
     pub at_most: &'a [i64],
 }
 
-/// What a search is for.
+/// The purpose of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Aim {
-    /// Something better soon.
+    /// A better model soon.
     #[default]
     Improve,
-    /// To know that there is nothing better, where the best is there already or nearly.
+    /// A proof of optimality, starting from a model that is optimal or close to it.
     Proof,
-    /// To know how good the best can be at most, by cores of what cannot all be had.
+    /// A lower bound, by unsatisfiable cores.
     Bound,
 }
 
 impl Aim {
-    /// clasp's options. Those for proofs were found by trying on worlds of 20 to 24 actors, where they take half of the
-    /// time (docs/results/placement/history.md).
+    /// clasp's options. Those for proofs were selected on instances of 20 to 24 actors, where they halve the time
+    /// (docs/results/history/placement.md).
     fn options(self) -> &'static [&'static str] {
         match self {
             Self::Improve => &["--heuristic=Domain"],
@@ -51,7 +51,7 @@ impl Aim {
 /// One model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Model {
-    /// The atoms that the program shows.
+    /// The shown atoms.
     pub atoms: Vec<Symbol>,
     /// The minimized sums, highest priority first.
     pub cost: Vec<i64>,
@@ -62,48 +62,48 @@ pub(crate) struct Model {
 pub enum Outcome {
     /// The last model is optimal.
     Proven,
-    /// The conflicts were spent, or whoever took the models wanted no more.
+    /// The conflicts were spent, or the callback stopped the search.
     Stopped,
     /// There is no model, or none within `at_most`.
     Unsatisfiable,
 }
 
-/// Why a program could not be run; clingo says more on standard error.
+/// Why a program could not be run; clingo writes details to standard error.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// clingo refuses the program, or runs out of memory.
+    /// clingo rejected the program, or ran out of memory.
     #[error("clingo: {0}")]
     Clingo(#[from] clingo::ClingoError),
-    /// A model is no better than the one before: clingo has lost track of its bound, and what it says next is no proof.
+    /// A model is no better than its predecessor: clingo's bound is inconsistent, and a later proof would be invalid.
     #[error("clingo went from a model of {before:?} to one of {after:?}, which is no better")]
     NoBetter {
         /// The minimized sums of the model before.
         before: Vec<i64>,
-        /// The minimized sums of the model that should not be.
+        /// The minimized sums of the model that violates the order.
         after: Vec<i64>,
     },
 }
 
-/// Runs a program; `found` gets each model, each better than the one before, and says whether to go on.
+/// Runs a program; `found` gets each improving model, and returns whether to continue.
 ///
 /// # Errors
-/// When clingo refuses the program, or runs out of memory.
+/// When clingo rejects the program, or runs out of memory.
 pub(crate) fn run(
     task: &Task,
     mut found: impl FnMut(Model) -> ControlFlow<()>,
 ) -> Result<Outcome, EngineError> {
     let mut search = grounded(task)?.solve(SolveMode::YIELD, &[])?;
     let outcome = search_on(&mut search, &mut found);
-    // The handle has no `Drop`: whatever happened, it is closed.
+    // The handle has no `Drop`: it is closed on every path.
     search.close()?;
     outcome
 }
 
-/// How often a search for a bound asks whether it has gone on long enough.
+/// How often a search for a bound polls whether to stop.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Lower bounds of the minimized sums, highest priority first, of as many as the search came to: each holds where those
-/// before it are at theirs. It ends when all are the optimum, the conflicts are spent, or `enough` says so.
+/// Lower bounds of the minimized sums, highest priority first, as far as the search got: each bound holds if all before it
+/// are reached. It ends when all are optimal, the conflicts are spent, or `enough` returns true.
 ///
 /// # Errors
 /// As [`run`].
@@ -115,7 +115,7 @@ pub(crate) fn bound(task: &Task, enough: &dyn Fn() -> bool) -> Result<Vec<i64>, 
     Ok(lower(control.statistics()?)?)
 }
 
-/// What clasp knows of the minimized sums at least.
+/// clasp's current lower bounds of the minimized sums.
 #[expect(clippy::cast_possible_truncation, reason = "sums are below 2^31, and whole")]
 fn lower(statistics: &Statistics) -> Result<Vec<i64>, clingo::ClingoError> {
     let summary = statistics.map_at(statistics.root()?, "summary")?;
@@ -130,7 +130,7 @@ fn lower(statistics: &Statistics) -> Result<Vec<i64>, clingo::ClingoError> {
     (0..statistics.array_size(lower)?).map(|position| Ok(at(position)?.floor() as i64)).collect()
 }
 
-/// The program, read and grounded.
+/// The program, parsed and grounded.
 fn grounded(task: &Task) -> Result<Control, EngineError> {
     let seed = task.seed % (1 << 31);
     let bounds: Vec<String> =
@@ -151,28 +151,28 @@ fn grounded(task: &Task) -> Result<Control, EngineError> {
     Ok(control)
 }
 
-/// The best that a program concludes.
+/// The optimum of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Optimum {
-    /// The atoms that are shown, as text, sorted: `run_on/2`, and what the facts' own `#show` names.
+    /// The shown atoms as sorted text: `run_on/2`, and what the facts' own `#show` names.
     pub atoms: Vec<String>,
     /// By level, the most important first: `unplaced`, then the objectives.
     pub vector: Vec<i64>,
 }
 
-/// Solves the built-in rules over facts, in this process and without limits: for tests of the rules, and for looking
-/// at what they make of a world.
+/// Solves the built-in rules over facts in this process without limits: for tests of the rules, and to inspect what they
+/// derive from a snapshot.
 ///
 /// # Errors
-/// When clingo refuses the facts.
+/// When clingo rejects the facts.
 pub fn optimum(facts: &str) -> Result<Option<Optimum>, EngineError> {
     best(&program(WORKLOAD, facts))
 }
 
-/// The same with the workload of units approximated, as the authors of the APO paper do: for comparison.
+/// The same with the workload of units approximated as by the authors of the APO paper, for comparison.
 ///
 /// # Errors
-/// When clingo refuses the facts.
+/// When clingo rejects the facts.
 pub fn optimum_approximated(facts: &str) -> Result<Option<Optimum>, EngineError> {
     best(&program(APPROXIMATED, facts))
 }

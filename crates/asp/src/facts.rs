@@ -1,4 +1,4 @@
-//! A snapshot as facts: sorted text made of escaped symbols, and the way back from a model to an assignment.
+//! Encodes a snapshot as facts (sorted text of escaped symbols), and decodes a model to an assignment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,30 +10,30 @@ use placement::room::Rooms;
 use placement::{Assignment, Cost, Criterion, Implementation, Snapshot, constraints};
 use policy::string;
 
-use crate::crowds::{Crowds, Part};
+use crate::group_counts::{GroupUnitCounts, JudgingBatch};
 use crate::ruled;
 use crate::symmetry::Symmetry;
 use crate::writer::Writer;
 
-/// Actors above which the order among identical units is not searched for: proofs are out of reach, and it costs an
-/// atom for each actor and unit.
+/// With more actors than this, identical units are not ordered: proofs are out of reach, and the order costs an atom for
+/// each actor and unit.
 const MOST_RANKED: usize = 64;
 
-/// A snapshot as a program sees it.
+/// A snapshot encoded for a program.
 pub(crate) struct Encoded<'a> {
     snapshot: &'a Snapshot,
-    /// Facts, one on a line, sorted.
+    /// Facts, one per line, sorted.
     pub facts: String,
-    /// Symbols of the actors that can be elsewhere, in the order of [`placement::Problem::movable`].
+    /// Symbols of the movable actors, in the order of [`placement::Problem::movable`].
     pub actors: Vec<String>,
     /// Symbols of all units.
     pub units: Vec<String>,
-    /// By component of the vector: what fixed actors cost among themselves, which the program leaves out.
+    /// By component of the vector: the constant cost of fixed actors, which the program leaves out.
     settled: Vec<i64>,
 }
 
 impl<'a> Encoded<'a> {
-    /// Writes the facts of a snapshot whose numbers fit, with an assignment to start from.
+    /// Encodes a snapshot whose numbers fit, with an initial assignment.
     pub fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
         let write = |writer: &mut Writer, world: &Encoding| {
             let symmetry = Symmetry::new(snapshot, world.rooms);
@@ -42,21 +42,21 @@ impl<'a> Encoded<'a> {
             writer.symmetry(&symmetry);
             writer.start(&symmetry.ordered(start));
         };
-        Self::written(snapshot, snapshot.objectives().levels(), &EVERY_TIE, None, write)
+        Self::written(snapshot, snapshot.objectives().levels(), &ALL_PAIRS, None, write)
     }
 
-    /// Writes the facts of a finished placement, with some of the levels and some of the ties, and who makes up crowds.
+    /// Encodes a finished placement with some of the levels, some of the pairs, and the counts of groups.
     pub fn judged(
         snapshot: &'a Snapshot,
         levels: &[Vec<Criterion>],
         finished: &Finished,
-        ties: &Range<usize>,
-        crowds: &Crowds,
+        pairs: &Range<usize>,
+        counts: &GroupUnitCounts,
     ) -> Self {
         let assignment = finished.assignment;
-        Self::written(snapshot, levels, ties, Some(finished), |writer, world| {
+        Self::written(snapshot, levels, pairs, Some(finished), |writer, world| {
             writer.judged(world, assignment);
-            writer.counted(crowds);
+            writer.counted(counts);
             let mut say = |name, terms: &[Term]| writer.say(name, terms);
             let mut facts = Facts::new(&mut say);
             for criterion in levels.iter().flatten() {
@@ -65,21 +65,21 @@ impl<'a> Encoded<'a> {
         })
     }
 
-    /// The facts by which a finished placement costs what some of its ties and channels do, and nothing else: who has to do
-    /// with these stays where it is, and whether it may be there is asked with the rest.
-    pub fn of_part(
+    /// The facts by which a finished placement costs what some of its pairs and group channels cost. Their actors are fixed;
+    /// feasibility is verified with the other runs.
+    pub fn of_batch(
         snapshot: &Snapshot,
         levels: &[Vec<Criterion>],
         assignment: &Assignment,
-        part: &Part,
-        crowds: &Crowds,
+        batch: &JudgingBatch,
+        counts: &GroupUnitCounts,
     ) -> String {
         let rooms = Rooms::new(snapshot.problem());
         let world = Encoding::new(snapshot, &rooms);
         let mut writer = Writer::new(snapshot);
         let mut ends = BTreeSet::new();
-        let criteria = levels.iter().flatten().filter(|criterion| adds_ties(**criterion));
-        say_criteria(&world, criteria, &part.ties, &mut |name, terms: &[Term]| {
+        let criteria = levels.iter().flatten().filter(|criterion| sums_pairs(**criterion));
+        say_criteria(&world, criteria, &batch.pairs, &mut |name, terms: &[Term]| {
             for term in terms {
                 if let Term::Actor(actor) = term {
                     ends.insert(*actor);
@@ -87,7 +87,7 @@ impl<'a> Encoded<'a> {
             }
             writer.say(name, terms);
         });
-        let mut units = writer.rows(crowds, &part.rows);
+        let mut units = writer.rows(counts, &batch.rows);
         for actor in ends {
             if let Some(unit) = assignment[actor] {
                 writer.say("fixed", &[actor.into(), unit.into()]);
@@ -103,7 +103,7 @@ impl<'a> Encoded<'a> {
     fn written(
         snapshot: &'a Snapshot,
         levels: &[Vec<Criterion>],
-        ties: &Range<usize>,
+        pairs: &Range<usize>,
         finished: Option<&Finished>,
         write: impl FnOnce(&mut Writer, &Encoding),
     ) -> Self {
@@ -111,7 +111,7 @@ impl<'a> Encoded<'a> {
         let world = Encoding::new(snapshot, &rooms).of(finished);
         let mut writer = Writer::new(snapshot);
         let (mut weighed, exchange_costs) =
-            say_criteria(&world, levels.iter().flatten(), ties, &mut |name, terms: &[Term]| {
+            say_criteria(&world, levels.iter().flatten(), pairs, &mut |name, terms: &[Term]| {
                 writer.say(name, terms);
             });
         let mut say = |name, terms: &[Term]| writer.say(name, terms);
@@ -119,7 +119,7 @@ impl<'a> Encoded<'a> {
         constraints::facts(&world, &mut facts);
         weighed.extend(facts.weighed);
         writer.levels(levels);
-        // One there has to be: of several zones the fullest is one.
+        // There has to be one: of several zones the fullest represents the others.
         writer.units(|unit| unit == UnitIx::new(0) || world.can_hold(unit));
         write(&mut writer, &world);
         if exchange_costs {
@@ -138,7 +138,7 @@ impl<'a> Encoded<'a> {
         Self { snapshot, facts, actors, units: units.raw().to_vec(), settled }
     }
 
-    /// The assignment that a model stands for: by position in `actors`, the position of a unit.
+    /// Decodes a model: by position in `actors`, the position of a unit.
     pub fn assignment(&self, places: &[Option<usize>]) -> Option<Assignment> {
         let known = |place: &Option<usize>| place.is_none_or(|unit| unit < self.units.len());
         if places.len() != self.actors.len() || !places.iter().all(known) {
@@ -151,43 +151,43 @@ impl<'a> Encoded<'a> {
         Some(assignment)
     }
 
-    /// The vector that the program's sums stand for: without the point on each level, with what is settled.
+    /// The vector of the program's sums: without the constant 1 of each level, with the constant part of fixed actors.
     pub fn vector(&self, sums: &[i64]) -> Vec<i64> {
         let settled = self.settled.iter().copied().chain(std::iter::repeat(0));
         sums.iter().zip(settled).map(|(sum, settled)| sum - 1 + settled).collect()
     }
 
-    /// The sums of a model whose vector this is: the way back from [`Encoded::vector`].
+    /// The sums of a model with this vector: the inverse of [`Encoded::vector`].
     pub fn sums(&self, vector: &[i64]) -> Vec<i64> {
         let settled = self.settled.iter().copied().chain(std::iter::repeat(0));
         vector.iter().zip(settled).map(|(value, settled)| value + 1 - settled).collect()
     }
 }
 
-/// All ties.
-pub(crate) const EVERY_TIE: Range<usize> = 0..usize::MAX;
+/// All pairs.
+pub(crate) const ALL_PAIRS: Range<usize> = 0..usize::MAX;
 
-/// Whether a criterion is a sum over ties, so that parts of them can be added up.
-fn adds_ties(criterion: Criterion) -> bool {
+/// Whether a criterion is a sum over pairs, so that batches of them can be added.
+fn sums_pairs(criterion: Criterion) -> bool {
     matches!(criterion, Criterion::Communication | Criterion::Annoyance | Criterion::Interference)
 }
 
-/// Says what criteria speak of, of those that are sums over ties only some ties in their order: which units are weighed, and
-/// whether exchange costs are asked for.
+/// Writes the facts of criteria, limited to a range of pairs for those that are sums over pairs. Returns the units whose load
+/// is weighed, and whether exchange costs are needed.
 fn say_criteria<'c>(
     world: &Encoding,
     criteria: impl Iterator<Item = &'c Criterion>,
-    ties: &Range<usize>,
-    told: &mut dyn FnMut(&'static str, &[Term]),
+    pairs: &Range<usize>,
+    fact: &mut dyn FnMut(&'static str, &[Term]),
 ) -> (BTreeSet<UnitIx>, bool) {
     let (mut weighed, mut exchange_costs, mut said) = (BTreeSet::new(), false, 0);
     for &criterion in criteria {
         let mut say = |name: &'static str, terms: &[Term]| {
-            let is_tie = adds_ties(criterion);
-            if !is_tie || ties.contains(&said) {
-                told(name, terms);
+            let is_pairwise = sums_pairs(criterion);
+            if !is_pairwise || pairs.contains(&said) {
+                fact(name, terms);
             }
-            said += usize::from(is_tie);
+            said += usize::from(is_pairwise);
         };
         let mut facts = Facts::new(&mut say);
         criterion.measure().facts(world, &mut facts);
@@ -197,36 +197,36 @@ fn say_criteria<'c>(
     (weighed, exchange_costs)
 }
 
-/// How many ties the criteria of a world add up.
-pub(crate) fn ties(world: &Encoding) -> usize {
+/// The number of pairs that the criteria of a snapshot sum.
+pub(crate) fn pairs(world: &Encoding) -> usize {
     let mut count = 0;
     let mut say = |_, _: &[Term]| count += 1;
     let mut facts = Facts::new(&mut say);
     for criterion in
-        world.snapshot.objectives().levels().iter().flatten().filter(|criterion| adds_ties(**criterion))
+        world.snapshot.objectives().levels().iter().flatten().filter(|criterion| sums_pairs(**criterion))
     {
         criterion.measure().facts(world, &mut facts);
     }
     count
 }
 
-/// The exact vector of an assignment, the penalties of `prefer` included.
+/// The exact vector of an assignment, including the penalties of `prefer`.
 pub fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     let policy = snapshot.penalty(assignment);
     Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)
 }
 
-/// Fixed actors where they are, nobody else anywhere.
+/// Fixed actors on their units, all others unplaced.
 fn alone(snapshot: &Snapshot) -> Assignment {
     let problem = snapshot.problem();
     problem.current.positions().map(|actor| problem.fixed_at(actor)).collect()
 }
 
-/// What of each level the program leaves out: it is so whoever comes.
+/// The constant part of each level, which the program leaves out.
 fn settled(world: &Encoding) -> Vec<i64> {
     let snapshot = world.snapshot;
     let alone = alone(snapshot);
-    // What the policy's rules cost, the program says itself.
+    // The program itself states what the policy's rules cost.
     let of_rules = snapshot.rules().map_or(0, |rules| rules.penalty(&alone));
     let policy = snapshot.penalty(&alone) - of_rules;
     let cost = Cost { policy, unplaced: 0, ..snapshot.cost(&alone) };
@@ -264,7 +264,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Who can be elsewhere, and where of the units that count.
+    /// The movable actors and their candidates among the relevant units.
     fn actors(&mut self, counts: impl Fn(UnitIx) -> bool) {
         let problem = self.problem;
         let mut sets: BTreeSet<SetIx> = BTreeSet::new();
@@ -322,7 +322,7 @@ impl Writer<'_> {
         string(&self.problem.resources[resource])
     }
 
-    /// What messages cost between kinds and places, and what is added between two units of those that count.
+    /// Exchange costs between kinds and topology domains, and surcharges between pairs of relevant units.
     fn exchange_costs(&mut self, counts: impl Fn(UnitIx) -> bool) {
         let problem = self.problem;
         let kinds: BTreeSet<KindIx> = problem.unit_kind.iter().copied().collect();
@@ -345,7 +345,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What actors ask of units whose load counts, by kind.
+    /// The work of actors on units whose load is weighed, by kind.
     fn work(&mut self, world: &Encoding, weighed: &BTreeSet<UnitIx>) {
         let problem = self.problem;
         for &actor in &problem.movable {
@@ -358,7 +358,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What the actor needs on the kinds of some units.
+    /// The actor's requirements on the kinds of some units.
     fn ways<'u>(
         &self,
         actor: ActorIx,
@@ -400,7 +400,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What an actor needs of the resources that are short somewhere, by kind of where it can be.
+    /// The actor's requirements of scarce resources, by kind of its candidates.
     fn needs(
         &mut self,
         actor: ActorIx,
@@ -421,8 +421,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Relations with at least one end that can be elsewhere; the rest of the constraints is in the candidates and in what
-    /// units provide.
+    /// Relations with at least one movable end; the other constraints are encoded in the candidates and in what units
+    /// provide.
     fn relations(&mut self) {
         let problem = self.problem;
         for relation in &problem.relations {
@@ -441,96 +441,4 @@ impl Writer<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use ::search::Greedy;
-    use placement::{Budget, Strategy};
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::engine;
-
-    /// A bit of everything, with names to be given.
-    fn world(name: impl Fn(&str) -> String) -> Snapshot {
-        let json = serde_json::json!({
-            "version": 1,
-            "nodes": [{"id": name("n"), "provides": {"cpu": 5}}],
-            "units": [
-                {"id": name("u"), "kind": "cpu", "node": name("n"), "zone": name("z"), "capacity": 3, "slots": 2},
-                {"id": name("v"), "kind": "gpu", "node": name("n"), "numa": name("0"), "capacity": 9},
-                {"id": name("w"), "kind": "gpu", "node": name("m"), "capacity": 9, "provides": {(name("mem")): 4}}
-            ],
-            "actors": [
-                {"id": name("a"), "runsOn": {"cpu": 2, "gpu": 1}, "current": name("v"), "moveCost": 7},
-                {"id": name("b"), "runsOn": {"cpu": {"work": 2, "nodeRequires": {"cpu": 3}}, "gpu": 1}},
-                {"id": name("c"), "runsOn": {"cpu": 1}, "fixed": true, "current": name("u")},
-                {"id": name("d"), "runsOn": {"cpu": 1}, "fixed": true, "current": name("u")}
-            ],
-            "messages": [
-                {"from": name("a"), "to": name("b"), "count": 2}, {"from": name("b"), "to": name("a"), "count": 3},
-                {"from": name("a"), "to": name("a"), "count": 9}, {"from": name("c"), "to": name("b"), "count": 1},
-                {"from": name("c"), "to": name("d"), "count": 5}
-            ],
-            "annoyance": [{"a": name("b"), "b": name("a"), "drag": 4}],
-            "exchangeCost": {"kinds": {"cpu": {"gpu": 5}}, "otherKind": 20, "otherNode": 30,
-                             "pairs": [{"a": name("v"), "b": name("w"), "cost": 11}]},
-            "constraints": [{"type": "apart", "on": "unit", "actors": [name("b"), name("c")]},
-                            {"type": "prefer", "actor": name("a"), "unit": name("w"), "weight": 2}]
-        });
-        Snapshot::read(&json.to_string()).unwrap()
-    }
-
-    fn facts(snapshot: &Snapshot) -> String {
-        Encoded::new(snapshot, &snapshot.incumbent()).facts
-    }
-
-    #[test]
-    fn facts_are_sorted_and_leave_out_what_cannot_matter() {
-        let snapshot = world(str::to_owned);
-        // Both directions are summed, messages to oneself are gone; `d` has no ties to who can move.
-        insta::assert_snapshot!(facts(&snapshot));
-        assert_eq!(facts(&snapshot), facts(&snapshot.clone()));
-    }
-
-    #[test]
-    fn what_is_settled_is_added_again() {
-        let mut file = world(str::to_owned).file().clone();
-        file.actors[3].current = Some("w".into());
-        file.actors[3].runs_on = file.actors[0].runs_on.clone();
-        let snapshot = Snapshot::new(file).unwrap();
-        // c on u and d on w: 5 messages at 5 for the kinds and 30 for the nodes.
-        assert_eq!(
-            Encoded::new(&snapshot, &snapshot.incumbent()).vector(&[1, 1, 1, 1, 1]),
-            [0, 0, 175, 0, 0]
-        );
-    }
-
-    proptest! {
-        /// Whatever a name holds, each fact stays one fact, and the optimum what it is with plain names.
-        #[test]
-        fn names_are_never_program_text(odd in r#"[a"\\\n\r().,%:\-|&{} ]{0,9}"#) {
-            let plain = world(str::to_owned);
-            let hostile = world(|name| format!("{odd}{name}{odd}"));
-            let text = facts(&hostile);
-            for fact in text.lines() {
-                let term = fact.strip_suffix('.').unwrap();
-                prop_assert!(clingo::parse_term(term).is_ok(), "{fact}");
-            }
-            prop_assert_eq!(text.lines().count(), facts(&plain).lines().count());
-            let best = |facts: &str| engine::optimum(facts).unwrap().unwrap().vector;
-            prop_assert_eq!(best(&text), best(&facts(&plain)));
-        }
-
-        /// From an assignment to what a model says of it, and back.
-        #[test]
-        fn an_answer_is_read_back(seed: u64) {
-            let snapshot = world(str::to_owned);
-            let answer = Greedy.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
-            let encoded = Encoded::new(&snapshot, &answer);
-            let movable = snapshot.problem().movable.iter();
-            let places: Vec<Option<usize>> = movable.map(|actor| answer[*actor].map(UnitIx::at)).collect();
-            prop_assert_eq!(encoded.assignment(&places), Some(answer));
-            prop_assert_eq!(encoded.assignment(&[Some(9), None]), None);
-            prop_assert_eq!(encoded.assignment(&[None]), None);
-        }
-    }
-}
+mod tests;

@@ -1,21 +1,21 @@
-//! The judge: what a policy derives from a snapshot, and what clingo says of an assignment.
+//! The judge: derives a policy's constraints from a snapshot, and has clingo verify an assignment.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use placement::ix::ActorIx;
 use placement::{Assignment, Cost, Derived, Judge, JudgeError, Judged, Judgement, Rules, Snapshot};
-use policy::{GroundBudget, Policy, Question, Size, Verdict};
+use policy::{GroundBudget, GroundSize, Policy, Question, Verdict};
 
-use crate::ask::ask;
 use crate::confirm::{self, AT_ONCE_FACTS, Examined, MOST_FACTS, MOST_PARTS};
+use crate::policy_client::ask;
 use crate::sandbox::Limits;
 use crate::worker::PolicyJob;
 
-/// Judges by the program that the snapshot carries; without one there is nothing to say but preferences.
+/// Judges by the program that the snapshot carries; without a program it only accounts for preferences.
 ///
-/// What a policy derives is worked out in this process, within a budget that is counted and not timed. A finished
-/// assignment is judged by clingo, in a process of its own as for [`Session`](crate::Session), within `limits` and
+/// The policy is grounded in this process, within a budget that is counted rather than timed. A finished assignment is
+/// verified by clingo, in a process of its own as for [`Session`](crate::Session), within `limits` and
 /// `patience`.
 #[derive(Clone, Debug)]
 pub struct ClingoJudge {
@@ -28,14 +28,14 @@ pub struct ClingoJudge {
 }
 
 impl ClingoJudge {
-    /// Asks this executable started again.
+    /// Starts this executable as the solver.
     ///
-    /// `wall_milliseconds` is the policy's budget; it bounds what the program may take to be written out.
+    /// `wall_milliseconds` is the policy's budget; it bounds the grounding of its program.
     pub fn new(limits: Limits, wall_milliseconds: u64) -> Self {
         Self::with_executable("/proc/self/exe", limits, wall_milliseconds)
     }
 
-    /// Asks another executable that calls [`run_child_if_asked`](crate::run_child_if_asked).
+    /// Starts another executable that calls [`run_child_if_asked`](crate::run_child_if_asked).
     pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits, wall_milliseconds: u64) -> Self {
         let patience = LEAST_PATIENCE + Duration::from_millis(wall_milliseconds);
         let budget = GroundBudget::of(wall_milliseconds, limits.memory_mib);
@@ -49,36 +49,38 @@ impl ClingoJudge {
         }
     }
 
-    /// The same with runs of at most so many facts, given ones and derived: larger worlds are judged in parts.
+    /// The same with at most this many facts per run, given and derived: larger snapshots are judged in batches.
     #[must_use]
     pub fn in_runs_of(self, most_facts: usize) -> Self {
         Self { most_facts, ..self }
     }
 
-    /// The same for a decision that somebody waits for: everything where that takes one run of some hundredths of a second, and else
-    /// the constraints alone, however long these take.
+    /// The same for an urgent decision: everything is verified if that takes one run of a few hundredths of a second, otherwise the
+    /// constraints alone, without a time limit.
     #[must_use]
     pub fn at_once(self) -> Self {
         Self { most_facts: AT_ONCE_FACTS, most_parts: 0, ..self }
     }
 
-    /// What a policy may take to be written out.
+    /// The budget of grounding the policy.
     pub fn budget(&self) -> GroundBudget {
         self.budget
     }
 
-    /// Derives, and says how large the policy is in this world.
+    /// Derives the policy's constraints, and reports its size in this snapshot.
     ///
     /// # Errors
-    /// When the policy is wrong, or takes more than it may.
-    pub fn examine(&self, snapshot: &Snapshot) -> Result<(Derived, Size), JudgeError> {
-        let Some(policy) = Policy::of(snapshot)? else { return Ok((Derived::default(), Size::default())) };
+    /// When the policy is invalid, or exceeds its budget.
+    pub fn examine(&self, snapshot: &Snapshot) -> Result<(Derived, GroundSize), JudgeError> {
+        let Some(policy) = Policy::of(snapshot)? else {
+            return Ok((Derived::default(), GroundSize::default()));
+        };
         policy.derive(self.budget)
     }
 }
 
 impl ClingoJudge {
-    /// What clingo says of an assignment that the checker has found feasible.
+    /// clingo's verdict on an assignment that the checker accepted.
     fn verdict(&self, policy: &Policy, assignment: &Assignment) -> Result<Verdict, JudgeError> {
         let Question { program, facts, actors, units } = policy.question(assignment)?;
         let job =
@@ -91,7 +93,7 @@ impl ClingoJudge {
     }
 }
 
-/// How long a judgement is waited for at least, whatever the policy's budget: a process must start.
+/// The minimum wait for a judgement, whatever the policy's budget: a process has to start.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Judge for ClingoJudge {
@@ -119,7 +121,7 @@ impl Judge for ClingoJudge {
         let known = snapshot.rules().map_or(0, |rules| rules.penalty(assignment));
         if known != of_rules {
             return Err(JudgeError::Mismatch(format!(
-                "policy {}: its rules, written out, cost {known} where clingo says {of_rules}",
+                "policy {}: its ground rules cost {known}, but clingo computes {of_rules}",
                 policy.name()
             )));
         }
@@ -127,7 +129,7 @@ impl Judge for ClingoJudge {
     }
 
     fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {
-        // A policy with rules about where actors are has been asked before.
+        // A policy with rules over placements has already been evaluated.
         let of_facts =
             Policy::of(world)?.filter(|policy| policy.speaks_of_facts() && !policy.depends_on_placement());
         if let Some(policy) = of_facts {
@@ -141,7 +143,7 @@ impl Judge for ClingoJudge {
     }
 }
 
-/// Asks again once, where something went wrong.
+/// Retries once after an error.
 fn twice<T>(ask: impl Fn() -> Result<T, String>) -> Result<T, String> {
     ask().or_else(|_| ask())
 }

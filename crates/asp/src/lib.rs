@@ -1,19 +1,19 @@
-//! clingo: a snapshot as facts, the programs of `policies/`, a solver in a process of its own, and the judge.
+//! clingo: a snapshot encoded as facts, the programs of `policies/`, a solver in a process of its own, and the judge.
 //!
-//! [`Session::ask`] writes a [`Snapshot`](placement::Snapshot) as facts, adds the rules of `policies/`, and has clingo
-//! search in a process of its own. Every model that comes back is priced again in exact arithmetic; a difference is an
-//! error, and the answer is not used. Numbers that pass 32 bits are made smaller by [`Scale`]. [`ClingoJudge`] says what
-//! an administrator's policy thinks of a finished assignment.
+//! [`Session::ask`] encodes a [`Snapshot`](placement::Snapshot) as facts, adds the rules of `policies/`, and runs clingo in
+//! a process of its own. Every model is priced again in exact arithmetic; a difference is an error, and the answer is
+//! discarded. Numbers that exceed 32 bits are scaled by [`Scale`]. [`ClingoJudge`] evaluates an administrator's policy on a
+//! finished assignment.
 //!
 //! This is the only crate that links clingo. An executable that uses it calls [`run_child_if_asked`] first in `main`.
 
-mod ask;
 mod child;
 mod confirm;
-mod crowds;
 mod engine;
 mod facts;
+mod group_counts;
 mod judge;
+mod policy_client;
 mod process;
 mod program;
 mod ruled;

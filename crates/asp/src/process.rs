@@ -1,4 +1,4 @@
-//! The caller's side of the solver process: start it, listen, end it.
+//! Client of the solver process: starts it, reads its models, ends it.
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -14,44 +14,44 @@ use crate::child::{ARGUMENT, Job, Line, Terms};
 use crate::engine::Outcome;
 use crate::sandbox::Limits;
 
-/// How often the caller's `stop` is asked while the solver works.
+/// How often the caller's `stop` is polled while the solver works.
 const POLL: Duration = Duration::from_millis(2);
 
-/// How long the last words of a process, and its end, are waited for.
+/// How long to wait for the last output of a process, and for its exit.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// How long the bounds of a process are waited for that has been told to come to an end: one that still grounds has none.
+/// How long to wait for bounds after the signal to stop; a process that is still grounding has none.
 const LAST_BOUND: Duration = Duration::from_millis(100);
 
-/// How much of a job is handed over at a time, in bytes: no job stands in memory twice.
+/// The size of the chunks in which a job is written, in bytes, so that no job is in memory twice.
 const PIECE: usize = 64 << 10;
 
-/// How much of what a process says on standard error is kept, in bytes.
+/// How much of the standard error of a process is kept, in bytes.
 const KEPT: u64 = 4096;
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// By itself.
+    /// Normally.
     Finished(Outcome),
-    /// The caller's `stop` said so.
+    /// The caller's `stop` returned true.
     Stopped,
-    /// Whatever went wrong, in plain words; what was found before it stands.
+    /// The failure, as a sentence; models found before it are valid.
     Lost(String),
 }
 
-/// What is wanted of a process that looks for bounds.
+/// The caller's instruction to a process that computes bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// That it goes on.
+    /// Continue.
     More,
-    /// That it says what it knows.
+    /// Report the bounds known so far.
     Enough,
-    /// Nothing any more.
+    /// Abandon the job.
     Nothing,
 }
 
-/// A running solver process, which does one job after the other. Dropping it ends and reaps it, on every path.
+/// A running solver process, which does one job after the other. Dropping it kills and reaps it, on every path.
 #[derive(Debug)]
 pub(crate) struct Solver {
     child: Child,
@@ -60,12 +60,12 @@ pub(crate) struct Solver {
     words: Receiver<String>,
 }
 
-/// Hands on what is written to the thread that writes.
+/// Passes chunks to the writing thread.
 struct Pieces<'a>(&'a Sender<Vec<u8>>);
 
 impl Write for Pieces<'_> {
     fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
-        // That thread is gone only when the pipe is broken, and that is noticed where the answer is read.
+        // The thread is gone only if the pipe is broken, which the reader notices.
         let _ = self.0.send(piece.to_vec());
         Ok(piece.len())
     }
@@ -76,7 +76,7 @@ impl Write for Pieces<'_> {
 }
 
 impl Solver {
-    /// Starts a process, which gets itself ready while the caller goes on.
+    /// Starts a process, which initializes while the caller continues.
     pub fn start(executable: &Path, limits: Limits) -> Result<Self, String> {
         let mut child = Command::new(executable)
             .arg0("cairn-solver")
@@ -91,17 +91,17 @@ impl Solver {
         let (jobs, to_write) = mpsc::channel::<Vec<u8>>();
         let (to_lines, lines) = mpsc::channel();
         let (to_words, words) = mpsc::channel();
-        // Each pipe has a thread of its own, so that no full pipe blocks anybody. None is joined: they end with the
-        // process, and a stranger that inherited a pipe must not hold up the caller.
+        // Each pipe has a thread of its own, so that a full pipe blocks no other. None is joined: they end with the process, and
+        // another process that inherited a pipe must not block the caller.
         thread::spawn(move || {
             let Some(mut stdin) = stdin else { return };
-            // A process that ends before it has read its job breaks the pipe; how it ended says why.
+            // A process that exits before it has read its job breaks the pipe; its exit status is reported instead.
             while to_write.recv().is_ok_and(|text| stdin.write_all(&text).is_ok()) {}
         });
         thread::spawn(move || {
             for line in stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines()) {
                 let line = line.map_err(|e| format!("cannot read from the solver: {e}")).and_then(|line| {
-                    serde_json::from_str(&line).map_err(|e| format!("the solver said what is no answer: {e}"))
+                    serde_json::from_str(&line).map_err(|e| format!("the solver sent an invalid answer: {e}"))
                 });
                 let is_last = line.is_err();
                 if to_lines.send(line).is_err() || is_last {
@@ -112,10 +112,10 @@ impl Solver {
         thread::spawn(move || {
             let mut kept = Vec::new();
             if let Some(stderr) = stderr {
-                // What arrived before an error is kept all the same.
+                // Output that arrived before an error is kept.
                 let _ = stderr.take(KEPT).read_to_end(&mut kept);
             }
-            // Nobody listens when every job ended well.
+            // The receiver is gone if every job ended normally.
             let _ = to_words.send(String::from_utf8_lossy(&kept).trim().to_owned());
         });
         let solver = Self { child, jobs, lines, words };
@@ -130,9 +130,9 @@ impl Solver {
         written.map_err(|e| format!("cannot write the job: {e}"))
     }
 
-    /// Has a job done; `found` gets each model, and an error from it ends the job.
+    /// Runs a job; `found` gets each model, and an error from it ends the job.
     ///
-    /// The process may be asked again only after [`Ended::Finished`].
+    /// The process accepts another job only after [`Ended::Finished`].
     pub fn run<E>(
         &mut self,
         job: &Job,
@@ -150,7 +150,7 @@ impl Solver {
                 Ok(Ok(Line::Model { places, sums })) => found(places, &sums)?,
                 Ok(Ok(Line::End(outcome))) => return Ok(Ended::Finished(outcome)),
                 Ok(Ok(Line::Bound(sums))) => {
-                    return Ok(Ended::Lost(format!("the solver told of bounds unasked: {sums:?}")));
+                    return Ok(Ended::Lost(format!("the solver sent unexpected bounds: {sums:?}")));
                 }
                 Ok(Ok(Line::Failed(problem)) | Err(problem)) => {
                     return Ok(Ended::Lost(self.explain(&problem)));
@@ -158,17 +158,17 @@ impl Solver {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.epitaph();
-                    let problem = format!("the solver ended without an answer: {status}");
+                    let problem = format!("the solver exited without an answer: {status}");
                     return Ok(Ended::Lost(self.explain(&problem)));
                 }
             }
         }
     }
 
-    /// Has a job done that looks for lower bounds; none where nothing is wanted any more, or the process does not answer in time.
+    /// Runs a job that computes lower bounds; `None` if it was abandoned, or the process did not answer in time.
     ///
     /// # Errors
-    /// What went wrong, in plain words.
+    /// What failed, as a sentence.
     pub fn bound(mut self, job: &Job, wanted: &dyn Fn() -> Wanted) -> Result<Vec<i64>, String> {
         self.write(job)?;
         let mut asked = None;
@@ -177,7 +177,7 @@ impl Solver {
                 Wanted::Nothing => break,
                 Wanted::Enough if asked.is_none() => {
                     asked = Some(Instant::now());
-                    // The end of its input tells the process.
+                    // Closing its input is the signal to stop.
                     self.jobs = mpsc::channel().0;
                 }
                 Wanted::More | Wanted::Enough => {}
@@ -185,18 +185,18 @@ impl Solver {
             match self.lines.recv_timeout(POLL) {
                 Ok(Ok(Line::Bound(sums))) => return Ok(sums),
                 Ok(Ok(Line::Failed(problem)) | Err(problem)) => return Err(self.explain(&problem)),
-                Ok(Ok(line)) => return Err(format!("the solver was asked for bounds and said {line:?}")),
+                Ok(Ok(line)) => return Err(format!("the solver sent this instead of bounds: {line:?}")),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     let status = self.epitaph();
-                    return Err(self.explain(&format!("the solver ended without an answer: {status}")));
+                    return Err(self.explain(&format!("the solver exited without an answer: {status}")));
                 }
             }
         }
         Ok(Vec::new())
     }
 
-    /// A problem, and what the process said about it on standard error.
+    /// A problem, followed by what the process wrote to standard error.
     fn explain(&self, problem: &str) -> String {
         match self.words.recv_timeout(LAST_WORDS) {
             Ok(words) if !words.is_empty() => format!("{problem}; {words}"),
@@ -204,7 +204,7 @@ impl Solver {
         }
     }
 
-    /// How a process ended that says nothing more; it may take a moment from its last word to its end.
+    /// The exit status of a process that writes no more; its exit may follow its last line by a moment.
     fn epitaph(&mut self) -> String {
         let asked = Instant::now();
         while asked.elapsed() < LAST_WORDS {
@@ -214,13 +214,13 @@ impl Solver {
                 Err(problem) => return problem.to_string(),
             }
         }
-        "it goes on in silence".to_owned()
+        "it is still running, without output".to_owned()
     }
 }
 
 impl Drop for Solver {
     fn drop(&mut self) {
-        // Both fail only for a process that is reaped already.
+        // Both fail only for a process that is already reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -230,7 +230,7 @@ impl Drop for Solver {
 mod tests {
     use super::*;
 
-    /// How a job ends that is given to some program of the system.
+    /// How a job ends that is given to an arbitrary program.
     fn lost(executable: &str) -> String {
         let job = Job { facts: "x".repeat(1 << 20), ..Job::default() };
         let ended = Solver::start(Path::new(executable), Limits::default())
@@ -244,12 +244,15 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_solver_is_told_of_with_its_last_words() {
+    fn a_lost_solver_is_reported_with_its_standard_error() {
         assert!(lost("/nonexistent").starts_with("cannot start /nonexistent: No such file"));
-        assert_eq!(lost("/bin/true"), "the solver ended without an answer: exit status: 0");
+        assert_eq!(lost("/bin/true"), "the solver exited without an answer: exit status: 0");
         let complaint = lost("/bin/cat");
-        assert!(complaint.starts_with("the solver ended without an answer: exit status: 1; "), "{complaint}");
+        assert!(
+            complaint.starts_with("the solver exited without an answer: exit status: 1; "),
+            "{complaint}"
+        );
         assert!(complaint.contains("option"), "{complaint}");
-        assert!(lost("/bin/echo").starts_with("the solver said what is no answer: "));
+        assert!(lost("/bin/echo").starts_with("the solver sent an invalid answer: "));
     }
 }

@@ -1,39 +1,39 @@
-//! The policies, as they are compiled in: one family of rules per file.
+//! The shipped logic programs, compiled in: one family of rules per file.
 
 use placement::{constraints, criteria};
 
-/// The workload of units, which comes first.
+/// The workload of units.
 pub(crate) const WORKLOAD: &str = include_str!("../../../policies/workload.lp");
 
-/// The approximated workload of the APO paper's authors, which takes the place of [`WORKLOAD`].
+/// The approximated workload of the APO paper's authors, which replaces [`WORKLOAD`].
 pub(crate) const APPROXIMATED: &str = include_str!("../../../policies/workload-approximated.lp");
 
-/// What several criteria and constraints count.
+/// Quantities that several criteria and constraints use.
 const SHARED: &[&str] = &[
     include_str!("../../../policies/places.lp"),
     include_str!("../../../policies/use.lp"),
     include_str!("../../../policies/power.lp"),
 ];
 
-/// What searches go by.
+/// Rules that guide the search.
 const SEARCH: &[&str] =
     &[include_str!("../../../policies/symmetry.lp"), include_str!("../../../policies/incumbent.lp")];
 
-/// Where actors go, and what takes its place where a finished placement is judged.
+/// The choice of units, and its replacement when a finished placement is verified.
 const CHOOSE: &str = include_str!("../../../policies/choose.lp");
 const PLACED: &str = include_str!("../../../policies/judge.lp");
 
-/// Channels between whole groups, which only who judges is told of.
-const CROWDS: &str = include_str!("../../../policies/crowds.lp");
+/// Channels between whole groups; only used to verify.
+const GROUP_COUNTS: &str = include_str!("../../../policies/group-counts.lp");
 
-/// Every rule over the facts of a finished placement, but those that searches go by.
+/// Every rule over the facts of a finished placement, except those that guide the search.
 pub(crate) fn judge(facts: &str) -> Vec<&str> {
     let mut program = program(WORKLOAD, facts);
     program.retain(|rules| !SEARCH.contains(rules));
     for rules in program.iter_mut().filter(|rules| **rules == CHOOSE) {
         *rules = PLACED;
     }
-    program.push(CROWDS);
+    program.push(GROUP_COUNTS);
     program
 }
 

@@ -1,4 +1,4 @@
-//! A policy's ground rules as a program: what is left of it is said in atoms that no built-in rule has.
+//! A policy's ground rules as a program, in atoms that no built-in rule uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use placement::{Assignment, GroundRule, Rules, Snapshot};
 
 const WRITES: &str = "a string takes any text";
 
-/// The rules over `run_on`, with what must not hold, and what costs something at the level of `policy`.
+/// The rules over `run_on`, the atoms that must not hold, and the costs at the level of `policy`.
 ///
-/// Of a finished placement those that need somebody to be where nobody is are left out, and that is nearly all of them: a rule is
-/// written out for each place where an actor could be.
+/// For a finished placement, rules that need an actor on a unit other than its own are left out, which is nearly all of them:
+/// a rule is grounded for every candidate of an actor.
 pub(crate) fn text(
     snapshot: &Snapshot,
     rules: &Rules,
@@ -26,10 +26,10 @@ pub(crate) fn text(
         let home = snapshot.problem().fixed_at(actor);
         for &(unit, atom) in rules.inputs(actor) {
             if home == Some(unit) {
-                // It stays there.
+                // A fixed actor.
                 writeln!(text, "ruled({atom}).").expect(WRITES);
             } else if home.is_some() {
-                // The rules may be of a world in which it could have been elsewhere.
+                // The rules may stem from a snapshot in which the actor had other candidates.
                 absent.extend(i32::try_from(atom));
             } else {
                 inputs.insert(atom, format!("run_on({},{})", symbol, units[unit]));
@@ -79,13 +79,13 @@ pub(crate) fn text(
     text
 }
 
-/// Whether enough of a rule's body can hold where these atoms do not.
+/// Whether a rule's body can reach its bound without these atoms.
 fn may_hold(rule: &GroundRule, absent: &BTreeSet<i32>) -> bool {
     let missing = rule.body.iter().filter(|(part, _)| absent.contains(part));
     rule.most() - missing.map(|(_, weight)| i128::from(*weight)).sum::<i128>() >= i128::from(rule.lower)
 }
 
-/// What no rule can give any more does not hold either.
+/// Atoms that no remaining rule derives are false, too.
 fn spread(absent: &mut BTreeSet<i32>, rules: &Rules) {
     loop {
         let (mut given, mut lost) = (BTreeSet::new(), BTreeSet::new());

@@ -1,4 +1,4 @@
-//! What every child process keeps to: its limits, its parent, how it answers.
+//! What every child process does: limit itself, end with its parent, and write its answer.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use clingo::Symbol;
 use rustix::process::{Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// What a solver process may use at most.
+/// Resource limits of a solver process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Address space, in MiB.
@@ -27,20 +27,20 @@ impl Default for Limits {
 pub(crate) enum ChildError {
     #[error("cannot limit the solver process: {0}")]
     Limit(#[from] rustix::io::Errno),
-    #[error("the process that asked is gone")]
+    #[error("the parent process is gone")]
     Orphan,
-    #[error("cannot read what is asked: {0}")]
+    #[error("cannot read the job: {0}")]
     Ask(#[source] io::Error),
-    #[error("cannot understand what is asked: {0}")]
+    #[error("invalid job: {0}")]
     Job(#[from] serde_json::Error),
-    #[error("cannot tell the answer: {0}")]
+    #[error("cannot write the answer: {0}")]
     Tell(#[from] io::Error),
 }
 
-/// Ties this process to the one that asked, and limits it.
+/// Binds this process to its parent, and sets its limits.
 pub(crate) fn begin(parent: u32, limits: &Limits) -> Result<(), ChildError> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // The parent may have died before the signal was set.
+    // The parent may have exited before the signal was set.
     let alive = getppid().map(|parent| parent.as_raw_nonzero().get().unsigned_abs());
     if alive != Some(parent) {
         return Err(ChildError::Orphan);
@@ -56,7 +56,7 @@ fn limit(limits: &Limits) -> Result<(), rustix::io::Errno> {
 }
 
 /// Writes one line of JSON.
-pub(crate) fn tell(line: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_line(line: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     let mut out = io::stdout().lock();
@@ -64,7 +64,7 @@ pub(crate) fn tell(line: &impl Serialize) -> io::Result<()> {
     out.flush()
 }
 
-/// From symbols to their positions.
+/// Maps symbols to their positions.
 pub(crate) fn positions(names: &[String]) -> Result<HashMap<Symbol, usize>, String> {
     let symbol = |(position, name): (usize, &String)| {
         let symbol = clingo::parse_term(name).map_err(|e| format!("{name} is no symbol: {e}"))?;

@@ -1,8 +1,8 @@
-//! Numbers that fit: clingo computes in 32 bits, so a snapshot whose sums could pass 2^30 is solved in two scalings.
+//! Scaling: clingo computes in 32 bits, so a snapshot whose sums could exceed 2^30 is solved in two scalings.
 //!
-//! *Cautious* rounds work, requirements and prices up, capacities, quotas and what is provided down: what is feasible there is
+//! *Cautious* rounds work, requirements and prices up, capacities, quotas and supplies down: what is feasible there is
 //! feasible here. *Relaxed* rounds the other way: what is feasible here is feasible there and costs no more, so its optimum,
-//! multiplied back, is a bound.
+//! scaled back, is a bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,19 +12,19 @@ use placement::ix::{IxVec, KindIx, ResourceIx};
 use placement::room::Rooms;
 use placement::{Criterion, LARGEST, Objectives, Problem, Rules, Snapshot, SnapshotError, constraints};
 
-/// No sum that a program can form may pass this: half of what fits, so that rounding has room.
+/// The maximum of any sum that a program can form: half of the 32-bit range, which leaves room for rounding.
 pub(crate) const LARGEST_SUM: i64 = 1 << 30;
 
-/// Which way numbers are rounded.
+/// The direction of rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rounding {
-    /// What is feasible here is feasible in the original.
+    /// Feasible here implies feasible in the original.
     Cautious,
-    /// What is feasible in the original is feasible here, and costs no more.
+    /// Feasible in the original implies feasible here, at no higher cost.
     Relaxed,
 }
 
-/// By what the numbers of a snapshot are divided; 1 where they fit.
+/// The divisors of a snapshot's numbers; 1 if they fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// Work and capacities.
@@ -38,10 +38,10 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// The smallest divisors, or nearly, with which every sum fits.
+    /// Approximately the smallest divisors with which every sum fits.
     ///
     /// # Errors
-    /// When a divided snapshot is not one any more.
+    /// When the divided snapshot is invalid.
     pub fn of(snapshot: &Snapshot) -> Result<Self, SnapshotError> {
         let levels = snapshot.objectives().levels();
         let mut scale = Self {
@@ -61,7 +61,7 @@ impl Scale {
             }
             let next = Peaks::of(&scale.apply(snapshot, Rounding::Cautious)?);
             for (level, (now, then)) in next.levels.iter().zip(&peaks.levels).enumerate() {
-                // Rates that are all 1 by now get no smaller: then the price of one message is what is too large.
+                // Rates that are all 1 cannot shrink: then the price of one message is too large.
                 let stuck = *now > LARGEST_SUM && *now > then / 4 * 3;
                 if stuck && multiplies_exchange(&levels[level]) {
                     scale.costs = scale.costs.saturating_mul(factor(*now));
@@ -72,7 +72,7 @@ impl Scale {
         }
     }
 
-    /// Refuses what would have to be divided and cannot be: criteria that count, and what is added to them.
+    /// Refuses numbers that are too large and cannot be divided: counts, and what is added to counts.
     fn check(&self, snapshot: &Snapshot, peaks: &Peaks) -> Result<(), SnapshotError> {
         let refused = |level: &Vec<Criterion>| {
             let problem = format!("the numbers of `{}` are too large for the solver", Objectives::key(level));
@@ -91,7 +91,7 @@ impl Scale {
                 return refused(level);
             }
         }
-        // No number of a file is above that: what is still too large then does not shrink with what it is divided by.
+        // No number of a file is above that: what is still too large does not shrink with its divisor.
         let divisors = [self.work, self.costs].into_iter().chain(self.resources.iter().copied());
         if divisors.chain(self.rates.iter().copied()).any(|divisor| divisor > LARGEST) {
             let problem = "the numbers are too large for the solver".to_owned();
@@ -115,7 +115,7 @@ impl Scale {
         }
     }
 
-    /// Work that is added to something else is divided by what that is divided by.
+    /// Work that is added to another quantity is divided by that quantity's divisor.
     fn join(&mut self, snapshot: &Snapshot) {
         let mixed = |level: &Vec<Criterion>| {
             level.iter().any(|criterion| has(*criterion, Scaling::Work)) && level.len() > 1
@@ -131,7 +131,7 @@ impl Scale {
         if multiplies_exchange(&snapshot.objectives().levels()[level]) { self.costs } else { 1 }
     }
 
-    /// What the values of a level are divided by.
+    /// The divisor of a level's values.
     pub fn level(&self, snapshot: &Snapshot, level: usize) -> u64 {
         if snapshot.objectives().levels()[level].iter().all(|criterion| has(*criterion, Scaling::Work)) {
             return self.work;
@@ -139,13 +139,13 @@ impl Scale {
         self.rates[level].saturating_mul(self.costs_in(snapshot, level))
     }
 
-    /// Whether the optimum of the relaxed scaling bounds that of `snapshot`, whose scale this is: the difference of two
-    /// overloads does not shrink with both, the largest alone does.
+    /// Whether the optimum of the relaxed scaling bounds that of `snapshot`, whose scale this is. The difference of two overloads
+    /// is not monotone in the rounding; the largest overload alone is.
     pub fn bounds(&self, snapshot: &Snapshot) -> bool {
         self.work <= 1 || Rooms::new(snapshot.problem()).least_overload() <= 0
     }
 
-    /// Whether every number stays as it is.
+    /// Whether no number changes.
     pub fn is_exact(&self) -> bool {
         self.work == 1
             && self.costs == 1
@@ -155,10 +155,10 @@ impl Scale {
     /// The snapshot with its numbers divided.
     ///
     /// # Errors
-    /// When that is no snapshot any more.
+    /// When the divided snapshot is invalid.
     pub fn apply(&self, snapshot: &Snapshot, rounding: Rounding) -> Result<Snapshot, SnapshotError> {
         let mut file = snapshot.file().clone();
-        // An order that follows from the numbers is the one that followed from these.
+        // An order that was derived from the numbers is kept.
         file.objectives = snapshot.objectives().into();
         self.divide_places(&mut file, snapshot, rounding);
         if rounding == Rounding::Relaxed {
@@ -193,7 +193,7 @@ impl Scale {
                 Constraint::Reserve { resource, quantity, .. } => {
                     *quantity = rounding.up(*quantity, self.resource(snapshot, resource));
                 }
-                // Where fixed actors use more, what they use in these numbers is what may be used.
+                // Where fixed actors use more than that, their use in the divided numbers is the limit.
                 Constraint::Quota { resource: Some(resource), max, .. } => {
                     *max = rounding.down(*max, self.resource(snapshot, resource));
                 }
@@ -221,7 +221,7 @@ impl Scale {
     fn divide_prices(&self, file: &mut SnapshotFile, snapshot: &Snapshot, rounding: Rounding) {
         for (position, level) in snapshot.objectives().levels().iter().enumerate() {
             for measure in level.iter().map(|criterion| criterion.measure()) {
-                // What is multiplied by exchange costs shrinks with these, too.
+                // Values that are multiplied by exchange costs shrink with these, too.
                 let divisor = if measure.counts_exchange() {
                     self.rates[position]
                 } else {
@@ -236,8 +236,8 @@ impl Scale {
     }
 }
 
-/// Lets places draw what they may draw in the original: where fixed actors draw more than their cap that is what they draw, of which
-/// rounding takes some away. What is broken already binds as a rule, and has no limit here.
+/// Keeps power caps consistent: where fixed actors exceed their cap, the cap is their draw, of which rounding takes some away. Caps
+/// that are already violated bind as rules and have no limit here.
 fn keep_caps(file: &mut SnapshotFile, snapshot: &Snapshot) {
     for cap in &snapshot.problem().caps {
         let most = cap.limit.iter().filter_map(|most| u64::try_from(*most).ok());
@@ -250,7 +250,7 @@ fn keep_caps(file: &mut SnapshotFile, snapshot: &Snapshot) {
     }
 }
 
-/// Divides exchange costs; pairs of kinds that were covered by `otherKind` are listed, the implied 1 among them.
+/// Divides exchange costs; pairs of kinds that `otherKind` covered become explicit, including the implied 1.
 fn divide_costs(cost: &mut ExchangeCost, problem: &Problem, divide: impl Fn(u64) -> u64) {
     let kinds: BTreeSet<KindIx> = problem.unit_kind.iter().copied().collect();
     let name = |kind: KindIx| problem.kinds[kind].clone();
@@ -270,13 +270,13 @@ fn has(criterion: Criterion, scaling: Scaling) -> bool {
     criterion.measure().scaling() == scaling
 }
 
-/// Whether a level has numbers that exchange costs are multiplied by, and which can be divided.
+/// Whether a level multiplies numbers by exchange costs and these can be divided.
 fn multiplies_exchange(level: &[Criterion]) -> bool {
     level.iter().any(|criterion| has(*criterion, Scaling::Own) && criterion.measure().counts_exchange())
 }
 
 impl Rounding {
-    /// What is asked: work, requirements, prices.
+    /// Demand: work, requirements, prices.
     fn up(self, number: u64, divisor: u64) -> u64 {
         match self {
             Self::Cautious => number.div_ceil(divisor),
@@ -284,7 +284,7 @@ impl Rounding {
         }
     }
 
-    /// What there is: capacities, resources, quotas of these.
+    /// Supply: capacities, resources, quotas of these.
     fn down(self, number: u64, divisor: u64) -> u64 {
         match self {
             Self::Cautious => Self::Relaxed.up(number, divisor),
@@ -293,7 +293,7 @@ impl Rounding {
     }
 }
 
-/// By how much a peak is too large, rounded up; 1 if it is not.
+/// The factor by which a peak is too large, rounded up; 1 if it is not.
 fn factor(peak: i64) -> u64 {
     if peak <= LARGEST_SUM { 1 } else { peak.unsigned_abs().div_ceil(LARGEST_SUM.unsigned_abs()).max(2) }
 }
@@ -303,7 +303,7 @@ struct Peaks {
     work: i64,
     resources: IxVec<ResourceIx, i64>,
     levels: Vec<i64>,
-    /// What constraints add up, for which nothing is divided: what is to blame, and what it is.
+    /// Sums of constraints, which cannot be divided: the culprit, and its value.
     limits: Vec<(&'static str, &'static str, i64)>,
 }
 
@@ -321,7 +321,7 @@ impl Peaks {
         let sum = |criterion: &Criterion| criterion.measure().most_sum(&world);
         let level = |level: &Vec<Criterion>| level.iter().map(sum).fold(0, i64::saturating_add);
         let work = levels.iter().flatten().map(|criterion| criterion.measure().most_work(&world));
-        // Limits that what runs breaks already are rules, in which nothing is divided either.
+        // Limits that the current placement already violates are rules, which are not divided either.
         let bodies = snapshot.rules().map(Rules::ground).unwrap_or_default().iter();
         let weights = bodies.map(|rule| rule.body.iter().fold(0, |sum: i64, (_, w)| sum.saturating_add(*w)));
         let of_rules = ("constraints", "sums of rules", weights.max().unwrap_or(0));

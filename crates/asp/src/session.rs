@@ -1,4 +1,4 @@
-//! clingo asked about one world after the other, in a process that is started when it is first needed.
+//! clingo applied to one snapshot after the other, in a process that is started on first use.
 
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use crate::facts::{Encoded, vector};
 use crate::process::{Ended, Solver, Wanted};
 use crate::sandbox::Limits;
 
-/// What is wanted of one search.
+/// The parameters of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Conflicts after which the search is cut.
+    /// The search is cut after this many conflicts.
     pub conflicts: u64,
-    /// What the search is for.
+    /// The purpose of the search.
     pub aim: Aim,
-    /// So many models are wanted.
+    /// Stop after this many models.
     pub models: u64,
-    /// Whether only what is no worse than the start is wanted, which must be exact and feasible.
+    /// Whether only models no worse than the start count, which must be exact and feasible.
     pub no_worse: bool,
 }
 
-/// clingo in a process of its own: a world is written as facts, and every model that comes back is priced again in exact
-/// arithmetic. If the process is killed, or its answer is none, no other is started.
+/// clingo in a process of its own: a snapshot is encoded as facts, and every model is priced again in exact arithmetic. If the
+/// process is killed, or its answer is invalid, no other is started.
 #[derive(Debug)]
 pub struct Session {
     executable: PathBuf,
@@ -38,17 +38,17 @@ pub struct Session {
 impl Session {
     /// A session of an executable that calls [`run_child_if_asked`](crate::run_child_if_asked); starts nothing yet.
     ///
-    /// `limits` are those of one process, for all that it is asked.
+    /// `limits` are those of one process, for all its jobs.
     pub fn new(executable: &Path, limits: Limits, seed: u64) -> Self {
         Self { executable: executable.to_owned(), limits, seed, solver: None, is_lost: false }
     }
 
-    /// Whether clingo can be asked: not when its process was lost.
+    /// Whether clingo is available; false once its process was lost.
     pub fn is_usable(&self) -> bool {
         !self.is_lost
     }
 
-    /// Starts the process, if none runs, which gets itself ready while the caller goes on.
+    /// Starts the process, unless it runs, which initializes while the caller continues.
     pub fn wake(&mut self) {
         if self.solver.is_some() || !self.is_usable() {
             return;
@@ -61,13 +61,13 @@ impl Session {
 
     fn lose(&mut self, problem: &str) {
         self.is_lost = true;
-        tracing::warn!(problem, "the solver process was lost; the best answer so far stands");
+        tracing::warn!(problem, "the solver process was lost; the best answer so far is kept");
     }
 
-    /// Has clingo solve a world; `found` gets each model and its exact vector.
+    /// Lets clingo solve a snapshot; `found` gets each model and its exact vector.
     ///
     /// # Errors
-    /// When clingo's sums are not what exact arithmetic says.
+    /// When clingo's sums differ from exact arithmetic.
     pub fn ask(
         &mut self,
         world: &Snapshot,
@@ -109,7 +109,7 @@ impl Session {
             Ended::Finished(outcome) => {
                 if *outcome == Outcome::Unsatisfiable {
                     tracing::warn!(
-                        "the solver found no model where there is one; the best answer so far stands"
+                        "the solver found no model although one exists; the best answer so far is kept"
                     );
                 }
                 self.solver = Some(solver);
@@ -121,8 +121,8 @@ impl Session {
     }
 }
 
-/// What clingo knows at least of every vector of a world, level by level as far as it came: each bound holds where those
-/// before it are reached. In a process of its own; nothing where that is lost.
+/// clingo's lower bounds of a snapshot's vector, level by level as far as the search got: each bound holds if those before it are
+/// reached. In a process of its own; `None` if that is lost.
 pub fn bound(
     executable: &Path,
     limits: Limits,
@@ -137,7 +137,10 @@ pub fn bound(
     match Solver::start(executable, limits).and_then(|solver| solver.bound(&job, wanted)) {
         Ok(sums) => encoded.vector(&sums),
         Err(problem) => {
-            tracing::warn!(problem, "the process that looks for bounds was lost; the answer has none of it");
+            tracing::warn!(
+                problem,
+                "the process that computes bounds was lost; the answer has no bound from it"
+            );
             Vec::new()
         }
     }

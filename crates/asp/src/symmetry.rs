@@ -1,7 +1,5 @@
-//! Symmetric units in order: which of a class hosts whom makes no difference, so only one way is searched.
-//!
-//! Without this a proof tries every permutation of identical nodes; with it, only as many of them are looked at as
-//! there are actors.
+//! Symmetry breaking among identical units: which of a class hosts an actor makes no difference, so only one order is
+//! searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +7,16 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::room::Rooms;
 use placement::{Assignment, Snapshot, symmetry_classes};
 
-/// Symmetric units, in classes.
+/// Identical units, in classes.
 pub(crate) struct Symmetry {
     /// Each of two or more units, ascending.
     classes: Vec<Vec<UnitIx>>,
-    /// Actors that can move, in the order in which they open units.
+    /// Movable actors, in the order in which they open units.
     movable: Vec<ActorIx>,
 }
 
 impl Symmetry {
-    /// The classes of a world; a policy's rules can tell any unit from any other.
+    /// The classes of a snapshot; none if a policy's rules can distinguish any two units.
     pub fn new(snapshot: &Snapshot, rooms: &Rooms) -> Self {
         let mut classes =
             if snapshot.rules().is_some() { Vec::new() } else { symmetry_classes(snapshot, rooms) };
@@ -26,12 +24,12 @@ impl Symmetry {
         Self { classes, movable: snapshot.problem().movable.clone() }
     }
 
-    /// Units that are never needed: beyond as many of a class as there are actors.
+    /// Units that are never needed: those beyond as many of a class as there are actors.
     pub fn spare(&self) -> BTreeSet<UnitIx> {
         self.classes.iter().flat_map(|class| class.iter().skip(self.movable.len())).copied().collect()
     }
 
-    /// Each unit that is needed, with the one of its class that is opened before it.
+    /// Each needed unit, with the unit of its class that must be opened before it.
     pub fn in_order(&self) -> impl Iterator<Item = (UnitIx, UnitIx)> {
         let needed = |class: &'_ Vec<UnitIx>| class.len().min(self.movable.len());
         self.classes
@@ -39,7 +37,7 @@ impl Symmetry {
             .flat_map(move |class| class[..needed(class)].windows(2).map(|two| (two[0], two[1])))
     }
 
-    /// An assignment that is as good, with the units of each class opened in order.
+    /// An equivalent assignment in which the units of each class are opened in order.
     pub fn ordered(&self, assignment: &Assignment) -> Assignment {
         let mut ordered = assignment.clone();
         for class in &self.classes {

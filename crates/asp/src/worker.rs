@@ -1,4 +1,4 @@
-//! The solver process, asked what a policy says of a finished assignment.
+//! The solver process that evaluates a policy on a finished assignment.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,34 +10,34 @@ use policy::{Argument, Verdict};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, Aim, Task};
-use crate::sandbox::{ChildError, Limits, begin, positions, tell};
+use crate::sandbox::{ChildError, Limits, begin, positions, write_line};
 
-/// The argument that makes an executable the worker; no part of any command line that people use.
+/// The argument that turns an executable into the worker; not part of any public command line.
 pub(crate) const ARGUMENT: &str = "--cairn-internal-policy";
 
-/// What the process is asked.
+/// A job of the worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PolicyJob {
-    /// The process that waits for the answer; without it nobody would.
+    /// The parent process; the worker ends with it.
     pub parent: u32,
     pub limits: Limits,
-    /// The policy's statements, one on each line, and what goes with them.
+    /// The policy's statements, one per line, with what they need.
     pub program: String,
     pub facts: String,
-    /// Symbols that are answered by their position.
+    /// Symbols that the answer refers to by position.
     pub actors: Vec<String>,
     pub units: Vec<String>,
 }
 
-/// Reads a job, does it, tells the answer.
+/// Reads a job, evaluates it, writes the answer.
 pub(crate) fn serve() -> Result<(), ChildError> {
     let job: PolicyJob = serde_json::from_reader(io::BufReader::new(io::stdin().lock()))?;
     begin(job.parent, &job.limits)?;
-    tell(&judge(&job))?;
+    write_line(&judge(&job))?;
     Ok(())
 }
 
-/// Symbols back to positions; only looked up in, never walked.
+/// Maps symbols to positions. A hash map that is never iterated.
 struct Names {
     actors: HashMap<Symbol, usize>,
     units: HashMap<Symbol, usize>,
@@ -102,7 +102,7 @@ fn judge(job: &PolicyJob) -> Result<Verdict, String> {
     Ok(verdict)
 }
 
-/// The number of a statement.
+/// The position of a statement.
 fn number(statement: Symbol) -> Result<usize, String> {
     let number = statement.number().map_err(|e| e.to_string())?;
     usize::try_from(number).map_err(|e| e.to_string())

@@ -1,4 +1,4 @@
-//! What facts are written with.
+//! A writer of facts.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
@@ -9,13 +9,13 @@ use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Problem, Snapshot};
 use policy::{actor, string};
 
-/// Facts in the making.
+/// Accumulates facts.
 pub(crate) struct Writer<'a> {
     pub snapshot: &'a Snapshot,
     pub problem: &'a Problem,
     pub actors: IxVec<ActorIx, String>,
     pub units: IxVec<UnitIx, String>,
-    /// What is written: one fact on each line.
+    /// The output: one fact per line.
     text: String,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes one.
+    /// Writes one fact.
     pub fn fact(&mut self, name: &str, terms: &[&dyn Display]) {
         self.text.push_str(name);
         for (position, term) in terms.iter().enumerate() {
@@ -44,7 +44,7 @@ impl<'a> Writer<'a> {
         self.text.push_str(").\n");
     }
 
-    /// Writes one in typed positions; fixed actors in it are made known.
+    /// Writes a fact of typed positions; fixed actors in it are declared.
     pub fn say(&mut self, name: &str, terms: &[Term]) {
         for term in terms {
             if let Term::Actor(actor) = term {
@@ -64,7 +64,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Says where a fixed actor is.
+    /// Declares a fixed actor and its unit.
     fn resident(&mut self, actor: ActorIx) {
         if let Some(home) = self.problem.fixed_at(actor) {
             let (symbol, home) = (self.actors[actor].clone(), self.units[home].clone());
@@ -73,7 +73,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What was written, sorted, each fact once; and the writer without it.
+    /// The facts, sorted and without duplicates, and the writer without them.
     pub fn sorted(mut self) -> (String, Self) {
         let mut text = mem::take(&mut self.text);
         text.shrink_to_fit();

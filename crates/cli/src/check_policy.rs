@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Plan, Snapshot};
-use policy::{Fault, GroundBudget, Program, Size};
+use policy::{Fault, GroundBudget, GroundSize, Program};
 use portfolio::Use;
 use serde::Serialize;
 
@@ -153,7 +153,7 @@ fn figures(
     snapshot: String,
     (plain, without_it): (&Snapshot, &Plan),
     (with, with_it): (&Snapshot, &Plan),
-    size: Size,
+    size: GroundSize,
     budget: GroundBudget,
     took: Duration,
 ) -> Figures {

@@ -1,26 +1,26 @@
-//! What a parsed policy must keep to: known words with the right terms, safe variables, no cycle that would leave a
-//! choice.
+//! Static checks of a parsed policy: known predicates with the right terms, safe variables, and no cycle through negation
+//! or placements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fault::Fault;
 use crate::safety;
-use crate::syntax::{Atom, Head, Literal, Part, Sign, Statement, Term, TermIs, variables};
+use crate::syntax::{Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermIs, variables};
 use crate::vocabulary::{CONCLUSIONS, LEVELS, Sort, Source, nearest, published};
 
-/// The most terms of a predicate.
+/// The maximum arity of a predicate.
 const WIDEST: usize = 32;
 
-/// A predicate: its name, and how many terms it has.
+/// A predicate: its name and its arity.
 pub(crate) type Predicate<'a> = (&'a str, usize);
 
-/// Everything that is wrong, by place.
+/// All faults of a program, ordered by position.
 pub(crate) fn faults(statements: &[Statement]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let defined: BTreeSet<Predicate> = statements.iter().filter_map(Statement::concludes).collect();
     for statement in statements {
         check_head(statement, &mut faults);
-        for literal in statement.body.iter().flat_map(Part::literals) {
+        for literal in statement.body.iter().flat_map(BodyElement::literals) {
             if let Some((_, atom)) = literal.atom() {
                 check_read(atom, &defined, &mut faults);
             }
@@ -37,7 +37,7 @@ pub(crate) fn faults(statements: &[Statement]) -> Vec<Fault> {
     faults
 }
 
-/// Predicates that depend on where actors are.
+/// Predicates that depend on where actors are placed.
 pub(crate) fn placed(statements: &[Statement]) -> BTreeSet<Predicate<'_>> {
     let mut placed: BTreeSet<Predicate> = BTreeSet::from([("run_on", 2), ("unplaced", 1)]);
     loop {
@@ -56,14 +56,14 @@ pub(crate) fn placed(statements: &[Statement]) -> BTreeSet<Predicate<'_>> {
 }
 
 impl Atom {
-    /// Its name and number of terms.
+    /// Its name and arity.
     pub fn predicate(&self) -> Predicate<'_> {
         (&self.name, self.terms.len())
     }
 }
 
 impl Statement {
-    /// The predicate that a rule concludes.
+    /// The predicate in the head of a rule.
     pub fn concludes(&self) -> Option<Predicate<'_>> {
         match &self.head {
             Head::Atom(atom) => Some(atom.predicate()),
@@ -71,11 +71,11 @@ impl Statement {
         }
     }
 
-    /// Every atom that is read, and whether the conclusion can be lost when it comes to hold: under `not`, in a
-    /// condition, in a set.
+    /// Every atom in the body, and whether the head can stop holding when that atom starts to hold: under `not`, in a
+    /// condition, or in an aggregate.
     pub fn reads(&self) -> impl Iterator<Item = (bool, &Atom)> {
         self.body.iter().flat_map(|part| {
-            let inside = !matches!(part, Part::Literal(_));
+            let inside = !matches!(part, BodyElement::Literal(_));
             let atoms = part.literals().into_iter().filter_map(Literal::atom);
             atoms.map(move |(sign, atom)| (inside || sign != Sign::Plain, atom))
         })
@@ -113,7 +113,7 @@ fn check_head(statement: &Statement, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Predicates that are too wide, and intervals where nothing says what their numbers are for.
+/// Checks arities, and intervals in positions where they have no meaning.
 fn check_shapes(statement: &Statement, faults: &mut Vec<Fault>) {
     let head: Vec<&Term> = match &statement.head {
         Head::Atom(atom) => {
@@ -135,7 +135,7 @@ fn check_shapes(statement: &Statement, faults: &mut Vec<Fault>) {
             let may = matches!(literal, Literal::Comparison(Sign::Plain, _, "=", _));
             literal.terms().into_iter().for_each(|term| check_intervals(term, may, faults));
         }
-        if let Part::Aggregate(aggregate) = part {
+        if let BodyElement::Aggregate(aggregate) = part {
             let tuples = aggregate.elements.iter().flat_map(|(tuple, _)| tuple);
             aggregate.guards().chain(tuples).for_each(|term| check_intervals(term, false, faults));
         }
@@ -150,7 +150,7 @@ fn check_width(atom: &Atom, faults: &mut Vec<Fault>) {
     }
 }
 
-/// Refuses intervals inside a term, and the term itself where it may not be one.
+/// Refuses intervals inside a term, and an interval as the term itself unless `may_be`.
 fn check_intervals(term: &Term, may_be: bool, faults: &mut Vec<Fault>) {
     term.walk(&mut |part| {
         if matches!(part.is, TermIs::Binary("..", ..)) && !(may_be && std::ptr::eq(part, term)) {
@@ -202,14 +202,14 @@ fn check_read(atom: &Atom, defined: &BTreeSet<Predicate>, faults: &mut Vec<Fault
     faults.push(Fault::new(atom.at, problem));
 }
 
-/// Terms that can never match what stands in their place, and variables that would have to be two things at once.
+/// Terms that can never match the sort of their position, and variables that are used with two sorts.
 fn check_sorts(statement: &Statement, faults: &mut Vec<Fault>) {
     let mut sorts: BTreeMap<&str, Sort> = BTreeMap::new();
     let head = match &statement.head {
         Head::Atom(atom) => Some(atom),
         _ => None,
     };
-    let literals: Vec<&Literal> = statement.body.iter().flat_map(Part::literals).collect();
+    let literals: Vec<&Literal> = statement.body.iter().flat_map(BodyElement::literals).collect();
     let read = literals.iter().filter_map(|literal| literal.atom()).map(|(_, atom)| atom);
     for atom in read.chain(head) {
         let Some(word) = published(&atom.name).filter(|word| word.sorts.len() == atom.terms.len()) else {
@@ -253,7 +253,7 @@ fn described(sort: Sort) -> &'static str {
     }
 }
 
-/// Why a term is never what its place holds.
+/// Why a term can never match a position of this sort.
 fn never_matches(term: &Term, sort: Sort) -> Option<String> {
     let says = |what: &str| Some(format!("{what} never matches"));
     match (&term.is, sort) {
@@ -277,7 +277,7 @@ fn never_matches(term: &Term, sort: Sort) -> Option<String> {
                 format!("{problem} in the name of an actor, a(\"namespace\",\"application\",\"actor\"),")
             })
         }
-        // Instances that no cluster made may have actors of other names.
+        // Snapshots that were not made from a cluster may name actors differently.
         (TermIs::Text(text), Sort::Actor) if text.split('/').count() != 3 => None,
         (TermIs::Text(text), Sort::Actor) => {
             let parts: Vec<String> = text.split('/').map(crate::symbols::string).collect();
@@ -294,8 +294,8 @@ fn never_matches(term: &Term, sort: Sort) -> Option<String> {
     }
 }
 
-/// Refuses what could hold in more than one way, or not be written out: a cycle through `not` or a set, any cycle
-/// over where actors are, and conclusions for the search that would depend on it.
+/// Refuses programs with more than one model or without a finite grounding: cycles through `not` or an aggregate, cycles
+/// over placements, and derived constraints that depend on placements.
 fn check_cycles(statements: &[Statement], faults: &mut Vec<Fault>) {
     let placed = placed(statements);
     let mut uses: BTreeMap<Predicate, BTreeSet<Predicate>> = BTreeMap::new();
@@ -342,10 +342,10 @@ fn check_cycles(statements: &[Statement], faults: &mut Vec<Fault>) {
     }
 }
 
-/// Refuses a variable that would take every number that a set over placements can come to.
+/// Refuses a variable that would range over every value of an aggregate over placements.
 fn check_sets(statement: &Statement, placed: &BTreeSet<Predicate>, faults: &mut Vec<Fault>) {
     for (position, part) in statement.body.iter().enumerate() {
-        let Part::Aggregate(aggregate) = part else { continue };
+        let BodyElement::Aggregate(aggregate) = part else { continue };
         let mut read = part.literals().into_iter().filter_map(Literal::atom);
         if !read.any(|(_, atom)| placed.contains(&atom.predicate())) {
             continue;

@@ -1,8 +1,8 @@
-//! Statements made ready to be written out: variables as slots, terms as patterns.
+//! Statements prepared for grounding: variables become slots, terms become patterns.
 
 use std::collections::BTreeMap;
 
-use crate::syntax::{Aggregate, Atom, Head, Literal, Part, Sign, Statement, Term, TermIs};
+use crate::syntax::{Aggregate, Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermIs};
 use crate::term::{Refused, Shape, Terms, Value, compute};
 
 /// Values of a statement's variables, by slot.
@@ -21,21 +21,21 @@ pub(crate) enum Pattern {
     Interval(i32, i32),
 }
 
-/// Something that must hold.
+/// A condition of a body.
 #[derive(Clone, Debug)]
 pub(crate) enum Goal {
     Atom(Sign, String, Vec<Pattern>),
     Comparison(Sign, Pattern, &'static str, Pattern),
     ForAll(Box<Goal>, Vec<Goal>),
-    Set(Set),
+    Aggregate(AggregateGoal),
 }
 
-/// An aggregate.
+/// An aggregate with its guards.
 #[derive(Clone, Debug)]
-pub(crate) struct Set {
+pub(crate) struct AggregateGoal {
     pub sign: Sign,
     pub function: &'static str,
-    /// Comparisons of the set's value, the value on the left.
+    /// Comparisons with the aggregate's value on the left.
     pub guards: Vec<(&'static str, Pattern)>,
     pub elements: Vec<(Vec<Pattern>, Vec<Goal>)>,
 }
@@ -45,13 +45,13 @@ pub(crate) struct Set {
 pub(crate) struct Compiled {
     pub slots: usize,
     pub goals: Vec<Goal>,
-    /// By goal: slots that need values before it can be looked at, which it does not give itself.
+    /// By goal: slots that must be bound before it is evaluated and that it does not bind itself.
     pub needs: Vec<Vec<usize>>,
-    /// Terms of what is concluded: of the head, of the variables of a constraint, of weight and tuple.
+    /// Terms that are derived: those of the head, of a constraint's variables, or of weight and tuple.
     pub head: Vec<Pattern>,
 }
 
-/// Makes a statement ready.
+/// Compiles a statement.
 pub(crate) fn compile(statement: &Statement, terms: &mut Terms) -> Compiled {
     let mut compiler = Compiler { slots: BTreeMap::new(), terms };
     let globals: Vec<usize> = statement.globals().iter().map(|name| compiler.slot(name)).collect();
@@ -62,7 +62,7 @@ pub(crate) fn compile(statement: &Statement, terms: &mut Terms) -> Compiled {
             [weight].into_iter().chain(tuple).map(|term| compiler.pattern(term)).collect()
         }
     };
-    let goals: Vec<Goal> = statement.body.iter().map(|part| compiler.part(part)).collect();
+    let goals: Vec<Goal> = statement.body.iter().map(|part| compiler.body_element(part)).collect();
     let needs = goals.iter().map(|goal| goal.needs(&globals)).collect();
     Compiled { slots: compiler.slots.len(), goals, needs, head }
 }
@@ -116,17 +116,17 @@ impl Compiler<'_> {
         literals.iter().map(|literal| self.literal(literal)).collect()
     }
 
-    fn part(&mut self, part: &Part) -> Goal {
+    fn body_element(&mut self, part: &BodyElement) -> Goal {
         match part {
-            Part::Literal(literal) => self.literal(literal),
-            Part::Conditional(literal, condition) => {
+            BodyElement::Literal(literal) => self.literal(literal),
+            BodyElement::Conditional(literal, condition) => {
                 Goal::ForAll(Box::new(self.literal(literal)), self.literals(condition))
             }
-            Part::Aggregate(aggregate) => Goal::Set(self.set(aggregate)),
+            BodyElement::Aggregate(aggregate) => Goal::Aggregate(self.aggregate(aggregate)),
         }
     }
 
-    fn set(&mut self, aggregate: &Aggregate) -> Set {
+    fn aggregate(&mut self, aggregate: &Aggregate) -> AggregateGoal {
         let turned = |operator: &'static str| match operator {
             "<" => ">",
             "<=" => ">=",
@@ -143,11 +143,11 @@ impl Compiler<'_> {
             .iter()
             .map(|(tuple, condition)| (self.patterns(tuple), self.literals(condition)));
         let elements = elements.collect();
-        Set { sign: aggregate.sign, function: aggregate.function, guards, elements }
+        AggregateGoal { sign: aggregate.sign, function: aggregate.function, guards, elements }
     }
 }
 
-/// The parser lets only numbers bound an interval.
+/// The parser allows only numbers as bounds of an interval.
 fn bound(term: &Term) -> i32 {
     match &term.is {
         TermIs::Number(number) => *number,
@@ -157,7 +157,7 @@ fn bound(term: &Term) -> i32 {
 }
 
 impl Pattern {
-    /// The slots in it.
+    /// Appends the slots in it.
     pub fn slots(&self, found: &mut Vec<usize>) {
         match self {
             Self::Variable(slot) => found.push(*slot),
@@ -171,7 +171,7 @@ impl Pattern {
         }
     }
 
-    /// Whether a value of it does not tell what is in it: only sums and differences of one unknown can be turned round.
+    /// Whether its value does not determine its slots: only sums and differences of one unknown can be inverted.
     pub fn is_hard(&self) -> bool {
         let mut slots = Vec::new();
         match self {
@@ -197,7 +197,7 @@ impl Pattern {
         }
     }
 
-    /// Whether `_` is in it.
+    /// Whether it contains `_`.
     pub fn has_anything(&self) -> bool {
         match self {
             Self::Anything => true,
@@ -208,7 +208,7 @@ impl Pattern {
         }
     }
 
-    /// The slots that get values where it is matched with one.
+    /// Appends the slots that are bound by matching it with a value.
     fn gives(&self, found: &mut Vec<usize>) {
         match self {
             Self::Function(_, patterns) => patterns.iter().for_each(|pattern| pattern.gives(found)),
@@ -217,14 +217,14 @@ impl Pattern {
         }
     }
 
-    /// Whether all its slots are among those with values.
+    /// Whether all its slots are bound.
     pub fn is_known(&self, known: &[bool]) -> bool {
         let mut slots = Vec::new();
         self.slots(&mut slots);
         !self.has_anything() && slots.into_iter().all(|slot| known[slot])
     }
 
-    /// Its value; `None` where a slot has none, or an operation is not defined.
+    /// Its value; `None` if a slot is unbound or an operation is undefined.
     pub fn value(&self, bindings: &Bindings, terms: &mut Terms) -> Result<Option<Value>, Refused> {
         Ok(match self {
             Self::Variable(slot) => bindings[*slot],
@@ -255,14 +255,14 @@ impl Pattern {
         })
     }
 
-    /// Whether a slot in it has no value yet.
+    /// Whether a slot in it is unbound.
     pub fn is_open(&self, bindings: &Bindings) -> bool {
         let mut slots = Vec::new();
         self.slots(&mut slots);
         slots.into_iter().any(|slot| bindings[slot].is_none())
     }
 
-    /// Whether an operation in it is not defined, whatever `_` in it stands for; all its slots have values.
+    /// Whether an operation in it is undefined, for every value of `_`; all its slots are bound.
     pub fn is_undefined(&self, bindings: &Bindings, terms: &mut Terms) -> Result<bool, Refused> {
         match self {
             Self::Anything => Ok(false),
@@ -278,7 +278,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it can be this value; slots without values get them, and are noted in `given`.
+    /// Whether it can take this value; unbound slots are bound and appended to `given`.
     pub fn matches(
         &self,
         value: Value,
@@ -294,7 +294,7 @@ impl Pattern {
         Ok(true)
     }
 
-    /// The same for the parts that are hard, or for all others, which come first: they may give what hard ones need.
+    /// The same for the hard parts, or for all others, which are matched first because they may bind what hard parts need.
     pub fn agrees(
         &self,
         value: Value,
@@ -343,7 +343,7 @@ impl Pattern {
         }
     }
 
-    /// Finds the one unknown of a sum or difference.
+    /// Solves a sum or difference for its one unknown.
     fn solve(
         &self,
         value: Value,
@@ -375,7 +375,7 @@ impl Pattern {
     }
 }
 
-/// The slots of patterns that none of them gives a value where each is matched with one.
+/// Appends the slots that no pattern binds when each is matched with a value.
 fn missing(patterns: &[Pattern], found: &mut Vec<usize>) {
     let (mut all, mut given) = (Vec::new(), Vec::new());
     for pattern in patterns {
@@ -385,7 +385,7 @@ fn missing(patterns: &[Pattern], found: &mut Vec<usize>) {
     found.extend(all.into_iter().filter(|slot| !given.contains(slot)));
 }
 
-/// The opposite of a number; of a constant or a function clingo makes a term that policies do not have.
+/// Negates a number. clingo turns `-` before a constant or a function into a term that policies do not have.
 fn opposite(value: Value, terms: &Terms) -> Result<Option<Value>, Refused> {
     match terms.shape(value) {
         Some(Shape::Constant(_) | Shape::Function(..)) => Err(Refused::Negation),
@@ -394,7 +394,7 @@ fn opposite(value: Value, terms: &Terms) -> Result<Option<Value>, Refused> {
 }
 
 impl Goal {
-    /// All slots in it.
+    /// Appends all slots in it.
     fn slots(&self, found: &mut Vec<usize>) {
         match self {
             Self::Atom(_, _, patterns) => patterns.iter().for_each(|pattern| pattern.slots(found)),
@@ -408,8 +408,8 @@ impl Goal {
                     goal.slots(found);
                 }
             }
-            Self::Set(set) => {
-                for (tuple, condition) in &set.elements {
+            Self::Aggregate(aggregate) => {
+                for (tuple, condition) in &aggregate.elements {
                     for pattern in tuple {
                         pattern.slots(found);
                     }
@@ -421,7 +421,7 @@ impl Goal {
         }
     }
 
-    /// Slots among `globals` that must have values before it can be looked at.
+    /// Slots among `globals` that must be bound before it can be evaluated.
     pub fn needs(&self, globals: &[usize]) -> Vec<usize> {
         let mut slots = Vec::new();
         match self {
@@ -433,10 +433,10 @@ impl Goal {
             }
             other => other.slots(&mut slots),
         }
-        if let Self::Set(set) = self {
-            for (operator, pattern) in &set.guards {
-                // An equation that is not denied gives its variables the value of the set.
-                if *operator == "=" && set.sign == Sign::Plain {
+        if let Self::Aggregate(aggregate) = self {
+            for (operator, pattern) in &aggregate.guards {
+                // A positive equation binds its variables to the aggregate's value.
+                if *operator == "=" && aggregate.sign == Sign::Plain {
                     missing(std::slice::from_ref(pattern), &mut slots);
                 } else {
                     pattern.slots(&mut slots);

@@ -1,4 +1,4 @@
-//! What a grounded policy says of a world: constraints that follow from facts, rules about where actors are.
+//! What a grounded policy adds to a snapshot: constraints derived from facts, and rules over placements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use placement::file::{Constraint, Places, Scope};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Derived, GroundConstraint, GroundRule, Rules, Snapshot};
 
+use crate::output::{Grounding, Rule};
 use crate::program::Program;
-use crate::sink::{Grounding, Rule};
 use crate::syntax::Statement;
 use crate::term::{Shape, Terms, Value};
 use crate::verdict::{Argument, Instance};
 
-/// Constraints and rules, or what is wrong with the policy.
+/// Constraints and rules of the policy, or why it is invalid for this snapshot.
 pub(crate) fn derived(
     program: &Program,
     name: &str,
@@ -60,7 +60,7 @@ pub(crate) fn derived(
     Ok(Derived { constraints, rules: Some(rules) })
 }
 
-/// Where what clingo concludes, of what is preferred and kept free, is not what was derived in this world.
+/// The first difference between the preferences and reservations that clingo concludes and those that were derived.
 pub(crate) fn not_derived(
     snapshot: &Snapshot,
     concluded: &[(usize, String, Vec<Argument>)],
@@ -77,7 +77,7 @@ pub(crate) fn not_derived(
     let is_one = |constraint: &&Constraint| {
         matches!(constraint, Constraint::Prefer { .. } | Constraint::Reserve { .. })
     };
-    // There may be one for each actor and unit.
+    // There may be one for each actor and unit, so they are compared as sorted lists.
     let sorted = |constraints: &[Constraint]| {
         let mut words: Vec<String> = constraints.iter().filter(is_one).map(|it| format!("{it:?}")).collect();
         words.sort_unstable();
@@ -94,7 +94,7 @@ pub(crate) fn not_derived(
     }
 }
 
-/// Terms back to actors and units.
+/// Maps terms back to actors and units.
 struct Names<'a> {
     terms: &'a Terms,
     actors: BTreeMap<Value, ActorIx>,
@@ -125,7 +125,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// A broken constraint in words: its line, and the values of its variables.
+/// Describes a violated constraint: its line and the values of its variables.
 pub(crate) fn says(program: &Program, snapshot: &Snapshot, (statement, values): &Instance) -> String {
     let globals = program.statements.get(*statement).map(Statement::globals).unwrap_or_default();
     let bindings: Vec<String> = globals
@@ -146,18 +146,18 @@ fn shown(snapshot: &Snapshot, value: &Argument) -> String {
     }
 }
 
-/// What single atoms say, to be put together: one constraint for many actors and places, where it is the same rule.
+/// Collects single conclusions into constraints: one constraint for all actors and units of the same rule.
 struct Constraints<'a> {
     snapshot: &'a Snapshot,
     /// By statement and actor: units.
     forbidden: BTreeMap<(usize, ActorIx), BTreeSet<UnitIx>>,
     /// By statement and name of the unit: actors.
     pinned: BTreeMap<(usize, String), BTreeSet<ActorIx>>,
-    /// By actor and unit: weights, each once, whichever statements say it.
+    /// By actor and unit: distinct weights of all statements.
     preferred: BTreeMap<(ActorIx, UnitIx), BTreeSet<u64>>,
-    /// By statement, whether apart, and level: pairs, the smaller first.
+    /// By statement, whether it is `apart`, and level: pairs, the smaller index first.
     related: BTreeMap<(usize, bool, Scope), BTreeSet<(ActorIx, ActorIx)>>,
-    /// Unit, resource and quantity, each once, whichever statements say it.
+    /// Unit, resource and quantity; duplicates of other statements count once.
     reserved: BTreeSet<(UnitIx, String, u64)>,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Constraints<'a> {
         }
     }
 
-    /// Takes one conclusion. Actors and units that are not in this world are others' affair.
+    /// Adds one conclusion. Actors and units outside of this snapshot are ignored.
     fn take(&mut self, statement: usize, word: &str, terms: &[Argument]) -> Result<(), String> {
         match (word, terms) {
             ("forbid", [actor, unit]) => {
@@ -226,7 +226,7 @@ impl<'a> Constraints<'a> {
         match value {
             Argument::Actor(actor) => Ok(Some(*actor)),
             Argument::Other(text) if text.starts_with("a(") => Ok(None),
-            // Instances that no cluster made may have actors of other names.
+            // Snapshots that were not made from a cluster may name actors differently.
             Argument::Text(text) if text.split('/').count() != 3 => Ok(None),
             other => {
                 let other = shown(self.snapshot, other);
@@ -290,7 +290,7 @@ impl<'a> Constraints<'a> {
             constraints.push(Constraint::Never { actors, places, except_current: false, reason });
         }
         for ((statement, unit), actors) in self.pinned {
-            // A unit that is not there leaves no place at all.
+            // A unit outside of the snapshot leaves the actor no candidate.
             let units = if snapshot.unit(&unit).is_some() { vec![unit.clone()] } else { Vec::new() };
             constraints.push(Constraint::Only {
                 actors: actors.into_iter().map(actor).collect(),
@@ -319,7 +319,7 @@ impl<'a> Constraints<'a> {
     }
 }
 
-/// Pairs as sets: where all pairs of a connected set are there it is one set, else each pair is.
+/// Groups pairs into cliques: a connected component whose pairs are all present becomes one group, other pairs stay pairs.
 fn groups(pairs: &BTreeSet<(ActorIx, ActorIx)>) -> Vec<Vec<ActorIx>> {
     let mut leader: BTreeMap<ActorIx, ActorIx> = BTreeMap::new();
     for &(a, b) in pairs {
@@ -345,7 +345,7 @@ fn groups(pairs: &BTreeSet<(ActorIx, ActorIx)>) -> Vec<Vec<ActorIx>> {
     members.into_values().zip(tied.into_values()).flat_map(of_set).collect()
 }
 
-/// The member that stands for all that one is connected with.
+/// The representative of a member's component (union-find with path compression).
 fn find(leader: &mut BTreeMap<ActorIx, ActorIx>, of: ActorIx) -> ActorIx {
     let above = *leader.entry(of).or_insert(of);
     if above == of {

@@ -1,4 +1,4 @@
-//! A snapshot as the facts that a policy reads: only those, sorted, each number one that clingo can compute with.
+//! The facts of a snapshot that a policy reads: only those, sorted, with every number in clingo's 32 bits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Write as _};
@@ -22,7 +22,7 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    /// The term among those that are kept.
+    /// The interned term.
     pub fn value(
         &self,
         actors: &IxVec<ActorIx, Value>,
@@ -38,7 +38,7 @@ impl Fact {
     }
 }
 
-/// A fact as clingo reads it.
+/// A fact in clingo's syntax.
 struct Written<'a>(&'a Snapshot, &'a Fact);
 
 impl Display for Written<'_> {
@@ -52,29 +52,29 @@ impl Display for Written<'_> {
     }
 }
 
-/// Work and capacities are divided until their largest sum passes this no more, so that shares of it can be computed: a
-/// hundred times as much still fits 32 bits.
+/// Work and capacities are divided until their largest sum is below this, so that a policy can compute with percentages:
+/// a hundred times this value still fits 32 bits.
 const LARGEST_WORK: i64 = 1 << 24;
 
 /// The facts of a snapshot for one policy.
 pub(crate) struct Facts<'a> {
     snapshot: &'a Snapshot,
     problem: &'a Problem,
-    /// The world without what the policy derived of it, where that matters: its rules were written out before.
+    /// The snapshot without the constraints that this policy derived earlier, if there are any.
     before: Option<Snapshot>,
     program: &'a Program,
     /// Predicate and terms.
     pub all: BTreeSet<(&'static str, Vec<Fact>)>,
-    /// By predicate: the sum of its numbers.
+    /// By predicate: the sum of its last terms.
     totals: BTreeMap<&'static str, i64>,
     fault: Option<String>,
 }
 
 impl<'a> Facts<'a> {
-    /// What is published, as far as the policy reads it.
+    /// Collects the published facts that the policy reads.
     ///
     /// # Errors
-    /// A number, or a sum that the policy could form, that 32 bits do not hold.
+    /// A number, or a sum that the policy could compute, exceeds 32 bits.
     pub fn new(snapshot: &'a Snapshot, program: &'a Program) -> Result<Self, String> {
         let (all, totals) = (BTreeSet::new(), BTreeMap::new());
         let reads_candidates = ["runnable_on", "workload"].iter().any(|name| program.reads.contains(*name));
@@ -104,7 +104,7 @@ impl<'a> Facts<'a> {
         self.fault.take().map_or(Ok(()), Err)
     }
 
-    /// As clingo reads them, with where each actor is, and who could be somewhere.
+    /// The facts in clingo's syntax, with the placement of each actor and its domain.
     pub fn text(&self, assignment: &Assignment) -> String {
         let mut text = String::new();
         let mut line = |name: &str, terms: &[Fact]| {
@@ -188,7 +188,7 @@ impl<'a> Facts<'a> {
             if let Some(slots) = unit.slots {
                 self.number("cu_slots", std::slice::from_ref(&of), as_number(slots));
             }
-            // As given: what is reserved is still in it.
+            // As given: reserved quantities are still included.
             for (resource, quantity) in &unit.provides {
                 self.number("cu_provides", &[of.clone(), text(resource)], as_number(*quantity));
             }
@@ -238,7 +238,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// What an actor needs on a kind.
+    /// The requirements of an actor on a kind.
     fn of_kind(&mut self, of: &Fact, kind: &Fact, needs: &Implementation, divisor: i64) {
         let problem = self.problem;
         self.fact("runs_on_kind", &[of.clone(), kind.clone()]);
@@ -262,14 +262,14 @@ impl<'a> Facts<'a> {
         for unit in &places {
             self.fact("runnable_on", &[of.clone(), Fact::Unit(*unit)]);
         }
-        // What it does where it is, is done also where it may not be any more.
+        // The current unit counts even if the actor may no longer be placed there.
         places.extend(problem.current[actor]);
         for unit in places {
             if let Some(needs) = problem.implementation(actor, unit) {
                 self.number("workload", &[of.clone(), Fact::Unit(unit)], shares(needs.work, divisor));
             }
         }
-        // Of many places one counts.
+        // Of several candidates the largest value counts.
         if let Some(total) = self.totals.get_mut("workload") {
             *total = 0;
         }
@@ -291,7 +291,7 @@ impl<'a> Facts<'a> {
             }
         }
         if read.is_some() && channels.are_whole() {
-            // What others' channels tie to one another may be any number of pairs, and is nothing that is decided here.
+            // Channels between foreign actors can expand to any number of pairs and do not affect this decision.
             channels.for_each_open_pair(&problem.fixed, |a, b, channel| {
                 if problem.edges[a].binary_search_by_key(&b, |edge| edge.peer).is_err() {
                     self.tied(a, b, [channel.rate, channel.apart, 0]);
@@ -300,13 +300,13 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// What channels between groups come to for two actors that no edge says.
+    /// The traffic of two actors that follows from channels between their groups and from no explicit edge.
     fn not_in_edges(&self, a: ActorIx, b: ActorIx) -> Channel {
         let channels = &self.problem.channels;
         if channels.are_whole() { channels.between(a, b) } else { Channel::default() }
     }
 
-    /// What two actors have to do with each other: messages, drag when apart, drag when together.
+    /// How two actors interact: messages, drag when apart, drag when together.
     fn tied(&mut self, a: ActorIx, b: ActorIx, values: [i64; 3]) {
         let names = ["msg_exch_rate", "mutual_annoyance", "interferes"];
         for (name, value) in names.into_iter().zip(values).filter(|(_, value)| *value > 0) {
@@ -328,21 +328,21 @@ impl<'a> Facts<'a> {
         for (name, value) in others {
             self.number(name, &[], value);
         }
-        // As given: which of the two comes first is the file's.
+        // As given: the direction of the pair is the file's.
         for pair in &cost.pairs {
             self.number("msg_exch_cost", &[text(&pair.a), text(&pair.b)], as_number(pair.cost));
         }
     }
 }
 
-/// The same world without the constraints that a policy derived.
+/// The same snapshot without the constraints that a policy derived.
 fn without_derived(snapshot: &Snapshot) -> Result<Snapshot, String> {
     let mut file = snapshot.file().clone();
     file.constraints.truncate(file.constraints.len() - snapshot.derived_constraints());
     Snapshot::new(file).map_err(|problem| problem.to_string())
 }
 
-/// By what work and capacities are divided for a policy: 1 while they are small.
+/// The divisor of work and capacities for a policy: 1 while they are small.
 fn work_divisor(problem: &Problem) -> i64 {
     let most = |ways: &IxVec<KindIx, Option<Implementation>>| {
         ways.iter().flatten().map(|needs| needs.work).max().unwrap_or(0)

@@ -1,15 +1,15 @@
-//! What is wrong with a policy, by line and column.
+//! Faults of a policy's text, with line and column.
 
 use std::fmt;
 
-/// A place in the text; lines and columns count from 1, columns in characters.
+/// A position in the text; lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct At {
     pub line: usize,
     pub column: usize,
 }
 
-/// What is wrong with a policy: where, and what to do.
+/// A fault of a policy: where it is, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub(crate) at: At,
@@ -31,7 +31,7 @@ impl Fault {
         self.at.column
     }
 
-    /// What is wrong and what to do.
+    /// What is wrong, and how to fix it.
     pub fn problem(&self) -> &str {
         &self.problem
     }

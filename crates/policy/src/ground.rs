@@ -1,33 +1,33 @@
-//! A policy written out over one world: what follows from facts, and ground rules about where actors are.
+//! Grounds a policy over one snapshot: conclusions from facts, and ground rules over placements.
 //!
-//! Bottom-up, one group of predicates that rest on each other after the other, joins over indexed tuples. Work and
-//! memory are counted, so that what a policy takes is the same on every machine, and what has no end is stopped.
-//! clingo reads every final assignment by itself; the two must agree.
+//! Semi-naive bottom-up evaluation, one strongly connected component of predicates after the other, with joins over
+//! indexed tuples. Steps and memory are counted rather than timed, so that a program is stopped at the same point on every
+//! machine. clingo grounds the same program independently for every final assignment; the two must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Problem, Snapshot};
 
-use crate::choices::Choices;
 use crate::compile::{Compiled, Goal, compile};
+use crate::domains::Domains;
 use crate::facts::Fact;
 use crate::join::{Join, order};
+use crate::output::{GroundBudget, Grounding, GroundingStop, Sink, literal};
 use crate::program::Program;
 use crate::relation::{Relation, Truth};
-use crate::sink::{GroundBudget, Grounding, Sink, Stop, literal};
 use crate::syntax::Head;
 use crate::term::{Terms, Value};
 use crate::vocabulary::{Source, published};
 
-/// Writes a program out.
+/// Grounds a program.
 pub(crate) fn ground(
     program: &Program,
     facts: &BTreeSet<(&'static str, Vec<Fact>)>,
     snapshot: &Snapshot,
-    choices: &Choices,
+    domains: &Domains,
     budget: GroundBudget,
-) -> Result<Grounding, Stop> {
+) -> Result<Grounding, GroundingStop> {
     let mut terms = Terms::default();
     let actors: IxVec<ActorIx, Value> =
         snapshot.file().actors.iter().map(|actor| terms.actor(&actor.id)).collect();
@@ -48,7 +48,7 @@ pub(crate) fn ground(
         work.group(&group)?;
     }
     if program.reads.contains("run_on") || program.reads.contains("unplaced") {
-        work.place(choices, snapshot.problem(), &actors, &units)?;
+        work.place(domains, snapshot.problem(), &actors, &units)?;
     }
     for group in from_placements {
         work.group(&group)?;
@@ -64,8 +64,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Statements that rest on each other: once, or until nothing new follows.
-    fn group(&mut self, group: &[usize]) -> Result<(), Stop> {
+    /// Grounds one component: once, or until a fixed point if it is recursive.
+    fn group(&mut self, group: &[usize]) -> Result<(), GroundingStop> {
         let in_cycle = self.program.is_cycle(group);
         loop {
             let mut grew = false;
@@ -78,8 +78,8 @@ impl Work<'_> {
         }
     }
 
-    /// Writes a statement out; whether anything new followed.
-    fn statement(&mut self, statement: usize) -> Result<bool, Stop> {
+    /// Grounds a statement; returns whether it derived anything new.
+    fn statement(&mut self, statement: usize) -> Result<bool, GroundingStop> {
         self.sink.begin(statement);
         let compiled = &self.compiled[statement];
         let mut known = vec![false; compiled.slots];
@@ -135,23 +135,23 @@ impl Work<'_> {
         }
     }
 
-    /// Atoms for every place where an actor can be or is, and for having none.
+    /// Adds an atom for every pair of actor and unit of the domains, and for an unplaced actor.
     fn place(
         &mut self,
-        choices: &Choices,
+        domains: &Domains,
         problem: &Problem,
         actors: &IxVec<ActorIx, Value>,
         units: &IxVec<UnitIx, Value>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), GroundingStop> {
         let forbidden: BTreeSet<(Value, Value)> = {
             let said = self.sink.out.said.iter().filter(|(_, word, _)| *word == "forbid");
             said.filter_map(|(_, _, terms)| Some((*terms.first()?, *terms.get(1)?))).collect()
         };
         let mut of_actor: IxVec<ActorIx, Vec<(i32, i64)>> = IxVec::of(Vec::new(), actors.len());
         let run_on = self.relations.entry(("run_on".to_owned(), 2)).or_default();
-        for &(actor, unit) in &choices.places {
+        for &(actor, unit) in &domains.places {
             let is_here = problem.current[actor] == Some(unit);
-            if choices.forbids && !is_here && forbidden.contains(&(actors[actor], units[unit])) {
+            if domains.forbids && !is_here && forbidden.contains(&(actors[actor], units[unit])) {
                 continue;
             }
             self.sink.keep(3)?;

@@ -1,27 +1,27 @@
-//! Every way in which a body can hold: goals in an order in which each has the values that it needs.
+//! Enumerates the ways in which a body holds, with goals ordered so that each has the bindings that it needs.
 
 use std::collections::BTreeMap;
 
 use crate::compile::{Bindings, Goal, Pattern};
+use crate::output::{GroundingStop, Sink, literal};
 use crate::relation::{Relation, Truth};
-use crate::sink::{Sink, Stop, literal};
 use crate::syntax::Sign;
 use crate::term::Value;
 
-/// Predicates by name and number of terms.
+/// Predicates by name and arity.
 pub(crate) type Relations = BTreeMap<(String, usize), Relation>;
 
-/// A goal in its place.
+/// A goal in evaluation order.
 pub(crate) struct Step<'a> {
     goal: &'a Goal,
-    /// Positions of its terms that are known when it is looked at.
+    /// Positions of its terms that are bound when it is evaluated.
     mask: u64,
-    /// The conditions inside it.
+    /// The conditions inside it, ordered in the same way.
     pub inner: Vec<Vec<Step<'a>>>,
 }
 
-/// Puts goals into an order in which each has the values that it needs, those with few answers first, and makes the
-/// indexes that they are looked up by.
+/// Orders goals so that each has the bindings that it needs, the most selective first, and builds the indexes for their
+/// look-ups.
 pub(crate) fn order<'a>(
     relations: &mut Relations,
     goals: &[&'a Goal],
@@ -40,7 +40,7 @@ pub(crate) fn order<'a>(
                 best = Some((position, answers));
             }
         }
-        // A safe rule always has a next goal, and an unsafe one does not come here.
+        // A safe rule always has a next goal; unsafe rules were refused.
         let goal = goals[left.remove(best.map_or(0, |(position, _)| position))];
         let mask = match goal {
             Goal::Atom(Sign::Plain, _, patterns) => mask(patterns, known),
@@ -54,7 +54,7 @@ pub(crate) fn order<'a>(
     steps
 }
 
-/// About how many answers a goal has, if it can be looked at.
+/// Estimated number of answers of a goal, if it can be evaluated.
 fn answers(relations: &mut Relations, goal: &Goal, known: &[bool]) -> Option<usize> {
     match goal {
         Goal::Atom(Sign::Plain, name, patterns) => {
@@ -70,15 +70,15 @@ fn answers(relations: &mut Relations, goal: &Goal, known: &[bool]) -> Option<usi
         }
         Goal::Comparison(Sign::Plain, a, "=", b) => (a.is_known(known) || b.is_known(known)).then_some(0),
         Goal::Comparison(..) | Goal::Atom(..) => Some(0),
-        // Each costs a join of its own: when everything else is settled.
-        Goal::ForAll(..) | Goal::Set(_) => Some(usize::MAX - 1),
+        // Each costs a nested join: evaluated after everything else.
+        Goal::ForAll(..) | Goal::Aggregate(_) => Some(usize::MAX - 1),
     }
 }
 
 fn conditions(goal: &Goal) -> Vec<&Vec<Goal>> {
     match goal {
         Goal::ForAll(_, condition) => vec![condition],
-        Goal::Set(set) => set.elements.iter().map(|(_, condition)| condition).collect(),
+        Goal::Aggregate(aggregate) => aggregate.elements.iter().map(|(_, condition)| condition).collect(),
         _ => Vec::new(),
     }
 }
@@ -90,13 +90,13 @@ fn order_inside<'a>(relations: &mut Relations, condition: &'a [Goal], known: &[b
     order(relations, &goals, &needs, &mut known.to_vec())
 }
 
-/// Positions of terms that are known.
+/// Positions of terms that are bound.
 fn mask(patterns: &[Pattern], known: &[bool]) -> u64 {
     let bits = patterns.iter().enumerate().filter(|(_, pattern)| pattern.is_known(known));
     bits.fold(0, |mask, (position, _)| mask | 1 << position)
 }
 
-/// Notes the slots that a goal gives values.
+/// Marks the slots that a goal binds.
 fn gives(goal: &Goal, known: &mut [bool]) {
     let mut slots = Vec::new();
     match goal {
@@ -105,7 +105,9 @@ fn gives(goal: &Goal, known: &mut [bool]) {
             a.slots(&mut slots);
             b.slots(&mut slots);
         }
-        Goal::Set(set) => set.guards.iter().for_each(|(_, pattern)| pattern.slots(&mut slots)),
+        Goal::Aggregate(aggregate) => {
+            aggregate.guards.iter().for_each(|(_, pattern)| pattern.slots(&mut slots))
+        }
         _ => {}
     }
     for slot in slots {
@@ -113,7 +115,7 @@ fn gives(goal: &Goal, known: &mut [bool]) {
     }
 }
 
-/// Whether something holds.
+/// Whether a literal holds: in every assignment, in none, or if an atom of the circuit does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     Always,
@@ -122,7 +124,7 @@ pub(crate) enum Holds {
 }
 
 impl Holds {
-    /// The same, denied.
+    /// The negation.
     pub fn not(self) -> Self {
         match self {
             Self::Always => Self::Never,
@@ -132,25 +134,25 @@ impl Holds {
     }
 }
 
-/// What is done with each way in which a body holds: the bindings, and the literals that are not certain.
+/// Called for each way in which a body holds, with the bindings and the literals that depend on placements.
 pub(crate) type Found<'f, 'w> =
-    &'f mut dyn FnMut(&mut Join<'w>, &mut Bindings, &mut Vec<i32>) -> Result<(), Stop>;
+    &'f mut dyn FnMut(&mut Join<'w>, &mut Bindings, &mut Vec<i32>) -> Result<(), GroundingStop>;
 
-/// Walks through relations that stay as they are.
+/// A join over relations that do not change meanwhile.
 pub(crate) struct Join<'w> {
     pub relations: &'w Relations,
     pub sink: &'w mut Sink,
 }
 
 impl<'w> Join<'w> {
-    /// Every way in which the steps hold together.
+    /// Enumerates all bindings that satisfy the steps.
     pub fn each(
         &mut self,
         steps: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
         found: Found<'_, 'w>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), GroundingStop> {
         let Some((step, rest)) = steps.split_first() else { return found(self, bindings, body) };
         self.sink.step()?;
         match step.goal {
@@ -173,11 +175,13 @@ impl<'w> Join<'w> {
                 body.truncate(depth);
                 Ok(())
             }
-            Goal::Set(set) => self.set(set, &step.inner, rest, bindings, body, &mut *found),
+            Goal::Aggregate(aggregate) => {
+                self.aggregate(aggregate, &step.inner, rest, bindings, body, &mut *found)
+            }
         }
     }
 
-    /// Goes on with one more literal, if it can hold.
+    /// Continues with one more literal, if it can hold.
     pub fn go_on(
         &mut self,
         holds: Holds,
@@ -185,7 +189,7 @@ impl<'w> Join<'w> {
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
         found: Found<'_, 'w>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), GroundingStop> {
         match holds {
             Holds::Never => Ok(()),
             Holds::Always => self.each(rest, bindings, body, &mut *found),
@@ -208,7 +212,7 @@ impl<'w> Join<'w> {
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
         found: Found<'_, 'w>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), GroundingStop> {
         let relations = self.relations;
         let Some(relation) = relations.get(&(name.to_owned(), patterns.len())) else { return Ok(()) };
         let mut key = Vec::with_capacity(patterns.len());
@@ -217,7 +221,7 @@ impl<'w> Join<'w> {
                 let refused = self.sink.refused();
                 match pattern.value(bindings, &mut self.sink.terms).map_err(refused)? {
                     Some(value) => key.push(value),
-                    // An operation that is not defined: the atom matches nothing.
+                    // An undefined operation: the atom matches nothing.
                     None => return Ok(()),
                 }
             }
@@ -237,7 +241,7 @@ impl<'w> Join<'w> {
         Ok(())
     }
 
-    /// Whether the terms outside of `mask` can be those of a tuple; those that tell values first.
+    /// Whether the terms outside of `mask` match a tuple; patterns that bind values are matched first.
     fn fits(
         &mut self,
         tuple: &[Value],
@@ -245,7 +249,7 @@ impl<'w> Join<'w> {
         mask: u64,
         bindings: &mut Bindings,
         given: &mut Vec<usize>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, GroundingStop> {
         let refused = self.sink.refused();
         for hard in [false, true] {
             let open = patterns.iter().zip(tuple).enumerate();
@@ -259,14 +263,14 @@ impl<'w> Join<'w> {
         Ok(true)
     }
 
-    /// Whether an atom under `not` holds; `_` in it stands for any term.
+    /// Whether an atom under `not` holds; `_` in it matches any term.
     pub fn literal(
         &mut self,
         sign: Sign,
         name: &str,
         patterns: &[Pattern],
         bindings: &mut Bindings,
-    ) -> Result<Holds, Stop> {
+    ) -> Result<Holds, GroundingStop> {
         let (relations, refused) = (self.relations, self.sink.refused());
         let mut tuple = Vec::with_capacity(patterns.len());
         for pattern in patterns {
@@ -290,13 +294,13 @@ impl<'w> Join<'w> {
         Ok(if sign == Sign::Not { holds.not() } else { holds })
     }
 
-    /// Whether any tuple matches: an atom of its own where that depends on several.
+    /// Whether any tuple matches; a new atom if that depends on several.
     fn any_of(
         &mut self,
         relation: &Relation,
         patterns: &[Pattern],
         bindings: &mut Bindings,
-    ) -> Result<Holds, Stop> {
+    ) -> Result<Holds, GroundingStop> {
         let (mut given, mut possible) = (Vec::new(), Vec::new());
         for place in 0..u32::try_from(relation.len()).unwrap_or(u32::MAX) {
             self.sink.step()?;
@@ -311,8 +315,8 @@ impl<'w> Join<'w> {
         self.one_of(&possible)
     }
 
-    /// Whether one of some literals holds.
-    pub fn one_of(&mut self, literals: &[i32]) -> Result<Holds, Stop> {
+    /// Whether at least one of some literals holds.
+    pub fn one_of(&mut self, literals: &[i32]) -> Result<Holds, GroundingStop> {
         match literals {
             [] => Ok(Holds::Never),
             [one] => Ok(Holds::When(*one)),
@@ -327,7 +331,7 @@ impl<'w> Join<'w> {
     }
 
     /// Whether all of some literals hold.
-    pub fn all_of(&mut self, literals: &[i32]) -> Result<Holds, Stop> {
+    pub fn all_of(&mut self, literals: &[i32]) -> Result<Holds, GroundingStop> {
         match literals {
             [] => Ok(Holds::Always),
             [one] => Ok(Holds::When(*one)),
@@ -347,7 +351,7 @@ impl<'w> Join<'w> {
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
         found: Found<'_, 'w>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), GroundingStop> {
         if let (Sign::Plain, "=") = (sign, operator) {
             for (one, other) in [(a, b), (b, a)] {
                 if let Pattern::Interval(from, to) = one {
@@ -377,7 +381,7 @@ impl<'w> Join<'w> {
         }
     }
 
-    /// Goes on where patterns have a value.
+    /// Continues if all patterns match a value.
     pub fn equal(
         &mut self,
         patterns: &[&Pattern],
@@ -386,7 +390,7 @@ impl<'w> Join<'w> {
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
         found: Found<'_, 'w>,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), GroundingStop> {
         let (refused, mut given, mut equal) = (self.sink.refused(), Vec::new(), true);
         for pattern in patterns {
             let terms = &mut self.sink.terms;
@@ -401,14 +405,14 @@ impl<'w> Join<'w> {
         Ok(())
     }
 
-    /// Whether a goal holds for all of a condition: its literals are added to the body.
+    /// Whether a goal holds for every instance of a condition; appends its literals to the body.
     fn for_all(
         &mut self,
         goal: &Goal,
         condition: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, GroundingStop> {
         let mut cases: Vec<(Holds, Vec<i32>)> = Vec::new();
         self.each(condition, bindings, &mut Vec::new(), &mut |join, bindings, when| {
             let holds = join.simple(goal, bindings)?;
@@ -422,7 +426,7 @@ impl<'w> Join<'w> {
                 (Holds::Never, true) => return Ok(false),
                 (Holds::When(literal), true) => body.push(literal),
                 (holds, false) => {
-                    // Wherever the condition holds and the goal does not, it is broken.
+                    // It is violated wherever the condition holds and the goal does not.
                     if let Holds::When(literal) = holds {
                         when.push(-literal);
                     }
@@ -437,8 +441,8 @@ impl<'w> Join<'w> {
         Ok(true)
     }
 
-    /// Whether a literal holds whose variables have values.
-    fn simple(&mut self, goal: &Goal, bindings: &mut Bindings) -> Result<Holds, Stop> {
+    /// Whether a ground literal holds.
+    fn simple(&mut self, goal: &Goal, bindings: &mut Bindings) -> Result<Holds, GroundingStop> {
         match goal {
             Goal::Atom(sign, name, patterns) => self.literal(*sign, name, patterns, bindings),
             Goal::Comparison(sign, a, operator, b) => {
@@ -449,12 +453,18 @@ impl<'w> Join<'w> {
                 let holds = compares(self.sink.terms.compare(x, y), operator) != (*sign == Sign::Not);
                 Ok(if holds { Holds::Always } else { Holds::Never })
             }
-            Goal::ForAll(..) | Goal::Set(_) => unreachable!("the parser lets only literals have a condition"),
+            Goal::ForAll(..) | Goal::Aggregate(_) => {
+                unreachable!("the parser lets only literals have a condition")
+            }
         }
     }
 
-    /// The tuples of a head: one, or as many as intervals in it stand for.
-    pub fn tuples(&mut self, patterns: &[Pattern], bindings: &Bindings) -> Result<Vec<Vec<Value>>, Stop> {
+    /// The tuples of a head: one, or one for each value of its intervals.
+    pub fn tuples(
+        &mut self,
+        patterns: &[Pattern],
+        bindings: &Bindings,
+    ) -> Result<Vec<Vec<Value>>, GroundingStop> {
         let refused = self.sink.refused();
         let mut tuples = vec![Vec::with_capacity(patterns.len())];
         for pattern in patterns {
@@ -472,7 +482,7 @@ impl<'w> Join<'w> {
             }
             match pattern.value(bindings, &mut self.sink.terms).map_err(&refused)? {
                 Some(value) => tuples.iter_mut().for_each(|tuple| tuple.push(value)),
-                // An operation that is not defined: there is no such instance.
+                // An undefined operation: there is no such instance.
                 None => return Ok(Vec::new()),
             }
         }
@@ -480,7 +490,7 @@ impl<'w> Join<'w> {
     }
 }
 
-/// What a comparison says of an order.
+/// Whether an ordering satisfies a comparison operator.
 pub(crate) fn compares(order: std::cmp::Ordering, operator: &str) -> bool {
     match operator {
         "=" => order.is_eq(),

@@ -1,25 +1,25 @@
-//! Administrators' policies: a text is parsed, checked against a whitelist, and written out over the facts of a snapshot.
+//! The policy language of administrators: parses a text, checks it, and grounds it over the facts of a snapshot.
 //!
-//! What follows from facts alone becomes constraints of the snapshot; what depends on where actors are becomes
-//! [`placement::Rules`], a circuit that every strategy evaluates. [`Policy`] is the policy of one snapshot: it derives,
-//! and says what clingo has to be asked about a finished assignment. clingo itself is in `asp`, which reads the policy,
-//! printed anew from its syntax tree: two readings that must agree. docs/reference/policy-language.md says what a policy may say,
-//! docs/adr why it is read here.
+//! Conclusions from facts alone become constraints of the snapshot. Rules that depend on placements become
+//! [`placement::Rules`], a circuit that every strategy evaluates. [`Policy`] is the policy of one snapshot: it derives
+//! constraints and builds the question that clingo answers about a finished assignment. clingo is linked by `asp` alone; it
+//! reads the policy as printed from our syntax tree, so two independent implementations must agree. docs/reference/policy-language.md is the
+//! language reference.
 
+mod aggregates;
 mod check;
-mod choices;
 mod compile;
 mod derive;
+mod domains;
 mod facts;
 mod fault;
 mod ground;
 mod join;
+mod output;
 mod parse;
 mod program;
 mod relation;
 mod safety;
-mod sets;
-mod sink;
 mod snapshot;
 mod symbols;
 mod syntax;
@@ -30,8 +30,8 @@ mod verdict;
 mod vocabulary;
 
 pub use fault::Fault;
+pub use output::GroundBudget;
 pub use program::Program;
-pub use sink::GroundBudget;
-pub use snapshot::{Policy, Question, Size};
+pub use snapshot::{GroundSize, Policy, Question};
 pub use symbols::{actor, string};
 pub use verdict::{Argument, Instance, Verdict};

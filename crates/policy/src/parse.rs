@@ -1,18 +1,18 @@
-//! Tokens to statements. What a policy may not say is refused by name, with what to write instead; after a fault the
-//! parser goes on behind the next full stop, so that one run tells all of them.
+//! Parses tokens into statements. Constructs outside of the policy language are refused by name, with an alternative; after
+//! a fault the parser resumes after the next full stop, so that one run reports all faults.
 
 use crate::fault::{At, Fault};
-use crate::syntax::{Aggregate, Atom, Head, Literal, Part, Sign, Statement, Term, TermIs};
+use crate::syntax::{Aggregate, Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermIs};
 use crate::token::{Token, tokens};
 
 mod terms;
 
-/// After so many faults a text is something else than a policy.
+/// The parser gives up after this many faults: the text is not a policy.
 const MOST_FAULTS: usize = 50;
 
 const COMPARISONS: [&str; 8] = ["=", "==", "!=", "<>", "<", "<=", ">", ">="];
 
-/// Reads a program; the faults are sorted by place.
+/// Parses a program; faults are ordered by position.
 pub(crate) fn parse(text: &str) -> Result<Vec<Statement>, Vec<Fault>> {
     let tokens = tokens(text).map_err(|fault| vec![fault])?;
     let mut parser = Parser { tokens, next: 0, depth: 0 };
@@ -79,7 +79,7 @@ impl Parser {
         Fault::new(self.at(), problem)
     }
 
-    /// The next token, for a message.
+    /// The next token, as quoted in messages.
     fn shown(&self) -> String {
         match self.peek() {
             Token::Name(name) | Token::Variable(name) => format!("`{name}`"),
@@ -93,19 +93,19 @@ impl Parser {
         }
     }
 
-    /// Goes behind the next full stop; false where there is nothing left that could be reported.
+    /// Skips to the token after the next full stop; false if no further fault can be reported.
     fn recover(&mut self) -> bool {
         self.depth = 0;
         loop {
             match self.advance() {
                 Token::Mark(".") => break,
-                // What stands in a script is no program.
+                // The content of a script is not a program.
                 Token::Directive(word) if word == "script" => return false,
                 Token::End => return false,
                 _ => {}
             }
         }
-        // The weight of a weak constraint stands behind its full stop.
+        // The weight of a weak constraint follows its full stop.
         if self.is("[") {
             while !matches!(self.advance(), Token::Mark("]") | Token::End) {}
         }
@@ -195,7 +195,7 @@ impl Parser {
         Ok(Atom { at, name, terms })
     }
 
-    /// What stands in brackets, behind `(`.
+    /// Parses arguments after `(`.
     fn arguments(&mut self) -> Parsed<Vec<Term>> {
         let mut terms = Vec::new();
         if self.eat(")") {
@@ -213,10 +213,10 @@ impl Parser {
         }
     }
 
-    fn body(&mut self) -> Parsed<Vec<Part>> {
-        let mut parts = vec![self.part()?];
+    fn body(&mut self) -> Parsed<Vec<BodyElement>> {
+        let mut parts = vec![self.body_element()?];
         while self.eat(",") || self.eat(";") {
-            parts.push(self.part()?);
+            parts.push(self.body_element()?);
         }
         Ok(parts)
     }
@@ -234,7 +234,7 @@ impl Parser {
         Ok(sign)
     }
 
-    fn part(&mut self) -> Parsed<Part> {
+    fn body_element(&mut self) -> Parsed<BodyElement> {
         let at = self.at();
         let sign = self.sign()?;
         if let Some(function) = self.function()? {
@@ -264,7 +264,7 @@ impl Parser {
         self.conditional(literal)
     }
 
-    /// What can stand in a body of the language and not of a policy.
+    /// Why a construct of ASP in a body is not part of the policy language.
     fn refused_in_body(&self) -> Option<String> {
         match self.peek() {
             Token::Directive(word) if word == "true" || word == "false" => {
@@ -280,15 +280,15 @@ impl Parser {
         }
     }
 
-    fn conditional(&mut self, literal: Literal) -> Parsed<Part> {
+    fn conditional(&mut self, literal: Literal) -> Parsed<BodyElement> {
         if self.eat(":") {
             let condition = self.condition()?;
             if !(self.is(";") || self.is(".")) {
                 return Err(self.fault(format!("{} after a condition; end it with `;`", self.shown())));
             }
-            return Ok(Part::Conditional(literal, condition));
+            return Ok(BodyElement::Conditional(literal, condition));
         }
-        Ok(Part::Literal(literal))
+        Ok(BodyElement::Literal(literal))
     }
 
     fn condition(&mut self) -> Parsed<Vec<Literal>> {
@@ -308,7 +308,7 @@ impl Parser {
         }
     }
 
-    /// A literal without a condition; nothing where an aggregate stands.
+    /// A literal without a condition; `None` before an aggregate.
     fn plain_literal(&mut self) -> Parsed<Option<Literal>> {
         let sign = self.sign()?;
         if self.function()?.is_some() || self.is("{") {
@@ -341,7 +341,7 @@ impl Parser {
         })
     }
 
-    /// The name of an aggregate function, if one comes.
+    /// The aggregate function at this position, if any.
     fn function(&mut self) -> Parsed<Option<&'static str>> {
         let Token::Directive(word) = self.peek() else { return Ok(None) };
         let Some(function) = ["count", "sum", "min", "max"].into_iter().find(|name| name == word) else {
@@ -361,7 +361,7 @@ impl Parser {
         sign: Sign,
         left: Option<(Term, &'static str)>,
         function: &'static str,
-    ) -> Parsed<Part> {
+    ) -> Parsed<BodyElement> {
         self.expect("{", "after the function")?;
         let mut elements = Vec::new();
         while !self.eat("}") {
@@ -388,7 +388,7 @@ impl Parser {
                 format!("#{function} is compared with nothing; write `#{function} {{ … }} > 3`"),
             ));
         }
-        Ok(Part::Aggregate(Aggregate { at, sign, left, function, elements, right }))
+        Ok(BodyElement::Aggregate(Aggregate { at, sign, left, function, elements, right }))
     }
 }
 
@@ -427,7 +427,7 @@ fn directive(word: &str) -> String {
     format!("`#{word}` {why}")
 }
 
-/// A term in the place of a literal.
+/// Interprets a term in the position of a literal.
 fn as_atom(term: Term) -> Parsed<Atom> {
     match term.is {
         TermIs::Function(name, terms) if !name.is_empty() => Ok(Atom { at: term.at, name, terms }),

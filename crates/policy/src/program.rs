@@ -1,4 +1,4 @@
-//! A policy that was read: its statements, and which of them depend on where actors are.
+//! A parsed policy: its statements, and which of them depend on placements.
 
 use std::collections::BTreeSet;
 
@@ -6,26 +6,26 @@ use crate::fault::{At, Fault};
 use crate::syntax::{Head, Statement};
 use crate::{check, parse};
 
-/// The longest text, in bytes.
+/// The maximum length of a text, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// A policy that passed every check that needs no world.
+/// A policy that passed every check that needs no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     pub(crate) statements: Vec<Statement>,
-    /// By statement: whether it depends on where actors are.
+    /// By statement: whether it depends on placements.
     placed: Vec<bool>,
     /// Names of the predicates that are read.
     pub(crate) reads: BTreeSet<String>,
-    /// Names of the predicates that are read inside a set, where numbers are added up.
+    /// Names of the predicates that are read inside an aggregate, where numbers are summed.
     pub(crate) summed: BTreeSet<String>,
 }
 
 impl Program {
-    /// Reads and checks a text.
+    /// Parses and checks a text.
     ///
     /// # Errors
-    /// Everything that is wrong with it, by place; never empty.
+    /// All faults, ordered by position; never empty.
     pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
         if text.len() > LONGEST {
             let problem = format!("the text has {} bytes; a policy has at most {LONGEST}", text.len());
@@ -49,17 +49,17 @@ impl Program {
         Ok(Self { statements, placed, reads, summed })
     }
 
-    /// How many rules, constraints and weak constraints there are.
+    /// The number of rules, constraints and weak constraints.
     pub fn len(&self) -> usize {
         self.statements.len()
     }
 
-    /// Whether it says nothing.
+    /// Whether it has no statement.
     pub fn is_empty(&self) -> bool {
         self.statements.is_empty()
     }
 
-    /// Whether any rule says where actors may be together, or what that costs.
+    /// Whether any statement constrains or prices a combination of placements.
     pub fn depends_on_placement(&self) -> bool {
         self.judged().next().is_some()
     }
@@ -69,7 +69,7 @@ impl Program {
         self.statements.get(statement).map_or(0, |statement| statement.at.line)
     }
 
-    /// Constraints and weak constraints, by position: what a finished assignment is judged by.
+    /// Constraints and weak constraints, by position: those that a finished assignment is judged by.
     pub(crate) fn judged(&self) -> impl Iterator<Item = usize> {
         let judged = |statement: &Statement| !matches!(statement.head, Head::Atom(_));
         self.statements.iter().enumerate().filter(move |(_, s)| judged(s)).map(|(position, _)| position)
@@ -77,12 +77,12 @@ impl Program {
 }
 
 impl Program {
-    /// Whether a statement depends on where actors are.
+    /// Whether a statement depends on placements.
     pub(crate) fn is_placed(&self, statement: usize) -> bool {
         self.placed[statement]
     }
 
-    /// Whether statements rest on each other, or one on itself.
+    /// Whether the statements of a component are recursive.
     pub(crate) fn is_cycle(&self, group: &[usize]) -> bool {
         let concluded: BTreeSet<_> = group.iter().filter_map(|at| self.statements[*at].concludes()).collect();
         group
@@ -90,7 +90,7 @@ impl Program {
             .any(|at| self.statements[*at].reads().any(|(_, atom)| concluded.contains(&atom.predicate())))
     }
 
-    /// Statements by what they conclude, those that rest on each other together, none before one that it rests on.
+    /// Statements grouped by strongly connected component of their heads, in topological order.
     pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
         let uses: Vec<Vec<usize>> = self.statements.iter().map(|statement| self.sources(statement)).collect();
         let mut reaches: Vec<BTreeSet<usize>> = Vec::new();
@@ -103,7 +103,7 @@ impl Program {
             }
             reaches.push(seen);
         }
-        // What rests on more comes later; what rests on the same may be one cycle.
+        // Components are ordered by the number of predicates that they reach; equal numbers may be one cycle.
         let mut order: Vec<usize> = (0..uses.len()).collect();
         let rests_on = |at: usize| reaches[at].len() + usize::from(!reaches[at].contains(&at));
         order.sort_by_key(|at| (rests_on(*at), *at));

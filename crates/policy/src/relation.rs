@@ -1,4 +1,4 @@
-//! The tuples of one predicate, found by any of their terms.
+//! The tuples of one predicate, indexed by any subset of their terms.
 
 use std::collections::HashMap;
 
@@ -9,23 +9,23 @@ use crate::term::Value;
 pub(crate) enum Truth {
     /// In every assignment.
     Certain,
-    /// Where this atom does.
+    /// If this atom holds.
     Possible(u32),
 }
 
-/// A predicate's tuples in the order in which they came, each once.
+/// A predicate's tuples in the order of insertion, without duplicates.
 #[derive(Default)]
 pub(crate) struct Relation {
     tuples: Vec<Box<[Value]>>,
     truths: Vec<Truth>,
-    /// Only looked up in, never walked, as are the indexes.
+    /// A hash map that is never iterated, as are the indexes.
     places: HashMap<Box<[Value]>, u32>,
-    /// By the positions of terms that are known: tuples that have the same ones.
+    /// By the positions of bound terms: tuples with equal terms there.
     indexes: HashMap<u64, HashMap<Box<[Value]>, Vec<u32>>>,
 }
 
 impl Relation {
-    /// How many tuples there are.
+    /// The number of tuples.
     pub fn len(&self) -> usize {
         self.tuples.len()
     }
@@ -38,12 +38,12 @@ impl Relation {
         self.truths[place as usize]
     }
 
-    /// Where a tuple is, if it is there.
+    /// The position of a tuple, if present.
     pub fn find(&self, tuple: &[Value]) -> Option<u32> {
         self.places.get(tuple).copied()
     }
 
-    /// Adds a tuple that is not there yet.
+    /// Adds a tuple that is not present yet.
     pub fn add(&mut self, tuple: &[Value], truth: Truth) -> u32 {
         let place = u32::try_from(self.tuples.len()).expect("the budget ends long before so many tuples");
         let tuple: Box<[Value]> = tuple.into();
@@ -56,12 +56,12 @@ impl Relation {
         place
     }
 
-    /// Says that a tuple holds whatever is placed where.
+    /// Marks a tuple as holding in every assignment.
     pub fn make_certain(&mut self, place: u32) {
         self.truths[place as usize] = Truth::Certain;
     }
 
-    /// Makes the index over the positions of `mask`, if it is not there.
+    /// Builds the index over the positions of `mask`, unless it exists.
     pub fn index(&mut self, mask: u64) {
         if self.indexes.contains_key(&mask) {
             return;
@@ -73,7 +73,7 @@ impl Relation {
         self.indexes.insert(mask, index);
     }
 
-    /// How many tuples share the terms at the positions of an index, on average.
+    /// The average number of tuples with equal terms at the positions of an index.
     pub fn per_key(&self, mask: u64) -> usize {
         let keys = self.indexes.get(&mask).map_or(1, HashMap::len).max(1);
         self.tuples.len().div_ceil(keys)

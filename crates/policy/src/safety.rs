@@ -1,31 +1,31 @@
-//! Safety: every variable gets its values from something that holds, or a rule would stand for endlessly many.
+//! Safety: every variable is bound by a positive literal, otherwise a rule would have infinitely many instances.
 
 use std::collections::BTreeSet;
 
 use crate::fault::Fault;
-use crate::syntax::{Head, Literal, Part, Sign, Statement, Term, TermIs, variables};
+use crate::syntax::{BodyElement, Head, Literal, Sign, Statement, Term, TermIs, variables};
 
-/// Finds variables without a source, and `_` where a value is needed.
+/// Finds unbound variables, and `_` where a value is needed.
 pub(crate) fn check(statement: &Statement, faults: &mut Vec<Fault>) {
     let head: Vec<&Term> = match &statement.head {
         Head::Atom(atom) => atom.terms.iter().collect(),
         Head::Constraint => Vec::new(),
         Head::Weak(weight, terms) => [weight].into_iter().chain(terms).collect(),
     };
-    let outer: Vec<&Term> = statement.body.iter().flat_map(Part::outer_terms).collect();
+    let outer: Vec<&Term> = statement.body.iter().flat_map(BodyElement::outer_terms).collect();
     let globals: BTreeSet<&str> = variables(outer.iter().chain(&head).copied()).into_iter().collect();
     let bound = bound_by(&statement.body, &globals);
     let mut reported = BTreeSet::new();
     report(head.iter().chain(&outer).copied(), &bound, &mut reported, faults);
     for part in &statement.body {
         match part {
-            Part::Literal(_) => {}
-            Part::Conditional(literal, condition) => {
+            BodyElement::Literal(_) => {}
+            BodyElement::Conditional(literal, condition) => {
                 let inner = bound_in(condition, &bound);
                 let terms = literal.terms().into_iter().chain(condition.iter().flat_map(Literal::terms));
                 report(terms, &inner, &mut reported, faults);
             }
-            Part::Aggregate(aggregate) => {
+            BodyElement::Aggregate(aggregate) => {
                 for (terms, condition) in &aggregate.elements {
                     let inner = bound_in(condition, &bound);
                     let terms = terms.iter().chain(condition.iter().flat_map(Literal::terms));
@@ -57,15 +57,15 @@ fn report<'a>(
     }
 }
 
-/// Variables that the body gives values, in as many rounds as it takes: one can come from another by an equation.
-fn bound_by<'a>(body: &'a [Part], globals: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
+/// Variables that the body binds, up to a fixed point: an equation can bind one from another.
+fn bound_by<'a>(body: &'a [BodyElement], globals: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
     let mut bound = BTreeSet::new();
     loop {
         let before = bound.len();
         for part in body {
             match part {
-                Part::Literal(literal) => bind(literal, &mut bound),
-                Part::Aggregate(aggregate) if aggregate.sign == Sign::Plain => {
+                BodyElement::Literal(literal) => bind(literal, &mut bound),
+                BodyElement::Aggregate(aggregate) if aggregate.sign == Sign::Plain => {
                     let inner: Vec<&Term> = aggregate
                         .elements
                         .iter()
@@ -85,7 +85,7 @@ fn bound_by<'a>(body: &'a [Part], globals: &BTreeSet<&'a str>) -> BTreeSet<&'a s
                         solve(term, &mut bound);
                     }
                 }
-                Part::Conditional(..) | Part::Aggregate(_) => {}
+                BodyElement::Conditional(..) | BodyElement::Aggregate(_) => {}
             }
         }
         if bound.len() == before {
@@ -94,8 +94,8 @@ fn bound_by<'a>(body: &'a [Part], globals: &BTreeSet<&'a str>) -> BTreeSet<&'a s
     }
 }
 
-/// Variables that the other parts of a body give values.
-pub(crate) fn bound_without(body: &[Part], position: usize) -> BTreeSet<&str> {
+/// Variables that the other elements of a body bind.
+pub(crate) fn bound_without(body: &[BodyElement], position: usize) -> BTreeSet<&str> {
     let mut bound = BTreeSet::new();
     for part in [&body[..position], &body[position + 1..]] {
         bound.extend(bound_by(part, &BTreeSet::new()));
@@ -103,7 +103,7 @@ pub(crate) fn bound_without(body: &[Part], position: usize) -> BTreeSet<&str> {
     bound
 }
 
-/// What a condition adds to what is known around it.
+/// The variables that a condition binds in addition to those bound around it.
 fn bound_in<'a>(condition: &'a [Literal], outer: &BTreeSet<&'a str>) -> BTreeSet<&'a str> {
     let mut bound = outer.clone();
     loop {
@@ -131,7 +131,7 @@ fn bind<'a>(literal: &'a Literal, bound: &mut BTreeSet<&'a str>) {
     }
 }
 
-/// Binds the variables of a term whose value is known, as far as there is one way only.
+/// Binds the variables of a term with a known value, if the solution is unique.
 fn solve<'a>(term: &'a Term, bound: &mut BTreeSet<&'a str>) {
     let is_plain = |term: &Term| variables([term]).is_empty();
     match &term.is {
@@ -148,7 +148,7 @@ fn solve<'a>(term: &'a Term, bound: &mut BTreeSet<&'a str>) {
     }
 }
 
-/// Operations in a term: what is computed needs values.
+/// Checks that operands of an operation are bound.
 fn computed<'a>(term: &'a Term, found: &mut Vec<&'a Term>) {
     match &term.is {
         TermIs::Function(_, terms) => terms.iter().for_each(|term| computed(term, found)),
@@ -157,7 +157,7 @@ fn computed<'a>(term: &'a Term, found: &mut Vec<&'a Term>) {
     }
 }
 
-/// `_` stands for any term of an atom; elsewhere nothing says which.
+/// Refuses `_` outside of atoms, where it has no meaning.
 fn needs_values(statement: &Statement, head: &[&Term], faults: &mut Vec<Fault>) {
     let mut places = head.to_vec();
     for part in &statement.body {
@@ -167,7 +167,7 @@ fn needs_values(statement: &Statement, head: &[&Term], faults: &mut Vec<Fault>) 
                 Literal::Comparison(..) => places.extend(literal.terms()),
             }
         }
-        if let Part::Aggregate(aggregate) = part {
+        if let BodyElement::Aggregate(aggregate) = part {
             places.extend(aggregate.guards());
             places.extend(aggregate.elements.iter().flat_map(|(terms, _)| terms));
         }

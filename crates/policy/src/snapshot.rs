@@ -1,4 +1,4 @@
-//! The policy that a snapshot carries: what it derives from the snapshot, and what is asked about an assignment.
+//! The policy of a snapshot: the constraints that it derives, and the question that clingo answers about an assignment.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,38 +7,38 @@ use placement::file::Scope;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Derived, JudgeError, Rules, Snapshot};
 
-use crate::choices::{Choices, choices, open_choices};
 use crate::derive::{derived, not_derived, says};
+use crate::domains::{Domains, domains, relaxed_domains};
 use crate::facts::Facts;
 use crate::ground::ground;
+use crate::output::{GroundBudget, GroundingStop};
 use crate::program::Program;
-use crate::sink::{GroundBudget, Stop};
 use crate::symbols::{actor, string};
 use crate::verdict::{Argument, Instance, Verdict};
 
-/// What a policy takes once it is written out for a snapshot.
+/// The size of a policy that is grounded for a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    /// Conclusions from facts alone: `forbid`, `pin`, and their like.
+pub struct GroundSize {
+    /// Conclusions from facts alone, such as `forbid` and `pin`.
     pub conclusions: usize,
-    /// Ground rules that are left, about where actors are.
+    /// Ground rules over placements.
     pub rules: usize,
     /// Ground instances of constraints.
     pub constraints: usize,
-    /// Different tuples of weak constraints.
+    /// Distinct tuples of weak constraints.
     pub penalties: usize,
-    /// Tuples that were looked at.
+    /// Tuples visited.
     pub steps: u64,
-    /// Tuples and literals that were kept.
+    /// Tuples and literals stored.
     pub kept: u64,
 }
 
-/// What clingo is asked about an assignment: the program, the facts, and the symbols that are answered by position.
+/// A question to clingo about an assignment: program, facts, and the symbols that the answer refers to by position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The policy's statements, one on each line, and what goes with them.
+    /// The policy's statements, one per line, with what they need.
     pub program: String,
-    /// The snapshot, and where every actor is.
+    /// The facts of the snapshot, and the placement of every actor.
     pub facts: String,
     /// The symbol of every actor.
     pub actors: Vec<String>,
@@ -55,10 +55,10 @@ pub struct Policy<'a> {
 }
 
 impl<'a> Policy<'a> {
-    /// Reads the program that the snapshot carries; none where it has no policy, or one of parameters alone.
+    /// The policy of a snapshot; `None` without a policy, or with parameters alone.
     ///
     /// # Errors
-    /// Everything that is wrong with the text, by line and column.
+    /// All faults of the text, with line and column.
     pub fn of(snapshot: &'a Snapshot) -> Result<Option<Self>, JudgeError> {
         let Some(policy) = &snapshot.file().policy else { return Ok(None) };
         let Some(text) = &policy.program else { return Ok(None) };
@@ -76,36 +76,36 @@ impl<'a> Policy<'a> {
         self.name
     }
 
-    /// Whether any rule says where actors may be together, or what that costs.
+    /// Whether any statement constrains or prices a combination of placements.
     pub fn depends_on_placement(&self) -> bool {
         self.program.depends_on_placement()
     }
 
-    /// What the policy says of the snapshot, and how large it is once written out.
+    /// The constraints and rules that the policy derives from the snapshot, and their size.
     ///
     /// # Errors
-    /// When the policy is wrong, or takes more than `budget`.
-    pub fn derive(&self, budget: GroundBudget) -> Result<(Derived, Size), JudgeError> {
-        self.write_out(&choices(self.snapshot.problem()), budget)
+    /// When the policy is invalid for this snapshot, or exceeds `budget`.
+    pub fn derive(&self, budget: GroundBudget) -> Result<(Derived, GroundSize), JudgeError> {
+        self.ground_over(&domains(self.snapshot.problem()), budget)
     }
 
-    /// The rules about where actors are if limits fell: actors could be on any unit of their kinds, and those of
-    /// `anywhere` on any unit.
+    /// The rules over placements when limits are suspended: actors may be on any unit of their kinds, those of `anywhere` on
+    /// any unit.
     ///
     /// # Errors
-    /// When the policy is wrong, or takes more than `budget`.
+    /// When the policy is invalid for this snapshot, or exceeds `budget`.
     pub fn rules_everywhere(
         &self,
         anywhere: &[ActorIx],
         budget: GroundBudget,
     ) -> Result<Option<Rules>, JudgeError> {
-        Ok(self.write_out(&open_choices(self.snapshot.problem(), anywhere), budget)?.0.rules)
+        Ok(self.ground_over(&relaxed_domains(self.snapshot.problem(), anywhere), budget)?.0.rules)
     }
 
-    /// What clingo is asked about an assignment.
+    /// The question to clingo about an assignment.
     ///
     /// # Errors
-    /// A number, or a sum that the policy could form, that 32 bits do not hold.
+    /// A number, or a sum that the policy could compute, exceeds 32 bits.
     pub fn question(&self, assignment: &Assignment) -> Result<Question, JudgeError> {
         let snapshot = self.snapshot;
         let mut facts = self.facts()?.text(assignment);
@@ -120,17 +120,17 @@ impl<'a> Policy<'a> {
         })
     }
 
-    /// Whether it says of places, from facts alone, where who may not be.
+    /// Whether facts alone restrict the units of actors.
     pub fn limits_places(&self) -> bool {
         self.program.limits_places()
     }
 
-    /// Whether it says anything from facts alone.
+    /// Whether facts alone lead to any conclusion.
     pub fn speaks_of_facts(&self) -> bool {
         self.program.limits_places() || self.program.says_how_much()
     }
 
-    /// Where units are, on every level, and who runs where now.
+    /// The location of units on every level, and the current unit of actors.
     fn places(&self, facts: &mut String) {
         for at in ActorIx::first(self.snapshot.actors()) {
             if let Some(unit) = self.snapshot.current(at) {
@@ -146,7 +146,7 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// What is broken of what the policy says from facts alone, or is not what was derived of it, in words with the policy's name.
+    /// The first violation of a conclusion from facts, or difference from what was derived, prefixed with the policy's name.
     pub fn broken(&self, verdict: &Verdict) -> Option<String> {
         if let Some((statement, what)) = verdict.broken.first() {
             return Some(format!(
@@ -159,7 +159,7 @@ impl<'a> Policy<'a> {
         Some(format!("policy {}: {problem}", self.name))
     }
 
-    /// Broken constraints in words, with the policy's name; those that are excused in this assignment are left out.
+    /// Violated constraints as sentences, prefixed with the policy's name, without grandfathered violations.
     pub fn violations(&self, verdict: &Verdict, assignment: &Assignment) -> Vec<String> {
         let says = |broken: &Instance| {
             format!("policy {} {}", self.name, says(&self.program, self.snapshot, broken))
@@ -190,13 +190,17 @@ impl<'a> Policy<'a> {
         JudgeError::Policy(format!("policy {}{problem}", self.name))
     }
 
-    fn write_out(&self, choices: &Choices, budget: GroundBudget) -> Result<(Derived, Size), JudgeError> {
+    fn ground_over(
+        &self,
+        domains: &Domains,
+        budget: GroundBudget,
+    ) -> Result<(Derived, GroundSize), JudgeError> {
         let (snapshot, program) = (self.snapshot, &self.program);
         let facts = self.facts()?;
-        let grounding = ground(program, &facts.all, snapshot, choices, budget).map_err(|stop| {
+        let grounding = ground(program, &facts.all, snapshot, domains, budget).map_err(|stop| {
             let (statement, problem) = match stop {
-                Stop::Fault(statement, problem) => (statement, problem),
-                Stop::Budget(statement, what) => (
+                GroundingStop::Fault(statement, problem) => (statement, problem),
+                GroundingStop::Budget(statement, what) => (
                     statement,
                     format!(
                         "written out for {} actors and {} units it {what}; let it speak of fewer things at once, or give \
@@ -208,7 +212,7 @@ impl<'a> Policy<'a> {
             };
             self.wrong(&format!(" line {}: {problem}", program.line(statement)))
         })?;
-        let size = Size {
+        let size = GroundSize {
             conclusions: grounding.said.len(),
             rules: grounding.rules.len(),
             constraints: grounding.violated.len(),

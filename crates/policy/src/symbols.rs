@@ -1,6 +1,6 @@
-//! Names as escaped symbols: whatever an id holds, in a program it is one string.
+//! Names as escaped symbols: any id becomes one string.
 
-/// A string symbol. clingo knows three escapes and takes every other character as it is.
+/// A string symbol. clingo has three escapes and accepts every other character as it is.
 pub fn string(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 2);
     text.push('"');
@@ -16,7 +16,7 @@ pub fn string(name: &str) -> String {
     text
 }
 
-/// An actor: `a("namespace","application","actor")` where the id has that shape, else one string.
+/// An actor: `a("namespace","application","actor")` if the id has that shape, otherwise one string.
 pub fn actor(id: &str) -> String {
     let parts: Vec<&str> = id.split('/').collect();
     match parts.as_slice() {

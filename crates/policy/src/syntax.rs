@@ -1,19 +1,19 @@
-//! The syntax tree of a policy, and its text for clingo: what clingo reads is printed from the tree, never copied from
-//! what somebody wrote, so nothing can mean one thing here and another there.
+//! The syntax tree of a policy, and its text for clingo. clingo reads what is printed from the tree, never the original
+//! text, so that both readers see the same program.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use crate::fault::At;
 use crate::symbols::string;
 
-/// A term with its place.
+/// A term with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
     pub at: At,
     pub is: TermIs,
 }
 
-/// What a term is.
+/// The variants of a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TermIs {
     Number(i32),
@@ -36,7 +36,7 @@ pub(crate) struct Atom {
     pub terms: Vec<Term>,
 }
 
-/// How often `not` stands before something.
+/// The number of `not` before a literal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sign {
     #[default]
@@ -45,23 +45,23 @@ pub(crate) enum Sign {
     NotNot,
 }
 
-/// An atom or a comparison, perhaps denied.
+/// An atom or a comparison, possibly negated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Literal {
     Atom(Sign, Atom),
     Comparison(Sign, Term, &'static str, Term),
 }
 
-/// What stands between commas in a body.
+/// An element of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum BodyElement {
     Literal(Literal),
-    /// For all: the literal wherever the condition holds.
+    /// The literal must hold wherever the condition does.
     Conditional(Literal, Vec<Literal>),
     Aggregate(Aggregate),
 }
 
-/// A number made of a set.
+/// An aggregate with its guards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Aggregate {
     pub at: At,
@@ -73,25 +73,25 @@ pub(crate) struct Aggregate {
     pub right: Option<(&'static str, Term)>,
 }
 
-/// What a statement concludes.
+/// The head of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Atom(Atom),
-    /// Nothing: the body must not hold.
+    /// A constraint: the body must not hold.
     Constraint,
-    /// A penalty, once for each tuple.
+    /// A penalty, paid once for each tuple.
     Weak(Term, Vec<Term>),
 }
 
-/// A rule, a constraint, a weak constraint.
+/// A rule, a constraint or a weak constraint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Statement {
     pub at: At,
     pub head: Head,
-    pub body: Vec<Part>,
+    pub body: Vec<BodyElement>,
 }
 
-/// Which direction of a walk a variable is met on: names of variables in order, each once.
+/// Names of variables in the order of their first occurrence.
 pub(crate) fn variables<'a>(terms: impl IntoIterator<Item = &'a Term>) -> Vec<&'a str> {
     let mut found = Vec::new();
     for term in terms {
@@ -123,7 +123,7 @@ impl Term {
 }
 
 impl Literal {
-    /// The atom and its sign, where it is one.
+    /// The atom and its sign, unless it is a comparison.
     pub fn atom(&self) -> Option<(Sign, &Atom)> {
         match self {
             Self::Atom(sign, atom) => Some((*sign, atom)),
@@ -147,7 +147,7 @@ impl Aggregate {
     }
 }
 
-impl Part {
+impl BodyElement {
     /// Every literal in it.
     pub fn literals(&self) -> Vec<&Literal> {
         match self {
@@ -159,7 +159,7 @@ impl Part {
         }
     }
 
-    /// The terms whose variables are the statement's own, not those of a set inside the part.
+    /// The terms whose variables are global to the statement, not local to an aggregate.
     pub fn outer_terms(&self) -> Vec<&Term> {
         match self {
             Self::Literal(literal) => literal.terms(),
@@ -170,9 +170,9 @@ impl Part {
 }
 
 impl Statement {
-    /// Variables of the statement itself, in the order in which they are met.
+    /// Global variables, in the order of their first occurrence.
     pub fn globals(&self) -> Vec<&str> {
-        variables(self.body.iter().flat_map(Part::outer_terms))
+        variables(self.body.iter().flat_map(BodyElement::outer_terms))
     }
 }
 
@@ -197,7 +197,7 @@ impl Display for Term {
             TermIs::Function(name, terms) => {
                 write!(f, "{name}(")?;
                 list(f, terms, ",")?;
-                // A tuple of one is told from brackets by its comma.
+                // A tuple of one term is distinguished from brackets by its comma.
                 f.write_str(if name.is_empty() && terms.len() == 1 { ",)" } else { ")" })
             }
             TermIs::Negative(term) => write!(f, "(-{term})"),
@@ -238,7 +238,7 @@ impl Display for Literal {
     }
 }
 
-impl Display for Part {
+impl Display for BodyElement {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Literal(literal) => literal.fmt(f),
@@ -269,8 +269,8 @@ impl Display for Aggregate {
     }
 }
 
-/// The parts of a body; `;` is understood after a condition too.
-pub(crate) struct Body<'a>(pub &'a [Part]);
+/// The elements of a body; `;` is valid after a condition too.
+pub(crate) struct Body<'a>(pub &'a [BodyElement]);
 
 impl Display for Body<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

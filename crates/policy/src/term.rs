@@ -1,20 +1,20 @@
-//! Terms as small numbers: each is kept once, so that equal terms are equal numbers.
+//! Interned terms: equal terms have equal handles.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-/// A term: a number by itself, everything else by its place in [`Terms`].
+/// A term: a number, or a handle into [`Terms`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Value {
-    /// `#inf`, which comes before every other term: the largest of nothing.
+    /// `#inf`, before every other term: the maximum of the empty set.
     Least,
     Number(i32),
     Kept(u32),
-    /// `#sup`, which comes after every other term: the least of nothing.
+    /// `#sup`, after every other term: the minimum of the empty set.
     Largest,
 }
 
-/// A term that is no number. The order of the variants is clingo's order of terms.
+/// A term that is not a number. The order of the variants is clingo's order of terms.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     Constant(String),
@@ -23,16 +23,16 @@ pub(crate) enum Shape {
     Function(String, Vec<Value>),
 }
 
-/// Every term that was met.
+/// All interned terms.
 #[derive(Default)]
 pub(crate) struct Terms {
     shapes: Vec<Shape>,
-    /// Only looked up in, never walked.
+    /// A hash map that is never iterated.
     places: HashMap<Shape, u32>,
 }
 
 impl Terms {
-    /// The value of a shape.
+    /// Interns a shape.
     pub fn keep(&mut self, shape: Shape) -> Value {
         if let Some(place) = self.places.get(&shape) {
             return Value::Kept(*place);
@@ -43,12 +43,12 @@ impl Terms {
         Value::Kept(place)
     }
 
-    /// A string.
+    /// Interns a string.
     pub fn text(&mut self, text: &str) -> Value {
         self.keep(Shape::Text(text.to_owned()))
     }
 
-    /// An actor's name as policies write it.
+    /// Interns an actor's name in the form that policies use.
     pub fn actor(&mut self, id: &str) -> Value {
         let parts: Vec<&str> = id.split('/').collect();
         if parts.len() != 3 {
@@ -58,12 +58,12 @@ impl Terms {
         self.keep(Shape::Function("a".to_owned(), parts))
     }
 
-    /// The value of a string, if it was met.
+    /// The value of a string, if it is interned.
     pub fn find_text(&self, text: &str) -> Option<Value> {
         self.places.get(&Shape::Text(text.to_owned())).map(|place| Value::Kept(*place))
     }
 
-    /// The value of an actor's name, if it was met.
+    /// The value of an actor's name, if it is interned.
     pub fn find_actor(&self, id: &str) -> Option<Value> {
         let parts: Vec<&str> = id.split('/').collect();
         if parts.len() != 3 {
@@ -73,7 +73,7 @@ impl Terms {
         self.places.get(&Shape::Function("a".to_owned(), parts?)).map(|place| Value::Kept(*place))
     }
 
-    /// What is kept of a value; a number is not.
+    /// The shape of a value; `None` for a number.
     pub fn shape(&self, value: Value) -> Option<&Shape> {
         match value {
             Value::Kept(place) => self.shapes.get(place as usize),
@@ -106,7 +106,7 @@ impl Terms {
         })
     }
 
-    /// As clingo writes it.
+    /// In clingo's syntax.
     pub fn show(&self, value: Value) -> String {
         let list = |terms: &[Value]| terms.iter().map(|term| self.show(*term)).collect::<Vec<_>>().join(",");
         match (value, self.shape(value)) {
@@ -121,17 +121,17 @@ impl Terms {
     }
 }
 
-/// What clingo computes and policies do not: an error here.
+/// Computations that clingo accepts and policies refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// A number that 32 bits do not hold: clingo would wrap.
+    /// A number that exceeds 32 bits: clingo would wrap around.
     Overflow,
-    /// `-` before a constant, a function or a tuple, which are terms of their own in clingo.
+    /// `-` before a constant, a function or a tuple, which makes a new term in clingo.
     Negation,
 }
 
 impl Refused {
-    /// In words, of the statement that computes it.
+    /// The message for the statement that computes it.
     pub fn says(self) -> &'static str {
         match self {
             Self::Overflow => "computes a number that 32 bits do not hold; use a coarser unit",
@@ -140,7 +140,7 @@ impl Refused {
     }
 }
 
-/// Computes as clingo does; `None` where the operation is not defined, which drops the instance.
+/// Computes as clingo does; `None` if the operation is undefined, which drops the instance.
 pub(crate) fn compute(operator: &str, a: Value, b: Value) -> Result<Option<Value>, Refused> {
     let (Value::Number(a), Value::Number(b)) = (a, b) else { return Ok(None) };
     let (a, b) = (i64::from(a), i64::from(b));
@@ -159,7 +159,7 @@ pub(crate) fn compute(operator: &str, a: Value, b: Value) -> Result<Option<Value
 mod tests {
     use super::*;
 
-    /// `asp` holds both against clingo's, through whole programs.
+    /// `asp` compares both with clingo's, through whole programs.
     #[test]
     fn division_goes_towards_zero_and_nothing_wraps() {
         let computed = |a, operator, b| compute(operator, Value::Number(a), Value::Number(b));

@@ -1,20 +1,20 @@
-//! What clingo reads of a policy: every statement on one line of its own, printed from the tree, every predicate under a
-//! name that no built-in rule has.
+//! The policy's program for clingo: one statement per line, printed from the tree, with every predicate prefixed so that it
+//! cannot collide with a built-in rule.
 
 use std::fmt::Write as _;
 
 use crate::program::Program;
-use crate::syntax::{Atom, Body, Head, Literal, Part, Statement, Term};
+use crate::syntax::{Atom, Body, BodyElement, Head, Literal, Statement, Term};
 use crate::vocabulary::{Source, published};
 
-/// What stands before every predicate of a policy.
+/// The prefix of every predicate of a policy.
 pub(crate) const PREFIX: &str = "p_";
 
-/// Which atoms are shown.
+/// `#show` statements.
 const SHOWN: &str = "#show violated/2.\n#show penalty/2.\n#show broken/2.\n";
 
-/// What an assignment breaks of what follows from facts alone; `place(L,U,P)`: unit U is in place P of level L, `now(A,U)`: A runs
-/// on U. Two that what runs breaks an `apart` or `together` with may go on breaking it, as where a file says it.
+/// Violations of conclusions from facts; `place(L,U,P)`: unit U is in domain P of level L, `now(A,U)`: A currently runs on U. A
+/// pair that currently violates an `apart` or `together` may go on violating it, as with constraints of a file.
 const DERIVED: &str = "\
 broken(S,forbid(A,U)) :- said(S,forbid(A,U)), movable(A), p_run_on(A,U).
 broken(S,pin(A,U)) :- said(S,pin(A,U)), movable(A), p_run_on(A,V), U != V.
@@ -30,21 +30,21 @@ broken(S,together(A,B,L)) :- pair(S,together(A,B,L),A,B,L), open(A,B), p_run_on(
     not share(A,B,L), not torn(A,B,L).
 ";
 
-/// What no assignment breaks, and what is held against what was derived of it.
+/// Conclusions that no assignment can violate, which are compared with what was derived.
 const HOW_MUCH: &str = "\
 concluded(S,prefer,v(A,U,W)) :- said(S,prefer(A,U,W)).
 concluded(S,reserve,v(U,R,Q)) :- said(S,reserve(U,R,Q)).
 #show concluded/3.
 ";
 
-/// Who has no place; others always have one.
+/// Actors without a place; all others have one.
 const UNPLACED: &str = "\
 placed(A) :- p_run_on(A,_).
 p_unplaced(A) :- movable(A), not placed(A).
 ";
 
 impl Program {
-    /// Every statement, one on each line, and what is shown.
+    /// The whole program: every statement on a line of its own, and what is shown.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (position, statement) in self.statements.iter().enumerate() {
@@ -71,12 +71,12 @@ impl Program {
         text + SHOWN
     }
 
-    /// Whether it says of places, from facts alone, where who may not be.
+    /// Whether facts alone restrict the units of actors.
     pub(crate) fn limits_places(&self) -> bool {
         self.concludes(&["forbid", "pin", "apart", "together"])
     }
 
-    /// Whether it says, from facts alone, what a place is worth to somebody, or what is kept free there.
+    /// Whether facts alone price a unit for an actor or reserve a quantity.
     pub(crate) fn says_how_much(&self) -> bool {
         self.concludes(&["prefer", "reserve"])
     }
@@ -89,9 +89,9 @@ impl Program {
 
 const WRITES: &str = "a string takes any text";
 
-/// One statement, its predicates renamed.
+/// One statement with prefixed predicates.
 fn line(position: usize, statement: &Statement, text: &mut String) {
-    let body: Vec<Part> = statement.body.iter().map(renamed_part).collect();
+    let body: Vec<BodyElement> = statement.body.iter().map(renamed_element).collect();
     let head = match &statement.head {
         Head::Atom(atom) => match published(&atom.name) {
             Some(word) if word.source == Source::Policy => format!("said({position},{atom})"),
@@ -127,17 +127,19 @@ fn renamed_literal(literal: &Literal) -> Literal {
     }
 }
 
-fn renamed_part(part: &Part) -> Part {
+fn renamed_element(part: &BodyElement) -> BodyElement {
     let all = |literals: &[Literal]| literals.iter().map(renamed_literal).collect::<Vec<_>>();
     match part {
-        Part::Literal(literal) => Part::Literal(renamed_literal(literal)),
-        Part::Conditional(literal, condition) => Part::Conditional(renamed_literal(literal), all(condition)),
-        Part::Aggregate(aggregate) => {
+        BodyElement::Literal(literal) => BodyElement::Literal(renamed_literal(literal)),
+        BodyElement::Conditional(literal, condition) => {
+            BodyElement::Conditional(renamed_literal(literal), all(condition))
+        }
+        BodyElement::Aggregate(aggregate) => {
             let mut aggregate = aggregate.clone();
             for (_, condition) in &mut aggregate.elements {
                 *condition = all(condition);
             }
-            Part::Aggregate(aggregate)
+            BodyElement::Aggregate(aggregate)
         }
     }
 }

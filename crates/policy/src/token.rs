@@ -1,14 +1,14 @@
-//! Text to tokens, each with its place. What the language has and a policy may not say is refused here or by the
-//! parser, always by name.
+//! Splits text into tokens with positions. Constructs outside of the policy language are refused here or by the parser,
+//! always by name.
 
 use crate::fault::{At, Fault};
 
-/// The smallest part with a meaning.
+/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
-    /// A name that starts with a small letter: a predicate, a constant, a function.
+    /// An identifier that starts with a lower-case letter: a predicate, constant or function.
     Name(String),
-    /// A name that starts with a capital.
+    /// An identifier that starts with an upper-case letter.
     Variable(String),
     Anonymous,
     Number(i32),
@@ -21,7 +21,7 @@ pub(crate) enum Token {
     End,
 }
 
-/// Longest first, so that none hides another.
+/// Longest first, so that no mark hides another.
 const MARKS: [&str; 33] = [
     ":-", ":~", "..", "==", "!=", "<>", "<=", ">=", "**", ".", ",", ";", ":", "(", ")", "[", "]", "{", "}",
     "@", "|", "+", "-", "*", "/", "\\", "=", "<", ">", "&", "?", "^", "~",

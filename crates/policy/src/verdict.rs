@@ -1,4 +1,4 @@
-//! What holds of a finished assignment: ground instances of a policy's statements.
+//! clingo's verdict on a finished assignment: ground instances of a policy's statements.
 
 use placement::ix::{ActorIx, UnitIx};
 use serde::{Deserialize, Serialize};
@@ -26,17 +26,17 @@ pub enum Argument {
 /// A ground instance of a statement: the statement's position, and the values of its variables.
 pub type Instance = (usize, Vec<Argument>);
 
-/// What the policy says of an assignment.
+/// The verdict of a policy on an assignment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Instances of constraints that are broken.
+    /// Violated instances of constraints.
     pub violated: Vec<Instance>,
-    /// What is to be paid, for each tuple of weak constraints once.
+    /// The weights of violated weak constraints, once per tuple.
     pub penalties: Vec<Argument>,
-    /// What follows from facts alone and is broken, with the statement that says so, as clingo writes it.
+    /// Violated conclusions from facts: the statement, and the conclusion in clingo's syntax.
     #[serde(default)]
     pub broken: Vec<(usize, String)>,
-    /// What follows from facts alone and cannot be broken: the statement that says so, its word, and what it says.
+    /// Conclusions from facts that cannot be violated: the statement, the predicate and its terms.
     #[serde(default)]
     pub concluded: Vec<(usize, String, Vec<Argument>)>,
 }

@@ -1,9 +1,9 @@
-//! The words that a policy may read and write: docs/reference/policy-language.md says the same to people, and a test compares the two.
+//! The published predicates of the policy language; a test compares them with docs/reference/policy-language.md.
 
-/// What stands in one place of a predicate.
+/// The sort of one term of a predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
-    /// `a("namespace","application","actor")`; one string where an id has another shape.
+    /// `a("namespace","application","actor")`; one string if the id has another shape.
     Actor,
     /// A string: the name of a unit, a node, a kind, a label.
     Name,
@@ -13,14 +13,14 @@ pub(crate) enum Sort {
     Level,
 }
 
-/// How a predicate comes about.
+/// The origin of a predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A fact of the snapshot.
     Fact,
-    /// Where actors are.
+    /// The placement of actors.
     Placement,
-    /// A policy says it.
+    /// A conclusion of the policy.
     Policy,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Word {
     pub name: &'static str,
     pub sorts: &'static [Sort],
     pub source: Source,
-    /// How it is written, with the names of its terms.
+    /// Its syntax, with the names of its terms.
     pub form: &'static str,
 }
 
@@ -86,10 +86,10 @@ pub(crate) const WORDS: &[Word] = &[
     word("reserve", &[Name, Name, Number], Policy, "reserve(U,Resource,Q)"),
 ];
 
-/// Levels of places.
+/// Levels of topology domains.
 pub(crate) const LEVELS: [&str; 4] = ["unit", "numa", "node", "zone"];
 
-/// What the paper's program concludes and a policy cannot read, with what to write instead.
+/// Conclusions of the APO paper's program that a policy cannot read, with alternatives.
 pub(crate) const CONCLUSIONS: [(&str, &str); 5] = [
     ("cu_workload", "write `#sum { W,A : run_on(A,U), workload(A,U,W) }`"),
     ("cu_overload", "the objective `overload` makes it small"),
@@ -106,7 +106,7 @@ pub(crate) fn published(name: &str) -> Option<&'static Word> {
     WORDS.iter().find(|word| word.name == name)
 }
 
-/// The name that was meant, if one is near.
+/// The most similar known name, if one is close enough.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = known.map(|other| (distance(name, other), other)).min()?;
     (near.0 <= 1 + name.len() / 5).then_some(near.1)

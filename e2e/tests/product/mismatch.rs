@@ -83,7 +83,7 @@ async fn where_clingo_does_not_agree_nothing_is_carried_out_and_what_was_planned
     // one that the search plans and clingo judges, and one that clingo plans itself and that is counted again
     let mut alone = apart("alone");
     alone["spec"]["policy"] = json!("alone");
-    for (manifest, says) in [(apart("new"), "and clingo says"), (alone, "the solver's costs")] {
+    for (manifest, says) in [(apart("new"), "but clingo computes"), (alone, "the solver's costs")] {
         let name = manifest["metadata"]["name"].as_str().unwrap();
         stage.apply(&manifest).await;
         let seen = stage

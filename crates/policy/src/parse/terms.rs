@@ -1,13 +1,13 @@
-//! Tokens to terms, by how tightly operators bind.
+//! Parses terms by precedence of operators.
 
 use super::{Parsed, Parser, THEORY, directive};
 use crate::fault::{At, Fault};
 use crate::syntax::{Term, TermIs};
 use crate::token::Token;
 
-/// Terms may be nested so deeply, which bounds the parser's own recursion.
+/// The maximum nesting of terms, which bounds the parser's recursion.
 const DEEPEST: usize = 50;
-/// The widest interval: what it stands for is written out by clingo, one term for each number.
+/// The maximum width of an interval: clingo expands it to one term per number.
 const WIDEST: i64 = 10_000;
 
 impl Parser {

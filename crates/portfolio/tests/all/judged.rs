@@ -68,7 +68,7 @@ fn the_shipped_programs_say_of_any_placement_what_the_definitions_say() {
                 assert_eq!(verdict, Ok(Judged::All), "{places:?} in {}", snapshot.write());
             } else {
                 infeasible += 1;
-                let says = "clingo says that the placement is not feasible".to_owned();
+                let says = "clingo finds the placement infeasible".to_owned();
                 assert_eq!(verdict, Err(JudgeError::Mismatch(says)), "{places:?} in {}", snapshot.write());
             }
         }
@@ -151,7 +151,7 @@ fn a_wrong_price_is_refused() {
     let wrong = price(&snapshot, &apart).with(Criterion::Communication, 2);
     assert_eq!(
         judge().confirm(&snapshot, &apart, &wrong).unwrap_err().to_string(),
-        "clingo and the planner do not agree: the placement costs [0, 0, 2, 0], and clingo says [0, 0, 3, 0]; this is a \
+        "clingo and the planner do not agree: the placement costs [0, 0, 2, 0], but clingo computes [0, 0, 3, 0]; this is a \
          defect, report it with the snapshot"
     );
 }

@@ -1,64 +1,64 @@
-//! Aggregates: what a set counts, adds up, or has as its least or largest, compared with a bound.
+//! Aggregates: count, sum, minimum and maximum of a set, compared with a bound.
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::compile::{Bindings, Set};
+use crate::compile::{AggregateGoal, Bindings};
 use crate::join::{Found, Holds, Join, Step, compares};
-use crate::sink::{Stop, literal};
+use crate::output::{GroundingStop, literal};
 use crate::syntax::Sign;
 use crate::term::{Refused, Value};
 
-/// A tuple of a set, and when it is in it.
+/// A tuple of the set, and when it belongs to it.
 type Member = (Vec<Value>, Holds);
 
 impl<'w> Join<'w> {
-    /// Goes on where a set compares as it should.
-    pub(crate) fn set(
+    /// Continues where an aggregate satisfies its guards.
+    pub(crate) fn aggregate(
         &mut self,
-        set: &Set,
+        aggregate: &AggregateGoal,
         inner: &[Vec<Step>],
         rest: &[Step],
         bindings: &mut Bindings,
         body: &mut Vec<i32>,
         found: Found<'_, 'w>,
-    ) -> Result<(), Stop> {
-        let members = self.members(set, inner, bindings)?;
+    ) -> Result<(), GroundingStop> {
+        let members = self.members(aggregate, inner, bindings)?;
         let (mut literals, mut open, mut never) = (Vec::new(), Vec::new(), false);
-        for (operator, pattern) in &set.guards {
+        for (operator, pattern) in &aggregate.guards {
             let refused = self.sink.refused();
             match pattern.value(bindings, &mut self.sink.terms).map_err(refused)? {
-                Some(bound) => match self.compared(set.function, &members, operator, bound)? {
+                Some(bound) => match self.compared(aggregate.function, &members, operator, bound)? {
                     Holds::Always => {}
                     Holds::When(literal) => literals.push(literal),
                     Holds::Never => never = true,
                 },
                 None if *operator == "=" && pattern.is_open(bindings) => open.push(pattern),
-                // An operation that is not defined: there is no such instance.
+                // An undefined operation: there is no such instance.
                 None => return Ok(()),
             }
         }
         let mut holds = if never { Holds::Never } else { self.all_of(&literals)? };
-        if set.sign == Sign::Not {
+        if aggregate.sign == Sign::Not {
             holds = holds.not();
         }
         if open.is_empty() || holds == Holds::Never {
             return self.go_on(holds, rest, bindings, body, &mut *found);
         }
-        // The value of a set is certain, or it is an error, so how it compares is certain too.
-        let value = self.value(set.function, &members)?;
+        // The value of an aggregate is certain, or it is an error, so its comparison is certain too.
+        let value = self.value(aggregate.function, &members)?;
         self.equal(&open, value, rest, bindings, body, found)
     }
 
-    /// The tuples that can be in the set, each once.
+    /// The tuples that can belong to the set, without duplicates.
     fn members(
         &mut self,
-        set: &Set,
+        aggregate: &AggregateGoal,
         inner: &[Vec<Step>],
         bindings: &mut Bindings,
-    ) -> Result<Vec<Member>, Stop> {
+    ) -> Result<Vec<Member>, GroundingStop> {
         let mut places: HashMap<Vec<Value>, usize> = HashMap::new();
         let mut cases: Vec<(Vec<Value>, Vec<Vec<i32>>)> = Vec::new();
-        for ((tuple, _), condition) in set.elements.iter().zip(inner) {
+        for ((tuple, _), condition) in aggregate.elements.iter().zip(inner) {
             self.each(condition, bindings, &mut Vec::new(), &mut |join, bindings, when| {
                 for tuple in join.tuples(tuple, bindings)? {
                     join.sink.keep(tuple.len() + when.len() + 1)?;
@@ -90,14 +90,14 @@ impl<'w> Join<'w> {
         Ok(members)
     }
 
-    /// Whether the value of a set stands to a bound as the operator says.
+    /// Whether the aggregate's value satisfies a comparison with a bound.
     fn compared(
         &mut self,
         function: &str,
         members: &[Member],
         operator: &str,
         bound: Value,
-    ) -> Result<Holds, Stop> {
+    ) -> Result<Holds, GroundingStop> {
         let certain = |holds: bool| if holds { Holds::Always } else { Holds::Never };
         let number = match (function, bound) {
             ("min" | "max", _) => return self.extreme(function == "max", members, operator, bound),
@@ -116,7 +116,7 @@ impl<'w> Join<'w> {
         })
     }
 
-    fn exactly(&mut self, function: &str, members: &[Member], number: i64) -> Result<Holds, Stop> {
+    fn exactly(&mut self, function: &str, members: &[Member], number: i64) -> Result<Holds, GroundingStop> {
         let enough = self.at_least(function, members, number)?;
         let more = self.at_least(function, members, number + 1)?;
         match (enough, more.not()) {
@@ -126,8 +126,8 @@ impl<'w> Join<'w> {
         }
     }
 
-    /// Whether a count or sum reaches a number: a weighted rule over what is not certain, all weights above 0.
-    fn at_least(&mut self, function: &str, members: &[Member], number: i64) -> Result<Holds, Stop> {
+    /// Whether a count or sum reaches a number: a weighted rule over the uncertain members, with positive weights.
+    fn at_least(&mut self, function: &str, members: &[Member], number: i64) -> Result<Holds, GroundingStop> {
         let mut missing = number;
         let mut weights: BTreeMap<i32, i64> = BTreeMap::new();
         for (tuple, holds) in members {
@@ -136,7 +136,7 @@ impl<'w> Join<'w> {
                 Holds::Always => missing -= weight,
                 Holds::When(literal) if weight > 0 => *weights.entry(literal).or_default() += weight,
                 Holds::When(literal) if weight < 0 => {
-                    // What takes away when it holds adds when it does not.
+                    // A member that subtracts when it holds adds when it does not.
                     *weights.entry(-literal).or_default() -= weight;
                     missing -= weight;
                 }
@@ -156,15 +156,15 @@ impl<'w> Join<'w> {
         Ok(Holds::When(literal(atom)))
     }
 
-    /// The same for the least or the largest of a set; nothing is below everything, and above it.
+    /// The same for a minimum or maximum; that of an empty set is `#sup` or `#inf`.
     fn extreme(
         &mut self,
         largest: bool,
         members: &[Member],
         operator: &str,
         bound: Value,
-    ) -> Result<Holds, Stop> {
-        // "largest >= b" and "least <= b" hold where one member says so; the rest follows from these.
+    ) -> Result<Holds, GroundingStop> {
+        // "maximum >= b" and "minimum <= b" hold if one member satisfies them; the other operators follow.
         let (operator, is_denied) = match (largest, operator) {
             (true, "<") => (">=", true),
             (true, "<=") => (">", true),
@@ -200,13 +200,13 @@ impl<'w> Join<'w> {
         Ok(if is_denied { holds.not() } else { holds })
     }
 
-    /// The value of a set that does not depend on placements.
-    fn value(&mut self, function: &str, members: &[Member]) -> Result<Value, Stop> {
+    /// The value of an aggregate that does not depend on placements.
+    fn value(&mut self, function: &str, members: &[Member]) -> Result<Value, GroundingStop> {
         if members.iter().any(|(_, holds)| *holds != Holds::Always) {
             let problem = format!(
                 "`= #{function}` over where actors are would stand for every number that can come out; compare it with a bound"
             );
-            return Err(Stop::Fault(self.sink.at(), problem));
+            return Err(GroundingStop::Fault(self.sink.at(), problem));
         }
         let firsts = members.iter().filter_map(|(tuple, _)| tuple.first().copied());
         let terms = &self.sink.terms;
@@ -222,7 +222,7 @@ impl<'w> Join<'w> {
     }
 }
 
-/// What a tuple adds; a sum passes over what is no number.
+/// The contribution of a tuple; sums ignore terms that are not numbers.
 fn weight(function: &str, tuple: &[Value]) -> i64 {
     match (function, tuple.first()) {
         ("count", _) => 1,

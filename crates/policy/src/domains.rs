@@ -1,20 +1,20 @@
-//! Where actors can be, which bounds what a policy has to be written out for.
+//! The domains of actors: the units on which each can be placed, which bound the grounding of a policy.
 
 use placement::Problem;
 use placement::ix::{ActorIx, UnitIx};
 
-/// Where actors can be.
-pub(crate) struct Choices {
-    /// Fixed actors where they are, the others on each of their candidates and where they run now: what runs breaks rules
-    /// also from where it may not be. Each place once.
+/// The units on which each actor can be placed.
+pub(crate) struct Domains {
+    /// Fixed actors with their unit; all others with their candidates and their current unit, which a running actor may
+    /// occupy in violation of a rule. Each pair once.
     pub places: Vec<(ActorIx, UnitIx)>,
-    /// Whether what the program forbids is left out, but for where actors run now.
+    /// Whether pairs that the program forbids are dropped, except current ones.
     pub forbids: bool,
 }
 
-/// Where actors could be if limits fell: on any unit of their kinds, and those of `anywhere` on any unit.
-pub(crate) fn open_choices(problem: &Problem, anywhere: &[ActorIx]) -> Choices {
-    let mut open = Choices { forbids: false, ..choices(problem) };
+/// The domains when limits are suspended: any unit of a kind that the actor supports, and any unit at all for `anywhere`.
+pub(crate) fn relaxed_domains(problem: &Problem, anywhere: &[ActorIx]) -> Domains {
+    let mut open = Domains { forbids: false, ..domains(problem) };
     for &actor in &problem.movable {
         let closed =
             |unit: &UnitIx| !is_candidate(problem, actor, *unit) && problem.current[actor] != Some(*unit);
@@ -26,19 +26,19 @@ pub(crate) fn open_choices(problem: &Problem, anywhere: &[ActorIx]) -> Choices {
     open
 }
 
-/// Where actors can be.
-pub(crate) fn choices(problem: &Problem) -> Choices {
-    let mut choices = Choices { places: Vec::new(), forbids: true };
+/// The domains of a problem.
+pub(crate) fn domains(problem: &Problem) -> Domains {
+    let mut domains = Domains { places: Vec::new(), forbids: true };
     for actor in problem.current.positions() {
         if let Some(home) = problem.fixed_at(actor) {
-            choices.places.push((actor, home));
+            domains.places.push((actor, home));
         } else {
             let here = problem.current[actor].filter(|unit| !is_candidate(problem, actor, *unit));
             let units = problem.candidates(actor).iter().copied().chain(here);
-            choices.places.extend(units.map(|unit| (actor, unit)));
+            domains.places.extend(units.map(|unit| (actor, unit)));
         }
     }
-    choices
+    domains
 }
 
 fn is_candidate(problem: &Problem, actor: ActorIx, unit: UnitIx) -> bool {

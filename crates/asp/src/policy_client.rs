@@ -1,4 +1,4 @@
-//! The caller's side of the solver process that is asked about a policy: one question, one answer, within a time.
+//! Client of the solver process that evaluates a policy: one question, one answer, within a deadline.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -12,10 +12,10 @@ use policy::Verdict;
 
 use crate::worker::{ARGUMENT, PolicyJob};
 
-/// Asks, and waits for at most `patience`. When this returns, the process is gone and reaped.
+/// Sends a job and waits for at most `patience`. On return the process has ended and is reaped.
 ///
 /// # Errors
-/// Whatever went wrong, in plain words.
+/// What failed, as a sentence.
 pub(crate) fn ask(executable: &Path, job: &PolicyJob, patience: Duration) -> Result<Verdict, String> {
     let text = serde_json::to_vec(job).map_err(|e| format!("cannot write the job: {e}"))?;
     let child = Command::new(executable)
@@ -30,14 +30,14 @@ pub(crate) fn ask(executable: &Path, job: &PolicyJob, patience: Duration) -> Res
     let mut worker = Worker(child);
     let (stdin, stdout) = (worker.0.stdin.take(), worker.0.stdout.take());
     thread::spawn(move || {
-        // A process that ends before it has read its job breaks the pipe; that it ended says enough.
+        // A process that exits before it has read its job breaks the pipe; its exit status is reported instead.
         let _ = stdin.map(|mut stdin| stdin.write_all(&text));
     });
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut answer = Vec::new();
         let read = stdout.map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut answer));
-        // Nobody listens when it took too long.
+        // The receiver is gone after a time-out.
         let _ = sender.send(read.map(|_| answer));
     });
     let answer = match receiver.recv_timeout(patience) {
@@ -49,18 +49,18 @@ pub(crate) fn ask(executable: &Path, job: &PolicyJob, patience: Duration) -> Res
     };
     if answer.is_empty() {
         let status = worker.0.wait().map_err(|e| e.to_string())?;
-        return Err(format!("the solver ended without an answer: {status}"));
+        return Err(format!("the solver exited without an answer: {status}"));
     }
     serde_json::from_slice::<Result<Verdict, String>>(&answer)
-        .map_err(|e| format!("the solver said what is no answer: {e}"))?
+        .map_err(|e| format!("the solver sent an invalid answer: {e}"))?
 }
 
-/// A running process. Dropping it ends and reaps it, on every path.
+/// A running process. Dropping it kills and reaps it, on every path.
 struct Worker(Child);
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Both fail only for a process that is reaped already.
+        // Both fail only for a process that is already reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! What writing out makes: ground rules, conclusions, and what they took.
+//! The output of grounding: ground rules, conclusions, and the resources spent.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,88 +7,88 @@ use placement::ix::{ActorIx, UnitIx};
 use crate::relation::{Relation, Truth};
 use crate::term::{Refused, Terms, Value};
 
-/// What writing out may take.
+/// Resource limits of grounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroundBudget {
-    /// Tuples that are looked at.
+    /// Tuples visited.
     pub steps: u64,
-    /// Tuples and literals that are kept.
+    /// Tuples and literals stored.
     pub kept: u64,
 }
 
 impl GroundBudget {
-    /// What fits a policy's budget: about so many steps are done in the time, and so many tuples fit the memory.
+    /// The limits that correspond to a policy's budget: about 5,000 steps a millisecond and 4,000 tuples a MiB.
     pub fn of(wall_milliseconds: u64, memory_mib: u64) -> Self {
         Self { steps: wall_milliseconds.saturating_mul(5_000), kept: memory_mib.saturating_mul(4_000) }
     }
 }
 
-/// Why a program is not written out; statements by position.
+/// Why grounding stopped; statements by position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// More than this budget; the statement was being written.
+pub(crate) enum GroundingStop {
+    /// The statement during which the budget was exceeded, and by what.
     Budget(usize, String),
-    /// Something that makes no sense in this world.
+    /// The statement that is invalid for this snapshot, and why.
     Fault(usize, String),
 }
 
-/// Head, how much is needed, literals with weights.
+/// Head, lower bound, and weighted literals of a rule.
 pub(crate) type Rule = (u32, i64, Vec<(i32, i64)>);
 
-/// A program written out.
+/// A grounded program.
 #[derive(Default)]
 pub(crate) struct Grounding {
     pub terms: Terms,
     /// By statement, predicate and terms: conclusions from facts.
     pub said: BTreeSet<(usize, &'static str, Vec<Value>)>,
-    /// What is left, over atoms from 1.
+    /// Rules that remain, over atoms numbered from 1.
     pub rules: Vec<Rule>,
-    /// Atoms that hold where one of several literals does, of which it is no matter how many do.
+    /// Atoms that are disjunctions: they hold if any literal does, however many.
     pub alternatives: BTreeSet<u32>,
     /// Actor, unit, atom.
     pub inputs: Vec<(ActorIx, UnitIx, u32)>,
     /// Statement, values of its variables, atom.
     pub violated: Vec<(usize, Vec<Value>, u32)>,
-    /// The first statement that says it, weight, atom.
+    /// The first statement with this tuple, weight, atom.
     pub penalties: Vec<(usize, Value, u32)>,
-    /// What was spent.
+    /// Resources spent.
     pub steps: u64,
     pub kept: u64,
 }
 
-/// What grows while a statement is written out; relations stay as they are meanwhile.
+/// Accumulates the output while a statement is grounded; relations do not change meanwhile.
 pub(crate) struct Sink {
     pub terms: Terms,
-    /// What is left of it.
+    /// What is left of the budget.
     budget: GroundBudget,
-    /// The next atom.
+    /// The next free atom.
     next: u32,
-    /// The statement that is being written.
+    /// The statement that is being grounded.
     at: usize,
     pub out: Grounding,
-    /// Atoms of ground instances, of constraints by statement, of weak constraints by weight and terms, whichever says them;
-    /// only looked up in, never walked.
+    /// Atoms of ground instances: of constraints by statement, of weak constraints by weight and terms across statements. A hash
+    /// map that is never iterated.
     instances: HashMap<(Option<usize>, Vec<Value>), u32>,
 }
 
 impl Sink {
-    /// Nothing yet, within a budget.
+    /// An empty output within a budget.
     pub fn new(terms: Terms, budget: GroundBudget) -> Self {
         Self { terms, budget, next: 1, at: 0, out: Grounding::default(), instances: HashMap::new() }
     }
 
-    /// What was made, and what it took of `budget`.
+    /// The output, and what it spent of `budget`.
     pub fn finish(self, budget: GroundBudget) -> Grounding {
         let Self { terms, budget: left, out, .. } = self;
         Grounding { terms, steps: budget.steps - left.steps, kept: budget.kept - left.kept, ..out }
     }
 
-    /// Says which statement is written from now on.
+    /// Sets the statement that is grounded from now on.
     pub fn begin(&mut self, statement: usize) {
         self.at = statement;
     }
 
-    /// The statement that is being written.
+    /// The statement that is being grounded.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -99,25 +99,25 @@ impl Sink {
         self.next - 1
     }
 
-    /// Counts one tuple that is looked at.
-    pub fn step(&mut self) -> Result<(), Stop> {
+    /// Counts one visited tuple.
+    pub fn step(&mut self) -> Result<(), GroundingStop> {
         match self.budget.steps.checked_sub(1) {
             Some(left) => {
                 self.budget.steps = left;
                 Ok(())
             }
-            None => Err(Stop::Budget(self.at, "takes too many steps".to_owned())),
+            None => Err(GroundingStop::Budget(self.at, "takes too many steps".to_owned())),
         }
     }
 
-    /// Counts what is kept.
-    pub fn keep(&mut self, much: usize) -> Result<(), Stop> {
+    /// Counts stored tuples or literals.
+    pub fn keep(&mut self, much: usize) -> Result<(), GroundingStop> {
         match self.budget.kept.checked_sub(much as u64) {
             Some(left) => {
                 self.budget.kept = left;
                 Ok(())
             }
-            None => Err(Stop::Budget(self.at, "takes too much memory".to_owned())),
+            None => Err(GroundingStop::Budget(self.at, "takes too much memory".to_owned())),
         }
     }
 
@@ -127,7 +127,7 @@ impl Sink {
         self.out.rules.push((head, lower, body.into_iter().map(|literal| (literal, 1)).collect()));
     }
 
-    /// The atom of a ground instance, and whether it is new; of no statement where all weak constraints share it.
+    /// The atom of a ground instance, and whether it is new; weak constraints share instances across statements (`None`).
     pub fn instance(&mut self, statement: Option<usize>, tuple: &[Value]) -> (u32, bool) {
         let next = self.next;
         let atom = *self.instances.entry((statement, tuple.to_vec())).or_insert(next);
@@ -135,7 +135,7 @@ impl Sink {
         (atom, atom == next)
     }
 
-    /// Adds a conclusion; whether it is new.
+    /// Adds a conclusion; returns whether it is new.
     pub fn derive(&mut self, relation: &mut Relation, tuple: &[Value], body: Vec<i32>) -> bool {
         match (relation.find(tuple), body.is_empty()) {
             (None, true) => {
@@ -161,14 +161,14 @@ impl Sink {
         }
     }
 
-    /// What it means here that a term is not computed.
-    pub fn refused(&self) -> impl Fn(Refused) -> Stop + use<> {
+    /// Turns an undefined computation into a fault of the current statement.
+    pub fn refused(&self) -> impl Fn(Refused) -> GroundingStop + use<> {
         let at = self.at;
-        move |refused| Stop::Fault(at, refused.says().to_owned())
+        move |refused| GroundingStop::Fault(at, refused.says().to_owned())
     }
 }
 
-/// A literal of an atom.
+/// The positive literal of an atom.
 pub(crate) fn literal(atom: u32) -> i32 {
     i32::try_from(atom).expect("the budget ends long before so many atoms")
 }
