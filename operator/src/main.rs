@@ -5,65 +5,16 @@
 //! what, [`writes`] does it) and report ([`report`]). Nothing is written without the lease ([`leader`]).
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
-mod admin;
-mod agents;
-mod asked;
-mod caches;
-mod clock;
+mod api;
+mod apply;
 mod commit;
 mod config;
-mod context;
-mod decision;
-mod devices;
-mod doubts;
 mod error;
-mod events;
-mod eviction;
-mod feeds;
-mod identity;
-mod indexed;
-mod instances;
-mod judged;
-mod late;
-mod leader;
-mod line;
-mod look;
-mod making;
-mod metrics;
-mod namesakes;
-mod neighbours;
-mod ownership;
-mod pace;
-mod phase;
-mod places;
 mod plan;
-mod planning;
-mod plans;
-mod pods;
-mod policies;
-mod pools;
-mod pulse;
-mod quotas;
-mod readiness;
-mod reconcile;
-mod refusals;
-mod report;
-mod retries;
-mod revisions;
-mod rollout;
-mod rounds;
-mod searches;
-mod sight;
-mod slim;
-mod standing;
-mod tending;
-mod touched;
-mod tries;
-mod turns;
-mod undeclared;
-mod versions;
-mod watches;
-mod writes;
+mod queue;
+mod runtime;
+mod status;
+mod watch;
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -78,17 +29,38 @@ use kube::Client;
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch as tokio_watch};
 use tracing_subscriber::EnvFilter;
 use world::ApplicationKey;
 
+use crate::api::events;
+use crate::api::leader;
+use crate::api::leader::Campaign;
+use crate::api::writes;
+use crate::apply::reconcile::look;
+use crate::commit::locks;
+use crate::commit::slow;
 use crate::config::{Config, LogFormat};
-use crate::context::Context;
-use crate::leader::Campaign;
-use crate::line::Line;
-use crate::planning::{plan, settle};
-use crate::reconcile::look;
-use crate::rounds::rounds;
+use crate::plan::judged;
+use crate::plan::planning;
+use crate::plan::planning::{plan, settle};
+use crate::plan::plans;
+use crate::plan::policies;
+use crate::plan::searches;
+use crate::queue::retries;
+use crate::queue::solver_slots::Line;
+use crate::queue::throttle;
+use crate::queue::uid_tracker;
+use crate::queue::workqueue::rounds;
+use crate::runtime::admin;
+use crate::runtime::context::Context;
+use crate::runtime::liveness;
+use crate::runtime::metrics;
+use crate::status::pools;
+use crate::status::report;
+use crate::watch::agents;
+use crate::watch::caches;
+use crate::watch::feeds;
 
 /// Worlds of megabytes come and go on many threads: memory that one gave back is used by the next.
 #[global_allocator]
@@ -150,8 +122,8 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     for feed in feeds {
         tokio::spawn(feed);
     }
-    let (warm, is_warm) = watch::channel(false);
-    let pulse = pulse::Pulse::new(config.election.stuck());
+    let (warm, is_warm) = tokio_watch::channel(false);
+    let pulse = liveness::Pulse::new(config.election.stuck());
     let mismatches = judged::Mismatches::default();
     let admin = admin::Admin {
         metrics: metrics.clone(),
@@ -182,21 +154,21 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         metrics,
         mismatches,
         solver_slots: Line::new(config.planning.slots()),
-        turns: turns::Turns::default(),
+        turns: locks::Turns::default(),
         looks: Semaphore::new(config.planning.slots()),
         heals: Semaphore::new(config.planning.slots()),
         one_at_a_time: searches::OneAtATime::default(),
         plans,
         plan_retries: retries::Retries::default(),
         heal_retries: retries::Retries::default(),
-        late: late::Late::default(),
-        pace: pace::Pace::default(),
-        starts: pace::Starts::default(),
-        made: pace::Made::default(),
+        late: slow::Late::default(),
+        pace: throttle::Pace::default(),
+        starts: throttle::Starts::default(),
+        made: throttle::Made::default(),
         searches,
         considered: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),
-        met: namesakes::Met::default(),
+        met: uid_tracker::Met::default(),
         back_offs: std::sync::Mutex::default(),
         planning: config.planning.clone(),
     });
@@ -251,7 +223,7 @@ async fn hand_over(
 async fn leads(
     caches: &caches::Caches,
     silence: agents::Silence,
-    warm: &watch::Sender<bool>,
+    warm: &tokio_watch::Sender<bool>,
     mut leadership: leader::Leadership,
 ) {
     caches.warm().await;

@@ -1,0 +1,140 @@
+//! Events: what people are told about an object, in words. What is said again is counted, not repeated.
+//!
+//! The recorder of kube counts by reason alone and keeps the words of the first time: of two decisions within six
+//! minutes, people would read only the older one.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::{Event as Written, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::Resource;
+use kube::api::ObjectMeta;
+use kube::runtime::events::{Event, EventType};
+
+use crate::api::writes::Writer;
+use crate::error::Error;
+
+/// Who says it.
+const CONTROLLER: &str = "cairn.dev/operator";
+/// For how long the same words count as said again; afterwards they are said anew.
+const SERIES: Duration = Duration::from_mins(6);
+
+/// What was said to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Words {
+    uid: Option<String>,
+    reason: String,
+    note: Option<String>,
+}
+
+/// Tells people, and remembers what was said lately.
+pub struct Events {
+    writer: Writer,
+    /// The operator by name, as in its lease.
+    identity: String,
+    said: Mutex<HashMap<Words, Written>>,
+}
+
+impl Events {
+    pub fn new(writer: Writer, identity: String) -> Self {
+        Self { writer, identity, said: Mutex::default() }
+    }
+
+    /// Writes an event about an object; one without a namespace is told about in `default`.
+    ///
+    /// # Errors
+    /// When the lease is lost, or the API server does not take it.
+    pub async fn tell<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) -> Result<(), Error> {
+        let regarding = object.object_ref(&());
+        let words =
+            Words { uid: regarding.uid.clone(), reason: event.reason.clone(), note: event.note.clone() };
+        let now = Timestamp::now();
+        let written = match self.before(&words, now) {
+            Some(before) => self.writer.count_event(&again(before, now)).await,
+            None => self.writer.create_event(&first(regarding, event, &self.identity, now)).await,
+        };
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        match written {
+            Ok(ref written) => said.insert(words, written.clone()),
+            // Somebody may have deleted it: it is said anew the next time.
+            Err(_) => said.remove(&words),
+        };
+        written.map(|_| ())
+    }
+
+    /// The event that said the same, if that was lately.
+    fn before(&self, words: &Words, now: Timestamp) -> Option<Written> {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|_, event| {
+            last(event).is_some_and(|last| now.duration_since(last).unsigned_abs() < SERIES)
+        });
+        said.get(words).cloned()
+    }
+}
+
+/// When it was said last.
+fn last(event: &Written) -> Option<Timestamp> {
+    let again = event.series.as_ref().map(|series| series.last_observed_time.0);
+    again.or(event.event_time.as_ref().map(|time| time.0))
+}
+
+/// The event as it is said for the first time.
+fn first(regarding: ObjectReference, event: &Event, identity: &str, now: Timestamp) -> Written {
+    let name = format!("{}.{:x}", regarding.name.as_deref().unwrap_or_default(), now.as_nanosecond());
+    let type_ = match event.type_ {
+        EventType::Normal => "Normal",
+        EventType::Warning => "Warning",
+    };
+    Written {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(regarding.namespace.clone().unwrap_or_else(|| "default".to_owned())),
+            ..ObjectMeta::default()
+        },
+        action: Some(event.action.clone()),
+        event_time: Some(MicroTime(now)),
+        note: event.note.clone(),
+        reason: Some(event.reason.clone()),
+        regarding: Some(regarding),
+        related: event.secondary.clone(),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(identity.to_owned()),
+        type_: Some(type_.to_owned()),
+        ..Written::default()
+    }
+}
+
+/// The event, said once more.
+fn again(mut event: Written, now: Timestamp) -> Written {
+    let count = event.series.as_ref().map_or(1, |series| series.count) + 1;
+    event.series = Some(EventSeries { count, last_observed_time: MicroTime(now) });
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_again_is_counted() {
+        let event = Event {
+            type_: EventType::Warning,
+            reason: "Unplaced".into(),
+            note: Some("no room".into()),
+            action: "Plan".into(),
+            secondary: None,
+        };
+        let about = ObjectReference { name: Some("app".into()), ..ObjectReference::default() };
+        let once = first(about, &event, "operator-0", Timestamp::UNIX_EPOCH);
+        assert_eq!(once.metadata.namespace.as_deref(), Some("default"));
+        assert_eq!(last(&once), Some(Timestamp::UNIX_EPOCH));
+        let later = Timestamp::from_second(7).unwrap();
+        let thrice = again(again(once.clone(), Timestamp::UNIX_EPOCH), later);
+        assert_eq!(thrice.series.as_ref().map(|series| series.count), Some(3));
+        assert_eq!((last(&thrice), &thrice.note), (Some(later), &once.note));
+    }
+}

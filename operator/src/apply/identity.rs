@@ -1,0 +1,237 @@
+//! Who an actor is and where its peers are, as its pod is told: pure.
+//!
+//! Names last longer than places: `crop-0.surveillance.vision.svc` is the same wherever the actor runs, because a
+//! headless Service publishes the address of whichever pod has that host name now.
+
+use std::collections::BTreeMap;
+
+use crds::{ActorApplication, Pattern, labels};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ConfigMapVolumeSource, Container, EnvVar, PodSpec, Service, ServiceSpec, Volume, VolumeMount,
+};
+use kube::ResourceExt;
+use serde::Serialize;
+use world::{ActorName, object_name};
+
+use crate::apply::ownership::metadata;
+
+/// Where the peers file is in every container.
+const PEERS_FOLDER: &str = "/run/cairn/peers";
+/// Its name there, and the key in the ConfigMap.
+const PEERS_FILE: &str = "peers.json";
+/// The volume; templates are unlikely to have one of that name, and a template that has keeps its own.
+const PEERS_VOLUME: &str = "cairn-peers";
+
+/// The name of the ConfigMap with the peers of an application.
+pub fn peers_name(application: &str) -> String {
+    format!("{application}-peers")
+}
+
+/// Tells every container who it is, and gives the pod its name; `has_peers` says that the peers file is the application's own.
+pub fn introduce(
+    spec: &mut PodSpec,
+    application: &ActorApplication,
+    actor: &ActorName,
+    kind: &str,
+    root: bool,
+    has_peers: bool,
+) {
+    spec.hostname = Some(actor.short());
+    spec.subdomain = Some(actor.application.name.clone());
+    let mut identity = vec![
+        ("CAIRN_NAMESPACE", actor.application.namespace.clone()),
+        ("CAIRN_APPLICATION", actor.application.name.clone()),
+        ("CAIRN_GROUP", actor.group.clone()),
+        ("CAIRN_ACTOR", actor.short()),
+        ("CAIRN_INSTANCE", object_name(actor)),
+        ("CAIRN_KIND", kind.to_owned()),
+        ("CAIRN_ROOT", root.to_string()),
+    ];
+    if has_peers {
+        identity.push(("CAIRN_PEERS_FILE", format!("{PEERS_FOLDER}/{PEERS_FILE}")));
+        mount_peers(spec, application);
+    }
+    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+        introduce_container(container, &identity);
+    }
+}
+
+/// Gives every container the peers file.
+fn mount_peers(spec: &mut PodSpec, application: &ActorApplication) {
+    let volumes = spec.volumes.get_or_insert_default();
+    if !volumes.iter().any(|volume| volume.name == PEERS_VOLUME) {
+        // Optional: an actor starts while the file is being made anew.
+        let peers = ConfigMapVolumeSource {
+            name: peers_name(&application.name_any()),
+            optional: Some(true),
+            ..ConfigMapVolumeSource::default()
+        };
+        let name = PEERS_VOLUME.to_owned();
+        volumes.push(Volume { name, config_map: Some(peers), ..Volume::default() });
+    }
+    for container in spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten()) {
+        let mounts = container.volume_mounts.get_or_insert_default();
+        if !mounts.iter().any(|mount| mount.mount_path == PEERS_FOLDER) {
+            mounts.push(VolumeMount {
+                name: PEERS_VOLUME.to_owned(),
+                mount_path: PEERS_FOLDER.to_owned(),
+                read_only: Some(true),
+                ..VolumeMount::default()
+            });
+        }
+    }
+}
+
+/// First in the list, so that what the template sets may refer to it; what it sets under these names gives way.
+fn introduce_container(container: &mut Container, identity: &[(&str, String)]) {
+    let given = container.env.take().unwrap_or_default();
+    let others = given.into_iter().filter(|own| !identity.iter().any(|(name, _)| *name == own.name));
+    let ours = identity.iter().map(|(name, value)| EnvVar {
+        name: (*name).to_owned(),
+        value: Some(value.clone()),
+        value_from: None,
+    });
+    container.env = Some(ours.chain(others).collect());
+}
+
+/// The headless Service under which actors have their names, ready or not: actors find each other before they serve.
+pub fn service(application: &ActorApplication) -> Service {
+    let spec = ServiceSpec {
+        cluster_ip: Some("None".to_owned()),
+        publish_not_ready_addresses: Some(true),
+        selector: Some([(labels::APPLICATION.to_owned(), application.name_any())].into()),
+        ..ServiceSpec::default()
+    };
+    let metadata = metadata(application, application.name_any());
+    Service { metadata, spec: Some(spec), status: None }
+}
+
+/// The peers file.
+#[derive(Serialize)]
+struct Peers<'a> {
+    /// The host names of each group's actors, by index, and then of those that were asked for, the oldest first.
+    actors: BTreeMap<&'a str, Vec<String>>,
+    /// Who sends to whom.
+    channels: Vec<Line<'a>>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    from: &'a str,
+    to: &'a str,
+    pattern: Pattern,
+}
+
+/// The ConfigMap that pods mount as their peers file.
+pub fn peers(application: &ActorApplication, all: &[ActorName]) -> ConfigMap {
+    let mut actors: BTreeMap<&str, Vec<String>> =
+        application.spec.actors.iter().map(|group| (group.name.as_str(), Vec::new())).collect();
+    for actor in all {
+        let name =
+            format!("{}.{}.{}.svc", actor.short(), actor.application.name, actor.application.namespace);
+        if let Some(names) = actors.get_mut(actor.group.as_str()) {
+            names.push(name);
+        }
+    }
+    let channels = application.spec.channels.iter();
+    let channels = channels.map(|it| Line { from: &it.from, to: &it.to, pattern: it.pattern }).collect();
+    // Names and three words per channel: nothing in it can fail to be written.
+    let text = serde_json::to_string_pretty(&Peers { actors, channels }).unwrap_or_default();
+    let data = Some([(PEERS_FILE.to_owned(), text)].into());
+    let metadata = metadata(application, peers_name(&application.name_any()));
+    ConfigMap { metadata, data, ..ConfigMap::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn application() -> ActorApplication {
+        let way = |kind| json!({"kind": kind, "serviceTime": "1ms", "template": {"spec": {"containers": [{"name": "main"}]}}});
+        let spec = json!({"actors": [
+            {"name": "crop", "replicas": 2, "implementations": [way("cpu")]},
+            {"name": "sink", "implementations": [way("cpu")]}],
+            "channels": [{"from": "crop", "to": "sink", "rate": "1/s", "pattern": "AllToAll"}]});
+        let mut application = ActorApplication::new("cams", serde_json::from_value(spec).unwrap());
+        application.metadata.namespace = Some("vision".into());
+        application.metadata.uid = Some("1".into());
+        application
+    }
+
+    #[test]
+    fn the_peers_file_lists_names_that_outlast_places() {
+        let written = peers(&application(), &world::actors_of(&application()));
+        assert_eq!(written.metadata.owner_references.unwrap()[0].uid, "1");
+        insta::assert_snapshot!(written.data.unwrap()["peers.json"], @r#"
+        {
+          "actors": {
+            "crop": [
+              "crop-0.cams.vision.svc",
+              "crop-1.cams.vision.svc"
+            ],
+            "sink": [
+              "sink-0.cams.vision.svc"
+            ]
+          },
+          "channels": [
+            {
+              "from": "crop",
+              "to": "sink",
+              "pattern": "AllToAll"
+            }
+          ]
+        }
+        "#);
+    }
+
+    #[test]
+    fn every_container_is_told_who_it_is_before_what_its_template_says() {
+        let application = application();
+        let given: PodSpec = serde_json::from_value(json!({
+            "initContainers": [{"name": "first"}],
+            "containers": [{"name": "main", "env": [{"name": "HELLO", "value": "$(CAIRN_ACTOR)"},
+                {"name": "CAIRN_ROOT", "value": "mine"}], "volumeMounts": [{"name": "own", "mountPath": "/own"}]}]}))
+        .unwrap();
+        let mut spec = given.clone();
+        introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, true);
+        let told = |container: &Container| -> Vec<String> {
+            let env = container.env.iter().flatten();
+            env.map(|it| format!("{}={}", it.name, it.value.clone().unwrap_or_default())).collect()
+        };
+        insta::assert_snapshot!(told(&spec.containers[0]).join("\n"), @r"
+        CAIRN_NAMESPACE=vision
+        CAIRN_APPLICATION=cams
+        CAIRN_GROUP=crop
+        CAIRN_ACTOR=crop-1
+        CAIRN_INSTANCE=cams-crop-1
+        CAIRN_KIND=cpu
+        CAIRN_ROOT=false
+        CAIRN_PEERS_FILE=/run/cairn/peers/peers.json
+        HELLO=$(CAIRN_ACTOR)
+        ");
+        assert_eq!(told(&spec.init_containers.as_ref().unwrap()[0]).len(), 8);
+        assert_eq!((spec.hostname.as_deref(), spec.subdomain.as_deref()), (Some("crop-1"), Some("cams")));
+        let mounts = |container: &Container| -> Vec<String> {
+            container.volume_mounts.iter().flatten().map(|it| it.mount_path.clone()).collect()
+        };
+        assert_eq!(mounts(&spec.containers[0]), ["/own", "/run/cairn/peers"]);
+        assert_eq!(spec.volumes.unwrap()[0].config_map.as_ref().unwrap().name, "cams-peers");
+
+        // A file of that name that is somebody else's is not the peers file.
+        let mut spec = given;
+        introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, false);
+        assert_eq!((told(&spec.containers[0]).len(), spec.volumes), (8, None));
+        assert_eq!(mounts(&spec.containers[0]), ["/own"]);
+    }
+
+    #[test]
+    fn the_service_has_no_address_of_its_own_and_names_all() {
+        let spec = service(&application()).spec.unwrap();
+        assert_eq!(
+            (spec.cluster_ip.as_deref(), spec.publish_not_ready_addresses),
+            (Some("None"), Some(true))
+        );
+        assert_eq!(spec.selector.unwrap(), [("cairn.dev/application".to_owned(), "cams".to_owned())].into());
+    }
+}

@@ -1,0 +1,162 @@
+//! Instances and pods of actors are made, and taken away; what the API server says against one is no failure of the others.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use control::{About, Id, Moment, Scope};
+use crds::{ActorApplication, DevicePool, Instance};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use world::{ActorName, ApplicationKey, Unit};
+
+use crate::api::writes::{Created, each};
+use crate::apply::eviction::NotNow;
+use crate::apply::ownership::owner;
+use crate::apply::pods;
+use crate::error::{Error, Failures};
+use crate::queue::throttle::Made;
+use crate::runtime::clock::moment;
+use crate::runtime::context::Context;
+use crate::status::report::event;
+
+/// Makes the application the owner of the Instances that its own runtime asked for: with it they go, and without it
+/// they are none of its actors. Says until when those that are refused are not tried again, and why.
+///
+/// # Errors
+/// When the lease is lost; what else fails is kept.
+pub async fn adopt(
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    ctx: &Context,
+    failures: &mut Failures,
+) -> Result<Vec<(Moment, String)>, Error> {
+    let Some(owner) = owner(application) else { return Ok(Vec::new()) };
+    let waiting: Vec<Arc<Instance>> = {
+        let index = ctx.caches.index();
+        let stays = |it: &&Arc<Instance>| it.metadata.deletion_timestamp.is_none();
+        index.unowned_requests(key).filter(stays).cloned().collect()
+    };
+    let work = waiting.iter().map(|instance| adopt_one(application, key, instance, &owner, ctx));
+    let mut refused = Vec::new();
+    for adopted in each(work).await {
+        refused.extend(failures.keep(adopted)?.flatten());
+    }
+    Ok(refused)
+}
+
+async fn adopt_one(
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    instance: &Instance,
+    owner: &[OwnerReference],
+    ctx: &Context,
+) -> Result<Option<(Moment, String)>, Error> {
+    let tried = (key.clone(), format!("adoption of {}", instance.uid().unwrap_or_default()));
+    if let Some(held) = ctx.held_back(&tried) {
+        return Ok(Some(held));
+    }
+    let labels = pods::labels_of_host(&world::actors_in(instance));
+    let Err(why) = ctx.writer.adopt(instance, owner, &labels).await? else { return Ok(None) };
+    let why = format!("Instance {} cannot be made one of its actors: {why}", instance.name_any());
+    let until = ctx.hold_back(tried, &why, None);
+    ctx.tell(application, &event(EventType::Warning, "Refused", "Adopt", why.clone())).await;
+    Ok(Some((until, why)))
+}
+
+/// Makes the Instance of an actor, unless that was refused a moment ago, and notes that there is a new one, whether or not the watch
+/// has brought it yet; says who has none because it is refused.
+///
+/// # Errors
+/// When the API server cannot be asked, or the lease is lost.
+pub async fn create(
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    name: &ActorName,
+    is_made: &AtomicBool,
+    ctx: &Context,
+) -> Result<Option<NotNow>, Error> {
+    let actor = name.short();
+    let awaited = Made::instance(&application.uid().unwrap_or_default(), &actor);
+    if ctx.made.is_awaited(&awaited, moment()) {
+        is_made.store(true, Ordering::Release);
+        return Ok(None);
+    }
+    // A quota that is full is so for all of them.
+    let [all, one] = ["Instances".to_owned(), format!("Instance of {actor}")].map(|what| (key.clone(), what));
+    if let Some((until, why)) = ctx.held_back(&all).or_else(|| ctx.held_back(&one)) {
+        return Ok(Some(NotNow::Create { actor, until, why, just_now: false }));
+    }
+    let refused = match ctx.writer.create(&pods::instance(application, name)).await? {
+        Ok(created) => {
+            if created == Created::New {
+                ctx.made.made(&awaited, moment());
+                is_made.store(true, Ordering::Release);
+            }
+            return Ok(None);
+        }
+        Err(refused) => refused,
+    };
+    let (tried, why) = (if refused.by_namespace { all } else { one }, refused.says);
+    // Several that are refused at the same time are one failure.
+    let held = ctx.held_back(&tried).map(|(until, _)| until);
+    let until = held.unwrap_or_else(|| ctx.hold_back(tried, &why, None));
+    Ok(Some(NotNow::Create { actor, until, why, just_now: true }))
+}
+
+/// Makes the pod of an actor; says who may not be started where admission refuses it.
+///
+/// # Errors
+/// When the API server cannot be asked, or the lease is lost.
+pub async fn start(
+    application: &ActorApplication,
+    name: &ActorName,
+    instance: &Instance,
+    (unit, pool): (&Unit, Option<&DevicePool>),
+    (is_root, has_peers): (bool, bool),
+    ctx: &Context,
+) -> Result<Option<NotNow>, Error> {
+    let Some(pod) = pods::pod(application, name, instance, unit, pool, is_root, has_peers) else {
+        return Ok(None);
+    };
+    let Err(refused) = ctx.writer.create(&pod).await? else {
+        ctx.made.made(&instance.uid().unwrap_or_default(), moment());
+        return Ok(None);
+    };
+    // Everybody of the namespace, or whoever is made of the same template.
+    let about = if refused.by_namespace {
+        About { scope: Scope::Namespace, ..About::default() }
+    } else {
+        About { scope: Scope::Template, group: name.group.clone(), kind: unit.kind.clone() }
+    };
+    Ok(Some(NotNow::Start(name.short(), about, refused.says)))
+}
+
+/// Takes away exactly this object, unless that was refused a moment ago; says which actor's stays because it is refused.
+///
+/// # Errors
+/// When the API server cannot be asked, or the lease is lost.
+pub async fn remove<K>(
+    ctx: &Context,
+    key: &ApplicationKey,
+    actor: String,
+    object: &Id,
+    at_once: bool,
+) -> Result<Option<NotNow>, Error>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let tried = (key.clone(), format!("removal of {} {}", K::kind(&()), object.uid));
+    if let Some((until, why)) = ctx.held_back(&tried) {
+        return Ok(Some(NotNow::Remove { actor, until, why, just_now: false }));
+    }
+    let done = ctx.writer.delete::<K>(&key.namespace, object, at_once).await?;
+    let Err(why) = done else { return Ok(None) };
+    tracing::info!(actor, why, "may not be taken away now");
+    let why = format!("{} {} may not be taken away: {why}", K::kind(&()), object.name);
+    let until = ctx.hold_back(tried, &why, None);
+    Ok(Some(NotNow::Remove { actor, until, why, just_now: true }))
+}

@@ -1,0 +1,313 @@
+//! What an application has beside its actors is made, and put right.
+
+use std::sync::{Arc, PoisonError};
+
+use control::{Moment, Wait};
+use crds::{ActorApplication, ActorApplicationStatus};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::ResourceExt;
+use kube::runtime::events::EventType;
+use kube::runtime::reflector::ObjectRef;
+use world::{ActorName, ApplicationKey, controller};
+
+use crate::api::writes::{Created, NotAdmitted};
+use crate::apply::identity;
+use crate::error::{Error, Failures};
+use crate::runtime::context::{Context, Tried};
+use crate::status::report::{Outcome, PEERS, event};
+use crate::watch::owned_cache::{Beside, Neighbours, Of, is_of};
+use crate::watch::watches::name_of;
+
+impl Neighbours {
+    /// Keeps a state of the templates.
+    ///
+    /// # Errors
+    /// When something could not be written, or the lease is lost; it is tried again.
+    pub async fn keep_revision(
+        &self,
+        wanted: ControllerRevision,
+        application: &ActorApplication,
+        key: &ApplicationKey,
+        ctx: &Context,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        self.revisions.there(wanted, application, key, ctx, outcome).await.map(drop)
+    }
+
+    /// Whether a state of an application's templates is kept by now, be it that the watch is still to bring it.
+    pub fn is_kept(&self, state: &ControllerRevision, application: &ActorApplication) -> bool {
+        // Asked first: what the watch brings is there before it is made no more.
+        self.revisions.is_made(state) || self.revisions(application).knows(&state.name_any())
+    }
+
+    /// Makes what is missing and puts right what changed; another's object under a name that is needed is left alone. Says whether
+    /// who starts had better wait for the next look.
+    ///
+    /// # Errors
+    /// When the lease is lost; what else fails is kept, and tried again.
+    pub async fn keep(
+        &self,
+        (application, actors): (&ActorApplication, &[ActorName]),
+        key: &ApplicationKey,
+        ctx: &Context,
+        outcome: &mut Outcome,
+        failures: &mut Failures,
+    ) -> Result<bool, Error> {
+        let service = identity::service(application);
+        failures.keep(self.services.there(service, application, key, ctx, outcome).await)?;
+        let peers = self.keep_peers((application, actors), key, ctx, outcome).await;
+        let has_failed = peers.is_err();
+        failures.keep(peers)?;
+        // Who starts without the file never has it, so a failure is waited for that may be over by then; one that lasts holds up
+        // nobody.
+        let tried = (key.clone(), format!("wait for {}", identity::peers_name(&key.name)));
+        let waits = has_failed && !self.may_be_mounted(application) && ctx.held_back(&tried).is_none();
+        if waits {
+            ctx.hold_back(tried, "it was waited for", None);
+        }
+        Ok(waits)
+    }
+
+    async fn keep_peers(
+        &self,
+        (application, actors): (&ActorApplication, &[ActorName]),
+        key: &ApplicationKey,
+        ctx: &Context,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        let peers = identity::peers(application, actors);
+        let data = peers.data.clone().unwrap_or_default();
+        let Some(there) = self.peers.there(peers, application, key, ctx, outcome).await? else {
+            return Ok(());
+        };
+        let has = |(name, text): (&String, &String)| {
+            there.data.as_ref().and_then(|data| data.get(name)) == Some(text)
+        };
+        if data.iter().all(has) {
+            return Ok(());
+        }
+        let tried = (key.clone(), format!("data of {}", described(there.as_ref())));
+        let (until, why) = match ctx.held_back(&tried) {
+            Some(held) => held,
+            None => match ctx.writer.patch_data(&there, &data).await? {
+                Ok(()) => return Ok(()),
+                Err(refused) => (refuse(tried, &refused, application, ctx).await, refused.says),
+            },
+        };
+        lacks(outcome, until, Wait::BackOff(why));
+        Ok(())
+    }
+}
+
+impl Neighbours {
+    /// Whether the peers file of the application's name is its own. Where none is known it is not: what is not labelled as ours is
+    /// not seen, and one that is not there yet may be somebody else's when it comes.
+    pub fn may_be_mounted(&self, application: &ActorApplication) -> bool {
+        self.peers.is_own(&identity::peers(application, &[]), application)
+    }
+
+    /// What was found of names that somebody else has stays told while nothing is made, as of a paused application.
+    pub fn recall(
+        &self,
+        application: &ActorApplication,
+        key: &ApplicationKey,
+        ctx: &Context,
+        outcome: &mut Outcome,
+    ) {
+        let (service, peers) = (identity::service(application), identity::peers(application, &[]));
+        let missing = [
+            (!self.services.is_own(&service, application)).then(|| described(&service)),
+            (!self.peers.is_own(&peers, application)).then(|| described(&peers)),
+        ];
+        // What was said last, which may be newer than the manifest at hand.
+        let known = ctx.caches.application(key).filter(|known| known.uid() == application.uid());
+        let status = known.as_deref().unwrap_or(application).status.as_ref();
+        for what in missing.into_iter().flatten() {
+            let held = ctx.held_back(&(key.clone(), what.clone()));
+            if held.is_some_and(|(_, why)| why == TAKEN) || was_told(status, &what) {
+                outcome.waiting.insert(PEERS.to_owned(), Wait::Name(what));
+            }
+        }
+    }
+}
+
+/// Whether people were told that somebody else has this name.
+fn was_told(status: Option<&ActorApplicationStatus>, what: &str) -> bool {
+    let words = format!("{PEERS}: {}", Wait::Name(what.to_owned()));
+    let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+    conditions.any(|it| it.type_ == "NameTaken" && it.status == "True" && it.message.contains(&words))
+}
+
+/// Whether an object says that an application of this name controls it: this one, or one before that is gone.
+fn names(object: &impl ResourceExt, application: &ActorApplication) -> bool {
+    controller(object, "ActorApplication").is_some_and(|owner| owner.name == application.name_any())
+}
+
+/// Whether what has a name is the application's own, or will be: what is left of an application of its name before goes, and its
+/// own follows. Of what was just made nothing need be found.
+fn is_own(found: Option<&impl ResourceExt>, is_made: bool, application: &ActorApplication) -> bool {
+    found.map_or(is_made, |found| names(found, application))
+}
+
+/// Why what is there under a name that is needed is left alone.
+const TAKEN: &str = "its name is taken";
+
+fn described<K: Beside>(object: &K) -> String {
+    format!("{} {}", K::kind(&()), object.name_any())
+}
+
+impl<K: Beside> Of<K> {
+    /// Whether this operator made it, and the watch has not brought it yet.
+    fn is_made(&self, wanted: &K) -> bool {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&name_of(wanted))
+    }
+
+    /// Whether what has its name is the application's own.
+    fn is_own(&self, wanted: &K, application: &ActorApplication) -> bool {
+        // Asked first: what the watch brings is there before it is made no more.
+        let is_made = self.is_made(wanted);
+        is_own(self.there.get(&ObjectRef::from_obj(wanted)).as_deref(), is_made, application)
+    }
+
+    /// The application's own object of this name. Where there is none it is made, or, where somebody else has the name or it is
+    /// not taken, that is said, and tried again after growing waits.
+    pub async fn there(
+        &self,
+        wanted: K,
+        application: &ActorApplication,
+        key: &ApplicationKey,
+        ctx: &Context,
+        outcome: &mut Outcome,
+    ) -> Result<Option<Arc<K>>, Error> {
+        if let Some(found) = self.there.get(&ObjectRef::from_obj(&wanted))
+            && names(found.as_ref(), application)
+        {
+            // One that is left of an application of this name before goes, and rings.
+            return Ok(is_of(found.as_ref(), application).then_some(found));
+        }
+        if self.is_made(&wanted) {
+            return Ok(None);
+        }
+        let what = described(&wanted);
+        let tried = (key.clone(), what.clone());
+        let (until, why) = match ctx.held_back(&tried) {
+            Some(held) => held,
+            None => match ctx.writer.create(&wanted).await? {
+                Ok(Created::New) => {
+                    self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name_of(&wanted));
+                    return Ok(None);
+                }
+                Ok(Created::Existed) => (ctx.hold_back(tried, TAKEN, None), TAKEN.to_owned()),
+                Err(refused) => (refuse(tried, &refused, application, ctx).await, refused.says),
+            },
+        };
+        lacks(outcome, until, if why == TAKEN { Wait::Name(what) } else { Wait::BackOff(why) });
+        Ok(None)
+    }
+}
+
+/// Says that something beside the actors is not taken; until when it is not tried again.
+async fn refuse(
+    tried: Tried,
+    refused: &NotAdmitted,
+    application: &ActorApplication,
+    ctx: &Context,
+) -> Moment {
+    let until = ctx.hold_back(tried, &refused.says, None);
+    ctx.tell(application, &event(EventType::Warning, "Refused", "Create", refused.says.clone())).await;
+    until
+}
+
+/// What lacks beside the actors holds up none of them: it is told, and tried again.
+fn lacks(outcome: &mut Outcome, until: Moment, wait: Wait) {
+    outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
+    let wait = match (outcome.waiting.remove(PEERS), wait) {
+        (Some(Wait::BackOff(before)), Wait::BackOff(why)) => Wait::BackOff(format!("{before}; {why}")),
+        // What is somebody else's has to be known: it is not mounted.
+        (Some(taken @ Wait::Name(_)), Wait::BackOff(_)) => taken,
+        (_, wait) => wait,
+    };
+    outcome.waiting.insert(PEERS.to_owned(), wait);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+    use crate::status::report::application_status;
+
+    fn application() -> ActorApplication {
+        let spec = serde_json::from_value(json!({"actors": []})).unwrap();
+        let mut application = ActorApplication::new("web", spec);
+        application.metadata.uid = Some("2".to_owned());
+        application
+    }
+
+    #[test]
+    fn only_a_file_that_is_known_to_be_its_own_is_mounted() {
+        let owned = |name: &str, uid: &str| {
+            json!([{"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "name": name, "uid": uid,
+                "controller": true}])
+        };
+        for (owners, is_made, expected) in [
+            (None, false, false),
+            (None, true, true),
+            (Some(json!([])), false, false),
+            (Some(json!([])), true, false),
+            (Some(owned("web", "2")), false, true),
+            // of one of its name before: it goes, and its own follows
+            (Some(owned("web", "1")), false, true),
+            (Some(owned("other", "3")), false, false),
+        ] {
+            let found = owners.clone().map(|owners| -> ConfigMap {
+                let metadata = json!({"name": "web-peers", "ownerReferences": owners});
+                serde_json::from_value(json!({"metadata": metadata})).unwrap()
+            });
+            assert_eq!(
+                is_own(found.as_ref(), is_made, &application()),
+                expected,
+                "{owners:?}, made: {is_made}"
+            );
+        }
+    }
+
+    #[test]
+    fn whose_name_is_taken_is_known_by_what_was_told() {
+        let told = |outcome: &Outcome| {
+            application_status(&application(), &[], outcome, &BTreeMap::new(), Timestamp::UNIX_EPOCH)
+        };
+        let file = "ConfigMap web-peers";
+        let mut outcome = Outcome::default();
+        assert!(!was_told(Some(&told(&outcome)), file));
+        outcome.waiting.insert(PEERS.to_owned(), Wait::Name(file.to_owned()));
+        assert!(was_told(Some(&told(&outcome)), file));
+        assert!(!was_told(Some(&told(&outcome)), "Service web"));
+        assert!(!was_told(None, file));
+    }
+
+    #[test]
+    fn what_is_refused_is_told_together_and_whose_name_is_taken_stays_known() {
+        let (refused, taken) =
+            (|why: &str| Wait::BackOff(why.to_owned()), |what: &str| Wait::Name(what.to_owned()));
+        for (waits, expected) in [
+            (vec![refused("quota")], refused("quota")),
+            (vec![refused("quota"), refused("policy")], refused("quota; policy")),
+            (vec![taken("Service web"), refused("policy")], taken("Service web")),
+            (vec![refused("quota"), taken("ConfigMap web-peers")], taken("ConfigMap web-peers")),
+            (vec![taken("Service web"), taken("ConfigMap web-peers")], taken("ConfigMap web-peers")),
+        ] {
+            let mut outcome = Outcome::default();
+            for (at, wait) in (1..).zip(waits.clone()) {
+                lacks(&mut outcome, Duration::from_secs(10 * at), wait);
+            }
+            assert_eq!(outcome.waiting.get(PEERS), Some(&expected), "{waits:?}");
+            assert_eq!(outcome.next, Some(Duration::from_secs(10)), "the first that is tried again");
+        }
+    }
+}

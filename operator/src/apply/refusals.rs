@@ -1,0 +1,119 @@
+//! What nodes, admission and budgets did not take, or not let go: told, waited for, and kept in the decision's status.
+
+use std::collections::BTreeMap;
+
+use control::{Refusal, Scope, Wait};
+use crds::{Placement, PlacementStatus, RefusalScope, Time};
+use jiff::Timestamp;
+use world::{ActorName, ApplicationKey, Unit};
+
+use crate::apply::eviction::NotNow;
+use crate::error::Error;
+use crate::runtime::context::Context;
+use crate::status::report::Outcome;
+
+/// Has actors wait for what is not now; says what was not admitted, in words, and of pods by what it is about.
+pub fn wait_for(
+    not_now: impl Iterator<Item = NotNow>,
+    key: &ApplicationKey,
+    ctx: &Context,
+    outcome: &mut Outcome,
+) -> (Vec<String>, Vec<NotTaken>) {
+    let (mut said, mut not_admitted) = (Vec::new(), Vec::new());
+    for refused in not_now {
+        let (actor, until, wait) = match refused {
+            // Quota, policies, a template that is none: nothing that another node would take. The actor waits where it is.
+            NotNow::Start(actor, about, reason) => {
+                said.push(format!("{actor}: {reason}"));
+                not_admitted.push((about, actor.clone(), reason.clone()));
+                let until = ctx.hold_back((key.clone(), actor.clone()), &reason, None);
+                (actor, until, Wait::BackOff(reason))
+            }
+            NotNow::Create { actor, until, why, just_now }
+            | NotNow::Remove { actor, until, why, just_now } => {
+                said.extend(just_now.then(|| format!("{actor}: {why}")));
+                (actor, until, Wait::BackOff(why))
+            }
+            NotNow::Evict(actor, until, reason) => (actor, until, Wait::Eviction(reason)),
+        };
+        outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
+        outcome.waiting.insert(actor, wait);
+    }
+    (said, not_admitted)
+}
+
+/// What a refusal is about, the actor, and what was said.
+pub type NotTaken = (control::About, String, String);
+
+/// What nodes refused and was not `known` yet, by what it is about, and in words.
+pub fn by_nodes(
+    refused: Vec<control::Refused>,
+    units: &BTreeMap<String, Unit>,
+    actors: &[ActorName],
+    known: &[Refusal],
+) -> (Vec<NotTaken>, String) {
+    let mut said = Vec::new();
+    let refused = refused.into_iter().filter_map(|it| {
+        let kind = units.get(&it.unit).map_or(String::new(), |unit| unit.kind.clone());
+        let group = actors.iter().find(|actor| actor.short() == it.actor).map(|actor| actor.group.clone());
+        let words = format!("{} on {}: {}", it.actor, it.node, it.reason);
+        let about = control::About { scope: Scope::Node(it.node), group: group.unwrap_or_default(), kind };
+        if known.iter().any(|known| known.about == about) {
+            return None;
+        }
+        said.push(words);
+        Some((about, it.actor, it.reason))
+    });
+    let refused = refused.collect();
+    (refused, said.join("; "))
+}
+
+/// Writes refusals into the decision's status: facts for the next plan.
+///
+/// # Errors
+/// When they could not be written, or the lease is lost; it is tried again.
+pub async fn remember(
+    key: &ApplicationKey,
+    decision: &mut Placement,
+    ctx: &Context,
+    refusals: &mut Vec<Refusal>,
+    refused: Vec<NotTaken>,
+) -> Result<(), Error> {
+    // Several at once are one of their kind.
+    for (about, actor, reason) in refused {
+        ctx.refuse(key, &about, &actor, &reason);
+    }
+    *refusals = ctx.refused(key, None);
+    let before = decision.status.clone().unwrap_or_default();
+    let status = PlacementStatus { refusals: as_told(refusals), ..before };
+    *decision = ctx.writer.apply_status(decision, &status).await?;
+    ctx.caches.wrote(decision.clone());
+    Ok(())
+}
+
+/// Refusals as a Placement's status has them.
+pub fn as_told(refusals: &[Refusal]) -> Vec<crds::Refusal> {
+    let time = |refusal: &Refusal| {
+        let seconds = i64::try_from(refusal.until.as_secs()).unwrap_or(i64::MAX);
+        Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX))
+    };
+    let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    let told = |refusal: &Refusal| {
+        let (scope, node) = match &refusal.about.scope {
+            Scope::Node(node) => (RefusalScope::Node, Some(node.clone())),
+            Scope::Template => (RefusalScope::Template, None),
+            Scope::Namespace => (RefusalScope::Namespace, None),
+        };
+        crds::Refusal {
+            scope,
+            group: known(&refusal.about.group),
+            kind: known(&refusal.about.kind),
+            actor: refusal.actor.clone(),
+            node,
+            reason: refusal.reason.clone(),
+            count: i32::try_from(refusal.count).ok(),
+            until: time(refusal),
+        }
+    };
+    refusals.iter().map(told).collect()
+}

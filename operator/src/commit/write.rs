@@ -1,0 +1,101 @@
+//! Committing a plan, in the world that it was found to hold in.
+
+use std::time::Duration;
+
+use control::Due;
+use crds::{ActorApplication, Placement, Start};
+use kube::ResourceExt;
+use placement::Plan;
+use world::{ApplicationKey, Policy, World};
+
+use crate::apply::ownership::owner;
+use crate::commit::decision::{says_the_same, spec};
+use crate::commit::locks::Held;
+use crate::error::Error;
+use crate::plan::searches::Considered;
+use crate::queue::solver_slots::Slot;
+use crate::runtime::context::Context;
+use crate::status::report::Outcome;
+
+/// How long others wait for a write that is not answered. Whose decision was made while another was on its way is looked at once
+/// more before it is begun.
+const OTHERS_WAIT: Duration = Duration::from_secs(1);
+
+/// Writes the decision, if it says anything new; people are told of it afterwards. The lock of the commits and the slot are another's
+/// as soon as it is written.
+pub async fn commit(
+    application: &ActorApplication,
+    (key, why): (&ApplicationKey, Due),
+    policy: &Policy,
+    (lock, mut slot, world): (Held<'_>, Option<Slot>, &World),
+    plan: &Plan,
+    ctx: &Context,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    let before = ctx.caches.decision(key)?;
+    let together = application.spec.start == Start::AllOrNothing && !has_pods(application, ctx);
+    let whole = together.then(|| Box::new(control::all_or_nothing(&world.snapshot, plan.clone())));
+    let plan = whole.as_deref().unwrap_or(plan);
+    let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.index());
+    if before.as_ref().is_some_and(|before| says_the_same(&before.spec, &spec)) {
+        return Ok(());
+    }
+    let mut placement = Placement::new(&application.name_any(), spec);
+    placement.metadata.namespace = Some(key.namespace.clone());
+    placement.metadata.uid = before.as_ref().and_then(|before| before.uid());
+    placement.metadata.resource_version = before.and_then(|before| before.resource_version());
+    placement.metadata.owner_references = owner(application);
+    placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
+    let (mut lock, ended) = (Some(lock), ctx.late.ended());
+    let mut write = Box::pin(ctx.writer.write_placement(&placement));
+    let written = tokio::select! {
+        biased;
+        written = &mut write => written,
+        () = tokio::time::sleep(OTHERS_WAIT) => {
+            ctx.late.begins();
+            drop((lock.take(), slot.take()));
+            write.await
+        }
+    };
+    if let Ok(written) = &written {
+        ctx.caches.wrote(written.clone());
+    }
+    let is_late = lock.is_none();
+    if is_late {
+        ctx.late.ends();
+    }
+    drop((lock, slot));
+    let written = written?;
+    if is_late || ctx.late.since(ended) {
+        ctx.caches.touch(key);
+    }
+    let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
+    ctx.metrics.moves.with_label_values(&[<&str>::from(why)]).inc_by(moves);
+    outcome.moved = !written.spec.moves.is_empty();
+    outcome.is_decided = true;
+    outcome.decision = Some(written);
+    Ok(())
+}
+
+/// Whether a pod of the application is there.
+fn has_pods(application: &ActorApplication, ctx: &Context) -> bool {
+    world::own(&ctx.caches.index(), application).values().any(|(_, pod)| pod.is_some())
+}
+
+/// Remembers in what state of the world a plan was committed.
+pub fn settled(
+    (key, ctx): (&ApplicationKey, &Context),
+    policy: &Policy,
+    world: &World,
+    plan: &Plan,
+    mut now: Considered,
+) {
+    now.infeasible.clear();
+    if plan.cost.unplaced == 0 {
+        // Where nobody waits for room, nobody asks where there was some: for many actors and units it is a lot to keep.
+        now.facts.openings.clear();
+    }
+    now.facts.strain = control::strain(&world.snapshot, &plan.assignment);
+    ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.strain);
+    ctx.consider(key, now);
+}

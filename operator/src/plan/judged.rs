@@ -1,0 +1,131 @@
+//! What clingo made of a plan before it may be committed: counted, and where it does not agree, told and kept.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use placement::{JudgeError, Plan, PlanError, Snapshot, SolveError};
+use world::ApplicationKey;
+
+use crate::error::Error;
+use crate::runtime::metrics::{MISMATCH, Metrics};
+
+/// What becomes of a plan that clingo does not agree on.
+const LOST: &str = "the plan is not carried out";
+
+/// So many applications' snapshots are kept.
+const MOST_KEPT: usize = 4;
+
+/// Snapshots of plans on which clingo and the planner did not agree, the last one of each application, for a report.
+#[derive(Clone, Default)]
+pub struct Mismatches(Arc<Mutex<BTreeMap<ApplicationKey, String>>>);
+
+impl Mismatches {
+    /// The snapshot of the last such plan.
+    pub fn of(&self, key: &ApplicationKey) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    }
+
+    /// Counts a verdict, and keeps the snapshot where it is that they do not agree.
+    ///
+    /// # Errors
+    /// Why there is no plan.
+    pub fn judged(
+        &self,
+        key: &ApplicationKey,
+        snapshot: &Snapshot,
+        planned: Result<Plan, PlanError>,
+        metrics: &Metrics,
+    ) -> Result<Plan, Error> {
+        let count = |judged: &str| metrics.judged.with_label_values(&[judged]).inc();
+        match planned {
+            Ok(plan) => {
+                count(plan.judged.into());
+                Ok(plan)
+            }
+            Err(defect) if let Some(problem) = disagreement(&defect) => {
+                count(MISMATCH);
+                let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                if kept.len() >= MOST_KEPT && !kept.contains_key(key) {
+                    kept.pop_first();
+                }
+                kept.insert(key.clone(), snapshot.write());
+                let ApplicationKey { namespace, name } = key;
+                Err(Error::Mismatch(format!(
+                    "clingo and the planner do not agree: {problem}; {LOST}. This is a defect, report \
+                     it with what /debug/mismatch/{namespace}/{name} answers"
+                )))
+            }
+            Err(other) => Err(other.into()),
+        }
+    }
+}
+
+/// What the planner's own numbers and rules say against an answer, where clingo or the search says otherwise.
+fn disagreement(error: &PlanError) -> Option<String> {
+    match error {
+        PlanError::Judge(JudgeError::Mismatch(problem)) => Some(problem.clone()),
+        PlanError::Solve { source: source @ SolveError::Mismatch { .. }, .. } => Some(source.to_string()),
+        PlanError::Infeasible { .. } => Some(error.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use placement::{Budget, plan};
+    use portfolio::{ClingoJudge, Limits, Use, strategy};
+    use prometheus::Registry;
+
+    use super::*;
+
+    #[test]
+    fn a_mismatch_is_counted_and_its_snapshot_kept() {
+        let (mismatches, metrics) = (Mismatches::default(), Metrics::new(Registry::new()).unwrap());
+        let snapshot = Snapshot::read(r#"{"version":1,"units":[],"actors":[],"exchangeCost":{}}"#).unwrap();
+        let key = |name: usize| ApplicationKey { namespace: "shop".into(), name: name.to_string() };
+        assert_eq!(mismatches.of(&key(0)), None);
+        for name in 0..6 {
+            let differs = Err(match name {
+                0 => PlanError::Judge(JudgeError::Mismatch("1 is not 2".into())),
+                1 => PlanError::Infeasible { strategy: "asp", violations: Vec::new() },
+                _ => {
+                    let source = SolveError::Mismatch { reported: "1".to_owned(), exact: "2".to_owned() };
+                    PlanError::Solve { strategy: "asp", source }
+                }
+            });
+            let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics).unwrap_err();
+            assert_eq!((refused.reason(), refused.is_told()), ("Mismatch", true));
+            let says = [
+                "1 is not 2",
+                "asp proposed what is not feasible",
+                "the solver's costs 1 differ from the exact 2",
+            ];
+            let (chain, says) = (refused.chain(), says[name.min(2)]);
+            assert!(chain.contains(says) && chain.contains("the plan is not carried out"), "{chain}");
+        }
+        let kept: Vec<usize> = (0..6).filter(|name| mismatches.of(&key(*name)).is_some()).collect();
+        assert_eq!((kept, mismatches.of(&key(5))), (vec![2, 3, 4, 5], Some(snapshot.write())));
+        assert_eq!(metrics.judged.with_label_values(&[MISMATCH]).get(), 6);
+    }
+
+    /// From a judge whose numbers are not the planner's to what is counted, told and kept: the plan is lost, the snapshot is not.
+    #[test]
+    fn a_judge_with_other_numbers_costs_the_plan() {
+        let text = r#"{"version":1,"units":[{"id":"u","kind":"cpu","node":"n","capacity":9}],"actors":[{"id":"shop/app/a",
+            "runsOn":{"cpu":1}}],"exchangeCost":{"otherKind":1},"policy":{"name":"p","program":":~ run_on(A,_). [1,A]"}}"#;
+        let snapshot = Snapshot::read(text).unwrap();
+        let executable = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/other-numbers.sh");
+        let judge = ClingoJudge::with_executable(executable, Limits::default(), 2_000);
+        let greedy = strategy("greedy", Use::Production).unwrap().make(Limits::default());
+        let planned = plan(&snapshot, &*greedy, &judge, &Budget::effort(Some(100), 1));
+        let (mismatches, metrics) = (Mismatches::default(), Metrics::new(Registry::new()).unwrap());
+        let key = ApplicationKey { namespace: "shop".into(), name: "app".into() };
+        let refused = mismatches.judged(&key, &snapshot, planned, &metrics).unwrap_err();
+        assert_eq!(refused.reason(), "Mismatch", "what the event is called");
+        let says = "policy p: its ground rules cost 1, but clingo computes 7; the plan is not carried out";
+        assert!(refused.chain().contains(says), "{}", refused.chain());
+        assert_eq!(metrics.judged.with_label_values(&[MISMATCH]).get(), 1);
+        let kept = Snapshot::read(&mismatches.of(&key).unwrap()).unwrap();
+        assert_eq!(kept.write(), snapshot.write(), "and it can be planned again elsewhere");
+    }
+}

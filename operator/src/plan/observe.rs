@@ -1,0 +1,135 @@
+//! One application's world as it is now, and what its policy says of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::{ActorApplication, Placement};
+use jiff::Timestamp;
+use placement::{Plan, Snapshot};
+use portfolio::{ClingoJudge, Limits};
+use tokio::sync::Semaphore;
+use world::{ApplicationKey, Policy, World};
+
+use crate::apply::rollout::Rollout;
+use crate::error::Error;
+use crate::runtime::context::Context;
+
+/// The kinds that an application's actors can run on.
+pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
+    let implementations = application.spec.actors.iter().flat_map(|group| &group.implementations);
+    implementations.map(|implementation| implementation.kind.as_str()).collect()
+}
+
+/// What is to be known of a world before it is planned.
+pub struct Look {
+    pub facts: control::Considered,
+    pub infeasible: BTreeSet<String>,
+}
+
+/// The newest world of an application alone, off the executor.
+pub async fn newest(ctx: &Context, key: &ApplicationKey, policy: &Policy) -> Result<Arc<World>, Error> {
+    off_the_executor(&ctx.looks, newest_of(ctx, key, policy)).await
+}
+
+/// The same for whoever holds the lock of the commits: it stands in no line.
+pub async fn newest_at_once(
+    ctx: &Context,
+    key: &ApplicationKey,
+    policy: &Policy,
+) -> Result<Arc<World>, Error> {
+    off_the_executor(&Semaphore::new(1), newest_of(ctx, key, policy)).await
+}
+
+fn newest_of(
+    ctx: &Context,
+    key: &ApplicationKey,
+    policy: &Policy,
+) -> impl FnOnce() -> Result<Arc<World>, Error> + Send + 'static {
+    let (caches, key, policy) = (ctx.caches.clone(), key.clone(), policy.clone());
+    move || {
+        let world = world::snapshot(&caches.index(), &key, &policy, Timestamp::now())?;
+        // Whoever asks first whether it is another world waits for the digest.
+        world.digest();
+        Ok(Arc::new(world))
+    }
+}
+
+/// The actors whose decided place may not be taken now, by what can be said without a policy; where the manifest cannot be planned, by
+/// what needs no plan. Beside the queue of those who are planned.
+pub async fn infeasible(
+    ctx: &Context,
+    application: &ActorApplication,
+    decided: &control::Decision,
+) -> Result<BTreeSet<String>, Error> {
+    let rollout = Rollout::of(application, ctx);
+    let (caches, application, decided) = (ctx.caches.clone(), application.clone(), decided.clone());
+    let look = move || {
+        let (plain, key) = (Policy::builtin("units"), ApplicationKey::of(&application));
+        let (index, now) = (caches.index(), Timestamp::now());
+        Ok(match world::snapshot(&index, &key, &plain, now) {
+            Ok(world) => world::infeasible(&index, &application, &world, Some(&decided)),
+            Err(_) => world::infeasible_without_plan(&index, &rollout.last_good(&application), &decided, now),
+        })
+    };
+    off_the_executor(&ctx.heals, look).await
+}
+
+/// Works out something of a world on a thread of its own, when a core is free for it.
+async fn off_the_executor<T: Send + 'static>(
+    cores: &Semaphore,
+    look: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let span = tracing::Span::current();
+    let one = cores.acquire().await.map_err(|e| Error::Search(e.to_string()))?;
+    let task = tokio::task::spawn_blocking(move || span.in_scope(look));
+    let seen = task.await.map_err(|e| Error::Search(e.to_string()))?;
+    drop(one);
+    seen
+}
+
+/// The world of an application as it is now, and what its policy says of it, off the executor.
+pub async fn observe(
+    ctx: &Context,
+    application: &ActorApplication,
+    policy: &Policy,
+    decision: Option<&Placement>,
+) -> Result<(Arc<World>, Look), Error> {
+    let (caches, application) = (ctx.caches.clone(), application.clone());
+    let (policy, decision) = (policy.clone(), decision.map(world::decision));
+    let look = move || {
+        let look = world::look(caches.index(), &application, &policy, decision.as_ref(), Timestamp::now())?;
+        let world::Look { world, facts, infeasible } = look;
+        Ok((Arc::new(world), Look { facts, infeasible }))
+    };
+    off_the_executor(&ctx.looks, look).await
+}
+
+/// CPU seconds that a solver may burn beyond its wall clock.
+const CPU_GRACE: u64 = 5;
+
+/// Who judges by the policy's program.
+pub fn judge(policy: &Policy) -> ClingoJudge {
+    ClingoJudge::new(limits(policy), policy.wall_milliseconds)
+}
+
+/// The plan with what clingo makes of it in this world, which has what the policy derives `known`; when a core is free for it.
+///
+/// # Errors
+/// When it does not agree.
+pub async fn judged(
+    key: &ApplicationKey,
+    (world, known): (&World, &Arc<Snapshot>),
+    plan: Plan,
+    (judge, cores): (ClingoJudge, &Semaphore),
+    ctx: &Context,
+) -> Result<Plan, Error> {
+    let known = known.clone();
+    let judged = off_the_executor(cores, move || Ok(plan.judged_again(&known, &judge))).await?;
+    ctx.writer.pulse.went_on();
+    ctx.mismatches.judged(key, &world.snapshot, judged, &ctx.metrics)
+}
+
+/// What a solver may use.
+pub fn limits(policy: &Policy) -> Limits {
+    Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
+}

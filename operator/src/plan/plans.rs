@@ -1,0 +1,194 @@
+//! The queue of planning, beside that of healing: who looks after what runs waits neither for a search nor for who is planned.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::Moment;
+use crds::ActorApplication;
+use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use kube::runtime::reflector::ObjectRef;
+use world::ApplicationKey;
+
+use crate::status::report::Outcome;
+use crate::watch::caches::{Requests, object_ref};
+
+/// Who is to be planned again so soon may take room before others that wait for it.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What planning said of one application.
+#[derive(Default)]
+struct Planned {
+    /// What it found out, without the decision; nothing before it was planned once.
+    said: Option<Outcome>,
+    /// When it is to be planned again though nothing touches it.
+    again: Option<Moment>,
+    /// Whether it is in the queue.
+    is_asked: bool,
+    /// Whether it is being planned now.
+    is_under_way: bool,
+}
+
+/// Who waits to be planned, and what was said of each application that was.
+pub struct Plans {
+    of: Mutex<HashMap<ApplicationKey, Planned>>,
+    asked: UnboundedSender<ApplicationKey>,
+    through: Requests,
+}
+
+/// The ends of the queues: who is to be planned, and who is to be looked after because it was.
+pub type Ends = (UnboundedReceiver<ApplicationKey>, UnboundedReceiver<ObjectRef<ActorApplication>>);
+
+impl Plans {
+    /// Nothing is planned yet.
+    pub fn new() -> (Self, Ends) {
+        let (asked, to_plan) = mpsc::unbounded();
+        let (through, planned) = mpsc::unbounded();
+        (Self { of: Mutex::default(), asked, through }, (to_plan, planned))
+    }
+
+    fn of(&self) -> MutexGuard<'_, HashMap<ApplicationKey, Planned>> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts an application into the queue, once.
+    pub fn ask(&self, key: &ApplicationKey) {
+        let is_in_it = std::mem::replace(&mut self.of().entry(key.clone()).or_default().is_asked, true);
+        if !is_in_it {
+            // Where nobody plans any more, the process ends.
+            let _ = self.asked.unbounded_send(key.clone());
+        }
+    }
+
+    /// Its turn has come; whether it is planned again because that was to be.
+    pub fn begin(&self, key: &ApplicationKey) -> bool {
+        let mut of = self.of();
+        let planned = of.entry(key.clone()).or_default();
+        (planned.is_asked, planned.is_under_way) = (false, true);
+        planned.again.take().is_some()
+    }
+
+    /// It was planned, or a search for it is begun.
+    pub fn said(&self, key: &ApplicationKey, mut outcome: Outcome) {
+        let mut of = self.of();
+        let planned = of.entry(key.clone()).or_default();
+        outcome.moved |= planned.said.as_ref().is_some_and(|said| said.moved);
+        outcome.decision = None;
+        (planned.again, planned.is_under_way) = (outcome.next.take(), false);
+        planned.said = Some(outcome);
+    }
+
+    /// It could not be planned for a reason that is none of its own.
+    pub fn failed(&self, key: &ApplicationKey, again: Option<Moment>) {
+        let mut of = self.of();
+        let planned = of.entry(key.clone()).or_default();
+        (planned.again, planned.is_under_way) = (again, false);
+    }
+
+    /// What was said last, if anything was, and when it is planned again.
+    pub fn last(&self, key: &ApplicationKey) -> (Option<Outcome>, Option<Moment>) {
+        let of = self.of();
+        of.get(key).map_or((None, None), |planned| (planned.said.clone(), planned.again))
+    }
+
+    /// People were told who moved.
+    pub fn told(&self, key: &ApplicationKey) {
+        if let Some(said) = self.of().get_mut(key).and_then(|planned| planned.said.as_mut()) {
+            said.moved = false;
+        }
+    }
+
+    /// Whether something is still to be said of it, and will be.
+    pub fn is_pending(&self, key: &ApplicationKey) -> bool {
+        let of = self.of();
+        of.get(key).is_some_and(|planned| {
+            let has_failed = planned.said.as_ref().is_some_and(|said| said.failure.is_some());
+            let is_to_be_tried = planned.again.is_some() && !has_failed;
+            planned.is_asked || planned.is_under_way || is_to_be_tried
+        })
+    }
+
+    /// Whether the time has come to plan it again.
+    pub fn is_due(&self, key: &ApplicationKey, now: Moment) -> bool {
+        self.of().get(key).and_then(|planned| planned.again).is_some_and(|at| at <= now)
+    }
+
+    /// Whether it is planned now or soon.
+    pub fn is_to_come(&self, key: &ApplicationKey, now: Moment) -> bool {
+        let of = self.of();
+        let is_soon = |at: Moment| at <= now + SOON;
+        of.get(key).is_some_and(|it| it.is_asked || it.is_under_way || it.again.is_some_and(is_soon))
+    }
+
+    /// Lets an application be looked after, at once.
+    pub fn through(&self, key: &ApplicationKey) {
+        let _ = self.through.unbounded_send(object_ref(key));
+    }
+
+    /// Forgets those that are gone.
+    pub fn keep(&self, is_there: impl Fn(&ApplicationKey) -> bool) {
+        self.of().retain(|key, _| is_there(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> ApplicationKey {
+        ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() }
+    }
+
+    fn at(seconds: u64) -> Moment {
+        Moment::from_secs(seconds)
+    }
+
+    #[test]
+    fn who_is_asked_for_twice_is_in_the_queue_once_until_its_turn_comes() {
+        let (plans, (mut to_plan, _)) = Plans::new();
+        plans.ask(&key());
+        plans.ask(&key());
+        assert_eq!(to_plan.try_recv().unwrap(), key());
+        assert!(to_plan.try_recv().is_err());
+        assert!(plans.is_pending(&key()));
+        assert!(!plans.begin(&key()));
+        assert!(plans.is_pending(&key()), "it is under way");
+        // What touches it from now on is another turn.
+        plans.ask(&key());
+        assert_eq!(to_plan.try_recv().unwrap(), key());
+        plans.begin(&key());
+        plans.said(&key(), Outcome::default());
+        assert!(!plans.is_pending(&key()));
+    }
+
+    #[test]
+    fn what_failed_is_planned_again_when_its_time_comes_and_what_it_said_stays() {
+        let (plans, _ends) = Plans::new();
+        plans.begin(&key());
+        let failure = Some(("Policy", "no such policy".to_owned()));
+        plans.said(&key(), Outcome { failure: failure.clone(), next: Some(at(300)), ..Outcome::default() });
+        let (last, again) = plans.last(&key());
+        assert_eq!((last.unwrap().failure, again), (failure.clone(), Some(at(300))));
+        // It is told, and nothing else comes before its time.
+        assert!(!plans.is_pending(&key()) && !plans.is_due(&key(), at(299)) && plans.is_due(&key(), at(300)));
+        assert!(!plans.is_to_come(&key(), at(0)));
+        assert!(plans.begin(&key()));
+        // The API server did not answer: what was said before is still so.
+        plans.failed(&key(), Some(at(302)));
+        assert_eq!(plans.last(&key()).0.unwrap().failure, failure);
+        assert!(plans.is_to_come(&key(), at(300)));
+        plans.keep(|_| false);
+        assert!(!plans.is_due(&key(), at(999)));
+    }
+
+    #[test]
+    fn who_moved_is_known_until_it_is_told() {
+        let (plans, _ends) = Plans::new();
+        assert!(plans.last(&key()).0.is_none());
+        plans.said(&key(), Outcome { moved: true, ..Outcome::default() });
+        plans.said(&key(), Outcome::default());
+        assert!(plans.last(&key()).0.unwrap().moved);
+        plans.told(&key());
+        assert!(!plans.last(&key()).0.unwrap().moved);
+    }
+}

@@ -1,0 +1,98 @@
+//! Actors that an application asked for, or took back, while it runs: decided at once, and looked at again when there is
+//! time, as everything is.
+
+use std::sync::Arc;
+
+use control::{Decision, Due, Verdict, Wanted};
+use crds::{ActorApplication, Placement};
+use kube::runtime::events::EventType;
+use placement::Plan;
+use world::{ApplicationKey, Policy, World};
+
+use crate::commit::revalidate::Standing;
+use crate::commit::write::{commit, settled};
+use crate::error::Error;
+use crate::plan::observe::{judge, judged};
+use crate::plan::searches::Considered;
+use crate::runtime::context::Context;
+use crate::status::report::{Outcome, event};
+
+/// The names of actors that were asked for begin so; no group has such a name.
+const ASKED: &str = "inst-";
+
+/// Whether nothing but such actors came or went since the decision, under a policy that a quick look understands.
+pub fn is_all(
+    application: &ActorApplication,
+    policy: &Policy,
+    wanted: &Wanted,
+    decision: Option<&Placement>,
+) -> bool {
+    let is_asked = |name: &str| name.starts_with(ASKED);
+    let all = |decision: &Placement| control::only_asked(wanted, &world::decision(decision), is_asked);
+    policy.rules().is_none() && !application.spec.paused && decision.is_some_and(all)
+}
+
+/// Decides at once, where that needs no search; whether it is decided.
+///
+/// # Errors
+/// When the decision cannot be written, or the world is another one by now.
+pub async fn decide(
+    (application, key): (&ActorApplication, &ApplicationKey),
+    policy: &Policy,
+    world: &Arc<World>,
+    (decision, why): (&Decision, Due),
+    now: &Considered,
+    ctx: &Arc<Context>,
+    outcome: &mut Outcome,
+) -> Result<bool, Error> {
+    if !matches!(why, Due::Incomplete | Due::Demand) {
+        return Ok(false);
+    }
+    let Some(plan) = placed(world, policy, decision).await? else { return Ok(false) };
+    ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
+    tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
+    // Many may ask at the same time.
+    let by = (judge(policy).at_once(), &ctx.looks);
+    let plan = match judged(key, (world, &world.snapshot), plan, by, ctx).await {
+        Ok(plan) => plan,
+        Err(problem @ Error::Mismatch(_)) => {
+            // The plan is lost, and a search makes another one.
+            let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
+            ctx.tell(application, &told).await;
+            return Ok(false);
+        }
+        Err(problem) => return Err(problem),
+    };
+    let standing =
+        Standing { planned: world, plan, settle: true, is_judged: true, key, policy, application, ctx };
+    let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
+        standing.in_the_newest_world().await?
+    else {
+        return Ok(false);
+    };
+    commit(application, (key, why), policy, (lock, None, &newest), &plan, ctx, outcome).await?;
+    ctx.caches.doubts().add([key.clone()]);
+    let mut now = now.clone();
+    // What was placed in a hurry is looked at again when there is time.
+    now.facts.chances = u64::MAX;
+    now.facts.second_look = None;
+    settled((key, ctx), policy, &newest, &plan, now);
+    Ok(true)
+}
+
+/// A plan in which everybody stays and who was asked for has the cheapest place that is feasible; nothing where it needs
+/// a search.
+///
+/// # Errors
+/// When the world cannot be planned.
+async fn placed(world: &Arc<World>, policy: &Policy, decision: &Decision) -> Result<Option<Plan>, Error> {
+    let (world, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
+    let task = tokio::task::spawn_blocking(move || {
+        let mut plan = control::place_one(&world.snapshot, &waited)?;
+        if plan.cost.unplaced > 0 {
+            explain::tell(&mut plan, &world.snapshot, &judge, explain::REASONS_EFFORT);
+        }
+        Some(plan)
+    });
+    task.await.map_err(|e| Error::Search(e.to_string()))
+}

@@ -1,0 +1,253 @@
+//! Where the operator can be asked: probes at one address, metrics at another, snapshots on loopback.
+//!
+//! Apart, so that whoever holds all connections of the metrics keeps no kubelet from asking whether the operator is well.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use jiff::Timestamp;
+use kube::ResourceExt;
+use serving::Scrapes;
+use tokio::sync::watch;
+use world::ApplicationKey;
+
+use crate::plan::judged::Mismatches;
+use crate::plan::policies::Policies;
+use crate::runtime::liveness::Pulse;
+use crate::runtime::metrics::Metrics;
+use crate::watch::caches::Caches;
+
+/// What the handlers read.
+#[derive(Clone)]
+pub struct Admin {
+    pub metrics: Metrics,
+    pub caches: Arc<Caches>,
+    pub policies: Arc<Policies>,
+    pub default_policy: String,
+    /// Set when every cache has been filled once.
+    pub warm: watch::Receiver<bool>,
+    /// Whether the loops turn.
+    pub pulse: Pulse,
+    /// Plans on which clingo did not agree.
+    pub mismatches: Mismatches,
+}
+
+/// A scrape answers whoever asks until it is as many times as old as it took to make: all of them together take a tenth of
+/// a processor at most.
+const SCRAPE_COUNTS: u32 = 9;
+
+/// What everybody may scrape.
+pub fn public(admin: Admin) -> Router {
+    let last = Arc::new(Scrapes::default());
+    Router::new().route("/metrics", get(async move || metrics(admin, &last).await))
+}
+
+/// What a kubelet asks.
+pub fn probes(admin: Admin) -> Router {
+    Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready)).with_state(admin)
+}
+
+/// Snapshots of the whole cluster, and of plans on which clingo did not agree.
+pub fn debug(admin: Admin) -> Router {
+    Router::new()
+        .route("/debug/snapshot/{namespace}/{name}", get(snapshot))
+        .route("/debug/mismatch/{namespace}/{name}", get(mismatch))
+        .with_state(admin)
+}
+
+async fn healthy(State(admin): State<Admin>) -> (StatusCode, String) {
+    match admin.pulse.stuck(Instant::now()) {
+        None => (StatusCode::OK, "ok".to_owned()),
+        Some(stuck) => (StatusCode::SERVICE_UNAVAILABLE, stuck),
+    }
+}
+
+async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
+    if *admin.warm.borrow() {
+        (StatusCode::OK, "ok")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the caches are not filled yet")
+    }
+}
+
+async fn metrics(admin: Admin, last: &Scrapes) -> Response {
+    let made = async {
+        let scraped = tokio::task::spawn_blocking(move || scrape(&admin)).await;
+        scraped.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
+    };
+    last.answer(|took| took * SCRAPE_COUNTS, made).await
+}
+
+fn scrape(admin: &Admin) -> prometheus::Result<String> {
+    let mut states = BTreeMap::from([("wanted", 0), ("placed", 0), ("running", 0), ("ready", 0)]);
+    for application in admin.caches.applications.state() {
+        let counts = application.status.as_ref().and_then(|status| status.actors.clone()).unwrap_or_default();
+        for (state, count) in [
+            ("wanted", counts.wanted),
+            ("placed", counts.placed),
+            ("running", counts.running),
+            ("ready", counts.ready),
+        ] {
+            *states.entry(state).or_default() += i64::from(count);
+        }
+    }
+    for (state, count) in states {
+        admin.metrics.actors.with_label_values(&[state]).set(count);
+    }
+    let leads = admin.metrics.leading.get() == 1;
+    let pods = if leads { pods(&admin.caches) } else { Vec::new() };
+    admin.metrics.text(&pods)
+}
+
+/// The labels of every pod of an actor.
+fn pods(caches: &Caches) -> Vec<[String; 7]> {
+    let index = caches.index();
+    let mut all = Vec::new();
+    for application in caches.applications.state() {
+        for (instance, pod) in world::own(&index, &application).into_values() {
+            let Some(pod) = pod else { continue };
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+            for actor in world::actors_in(&instance) {
+                all.push([
+                    pod.uid().unwrap_or_default(),
+                    pod.namespace().unwrap_or_default(),
+                    pod.name_any(),
+                    application.name_any(),
+                    actor.short(),
+                    node.clone(),
+                    world::unit_of(&pod).unwrap_or_default().to_owned(),
+                ]);
+            }
+        }
+    }
+    all
+}
+
+/// The snapshot of the application's last plan on which clingo did not agree.
+async fn mismatch(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    match admin.mismatches.of(&ApplicationKey { namespace, name }) {
+        Some(snapshot) => ([(header::CONTENT_TYPE, "application/json")], snapshot).into_response(),
+        None => (StatusCode::NOT_FOUND, "clingo agreed on every plan").into_response(),
+    }
+}
+
+/// The snapshot that the application would be planned from now, as `kubectl-cairn plan --snapshot` reads it.
+///
+/// The header `x-cairn-now` gives the time that it is of; `plan -f … --now` with it makes the same bytes from files.
+async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    let key = ApplicationKey { namespace, name };
+    let application = admin.caches.applications.get(&crate::watch::caches::object_ref(&key));
+    let policy =
+        application.and_then(|application| application.spec.policy.clone()).unwrap_or(admin.default_policy);
+    let policy = match admin.policies.in_force(&policy, &key.namespace) {
+        Ok((policy, _)) => policy,
+        Err(e) => return (StatusCode::CONFLICT, e.to_string()).into_response(),
+    };
+    let now = Timestamp::now();
+    let caches = admin.caches.clone();
+    let look = move || world::snapshot(&caches.index(), &key, &policy, now);
+    let world = tokio::task::spawn_blocking(look).await;
+    match world {
+        Ok(Ok(world)) => {
+            let headers = [
+                (header::CONTENT_TYPE.as_str(), "application/json".to_owned()),
+                ("x-cairn-now", now.to_string()),
+            ];
+            (headers, world.snapshot.write()).into_response()
+        }
+        Ok(Err(e @ world::WorldError::NotFound(..))) => {
+            (StatusCode::NOT_FOUND, e.to_string()).into_response()
+        }
+        Ok(Err(e)) => (StatusCode::CONFLICT, e.to_string()).into_response(),
+        Err(e) => (StatusCode::INTERNAL_SERVER_ERROR, e.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use crds::ActorApplication;
+    use futures::channel::mpsc;
+    use kube::runtime::reflector;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// An operator that has seen nothing yet.
+    fn fresh() -> Admin {
+        let (applications, _) = reflector::store::<ActorApplication>();
+        let (requests, _) = mpsc::unbounded();
+        Admin {
+            metrics: Metrics::new(prometheus::Registry::new()).unwrap(),
+            caches: Arc::new(Caches::new(applications, requests, Arc::default(), Vec::new())),
+            policies: Arc::default(),
+            default_policy: "throughput".to_owned(),
+            warm: watch::channel(false).1,
+            pulse: Pulse::new(Duration::from_mins(1)),
+            mismatches: Mismatches::default(),
+        }
+    }
+
+    async fn start(pages: Router) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serving::serve(listener, pages));
+        address
+    }
+
+    /// The status of the answer.
+    async fn ask(address: SocketAddr, page: &str) -> u16 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {page} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn who_holds_all_connections_of_the_metrics_keeps_no_kubelet_from_asking() {
+        let admin = fresh();
+        let (scraped, probed) = (start(public(admin.clone())).await, start(probes(admin)).await);
+        let mut held = Vec::new();
+        for _ in 0..=serving::CONNECTIONS {
+            held.push(TcpStream::connect(scraped).await.unwrap());
+        }
+        assert_eq!(ask(probed, "/healthz").await, 200);
+        assert_eq!(ask(probed, "/readyz").await, 503, "the caches are not filled");
+    }
+
+    #[tokio::test]
+    async fn who_asks_again_and_again_is_answered_from_one_scrape() {
+        let (admin, last) = (fresh(), Scrapes::default());
+        let body = |answer: Response| axum::body::to_bytes(answer.into_body(), usize::MAX);
+        let text = || async { Ok::<_, String>("cairn 1\n".to_owned()) };
+        assert_eq!(body(last.answer(|_| Duration::from_hours(1), text()).await).await.unwrap(), "cairn 1\n");
+        assert_eq!(body(metrics(admin.clone(), &last).await).await.unwrap(), "cairn 1\n");
+        let last = Scrapes::default();
+        assert_eq!(body(last.answer(|_| Duration::ZERO, text()).await).await.unwrap(), "cairn 1\n");
+        let made = body(metrics(admin, &last).await).await.unwrap();
+        assert!(String::from_utf8_lossy(&made).contains("cairn_operator_actors"));
+    }
+
+    #[tokio::test]
+    async fn each_page_is_at_one_address() {
+        let admin = fresh();
+        let addresses = [start(public(admin.clone())).await, start(probes(admin)).await];
+        for (page, statuses) in [("/metrics", [200, 404]), ("/healthz", [404, 200]), ("/readyz", [404, 503])]
+        {
+            for (address, status) in addresses.into_iter().zip(statuses) {
+                assert_eq!(ask(address, page).await, status, "{page}");
+            }
+        }
+    }
+}

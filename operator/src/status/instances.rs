@@ -1,0 +1,345 @@
+//! What Instances tell: pure.
+
+use std::time::Duration;
+
+use control::Wait;
+use crds::{HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceStatus};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use world::{ActorName, Own, Unfit, is_ready, object_name, unit_of};
+
+use crate::status::readiness::{crash_loop, why_not};
+use crate::status::report::{Finding, conditions};
+
+/// What is known of an Instance's actor beside its pod.
+pub struct About<'a> {
+    /// The unit that was decided for it.
+    pub place: Option<&'a str>,
+    /// Why it has none, where that is decided; what is too much in all is not told.
+    pub reasons: Option<&'a [String]>,
+    /// What it waits for.
+    pub wait: Option<&'a Wait>,
+    /// Why it cannot be an actor.
+    pub unfit: Option<&'a Unfit>,
+    /// Whether other applications start actors.
+    pub others_start: bool,
+    /// Now.
+    pub now: Timestamp,
+}
+
+fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
+    let finding = |type_, holds, reason, message| Finding { type_, holds, reason, message };
+    if let Some(Unfit { reason, message }) = about.unfit {
+        return ["Ready", "Placed"].map(|type_| finding(type_, false, *reason, message.clone())).into();
+    }
+    let unit = pod.and_then(unit_of);
+    let (ready, reason, message) = match (pod, about.place) {
+        (Some(pod), Some(place)) if unit == Some(place) && is_ready(pod) => {
+            (true, "Ready", format!("its pod is ready, on {place}"))
+        }
+        (Some(_), Some(place)) if unit != Some(place) => {
+            (false, "Moves", format!("it is on {}, and is to be on {place}", unit.unwrap_or("no known unit")))
+        }
+        (Some(pod), _) => {
+            let why = why_not(pod).map_or(String::new(), |why| format!(": {why}"));
+            (false, "NotReady", format!("its pod is not ready{why}"))
+        }
+        (None, _) => {
+            let waits = about.wait.map_or(String::new(), |wait| format!(": {wait}"));
+            (false, "NoPod", format!("it has no pod{waits}"))
+        }
+    };
+    let placed = match (about.place, about.reasons) {
+        (Some(place), _) => finding("Placed", true, "Placed", format!("on {place}")),
+        (None, None) => finding("Placed", false, "Undecided", "no place is decided yet".to_owned()),
+        (None, Some([])) => finding("Placed", false, "Unplaced", "there is no place for it".to_owned()),
+        (None, Some(reasons)) => finding("Placed", false, "Unplaced", reasons.join("; ")),
+    };
+    let mut findings = vec![finding("Ready", ready, reason, message), placed];
+    if let Some(Wait::BackOff(why)) = about.wait {
+        findings.push(finding("BackOff", true, "BackOff", why.clone()));
+    } else if let Some(why) = pod.and_then(crash_loop) {
+        findings.push(finding("BackOff", true, "CrashLoop", why));
+    }
+    findings
+}
+
+/// The Instance that is the root of its application: who is keeps it until it is gone, then the oldest is.
+///
+/// While Instances are still being made it is the first actor's, whether or not that one is there yet.
+pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
+    let wanted: Vec<String> = actors.iter().map(object_name).collect();
+    let oldest = |among: &dyn Fn(&Instance) -> bool| {
+        let age = |name: &String, instance: &Instance| {
+            let made = instance.metadata.creation_timestamp.as_ref().map(|time| time.0);
+            let place = wanted.iter().position(|wanted| wanted == name).unwrap_or(usize::MAX);
+            (made, place)
+        };
+        // One that was asked for and cannot be is none.
+        let is_actor = |name: &String, instance: &Instance| {
+            instance.spec.origin == InstanceOrigin::Spec || wanted.contains(name)
+        };
+        let those = own.iter().filter(|(name, (instance, _))| among(instance) && is_actor(name, instance));
+        those.min_by_key(|(name, (instance, _))| age(name, instance)).map(|(name, _)| name.clone())
+    };
+    let is_root = |instance: &Instance| instance.status.as_ref().is_some_and(|status| status.root);
+    let complete = wanted.iter().all(|name| own.contains_key(name));
+    let by_age = || if complete { oldest(&|_| true) } else { wanted.first().cloned() };
+    oldest(&is_root).or_else(by_age)
+}
+
+/// How long an actor may be on its way before people are told that it is.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
+/// The same while others start: what takes long then is that there are many.
+const IN_A_RUSH: Duration = Duration::from_mins(1);
+/// After this time it is asked again whether others still start actors.
+const OTHERS_START: Duration = Duration::from_secs(1);
+
+/// When to look again at what would be said of an Instance and can wait a moment: its actor is on its way, it has a place, nothing
+/// keeps it from being there, and it does not run yet; or it runs by now, and others start.
+///
+/// Who starts is told of once, when it runs, and before only where that takes long: of ten thousand that start together the API
+/// server has the less to do, and whoever waits for a pod is served before who is told of one. An Instance that was asked for is told
+/// of at once, as who asked waits for it.
+pub fn passes(
+    instance: &Instance,
+    pod: Option<&Pod>,
+    about: &About,
+    status: &InstanceStatus,
+) -> Option<Duration> {
+    let starts = |phase| matches!(phase, None | Some(InstancePhase::Pending | InstancePhase::Starting));
+    let told = instance.status.as_ref();
+    let is_new = told.is_none_or(|told| starts(told.phase) && told.root == status.root);
+    let made = pod.map_or(&instance.metadata, |pod| &pod.metadata).creation_timestamp.as_ref();
+    let age = made.map(|made| about.now.duration_since(made.0));
+    let (patience, again) = match status.phase {
+        phase if starts(phase) && about.others_start => (IN_A_RUSH, ON_ITS_WAY),
+        phase if starts(phase) => (ON_ITS_WAY, ON_ITS_WAY),
+        // It waits for others only, and is told of as soon as they are through.
+        Some(InstancePhase::Running) if about.others_start => (ON_ITS_WAY, OTHERS_START),
+        _ => return None,
+    };
+    // What seems to be of the future was made by somebody's other clock.
+    let is_young = age.is_some_and(|age| age.unsigned_abs() < patience);
+    let nothing_is_wrong = about.unfit.is_none()
+        && about.wait.is_none()
+        && about.place.is_some()
+        && pod.and_then(why_not).is_none();
+    let asked = instance.spec.origin == InstanceOrigin::Runtime;
+    (nothing_is_wrong && is_young && is_new && !asked).then_some(again)
+}
+
+/// What an Instance's status says of its actor.
+pub fn instance_status(
+    instance: &Instance,
+    pod: Option<&Pod>,
+    devices: Vec<HeldDevices>,
+    root: bool,
+    about: &About,
+) -> InstanceStatus {
+    let before = instance.status.clone().unwrap_or_default();
+    let phase = match pod {
+        None if about.unfit.is_some_and(|unfit| unfit.reason == "Unsupported") => InstancePhase::Failed,
+        None => InstancePhase::Pending,
+        Some(pod) if pod.metadata.deletion_timestamp.is_some() => InstancePhase::Stopping,
+        Some(pod) => match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
+            Some("Running") => InstancePhase::Running,
+            Some("Succeeded") => InstancePhase::Succeeded,
+            Some("Failed") => InstancePhase::Failed,
+            _ => InstancePhase::Starting,
+        },
+    };
+    let unit = pod.and_then(unit_of).map(str::to_owned);
+    InstanceStatus {
+        observed_generation: instance.metadata.generation,
+        phase: Some(phase),
+        node: unit.as_ref().and_then(|unit| unit.rsplit_once('/')).map(|(node, _)| node.to_owned()),
+        unit,
+        pod: pod.map(ResourceExt::name_any),
+        devices,
+        endpoint: pod.and_then(|pod| pod.status.as_ref()).and_then(|status| status.pod_ip.clone()),
+        root,
+        conditions: conditions(
+            &before.conditions,
+            findings(pod, about),
+            instance.metadata.generation,
+            about.now,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crds::ActorApplication;
+    use serde_json::json;
+    use std::sync::Arc;
+
+    /// The root among Instances `actor@second`, with `*` those that were it.
+    fn root(actors: &[(&str, i32)], instances: &str) -> String {
+        let way = json!({"kind": "cpu", "serviceTime": "1ms", "template": {"spec": {"containers": [{"name": "main"}]}}});
+        let group = |(name, replicas): &(&str, i32)| json!({"name": name, "replicas": replicas, "implementations": [way]});
+        let groups: Vec<_> = actors.iter().map(group).collect();
+        let application =
+            ActorApplication::new("app", serde_json::from_value(json!({"actors": groups})).unwrap());
+        let instance = |text: &str| {
+            let (actor, rest) = text.split_once('@').unwrap();
+            let mut instance = Instance::new(&format!("app-{actor}"), crds::InstanceSpec::default());
+            let second = rest.trim_end_matches('*').parse().unwrap();
+            instance.metadata.creation_timestamp =
+                Some(crds::Time(jiff::Timestamp::from_second(second).unwrap()));
+            instance.status = Some(InstanceStatus { root: rest.ends_with('*'), ..InstanceStatus::default() });
+            (instance.name_any(), (Arc::new(instance), None))
+        };
+        let own = instances.split_whitespace().map(instance).collect();
+        root_of(&world::actors_of(&application), &own).unwrap_or_default()
+    }
+
+    /// What an Instance says of an actor: `unit=` of its pod, `ready`, `crash=` its exit code, `place=`, `back=`.
+    fn said(world: &str) -> String {
+        let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        let pod = field("unit").map(|unit| {
+            let status = if world.contains("ready") { "True" } else { "False" };
+            let how = |code: &str| json!({"terminated": {"exitCode": code.parse::<i32>().unwrap(), "reason": "Error"}});
+            let crashed = field("crash").map(|code| {
+                json!({"name": "main", "image": "", "imageID": "", "ready": false, "restartCount": 1, "lastState": how(code)})
+            });
+            let crashed = crashed.as_slice();
+            serde_json::from_value::<Pod>(json!({"metadata": {"annotations": {"cairn.dev/unit": unit}},
+                "status": {"conditions": [{"type": "Ready", "status": status}], "containerStatuses": crashed}}))
+            .unwrap()
+        });
+        let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
+        let unfit = field("unfit").map(|why| Unfit { reason: "Unsupported", message: why.to_owned() });
+        let reasons = ["no room".to_owned()];
+        let reasons = if world.contains("untold") { &reasons[..0] } else { &reasons[..] };
+        let about = About {
+            place: field("place"),
+            reasons: world.contains("unplaced").then_some(reasons),
+            wait: wait.as_ref(),
+            unfit: unfit.as_ref(),
+            others_start: false,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let findings = findings(pod.as_ref(), &about);
+        let said = findings.iter().map(|it| format!("{}={} {}", it.type_, it.holds, it.message));
+        said.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether the tenth second of an Instance is only a moment: `made=` when it or its pod was, `was=` its phase as told,
+    /// `is=` its phase, `root` where that changes, `says=` what its container waits for, `busy` while others start.
+    fn is_passing(world: &str) -> bool {
+        let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
+        let at = |second: &str| crds::Time(Timestamp::from_second(second.parse().unwrap()).unwrap());
+        let phase = |name: &str| field(name).map(|phase| serde_json::from_value(phase.into()).unwrap());
+        let mut instance = Instance::new("app-a-0", crds::InstanceSpec::default());
+        if world.contains("asked") {
+            instance.spec.origin = InstanceOrigin::Runtime;
+        }
+        instance.metadata.creation_timestamp = field("made").map(at);
+        instance.status =
+            field("was").map(|_| InstanceStatus { phase: phase("was"), ..InstanceStatus::default() });
+        let mut pod = Pod::default();
+        pod.metadata.creation_timestamp = field("pod").map(at);
+        pod.status = field("says").map(|why| {
+            let waits = json!([{"name": "main", "ready": false, "restartCount": 0, "image": "i", "imageID": "i",
+                "state": {"waiting": {"reason": why}}}]);
+            serde_json::from_value(json!({"containerStatuses": waits})).unwrap()
+        });
+        let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
+        let about = About {
+            place: field("place"),
+            reasons: None,
+            wait: wait.as_ref(),
+            unfit: None,
+            others_start: world.contains("busy"),
+            now: Timestamp::from_second(10).unwrap(),
+        };
+        let status =
+            InstanceStatus { phase: phase("is"), root: world.contains("root"), ..InstanceStatus::default() };
+        passes(&instance, field("pod").map(|_| &pod), &about, &status).is_some()
+    }
+
+    #[test]
+    fn who_is_on_its_way_is_told_of_when_it_runs_or_takes_long() {
+        for (world, expected) in [
+            ("made=8 place=n/a-0 is=Pending", true),
+            ("made=8 place=n/a-0 is=Pending root", true),
+            ("made=1 pod=8 place=n/a-0 was=Pending is=Starting", true),
+            // it runs
+            ("made=8 pod=8 place=n/a-0 is=Running", false),
+            // it runs, and others start: not for long, and not where it crashed or asked
+            ("made=8 pod=8 place=n/a-0 is=Running busy", true),
+            ("made=4 pod=4 place=n/a-0 is=Running busy", false),
+            ("made=8 pod=8 place=n/a-0 was=Running is=Running busy", false),
+            ("made=8 pod=8 place=n/a-0 is=Failed busy", false),
+            ("made=8 pod=8 place=n/a-0 is=Running busy asked", false),
+            // it takes long
+            ("made=4 place=n/a-0 is=Pending", false),
+            ("made=1 pod=4 place=n/a-0 is=Starting", false),
+            // which is no news while others start
+            ("made=1 pod=4 place=n/a-0 is=Starting busy", true),
+            ("made=-50 pod=-50 place=n/a-0 is=Starting busy", false),
+            // its kubelet says what keeps it
+            ("made=8 pod=8 place=n/a-0 is=Starting busy says=ContainerCreating", true),
+            ("made=8 pod=8 place=n/a-0 is=Starting busy says=ErrImagePull", false),
+            // it has no place, waits for something, ran before, or is another's root now
+            ("made=8 is=Pending", false),
+            ("made=8 place=n/a-0 back=ended is=Pending", false),
+            ("made=1 pod=8 place=n/a-0 was=Running is=Starting", false),
+            ("made=8 place=n/a-0 was=Pending is=Pending root", false),
+            // who asked waits for it
+            ("made=8 place=n/a-0 is=Pending asked", false),
+            // by a clock that is hours ahead
+            ("made=9999 place=n/a-0 is=Pending", false),
+        ] {
+            assert_eq!(is_passing(world), expected, "{world}");
+        }
+    }
+
+    #[test]
+    fn an_instance_is_ready_when_its_pod_is_where_it_was_decided() {
+        for (world, expected) in [
+            ("unit=n/a-0 ready place=n/a-0", "Ready=true its pod is ready, on n/a-0, Placed=true on n/a-0"),
+            ("unit=n/a-0 place=n/a-0", "Ready=false its pod is not ready, Placed=true on n/a-0"),
+            (
+                "unit=n/a-0 crash=3 place=n/a-0",
+                "Ready=false its pod is not ready: container main: it runs again, and ended with exit code 3 (Error) before, \
+                 Placed=true on n/a-0, BackOff=true container main ends again and again \
+                 (Error, exit code 3); its kubelet starts it again, each time after a longer wait; see kubectl logs --previous",
+            ),
+            (
+                "unit=n/a-0 ready place=m/a-0",
+                "Ready=false it is on n/a-0, and is to be on m/a-0, Placed=true on m/a-0",
+            ),
+            ("unplaced", "Ready=false it has no pod, Placed=false no room"),
+            ("unplaced untold", "Ready=false it has no pod, Placed=false there is no place for it"),
+            ("", "Ready=false it has no pod, Placed=false no place is decided yet"),
+            ("unfit=two", "Ready=false two, Placed=false two"),
+            (
+                "place=n/a-0 back=ended",
+                "Ready=false it has no pod: ended; it is tried again, each time after a longer wait, \
+                 Placed=true on n/a-0, BackOff=true ended",
+            ),
+        ] {
+            assert_eq!(said(world), expected, "{world}");
+        }
+    }
+
+    #[test]
+    fn there_is_one_root_and_it_stays() {
+        let two = [("b", 1), ("a", 2)];
+        for (instances, expected) in [
+            ("", "app-b-0"),
+            ("a-0@5", "app-b-0"),
+            ("a-0@5 a-1@5 b-0@5", "app-b-0"),
+            ("a-0@5 a-1@4 b-0@5", "app-a-1"),
+            ("a-0@5 a-1@4 b-0@5*", "app-b-0"),
+            ("a-0@5 a-1@7*", "app-a-1"),
+            ("a-0@5* a-1@4 b-0@5*", "app-b-0"),
+        ] {
+            assert_eq!(root(&two, instances), expected, "{instances}");
+        }
+    }
+}

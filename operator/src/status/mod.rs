@@ -1,0 +1,9 @@
+//! Report: computes the statuses of applications, Placements, Instances and DevicePools.
+//!
+//! [`apply::reconcile`](crate::apply::reconcile) writes them; only [`pools`] runs a loop of its own.
+
+pub mod instances;
+pub mod phase;
+pub mod pools;
+pub mod readiness;
+pub mod report;

@@ -1,0 +1,210 @@
+//! How far a decision is carried out. Pure.
+
+use std::collections::BTreeMap;
+
+use control::Wait;
+use crds::{Assignment, Instance, InstancePhase, InstanceStatus, Placement, PlacementPhase, PlacementStatus};
+use jiff::Timestamp;
+
+use crate::status::report::{Finding, conditions};
+
+/// How far one actor is that has a place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Actor {
+    /// It runs there.
+    There,
+    /// It stops, starts, or ended.
+    UnderWay,
+    /// It has no pod, or runs where it was before.
+    AsBefore,
+}
+
+impl Actor {
+    fn of(place: &Assignment, status: Option<&InstanceStatus>) -> Self {
+        let is_there = status.is_some_and(|status| status.unit.as_ref() == Some(&place.unit));
+        match status.and_then(|status| status.phase) {
+            Some(InstancePhase::Running) if is_there => Self::There,
+            None | Some(InstancePhase::Pending | InstancePhase::Running) => Self::AsBefore,
+            Some(_) => Self::UnderWay,
+        }
+    }
+}
+
+/// The status of a decision: `Planned` until something of it is begun, `Applied` when all who have a place run there,
+/// `Failed` when whoever does not is one that cannot be started, `Applying` otherwise.
+pub fn placement_status(
+    decision: &Placement,
+    (instances, waiting): (&BTreeMap<String, &Instance>, &BTreeMap<String, Wait>),
+    refusals: Vec<crds::Refusal>,
+    now: Timestamp,
+) -> PlacementStatus {
+    let before = decision.status.clone().unwrap_or_default();
+    let generation = decision.metadata.generation;
+    let statuses: BTreeMap<String, &InstanceStatus> = (instances.values())
+        .filter_map(|instance| Some((*instance, instance.status.as_ref()?)))
+        .flat_map(|(instance, status)| {
+            world::actors_in(instance).into_iter().map(move |actor| (actor.short(), status))
+        })
+        .collect();
+    let places = &decision.spec.assignments;
+    let far: BTreeMap<&str, Actor> = places
+        .iter()
+        .map(|place| (place.actor.as_str(), Actor::of(place, statuses.get(&place.actor).copied())))
+        .collect();
+    let missing: Vec<&str> =
+        far.iter().filter(|(_, far)| **far != Actor::There).map(|(actor, _)| *actor).collect();
+    let is_stuck = |actor: &&str| matches!(waiting.get(*actor), Some(Wait::BackOff(_) | Wait::Name(_)));
+    // Who moved and is there, or is on the way, says that it began; so does what was told of this decision before.
+    let moved = |actor: &str| decision.spec.moves.iter().any(|it| it.actor == actor);
+    let is_begun = |(actor, far): (&&str, &Actor)| match far {
+        Actor::There => moved(actor),
+        Actor::UnderWay => true,
+        Actor::AsBefore => false,
+    };
+    let was_begun = before.observed_generation == generation
+        && before.phase.is_some_and(|phase| phase != PlacementPhase::Planned);
+    let phase = match () {
+        () if missing.is_empty() => PlacementPhase::Applied,
+        () if missing.iter().all(is_stuck) => PlacementPhase::Failed,
+        () if was_begun || far.iter().any(is_begun) => PlacementPhase::Applying,
+        () => PlacementPhase::Planned,
+    };
+    let waits = missing.iter().find_map(|actor| Some(format!("; {actor} waits: {}", waiting.get(*actor)?)));
+    let message = format!(
+        "{} of {} placed actors run{}",
+        places.len() - missing.len(),
+        places.len(),
+        waits.unwrap_or_default()
+    );
+    let holds = phase == PlacementPhase::Applied;
+    let finding = Finding { type_: "Ready", holds, reason: phase.into(), message };
+    PlacementStatus {
+        observed_generation: generation,
+        phase: Some(phase),
+        refusals,
+        conditions: conditions(&before.conditions, vec![finding], generation, now),
+    }
+}
+
+/// Whether a status says no more than another but for how many actors run so far.
+pub fn only_counts(before: &PlacementStatus, now: &PlacementStatus) -> bool {
+    let rest = |status: &PlacementStatus| {
+        let mut status = status.clone();
+        status.conditions.iter_mut().for_each(|condition| condition.message.clear());
+        status
+    };
+    rest(before) == rest(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crds::{InstanceSpec, Move, PlacementSpec};
+
+    /// `actor@decided=PHASE@unit` of each actor, `>` before the name of one that moves, `!why` behind one that backs off; what was told
+    /// before, of this generation.
+    fn told(before: Option<PlacementPhase>, actors: &str) -> String {
+        let mut spec = PlacementSpec { application: "app".to_owned(), ..PlacementSpec::default() };
+        let (mut instances, mut waiting) = (Vec::new(), BTreeMap::new());
+        for text in actors.split_whitespace() {
+            let (text, why) = text.split_once('!').map_or((text, None), |(text, why)| (text, Some(why)));
+            let (decided, is) = text.split_once('=').unwrap();
+            let (name, unit) = decided.split_once('@').unwrap();
+            let (moves, name) = name.strip_prefix('>').map_or((false, name), |name| (true, name));
+            let actor = format!("{name}-0");
+            spec.assignments.push(Assignment {
+                actor: actor.clone(),
+                unit: unit.to_owned(),
+                ..Assignment::default()
+            });
+            spec.moves.extend(moves.then(|| Move { actor: actor.clone(), ..Move::default() }));
+            waiting.extend(why.map(|why| (actor.clone(), Wait::BackOff(why.to_owned()))));
+            let (phase, at) = is.split_once('@').unwrap_or((is, ""));
+            let mut instance = Instance::new(
+                &format!("app-{actor}"),
+                InstanceSpec {
+                    application_name: "app".to_owned(),
+                    actor_group: Some(name.to_owned()),
+                    actor: Some(actor),
+                    ..InstanceSpec::default()
+                },
+            );
+            instance.status = Some(InstanceStatus {
+                phase: serde_json::from_value(phase.into()).unwrap(),
+                unit: (!at.is_empty()).then(|| at.to_owned()),
+                ..InstanceStatus::default()
+            });
+            instances.push(instance);
+        }
+        let instances: BTreeMap<String, &Instance> =
+            instances.iter().map(|it| (it.metadata.name.clone().unwrap(), it)).collect();
+        let mut decision = Placement::new("app", spec);
+        decision.metadata.generation = Some(2);
+        decision.status = before.map(|phase| PlacementStatus {
+            observed_generation: Some(2),
+            phase: Some(phase),
+            ..PlacementStatus::default()
+        });
+        let status = placement_status(&decision, (&instances, &waiting), Vec::new(), Timestamp::UNIX_EPOCH);
+        format!("{}: {}", status.phase.unwrap(), status.conditions[0].message)
+    }
+
+    #[test]
+    fn how_many_run_so_far_is_only_a_count() {
+        let status = |phase, message: &str, count| PlacementStatus {
+            phase: Some(phase),
+            conditions: conditions(
+                &[],
+                vec![Finding {
+                    type_: "Ready",
+                    holds: false,
+                    reason: "Applying",
+                    message: message.to_owned(),
+                }],
+                Some(1),
+                Timestamp::UNIX_EPOCH,
+            ),
+            observed_generation: Some(count),
+            ..PlacementStatus::default()
+        };
+        let before = status(PlacementPhase::Applying, "1 of 3 placed actors run", 1);
+        for (now, expected) in [
+            (status(PlacementPhase::Applying, "2 of 3 placed actors run", 1), true),
+            (status(PlacementPhase::Applied, "3 of 3 placed actors run", 1), false),
+            (status(PlacementPhase::Applying, "1 of 3 placed actors run", 2), false),
+        ] {
+            assert_eq!(only_counts(&before, &now), expected, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn a_decision_is_as_far_as_its_actors_are() {
+        use PlacementPhase::{Applied, Applying};
+        for (before, actors, expected) in [
+            (None, "a@u=Pending b@v=Pending", "Planned: 0 of 2 placed actors run"),
+            (None, "a@u=Running@u b@v=Running@v", "Applied: 2 of 2 placed actors run"),
+            (None, "", "Applied: 0 of 0 placed actors run"),
+            (None, "a@u=Starting@u b@v=Pending", "Applying: 0 of 2 placed actors run"),
+            // a move is begun when somebody stops, starts elsewhere, or is there already
+            (None, ">a@u=Running@v b@v=Running@v", "Planned: 1 of 2 placed actors run"),
+            (None, ">a@u=Stopping@v b@v=Running@v", "Applying: 1 of 2 placed actors run"),
+            (None, ">a@u=Running@u >b@v=Running@w", "Applying: 1 of 2 placed actors run"),
+            // what was begun is not planned again because somebody has no pod for a while
+            (Some(Applied), "a@u=Pending b@v=Running@v", "Applying: 1 of 2 placed actors run"),
+            (Some(Applying), ">a@u=Pending b@v=Running@v", "Applying: 1 of 2 placed actors run"),
+            // it failed where nobody is left who could be started
+            (
+                Some(Applying),
+                "a@u=Pending!quota b@v=Running@v",
+                "Failed: 1 of 2 placed actors run; a-0 waits: quota; it is tried again, each time after a longer wait",
+            ),
+            (
+                Some(Applying),
+                "a@u=Pending!quota b@v=Starting@v",
+                "Applying: 0 of 2 placed actors run; a-0 waits: quota; it is tried again, each time after a longer wait",
+            ),
+        ] {
+            assert_eq!(told(before, actors), expected, "{actors}");
+        }
+    }
+}

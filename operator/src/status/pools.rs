@@ -1,0 +1,76 @@
+//! What people are told of pools.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::{DevicePool, DevicePoolStatus};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use tokio::sync::Notify;
+use world::{Policy, PoolReport};
+
+use crate::error::Error;
+use crate::runtime::context::Context;
+use crate::status::report::{Finding, conditions};
+
+/// A burst of changes is told once.
+const DEBOUNCE: Duration = Duration::from_millis(300);
+
+/// Keeps the status of every pool true; ends only with the process.
+pub async fn run(ctx: Arc<Context>, changed: Arc<Notify>) {
+    loop {
+        if let Err(e) = report(&ctx).await {
+            tracing::warn!(error = e.chain(), "the pools' status could not be written");
+            changed.notify_one();
+            tokio::time::sleep(DEBOUNCE * 10).await;
+        }
+        changed.notified().await;
+        tokio::time::sleep(DEBOUNCE).await;
+    }
+}
+
+async fn report(ctx: &Context) -> Result<(), Error> {
+    let (reports, pools) = {
+        let index = ctx.caches.index();
+        // Counts do not depend on a policy.
+        let reports = world::pools(&index, &Policy::builtin("pools"));
+        (reports, index.pools().cloned().collect::<Vec<_>>())
+    };
+    for pool in &pools {
+        let Some((report, allocated)) = reports.get(&pool.name_any()) else { continue };
+        let status = status(pool, report, *allocated, Timestamp::now());
+        if pool.status.as_ref() != Some(&status) {
+            ctx.writer.apply_status(pool.as_ref(), &status).await?;
+        }
+    }
+    Ok(())
+}
+
+fn status(pool: &DevicePool, report: &PoolReport, allocated: usize, now: Timestamp) -> DevicePoolStatus {
+    let before = pool.status.clone().unwrap_or_default();
+    let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+    let well = report.problems.is_empty() && report.healthy > 0;
+    let message = match (report.problems.values().next(), report.healthy) {
+        (Some(problem), _) => problem.to_string(),
+        (None, 0) => {
+            "no node offers what the pool selects; look at nodeSelector, devices and resource".to_owned()
+        }
+        (None, healthy) => format!("{healthy} units can be used"),
+    };
+    let reason = report.problems.keys().next().copied().unwrap_or(if well { "Offered" } else { "Empty" });
+    let mut findings = vec![Finding { type_: "Ready", holds: well, reason, message }];
+    let problems = report.problems.iter();
+    findings.extend(problems.map(|(type_, message)| Finding {
+        type_,
+        holds: true,
+        reason: type_,
+        message: message.to_string(),
+    }));
+    DevicePoolStatus {
+        observed_generation: pool.metadata.generation,
+        units: count(report.units),
+        healthy: count(report.healthy),
+        allocated: count(allocated),
+        conditions: conditions(&before.conditions, findings, pool.metadata.generation, now),
+    }
+}

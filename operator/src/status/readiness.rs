@@ -1,0 +1,115 @@
+//! Why the pod of an actor is not ready, as far as its containers say more than that they begin. Pure.
+
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
+use world::{is_over, is_ready};
+
+/// What a container that has just been made waits for; it says nothing about what is wrong.
+const BEGINS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// What the containers of a pod say of themselves that is not ready; nothing where it is, or is only about to begin.
+pub fn why_not(pod: &Pod) -> Option<String> {
+    if is_ready(pod) || pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let said: Vec<String> = containers(pod).filter_map(of_container).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// Which container of a pod ends again and again, and how: its kubelet starts it again, where it is.
+pub fn crash_loop(pod: &Pod) -> Option<String> {
+    if is_ready(pod) || is_over(pod) {
+        return None;
+    }
+    containers(pod).find_map(|container| {
+        let ended = container.last_state.as_ref()?.terminated.as_ref()?;
+        let reason = ended.reason.as_deref().unwrap_or("Error");
+        Some(format!(
+            "container {} ends again and again ({reason}, exit code {}); its kubelet starts it again, each time after a longer \
+             wait; see kubectl logs --previous",
+            container.name, ended.exit_code
+        ))
+    })
+}
+
+/// What is kept of the containers of a pod, in the order in which they begin.
+fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
+    pod.status.iter().flat_map(|status| {
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+    })
+}
+
+fn of_container(container: &ContainerStatus) -> Option<String> {
+    let ended = |state: Option<&ContainerState>| {
+        let ended = state?.terminated.as_ref()?;
+        let why = ended.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        Some(format!("exit code {}{why}", ended.exit_code))
+    };
+    let (now, before) = (container.state.as_ref(), ended(container.last_state.as_ref()));
+    let waits = now.and_then(|state| state.waiting.as_ref()?.reason.as_deref());
+    let waits = waits.filter(|reason| !BEGINS.contains(reason));
+    let said = match (waits, ended(now), before) {
+        (Some(reason), _, Some(before)) => format!("{reason}, it ended with {before}"),
+        (Some(reason), _, None) => reason.to_owned(),
+        // A container that begins the others ends well before it is ready.
+        (None, Some(now), _) if !now.starts_with("exit code 0") => format!("it ended with {now}"),
+        (None, _, Some(before)) => format!("it runs again, and ended with {before} before"),
+        (None, _, None) => return None,
+    };
+    Some(format!("container {}: {said}", container.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::slim;
+    use serde_json::{Value, json};
+
+    /// What is said of a pod of an Instance with these containers, after what is not kept of it was dropped.
+    fn said(ready: bool, containers: &Value, first: &Value) -> Option<String> {
+        let mut pod: Pod = serde_json::from_value(json!({
+            "metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "name": "a", "uid": "u"}]},
+            "status": {"conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
+                "containerStatuses": containers, "initContainerStatuses": first}}))
+        .unwrap();
+        slim::pod(&mut pod);
+        why_not(&pod)
+    }
+
+    fn container(name: &str, state: &Value, last: &Value) -> Value {
+        json!({"name": name, "ready": false, "restartCount": 4, "image": "i", "imageID": "i", "state": state, "lastState": last})
+    }
+
+    #[test]
+    fn what_hangs_says_what_it_waits_for_and_how_it_ended() {
+        let waiting =
+            |reason: &str| json!({"waiting": {"reason": reason, "message": "back-off 40s restarting"}});
+        let ended = |code: i32, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": "2026-01-01T00:00:00Z"}});
+        let runs = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+        for (state, last, expected) in [
+            (waiting("ContainerCreating"), json!({}), None),
+            (runs.clone(), json!({}), None),
+            (waiting("ImagePullBackOff"), json!({}), Some("container actor: ImagePullBackOff")),
+            (
+                waiting("CrashLoopBackOff"),
+                ended(1, "Error"),
+                Some("container actor: CrashLoopBackOff, it ended with exit code 1 (Error)"),
+            ),
+            (
+                runs.clone(),
+                ended(137, "OOMKilled"),
+                Some("container actor: it runs again, and ended with exit code 137 (OOMKilled) before"),
+            ),
+            (ended(2, "Error"), json!({}), Some("container actor: it ended with exit code 2 (Error)")),
+            (ended(0, "Completed"), json!({}), None),
+        ] {
+            let containers = json!([container("actor", &state, &last)]);
+            assert_eq!(said(false, &containers, &json!([])).as_deref(), expected, "{state} after {last}");
+            assert_eq!(said(true, &containers, &json!([])), None, "it is ready");
+        }
+        let both = (
+            json!([container("actor", &waiting("PodInitializing"), &json!({}))]),
+            json!([container("fetch", &waiting("ErrImagePull"), &json!({}))]),
+        );
+        assert_eq!(said(false, &both.0, &both.1).as_deref(), Some("container fetch: ErrImagePull"));
+    }
+}

@@ -1,0 +1,164 @@
+//! What only time tells: which agents fell silent, and which units are gone for good.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::{Heartbeats, Moment};
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
+use tokio::sync::watch;
+
+use crate::config::Planning;
+use crate::runtime::clock::moment;
+use crate::watch::caches::Caches;
+
+/// How often it is asked.
+const EVERY: Duration = Duration::from_secs(1);
+/// The name of an agent's Lease is this and the node's.
+const LEASE_OF: &str = "cairn-agent-";
+
+/// The agents that were heard of, by node.
+#[derive(Clone, Default)]
+struct Agents(Arc<Mutex<Heartbeats<String>>>);
+
+/// Who tells when it is known which agents are silent.
+pub struct Silence {
+    agents: Agents,
+    /// Whether all Leases were listed once.
+    listed: watch::Receiver<bool>,
+}
+
+/// Begins to let time pass, and to listen for agents where it is known where their Leases are.
+pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> Silence {
+    caches.change(|index| index.keep_units_for(planning.unit_grace()));
+    let agents = Agents::default();
+    // Time passes before anything is heard: what is lost from the beginning would be lost since 1970, and gone at once.
+    agents.pass(caches);
+    let (tells, listed) = watch::channel(planning.agent_namespace.is_none());
+    if let Some(namespace) = planning.agent_namespace.clone() {
+        tokio::spawn(agents.clone().watch(client.clone(), namespace, tells));
+    }
+    let (passing, caches) = (agents.clone(), caches.clone());
+    tokio::spawn(async move {
+        loop {
+            passing.pass(&caches);
+            tokio::time::sleep(EVERY).await;
+        }
+    });
+    Silence { agents, listed }
+}
+
+impl Silence {
+    /// When this returns, who has been silent for long is known to be so: nobody is planned before.
+    pub async fn known(mut self, caches: &Caches) {
+        // Without Leases nobody tells; with them the watch lives as long as the process.
+        let _ = self.listed.wait_for(|listed| *listed).await;
+        self.agents.pass(caches);
+    }
+}
+
+impl Agents {
+    fn heard(&self) -> MutexGuard<'_, Heartbeats<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Watches the agents' Leases; ends only with the process.
+    async fn watch(self, client: Client, namespace: String, listed: watch::Sender<bool>) {
+        let leases = Api::<Lease>::namespaced(client, &namespace);
+        let mut known = BTreeSet::new();
+        let mut events = watcher(leases, watcher::Config::default()).default_backoff().boxed();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(watcher::Event::Apply(lease)) => drop(self.see(&lease)),
+                Ok(watcher::Event::Delete(lease)) => {
+                    if let Some(node) = node_of(&lease) {
+                        self.heard().forget(&node);
+                    }
+                }
+                Ok(watcher::Event::Init) => known.clear(),
+                Ok(watcher::Event::InitApply(lease)) => known.extend(self.see(&lease)),
+                Ok(watcher::Event::InitDone) => {
+                    self.heard().keep(&known);
+                    listed.send_replace(true);
+                }
+                Err(e) => {
+                    // Where nobody may list them, or there is no such namespace, nobody is silent.
+                    if is_answer(&e) {
+                        listed.send_replace(true);
+                    }
+                    tracing::warn!(namespace, error = %e, "the agents' Leases cannot be watched; it is tried again");
+                }
+            }
+        }
+    }
+
+    /// Notes a Lease; the node that it is for.
+    fn see(&self, lease: &Lease) -> Option<String> {
+        let (node, (written, lasts)) = (node_of(lease)?, renewed(lease)?);
+        self.heard().heard(node.clone(), written, lasts, moment());
+        Some(node)
+    }
+
+    /// Lets time pass in the caches.
+    fn pass(&self, caches: &Caches) {
+        let silent = self.heard().silent(moment());
+        caches.pass(Timestamp::now(), &silent);
+    }
+}
+
+/// Whether the API server itself said that there is nothing to see here.
+fn is_answer(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 403 | 404),
+        _ => false,
+    }
+}
+
+fn node_of(lease: &Lease) -> Option<String> {
+    lease.name_any().strip_prefix(LEASE_OF).map(str::to_owned)
+}
+
+/// When a Lease was renewed, and for how long that lasts; nothing of one that nobody holds.
+fn renewed(lease: &Lease) -> Option<(Moment, Duration)> {
+    let spec = lease.spec.as_ref()?;
+    let at = spec.renew_time.as_ref()?.0.as_duration().try_into().ok()?;
+    let seconds = u64::try_from(spec.lease_duration_seconds?).ok()?;
+    Some((at, Duration::from_secs(seconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn lease(name: &str, spec: &serde_json::Value) -> Lease {
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    }
+
+    #[test]
+    fn a_lease_says_of_which_node_and_until_when() {
+        let whole = json!({"renewTime": "2026-01-01T00:00:00.500000Z", "leaseDurationSeconds": 60});
+        let of_one = lease("cairn-agent-one", &whole);
+        assert_eq!(node_of(&of_one).as_deref(), Some("one"));
+        let (_, lasts) = renewed(&of_one).unwrap();
+        assert_eq!(lasts, Duration::from_mins(1));
+        assert_eq!(node_of(&lease("somebody-else", &whole)), None);
+        for unclear in [
+            json!({}),
+            json!({"renewTime": "2026-01-01T00:00:00.500000Z"}),
+            json!({"leaseDurationSeconds": 60}),
+            json!({"renewTime": "2026-01-01T00:00:00.500000Z", "leaseDurationSeconds": -1}),
+        ] {
+            assert_eq!(renewed(&lease("cairn-agent-one", &unclear)), None, "{unclear}");
+        }
+        let agents = Agents::default();
+        assert_eq!(agents.see(&of_one).as_deref(), Some("one"));
+        assert_eq!(agents.heard().silent(moment()), ["one".to_owned()].into(), "it was renewed long ago");
+    }
+}

@@ -1,0 +1,183 @@
+//! What is made of an application beside its actors: one Service and one ConfigMap, by which actors find each other and
+//! which are kept as they should be, and a `ControllerRevision` for each state of its templates.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crds::{ActorApplication, labels};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
+use world::{ApplicationKey, controller};
+
+use crate::apply::revisions::Revisions;
+use crate::watch::caches::Later;
+use crate::watch::slim;
+use crate::watch::watches::{Names, Watches, name_of};
+
+/// So many objects are read at once, before what is not needed of them is dropped: one may be a MiB.
+const PAGE: u32 = 50;
+
+/// What is there, of those that say that they are an application's.
+pub struct Neighbours {
+    pub services: Of<Service>,
+    pub peers: Of<ConfigMap>,
+    pub revisions: Of<ControllerRevision>,
+}
+
+/// A kind of what an application has beside its actors.
+pub trait Beside:
+    kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+    + Clone
+    + std::fmt::Debug
+    + serde::Serialize
+    + serde::de::DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl Beside for Service {}
+impl Beside for ConfigMap {}
+impl Beside for ControllerRevision {}
+
+/// Objects of one kind.
+pub struct Of<K: Beside> {
+    pub there: Store<K>,
+    /// Those that were made and that the watch has not brought yet.
+    pub made: Made,
+    owned: Owned,
+}
+
+/// Objects by name, in their namespaces.
+pub type Made = Arc<Mutex<BTreeSet<(String, String)>>>;
+
+/// The names of objects, by the uid of the application that controls them.
+type Owned = Arc<Mutex<BTreeMap<String, Names>>>;
+
+impl Neighbours {
+    /// Watches these kinds; whose they are rings when they change.
+    pub fn watch(watches: &mut Watches, caches: &Later) -> Self {
+        Self {
+            services: Of::watch(watches, slim::service, caches),
+            peers: Of::watch(watches, slim::peers, caches),
+            revisions: Of::watch(watches, slim::metadata, caches),
+        }
+    }
+
+    /// The states of an application's templates that are kept, the oldest first.
+    pub fn revisions(&self, application: &ActorApplication) -> Revisions {
+        let mut kept = self.revisions.of(application);
+        kept.sort_by_key(|revision| (revision.revision, revision.name_any()));
+        Revisions(kept)
+    }
+}
+
+/// Whether an application controls an object.
+pub fn is_of(object: &impl ResourceExt, application: &ActorApplication) -> bool {
+    let owner = controller(object, "ActorApplication").map(|owner| &owner.uid);
+    owner.is_some() && owner == application.metadata.uid.as_ref()
+}
+
+impl<K: Beside> Of<K> {
+    fn watch(watches: &mut Watches, slim: fn(&mut K), caches: &Later) -> Self {
+        let (made, owned) = (Made::default(), Owned::default());
+        let (seen, by, caches) = (made.clone(), owned.clone(), caches.clone());
+        let ours = watcher::Config::default().labels(labels::APPLICATION).page_size(PAGE);
+        // Those that were made before a list was asked for are in it, or gone.
+        let mut before = BTreeSet::new();
+        let there = watches.store(Api::all(watches.client()), ours, slim, move |event, store| {
+            let mut made = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut by = by.lock().unwrap_or_else(PoisonError::into_inner);
+            let object = match event {
+                watcher::Event::Apply(object) => {
+                    keep(&mut by, &object);
+                    object
+                }
+                watcher::Event::Delete(object) => {
+                    forget(&mut by, &object);
+                    object
+                }
+                // What is not in the list is gone.
+                watcher::Event::InitDone => {
+                    by.clear();
+                    store.state().iter().for_each(|object| keep(&mut by, object.as_ref()));
+                    return made.retain(|name| !before.contains(name) && by_name(store, name).is_none());
+                }
+                watcher::Event::Init => return before.clone_from(&made),
+                watcher::Event::InitApply(_) => return,
+            };
+            let namespace = object.namespace().unwrap_or_default();
+            made.remove(&(namespace.clone(), object.name_any()));
+            if let (Some(caches), Some(owner)) = (caches.get(), controller(&object, "ActorApplication")) {
+                caches.ring(&ApplicationKey { namespace, name: owner.name.clone() });
+            }
+        });
+        Self { there, made, owned }
+    }
+
+    /// Those that an application controls.
+    fn of(&self, application: &ActorApplication) -> Vec<Arc<K>> {
+        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = application.metadata.uid.as_ref().and_then(|uid| owned.get(uid)).into_iter().flatten();
+        let there = names.filter_map(|name| by_name(&self.there, name));
+        there.filter(|object| is_of(object.as_ref(), application)).collect()
+    }
+}
+
+fn by_name<K: Beside>(store: &Store<K>, (namespace, name): &(String, String)) -> Option<Arc<K>> {
+    store.get(&ObjectRef::new(name).within(namespace))
+}
+
+/// Whose it is, where an application controls it.
+fn owner_of(object: &impl ResourceExt) -> Option<String> {
+    controller(object, "ActorApplication").map(|owner| owner.uid.clone())
+}
+
+fn keep(owned: &mut BTreeMap<String, Names>, object: &impl ResourceExt) {
+    if let Some(owner) = owner_of(object) {
+        owned.entry(owner).or_default().insert(name_of(object));
+    }
+}
+
+fn forget(owned: &mut BTreeMap<String, Names>, object: &impl ResourceExt) {
+    let Some(uid) = owner_of(object) else { return };
+    if let Some(names) = owned.get_mut(&uid) {
+        names.remove(&name_of(object));
+        if names.is_empty() {
+            owned.remove(&uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn whose_it_is_is_known_without_a_look_at_those_of_others() {
+        let object = |name: &str, owner: &str| -> ControllerRevision {
+            let owner = json!([{"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "name": "app", "uid": owner,
+                "controller": true}]);
+            serde_json::from_value(json!({"revision": 1, "metadata": {"name": name, "namespace": "ns", "ownerReferences": owner}}))
+                .unwrap()
+        };
+        let mut owned = BTreeMap::new();
+        for (name, owner) in [("a", "1"), ("b", "1"), ("c", "2")] {
+            keep(&mut owned, &object(name, owner));
+        }
+        keep(&mut owned, &ControllerRevision::default());
+        let names = |owned: &BTreeMap<String, Names>, owner: &str| {
+            owned.get(owner).map(|names| names.iter().map(|(_, name)| name.clone()).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&owned, "1").unwrap(), ["a", "b"]);
+        forget(&mut owned, &object("a", "1"));
+        forget(&mut owned, &object("c", "2"));
+        assert_eq!((names(&owned, "1").unwrap(), names(&owned, "2")), (vec!["b".to_owned()], None));
+    }
+}

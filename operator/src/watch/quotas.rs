@@ -1,0 +1,84 @@
+//! Quotas, limits and labels of namespaces: who has to look again when one changes, or when others give something back.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
+use kube::ResourceExt;
+use world::{ApplicationKey, Index};
+
+use crate::watch::caches::Caches;
+use crate::watch::indexed::Indexed;
+use crate::watch::watches::{Names, Seen};
+
+impl Indexed for ResourceQuota {
+    fn happened(caches: &Caches, seen: &mut Seen, quota: Arc<Self>, present: bool) {
+        let namespace = quota.namespace().unwrap_or_default();
+        if !present {
+            seen.forget(quota.as_ref());
+            caches.change(|index| index.remove_quota(&namespace, &quota.name_any()));
+        } else if seen.changed(quota.as_ref(), &quota.spec) {
+            caches.change(|index| index.put_quota(quota));
+        } else {
+            return;
+        }
+        caches.ring_namespace(&namespace);
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_quotas(names);
+    }
+}
+
+impl Indexed for LimitRange {
+    fn happened(caches: &Caches, seen: &mut Seen, limits: Arc<Self>, present: bool) {
+        let namespace = limits.namespace().unwrap_or_default();
+        if !present {
+            seen.forget(limits.as_ref());
+            caches.change(|index| index.remove_limits(&namespace, &limits.name_any()));
+        } else if seen.changed(limits.as_ref(), &limits.spec) {
+            caches.change(|index| index.put_limits(limits));
+        } else {
+            return;
+        }
+        caches.ring_namespace(&namespace);
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_limits(names);
+    }
+}
+
+impl Indexed for Namespace {
+    fn happened(caches: &Caches, seen: &mut Seen, namespace: Arc<Self>, present: bool) {
+        let name = namespace.name_any();
+        if !present {
+            seen.forget(namespace.as_ref());
+            caches.change(|index| index.remove_namespace(&name));
+        } else if seen.changed(namespace.as_ref(), namespace.labels()) {
+            caches.change(|index| index.put_namespace(&namespace));
+            caches.ring_namespace(&name);
+        }
+    }
+
+    fn keep(index: &mut Index, names: &Names) {
+        index.keep_namespaces(names);
+    }
+}
+
+impl Caches {
+    /// Something that plans in a namespace depend on.
+    fn ring_namespace(&self, namespace: &str) {
+        let keys = self.applications.state().into_iter().map(|application| ApplicationKey::of(&application));
+        self.ring_touched(keys.filter(|key| key.namespace == namespace));
+    }
+
+    /// A foreign pod of this namespace is gone: a quota may have room for actors without a place.
+    pub fn gave_quota_back(&self, namespace: &str) {
+        if self.index().quotas_of(namespace).next().is_none() {
+            return;
+        }
+        let mut without = self.touched().room_came();
+        without.retain(|key| key.namespace == namespace);
+        self.ring_touched(without);
+    }
+}

@@ -1,0 +1,259 @@
+//! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
+
+use crds::{Instance, Placement};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace,
+    Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, ResourceRequirements, Service, Taint,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::ResourceExt;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::apply::identity::peers_name;
+
+/// Where `kubectl apply` keeps the manifest once more.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Drops the bookkeeping of server-side apply, and of kubectl's own.
+pub fn metadata<K: ResourceExt>(object: &mut K) {
+    let metadata = object.meta_mut();
+    metadata.managed_fields = None;
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+/// Keeps whose it is and what it says: what people find it by is not read.
+pub fn instance(instance: &mut Instance) {
+    metadata(instance);
+    (instance.metadata.labels, instance.metadata.annotations) = (None, None);
+}
+
+/// Keeps all that it says; who has a place is not without one, which operators of before wrote of some (ADR 141).
+pub fn placement(placement: &mut Placement) {
+    metadata(placement);
+    let spec = &mut placement.spec;
+    if !spec.unplaced.is_empty() {
+        let placed: BTreeSet<&str> = spec.assignments.iter().map(|place| place.actor.as_str()).collect();
+        spec.unplaced.retain(|left| !placed.contains(left.actor.as_str()));
+    }
+}
+
+/// Keeps whose it is, and of a peers file of an application what it says: anybody may give a `ConfigMap` our label, and fill it.
+pub fn peers(file: &mut ConfigMap) {
+    metadata(file);
+    file.binary_data = None;
+    let of = world::controller(file, "ActorApplication");
+    if of.is_none_or(|of| file.name_any() != peers_name(&of.name)) {
+        file.data = None;
+    }
+}
+
+/// Keeps whose it is.
+pub fn service(service: &mut Service) {
+    metadata(service);
+    (service.spec, service.status) = (None, None);
+}
+
+/// Keeps what it allows.
+pub fn quota(quota: &mut ResourceQuota) {
+    metadata(quota);
+    quota.status = None;
+}
+
+/// Keeps labels.
+pub fn namespace(namespace: &mut Namespace) {
+    metadata(namespace);
+    (namespace.spec, namespace.status, namespace.metadata.annotations) = (None, None, None);
+}
+
+/// Keeps labels, taints and what is allocatable.
+pub fn node(node: &mut Node) {
+    metadata(node);
+    node.metadata.annotations = None;
+    if let Some(status) = node.status.take() {
+        node.status = Some(NodeStatus { allocatable: status.allocatable, ..NodeStatus::default() });
+    }
+}
+
+/// Labels, whether it is cordoned, taints, what is allocatable.
+type NodeFacts =
+    (BTreeMap<String, String>, Option<bool>, Option<Vec<Taint>>, Option<BTreeMap<String, Quantity>>);
+
+/// What a plan reads of a node.
+pub fn node_facts(node: &Node) -> NodeFacts {
+    let spec = node.spec.clone().unwrap_or_default();
+    let allocatable = node.status.as_ref().and_then(|status| status.allocatable.clone());
+    (node.labels().clone(), spec.unschedulable, spec.taints, allocatable)
+}
+
+/// Keeps of a container that is not ready what it waits for, and how it ended before.
+fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
+    if status.ready {
+        return None;
+    }
+    let kept = |state: ContainerState| ContainerState {
+        running: None,
+        terminated: state.terminated.map(|ended| ContainerStateTerminated {
+            exit_code: ended.exit_code,
+            reason: ended.reason,
+            ..ContainerStateTerminated::default()
+        }),
+        waiting: state.waiting.map(|it| ContainerStateWaiting { reason: it.reason, message: None }),
+    };
+    Some(ContainerStatus {
+        name: status.name,
+        state: status.state.map(kept),
+        last_state: status.last_state.map(kept),
+        ..ContainerStatus::default()
+    })
+}
+
+/// The units that an amount is written in, the largest first, by how many make one.
+const UNITS: [(&str, i128); 4] = [("", 1), ("m", 1_000), ("u", 1_000_000), ("n", 1_000_000_000)];
+
+/// An amount as it is written, rounded up: there is nothing smaller than a billionth.
+fn amount(exact: world::Exact) -> Quantity {
+    let in_units = |of_one: i128| exact * world::Exact::from(of_one);
+    let (unit, of_one) =
+        *UNITS.iter().find(|(_, of_one)| in_units(*of_one).is_integer()).unwrap_or(&UNITS[3]);
+    Quantity(format!("{}{unit}", in_units(of_one).ceil()))
+}
+
+/// Keeps whose it is, where it is, what it asks for and how it is; of an actor's pod also why it is not ready.
+///
+/// Counts and times of restarts are not kept: a container that ends again and again is one fact, not one for each time.
+pub fn pod(pod: &mut Pod) {
+    metadata(pod);
+    let keep = |map: &mut Option<BTreeMap<String, String>>, wanted: &[&str]| {
+        let kept = map.take().into_iter().flatten().filter(|(name, _)| wanted.contains(&name.as_str()));
+        *map = Some(kept.collect::<BTreeMap<_, _>>()).filter(|kept| !kept.is_empty());
+    };
+    keep(&mut pod.metadata.annotations, &[crds::labels::UNIT]);
+    keep(&mut pod.metadata.labels, &[crds::labels::TEMPLATE_HASH, crds::labels::ACTOR]);
+    if let Some(spec) = pod.spec.take() {
+        // Requests of a pod as a whole stand for those of its containers, each of which is two kilobytes.
+        let asks = world::requests(&spec).unwrap_or_default();
+        let asks: BTreeMap<String, Quantity> =
+            asks.into_iter().map(|(name, it)| (name, amount(it))).collect();
+        let resources = ResourceRequirements { requests: Some(asks), ..ResourceRequirements::default() };
+        pod.spec = Some(PodSpec {
+            node_name: spec.node_name,
+            resources: Some(resources).filter(|it| it.requests.as_ref().is_some_and(|asks| !asks.is_empty())),
+            ..PodSpec::default()
+        });
+    }
+    let is_actors = pod.owner_references().iter().any(|owner| owner.kind == "Instance");
+    if let Some(status) = pod.status.take() {
+        let of_containers = |list: Option<Vec<ContainerStatus>>| {
+            let kept: Vec<_> = list.filter(|_| is_actors)?.into_iter().filter_map(unready).collect();
+            (!kept.is_empty()).then_some(kept)
+        };
+        let conditions = status.conditions.map(|list| {
+            list.into_iter()
+                .filter(|condition| matches!(condition.type_.as_str(), "PodScheduled" | "Ready"))
+                .collect()
+        });
+        pod.status = Some(PodStatus {
+            conditions,
+            phase: status.phase,
+            reason: status.reason,
+            message: status.message,
+            pod_ip: status.pod_ip,
+            init_container_statuses: of_containers(status.init_container_statuses),
+            container_statuses: of_containers(status.container_statuses),
+            ..PodStatus::default()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_pod_asks_for_is_the_same_when_little_is_kept_of_it() {
+        for (asked, kept) in [
+            (["1.2Gi", "0"], "1288490188800m"),
+            (["1.7Gi", "2.3Gi"], "4Gi"),
+            (["1.1Gi", "0"], "1181116006400m"),
+            (["1.25Gi", "250m"], "1342177280250m"),
+            (["9Ei", "1"], "10376293541461622785"),
+            (["1Ti", "1n"], "1099511627776000000001n"),
+            // as much as many containers with the most that the API server counts
+            (["1000Ei", "1Ei"], "1001Ei"),
+            (["1000Ei", "1n"], "1152921504606846976000000000001n"),
+        ] {
+            let containers = asked.map(|it| json!({"name": "c", "resources": {"requests": {"memory": it}}}));
+            let mut of: Pod = serde_json::from_value(json!({"spec": {"containers": containers}})).unwrap();
+            let whole = world::requests(of.spec.as_ref().unwrap()).unwrap();
+            pod(&mut of);
+            assert_eq!(world::requests(of.spec.as_ref().unwrap()).unwrap(), whole, "{asked:?}");
+            assert_eq!(whole["memory"], world::quantity(kept).unwrap(), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn of_pods_and_instances_only_what_is_read_is_kept() {
+        let metadata = json!({"name": "a", "uid": "1", "managedFields": [{"manager": "x"}],
+            "annotations": {"cairn.dev/unit": "n/p-0", LAST_APPLIED: "{}", "b": "c"},
+            "labels": {"cairn.dev/template-hash": "h", "cairn.dev/actor": "a-0", "app": "x"}});
+        let mut kept: Pod = serde_json::from_value(json!({"metadata": metadata, "spec": {"nodeName": "n",
+            "serviceAccountName": "default", "containers": [{"name": "c", "image": "i", "env": [{"name": "E"}],
+                "resources": {"requests": {"cpu": "1500m", "memory": "1Ki"}}}, {"name": "d",
+                "resources": {"limits": {"cpu": "250m", "acme.com/gpu": "1"}}}]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "hostIP": "10.0.0.2", "conditions": [
+                {"type": "Ready", "status": "True"}, {"type": "Initialized", "status": "True"}],
+                "containerStatuses": [{"name": "c", "image": "i", "imageID": "i", "ready": true, "restartCount": 3,
+                    "lastState": {"terminated": {"exitCode": 1}}}]}}))
+        .unwrap();
+        pod(&mut kept);
+        let expected = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "uid": "1", "annotations": {"cairn.dev/unit": "n/p-0"},
+                "labels": {"cairn.dev/actor": "a-0", "cairn.dev/template-hash": "h"}},
+            "spec": {"nodeName": "n", "containers": [],
+                "resources": {"requests": {"acme.com/gpu": "1", "cpu": "1750m", "memory": "1024"}}},
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
+        assert_eq!(serde_json::to_value(&kept).unwrap(), expected);
+
+        let mut kept = Instance::new("a", crds::InstanceSpec::default());
+        kept.metadata = serde_json::from_value(metadata).unwrap();
+        instance(&mut kept);
+        let expected = json!({"name": "a", "uid": "1"});
+        assert_eq!(serde_json::to_value(&kept.metadata).unwrap(), expected);
+    }
+
+    #[test]
+    fn who_has_a_place_is_not_said_to_have_none() {
+        let place = |actor: &str| json!({"actor": actor, "unit": "n/p-0", "node": "n", "pool": "p"});
+        let left = |actor: &str| json!({"actor": actor, "reasons": ["no room"]});
+        let mut kept: Placement = serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": {
+            "application": "a", "applicationGeneration": 1, "policy": "p", "snapshotDigest": "", "strategy": "asp",
+            "seed": 1, "effort": 1, "objective": {}, "levels": [], "optimal": false,
+            "assignments": [place("a-0"), place("a-1")], "unplaced": [left("a-1"), left("a-2")], "moves": []}}))
+        .unwrap();
+        placement(&mut kept);
+        let unplaced: Vec<&str> = kept.spec.unplaced.iter().map(|left| left.actor.as_str()).collect();
+        assert_eq!((kept.spec.assignments.len(), unplaced), (2, vec!["a-2"]));
+    }
+
+    #[test]
+    fn of_containers_that_end_again_and_again_it_is_kept_how() {
+        let kept = |ready: bool, restarts: i32| {
+            let mut kept: Pod = serde_json::from_value(json!({
+                "metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "name": "a", "uid": "u"}]},
+                "status": {"containerStatuses": [{"name": "c", "image": "i", "imageID": "i", "ready": ready, "restartCount": restarts,
+                 "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 20s"}},
+                 "lastState": {"terminated": {"exitCode": 7, "reason": "Error", "containerID": "x"}}}]}}))
+            .unwrap();
+            pod(&mut kept);
+            kept
+        };
+        assert_eq!(kept(false, 2), kept(false, 3), "each time is no news");
+        let how = kept(false, 2).status.unwrap().container_statuses.unwrap().remove(0).last_state.unwrap();
+        assert_eq!(how.terminated.unwrap().exit_code, 7);
+        assert_eq!(kept(true, 2).status.unwrap().container_statuses, None);
+    }
+}

@@ -1,0 +1,146 @@
+//! One watch per kind: each feeds a store and the index for as long as the process lives.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use kube::runtime::reflector::{Store, store};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use crate::watch::devices;
+
+/// Objects by namespace and name.
+pub type Names = BTreeSet<(String, String)>;
+
+/// Waits until a store has been filled once.
+pub type BoxReady = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// A watch that feeds a store for as long as the process lives.
+pub type Feed = BoxFuture<'static, ()>;
+
+/// Watches as they are added.
+pub struct Watches<'a> {
+    client: &'a Client,
+    feeds: Vec<Feed>,
+    ready: Vec<BoxReady>,
+}
+
+impl<'a> Watches<'a> {
+    /// None yet.
+    pub fn new(client: &'a Client) -> Self {
+        Self { client, feeds: Vec::new(), ready: Vec::new() }
+    }
+
+    /// The feeds of all watches, which must be run, and what waits until each has been filled once.
+    pub fn made(self) -> (Vec<Feed>, Vec<BoxReady>) {
+        (self.feeds, self.ready)
+    }
+
+    /// Where to watch.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Watches one kind of which nothing is kept here: `on` is given every event.
+    pub fn events<K>(
+        &mut self,
+        api: Api<K>,
+        config: watcher::Config,
+        slim: fn(&mut K),
+        mut on: impl FnMut(watcher::Event<K>) + Send + 'static,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let (filled, is_filled) = watch::channel(false);
+        let stream = watcher(api, config).default_backoff().modify(slim);
+        let run = stream.for_each(move |event| {
+            match event {
+                Ok(event) => {
+                    let is_done = matches!(event, watcher::Event::InitDone);
+                    on(event);
+                    if is_done {
+                        filled.send_replace(true);
+                    }
+                }
+                Err(e) => interrupted::<K>(&e),
+            }
+            futures::future::ready(())
+        });
+        self.feeds.push(run.boxed());
+        self.ready.push(Box::new(move || {
+            let mut filled = is_filled.clone();
+            // Its sender lives in its feed, which ends with the process.
+            async move { drop(filled.wait_for(|is| *is).await) }.boxed()
+        }));
+    }
+
+    /// Watches one kind: a store of it, and `on` at every event.
+    pub fn store<K>(
+        &mut self,
+        api: Api<K>,
+        config: watcher::Config,
+        slim: fn(&mut K),
+        mut on: impl FnMut(watcher::Event<K>, &Store<K>) + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        let (reader, writer) = store();
+        let stream = watcher(api, config).default_backoff().modify(slim).reflect(writer);
+        let seen = reader.clone();
+        let run = stream.for_each(move |event| {
+            match event {
+                Ok(event) => on(event, &seen),
+                Err(e) => interrupted::<K>(&e),
+            }
+            futures::future::ready(())
+        });
+        self.feeds.push(run.boxed());
+        let filled = reader.clone();
+        self.ready.push(Box::new(move || {
+            let filled = filled.clone();
+            // A store's writer lives in its feed, which ends with the process.
+            async move { drop(filled.wait_until_ready().await) }.boxed()
+        }));
+        reader
+    }
+}
+
+fn interrupted<K: Resource<DynamicType = ()>>(e: &watcher::Error) {
+    tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
+}
+
+/// Remembers what objects looked like, to tell real changes from heartbeats.
+#[derive(Default)]
+pub struct Seen {
+    facts: HashMap<(String, String), u64>,
+    pub devices: devices::Seen,
+}
+
+impl Seen {
+    /// Whether the facts of this object differ from what was seen last.
+    pub fn changed(&mut self, object: &impl ResourceExt, facts: &impl Serialize) -> bool {
+        let mut hasher = DefaultHasher::new();
+        serde_json::to_string(facts).unwrap_or_default().hash(&mut hasher);
+        let hash = hasher.finish();
+        self.facts.insert(name_of(object), hash) != Some(hash)
+    }
+
+    pub fn forget(&mut self, object: &impl ResourceExt) {
+        self.facts.remove(&name_of(object));
+    }
+
+    pub fn keep(&mut self, names: &Names) {
+        self.facts.retain(|name, _| names.contains(name));
+    }
+}
+
+/// The namespace and the name of an object.
+pub fn name_of(object: &impl ResourceExt) -> (String, String) {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
