@@ -224,7 +224,7 @@ $(DONE)/planning: | bench-programs
 $(DONE)/place-one: | bench-programs
 	$(call say,a place at once)
 	@cargo bench --locked --profile dev --workspace --bench place_one > $@.log || { cat $@.log; exit 1; }
-	@{ printf '# A place at once\n\n'; sed -n '/^| what/,$$p' $@.log; \
+	@{ printf '# Placing one requested Instance\n\n'; sed -n '/^| measured/,$$p' $@.log; \
 		printf '\nMade at %s, on %s cores, by `make bench`:\n\n    cargo bench --locked --profile dev --workspace --bench place_one\n' $(COMMIT) $(shell nproc); } > $(RESULTS)/place-one.md
 	$(done)
 
@@ -232,7 +232,7 @@ $(DONE)/kernels: | bench-programs
 	$(call say,kernels)
 	@cargo bench --locked --profile dev --workspace --bench kernels --bench rounds --bench mappers $(HOW_MUCH_kernels) > $@.log || { cat $@.log; exit 1; }
 	@docs/results/logs.py criterion $@.log > $@.table
-	@{ printf '# Kernels, rounds and mappers\n\nSingle functions of the search and of task graphs, by the clock; %s cores.\n\n' $(shell nproc); cat $@.table; \
+	@{ printf '# Microbenchmarks\n\nSingle functions of the search, the schedulers and the mappers, wall clock on %s cores (criterion).\n\n' $(shell nproc); cat $@.table; \
 		printf '\nMade at %s by `make bench`:\n\n    cargo bench --locked --profile dev --workspace --bench kernels --bench rounds --bench mappers\n' $(COMMIT); } > $(RESULTS)/kernels.md
 	$(done)
 
@@ -364,8 +364,8 @@ $(DONE)/real-nodes: | bench-programs node-tools
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	@cargo test --locked --workspace --test real_nodes -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
 	@docs/results/logs.py real-nodes $@.log > $@.table && mkdir -p $(RESULTS)/node-agent
-	@{ printf '# The node agent on real kubelets\n\nTwo kubelets with containerd and runc on one machine of %s cores; operator and agents are the pods of the chart. The agents look at the\nmachine itself first, and after an upgrade describe machines with GPUs, as this one has none to be told of.\n\n' $(shell nproc); cat $@.table; \
-		printf '\nMade at %s by `make bench`, from what the test says that checks all else on them:\n\n    cargo test -p e2e --test real_nodes -- --nocapture\n' $(COMMIT); } > $(RESULTS)/node-agent/real-nodes.md
+	@{ printf '# Node agent on real kubelets\n\nTwo kubelets with containerd and runc on one machine of %s cores; operator and agents run as pods of the chart. First the agents discover\nthe hardware; after an upgrade they publish a described machine with GPUs, as this one has none.\n\n' $(shell nproc); cat $@.table; \
+		printf '\nMade at %s by `make bench`, from the output of the test `real_nodes`:\n\n    cargo test -p e2e --test real_nodes -- --nocapture\n' $(COMMIT); } > $(RESULTS)/node-agent/real-nodes.md
 	$(done)
 
 # Where there are GPUs of NVIDIA; elsewhere there is no such page.
@@ -398,9 +398,9 @@ $(DONE)/soundness: | bench-programs $(VALGRIND)
 	@CAIRN_WIRE_INPUTS=$(WIRE_INPUTS) cargo test --locked -p runtime --lib -- no_input_makes_a_reader_panic > $@.inputs.log 2>&1 || { tail -40 $@.inputs.log; exit 1; }
 	@CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_RUNNER="$(VALGRIND) -q --error-exitcode=1 --fair-sched=yes --max-stackframe=8000000 --suppressions=$(CURDIR)/crates/runtime/valgrind.supp" \
 		cargo test --locked $(UNDER_VALGRIND) --tests -- --test-threads=1 > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
-	@{ printf "# The runtime's soundness\n\nReaders of messages, headers of copies, topologies and host files with %s inputs that nobody wrote:\n\n" $(WIRE_INPUTS); \
+	@{ printf "# Soundness of the runtime\n\nParsers of messages, copy headers, topologies and host files on %s random inputs:\n\n" $(WIRE_INPUTS); \
 		docs/results/logs.py tests $@.inputs.log && \
-		printf "\nTests under valgrind's memcheck (%s), one at a time; processes that they start run without it. A report fails a test.\n\n" '$(UNDER_VALGRIND)'; \
+		printf "\nTests under valgrind memcheck (%s), one at a time, child processes excluded. Any report fails the test.\n\n" '$(UNDER_VALGRIND)'; \
 		docs/results/logs.py tests $@.log && \
 		printf '\nMade at %s by `make bench`, part `soundness`.\n' $(COMMIT); } > $@.page && mkdir -p $(RESULTS)/runtime && mv $@.page $(RESULTS)/runtime/soundness.md
 	$(done)
@@ -415,7 +415,7 @@ $(DONE)/fuzz: | bench-programs $(FUZZ)
 			$(CACHE)/fuzz/$$target fuzz/corpus/$$target -- -max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 2> $@.$$target.log \
 			|| { tail -40 $@.$$target.log; exit 1; }; \
 	done
-	@{ printf '# Fuzz\n\nReaders and planners under inputs that nobody wrote, by coverage, from the corpus on; none made one fail. `snapshot` and `plan` have\na whole file as input.\n\n'; \
+	@{ printf '# Fuzzing\n\nCoverage-guided fuzzing (cargo-fuzz) of parsers and planners from the corpus in `fuzz/corpus`; no input failed. `snapshot` and `plan` take\na whole snapshot file.\n\n'; \
 		docs/results/logs.py fuzz $(foreach target,$(FUZZED),$(target)=$@.$(target).log) && \
 		printf '\nMade at %s by `make bench`, part `fuzz`: %s s each.\n' $(COMMIT) $(FUZZ_SECONDS); } > $@.page && mv $@.page $(RESULTS)/fuzz.md
 	$(done)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What other programs measured, from what they print, as a table in Markdown.
+"""Turns the output of other measurement programs into a Markdown table.
 
 logs.py criterion LOG            benchmarks of criterion
 logs.py fuzz TARGET=LOG…         cargo-fuzz, with -print_final_stats=1
-logs.py tests LOG…               how many tests of which program passed, and how long they took
+logs.py tests LOG…               tests passed and failed per test binary, and their time
 logs.py real-nodes LOG           the rows that e2e's test real_nodes prints
 """
 
@@ -17,7 +17,7 @@ def text_of(path):
 
 
 def criterion(log):
-    yield "| benchmark | estimate | 95 % of it |"
+    yield "| benchmark | estimate | 95 % interval |"
     yield "|---|---:|---:|"
     value = r"([\d.]+ \S+)"
     for name, low, middle, high in re.findall(rf"^(\S.*?)\s+time:\s+\[{value} {value} {value}\]", text_of(log), re.M):
@@ -25,20 +25,20 @@ def criterion(log):
 
 
 def fuzz(*targets):
-    yield "| target | seconds | inputs run | kept, as they reach what none did | peak memory, MiB |"
+    yield "| target | seconds | executions | new coverage units | peak memory, MiB |"
     yield "|---|---:|---:|---:|---:|"
     for target in targets:
         name, log = target.split("=", 1)
         said = text_of(log)
         if "Done " not in said:
-            sys.exit(f"logs.py: {log} ends before the target said what it did; read it to see why")
+            sys.exit(f"logs.py: {log} has no final statistics; read it for the cause")
         runs, seconds = re.search(r"^Done (\d+) runs in (\d+) second", said, re.M).groups()
         kept, memory = (re.search(rf"^stat::{it}:\s+(\d+)", said, re.M)[1] for it in ["new_units_added", "peak_rss_mb"])
         yield f"| {name} | {int(seconds):,} | {int(runs):,} | {int(kept):,} | {memory} |"
 
 
 def tests(*logs):
-    yield "| program of tests | passed | failed | seconds |"
+    yield "| test binary | passed | failed | seconds |"
     yield "|---|---:|---:|---:|"
     row = r"^\s+Running (?:\S+ )?(\S+) \(.*?\)$.*?^test result: \w+\. (\d+) passed; (\d+) failed;.*?finished in ([\d.]+)s"
     for log in logs:
@@ -47,9 +47,9 @@ def tests(*logs):
 
 
 def real_nodes(log):
-    yield "| what | node | from the start of the agent's process to the write of its NodeTopology | resident memory then |"
+    yield "| mode | node | process start to NodeTopology written | RSS at that time |"
     yield "|---|---|---:|---:|"
-    yield from re.findall(r"^\| (?:looking|described).*\|$", text_of(log), re.M)
+    yield from re.findall(r"^\| (?:hardware|described).*\|$", text_of(log), re.M)
 
 
 def main():
@@ -58,7 +58,7 @@ def main():
         sys.exit(__doc__)
     rows = list(ways[sys.argv[1]](*sys.argv[2:]))
     if len(rows) < 3:
-        sys.exit(f"logs.py: nothing is measured in {', '.join(sys.argv[2:])}; read it to see why")
+        sys.exit(f"logs.py: no measurement found in {', '.join(sys.argv[2:])}; read it for the cause")
     print("\n".join(rows))
 
 

@@ -107,10 +107,10 @@ fn write(all: &[Measured], size: Size, commit: &str, results: &Path) -> Result<(
     let table = table(all);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let page = format!(
-        "# From `kubectl apply` to bound pods\n\n{} applications of {} actors each, applied at once to {} simulated nodes of \
-         four cores;\netcd, API server, controller manager, scheduler, KWOK and the operator share {cores} cores.\n\n{table}\n\
-         Seconds count from before the first manifest was sent. Memory is the operator's own peak; solvers are\n\
-         processes of their own. Writes are counted in the API server's audit log, the operator's lease left out.\n\n\
+        "# From `kubectl apply` to bound pods\n\n{} applications of {} actors are applied at once to {} simulated nodes of \
+         four cores.\nThe control plane, KWOK and the operator share {cores} cores.\n\n{table}\n\
+         Times start before the first manifest is sent. Peak memory is that of the operator process, without its solver processes.\n\
+         Writes are counted in the API server's audit log, without lease renewals.\n\n\
          Made at {commit} by `make bench`, which runs `cairn-e2e bench`; the numbers are in [e2e.json](e2e.json).\n",
         size.applications, size.actors, size.nodes
     );
@@ -253,7 +253,7 @@ pub(crate) fn application(index: usize, actors: usize) -> Value {
 }
 
 fn table(all: &[Measured]) -> String {
-    let head = "| strategy | actors | nodes | all placed | all bound | operator's peak | writes per actor |\n\
+    let head = "| strategy | actors | nodes | all actors placed | all pods bound | operator peak memory | writes per actor |\n\
                 |---|---:|---:|---:|---:|---:|---:|\n";
     let row = |measured: &Measured| {
         format!(

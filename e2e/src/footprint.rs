@@ -313,21 +313,20 @@ fn page(pace: Pace, commit: &str, agent: &Measured, other: &Measured) -> String 
         )
     };
     format!(
-        "# What the node agent costs: the measurement\n\n\
-         A node with {PODS} pods and {GPUS} GPUs of the stand-in for NVML, on a real API server; scraped every {:?}, and {IN_A_ROW}\n\
-         times in a row at the end. At rest for {} s; in trouble for {} s, in which the agent noticed {} losses and returns of\n\
-         GPUs, and as many pods ended and others started. All processes share {cores} cores. There is one profile of compilation for everything, `dev` with `opt-level = 1`.\n\n\
-         | | memory MiB | growth MiB | millicores, own + children's | open files, first and last | scrape, median ms | p99 ms | series | ready s |\n\
+        "# Footprint of the node agent\n\n\
+         A node with {PODS} pods and {GPUS} GPUs (stub NVML) on a real API server, scraped every {:?}, with {IN_A_ROW} scrapes in a\n\
+         row at the end. Idle for {} s; under churn for {} s with {} GPU losses and returns, each with a pod\n\
+         replaced. All processes share {cores} cores; the build profile is `dev` with `opt-level = 1`. The baseline is Debian's `prometheus-node-exporter`.\n\n\
+         | process | peak RSS, MiB | growth, MiB | millicores, own + children | open files, first and last | scrape median, ms | scrape p99, ms | series | time to ready, s |\n\
          |---|---:|---:|---:|---:|---:|---:|---:|---:|\n{}{}{}\n\
-         Memory is the most that was resident; growth is that of the line that fits best, over the whole time, with its\n\
-         standard error. Times of scrapes are those at rest. `prometheus-node-exporter` is Debian's as it comes.\n\n\
+         Growth is the slope of a least-squares line over the whole time, with its standard error. Scrape times are those of the idle phase.\n\n\
          Made at {commit} by `make bench`, which runs `cairn-e2e footprint`.\n",
         pace.every,
         seconds(pace.at_rest),
         seconds(pace.in_trouble),
         agent.changes,
-        row("cairn-node-agent, at rest", &agent.at_rest, agent),
-        row("cairn-node-agent, in trouble", &agent.in_trouble, agent),
+        row("cairn-node-agent, idle", &agent.at_rest, agent),
+        row("cairn-node-agent, under churn", &agent.in_trouble, agent),
         row("prometheus-node-exporter", &other.at_rest, other),
     )
 }
@@ -347,15 +346,14 @@ fn page_of_trouble(pace: Pace, commit: &str, agent: &Measured) -> String {
     };
     let [before, after] = &agent.series_by_name;
     let series =
-        if before == after { "as many series of each name as before" } else { "other series than before" };
+        if before == after { "as many series of each name as before," } else { "other series than before," };
     format!(
-        "# What stays of trouble: the measurement\n\n\
-         The node of [footprint.md](footprint.md), scraped every {:?}, with the counting of what pods do with the CPUs. For {lasted:?}\n\
-         a GPU was lost or came back as soon as the agent had noticed the last change, which was {} times, and each time\n\
-         a pod ended and another one started.\n\n\
-         Memory grew by {growth:+.2} ± {error:.2} MiB, by the line that fits best. Afterwards there were {series}, and\n\
-         {} open files; before it were {}.\n\n\
-         | minute | least resident MiB | most | least open files |\n|---:|---:|---:|---:|\n{}\n\
+        "# Leak test of the node agent under churn\n\n\
+         The node of [footprint.md](footprint.md), scraped every {:?}, with perf counters for pods enabled. For {lasted:?} a GPU is lost\n\
+         or returns as soon as the agent has reported the previous change ({} times), and each time a pod is replaced.\n\n\
+         Memory grew by {growth:+.2} ± {error:.2} MiB (least-squares line). Afterwards the agent exports {series} and holds\n\
+         {} open files; before, {}.\n\n\
+         | minute | min RSS, MiB | max RSS, MiB | min open files |\n|---:|---:|---:|---:|\n{}\n\
          Made at {commit} by `make bench`, which runs `cairn-e2e footprint --trouble`.\n",
         pace.every,
         agent.changes,

@@ -23,12 +23,12 @@ const RUNS: usize = 9;
 /// What is planned, and what it must come to.
 const PLANS: [(&str, &[&str], &str); 2] = [
     (
-        "P-8x4-s1 found and proven at [0, 3884, 77]",
+        "P-8x4-s1, proven optimal at [0, 3884, 77]",
         &["plan", "--snapshot", "examples/instances/P-8x4-s1.json", "-o", "json"],
         "[0,3884,77]",
     ),
     (
-        "the surveillance example, proven at [0, 59040, 21]",
+        "the surveillance example, proven optimal at [0, 59040, 21]",
         &[
             "plan",
             "-f",
@@ -59,7 +59,7 @@ struct Ran {
 
 /// Plans, prints a table, and writes `planning.md` into `results`.
 pub fn run(commit: &str, results: &Path) -> Result<()> {
-    let mut table = "| what | wall clock | processor time | command |\n|---|---:|---:|---|\n".to_owned();
+    let mut table = "| instance | wall clock | CPU time | command |\n|---|---:|---:|---|\n".to_owned();
     for (what, arguments, best) in PLANS {
         let runs = (0..RUNS).map(|_| plan(arguments, best)).collect::<Result<Vec<_>>>()?;
         let [wall, processor] =
@@ -71,8 +71,8 @@ pub fn run(commit: &str, results: &Path) -> Result<()> {
     print!("{table}");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let page = format!(
-        "# Planning small worlds\n\n{RUNS} runs each, start of the process included; the least, the middle and the most. \
-         {cores} cores.\n\n{table}\nBoth are proven optimal in each run, or this page is not written.\n\n\
+        "# Offline planning of small instances\n\n`kubectl-cairn plan`, {RUNS} runs each on {cores} cores, process start included: min / median / max. \
+         A run that does not prove its\nplan optimal fails the measurement. Objectives are [overload, communication, annoyance].\n\n{table}\n\
          Made at {commit} by `make bench`, which runs `cairn-e2e planning`.\n"
     );
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;

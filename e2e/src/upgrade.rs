@@ -269,10 +269,10 @@ fn application(name: &str, kind: &str, replicas: u32) -> Value {
 
 fn page(older: &Release, newer: &Release, steps: &[Step]) -> String {
     let mut text = format!(
-        "# An upgrade while applications run, and the way back\n\nFrom {} to {}, each with its own chart, definitions, operator and \
-         agents, on a real control plane with three simulated\nnodes and three applications. After each step every group of each \
-         application gets one actor more, and the step\nlasts until these run: so who decides then has looked at everybody.\n\n\
-         | step | seconds | pods before | started anew or asked to go (aim 0) |\n|---|---:|---:|---:|\n",
+        "# Upgrade and rollback with running applications\n\nFrom {} to {} and back, each with its own chart, CRDs, operator and agents, on a \
+         control plane with three\nsimulated nodes and three applications. After each step every actor group is scaled up by one; the step ends when\nthe \
+         new actors run, so each application has been planned by the new version.\n\n\
+         | step | seconds | pods before | pods restarted or deleted (target 0) |\n|---|---:|---:|---:|\n",
         older.name, newer.name
     );
     for Step { what, seconds, before, gone } in steps {

@@ -178,19 +178,18 @@ fn main() {
         plan(&world.snapshot, &Local, &NoPolicy, &Budget { effort: None, seed: 1, stop: &stop, left: None })
             .unwrap();
     println!(
-        "| what | the middle | p99 | the most | p99 ÷ aim ({AIM} ms) |\n|---|---:|---:|---:|---:|\n{}{}",
-        row("a place for an Instance that is asked for, judged", &mut judged),
-        row("the same before clingo is asked", &mut times)
+        "| measured | median | p99 | max | p99 ÷ target ({AIM} ms) |\n|---|---:|---:|---:|---:|\n{}{}",
+        row("placement of a requested Instance, checked by clingo", &mut judged),
+        row("the same without clingo", &mut times)
     );
-    println!("What clingo judged: {said:?}.\n");
+    println!("Checks by clingo: {said:?}.\n");
     println!(
-        "{NODES} nodes with {} units, {APPLICATIONS} applications of 100 actors; one of them asks for {ASKED} Instances, one after the \
-         other. Counted is all that the operator works out between its caches and the decision; reading and writing of objects \
-         are not in it.\n",
+        "{NODES} nodes with {} units, {APPLICATIONS} applications of 100 actors; one application requests {ASKED} Instances, one after the \
+         other. Measured is the computation from the operator's caches to the decision, without API reads and writes.\n",
         world.units.len()
     );
     println!(
-        "After {ASKED} of them the application's objective was {}; `local` in {} s, from there, came to {}, with {} moves.",
+        "After {ASKED} Instances the objective is {}; `local` improves it in {} s to {} with {} moves.",
         told(&stays),
         WALL.as_secs(),
         told(&better),

@@ -55,12 +55,12 @@ impl Form {
     /// What it is, for people.
     pub const fn told(self) -> &'static str {
         match self {
-            Self::Replicas => "more or fewer actors",
-            Self::Anew => "an application made anew",
-            Self::Update => "a new template",
-            Self::Loss => "a node that went",
-            Self::LossAndUpdate => "a node that went, and a new template",
-            Self::Drain => "a node that is drained",
+            Self::Replicas => "scaling up or down",
+            Self::Anew => "deleting and recreating an application",
+            Self::Update => "a template change",
+            Self::Loss => "losing a node",
+            Self::LossAndUpdate => "losing a node with a template change",
+            Self::Drain => "draining a node",
         }
     }
 }

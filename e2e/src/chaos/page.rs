@@ -11,16 +11,16 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let sum = |of: fn(&Batch) -> usize| all.iter().map(of).sum::<usize>();
     let mut text = format!(
-        "# Operators that are killed at random moments\n\n{} nodes, {} applications of about {} actors each, two operators with a \
-         lease of {} s; etcd, API server,\ncontroller manager, scheduler, KWOK and both operators share {cores} cores. An \
-         application gets more or fewer actors, is deleted and made\nanew, or gets a new template, a node goes or is drained; up to {} ms later the operator that \
-         leads is killed (SIGKILL) or stopped (SIGTERM).\n\n| after | times | median | worst | aim |\n|---|---:|---:|---:|---:|\n",
+        "# Failover: operators killed at random moments\n\n{} nodes, {} applications of about {} actors each, two operators with a \
+         lease of {} s; the control plane, KWOK and both\noperators share {cores} cores. Each strike changes the cluster: an \
+         application is scaled, deleted and recreated or gets a new template, or\na node is lost or drained. Up to {} ms later the leader \
+         gets SIGKILL or SIGTERM.\n\n| measured | strikes | median | max | target |\n|---|---:|---:|---:|---:|\n",
         size.nodes, size.applications, size.actors, size.lease_seconds, size.moments
     );
     let rows: [(&str, Durations, &str); 3] = [
-        ("SIGKILL, until another leads", |batch| &batch.after_kill, "20 s"),
-        ("SIGTERM, until another leads", |batch| &batch.after_stop, "3 s"),
-        ("that, until everything runs", |batch| &batch.until_all_run, ""),
+        ("SIGKILL until the standby leads", |batch| &batch.after_kill, "20 s"),
+        ("SIGTERM until the standby leads", |batch| &batch.after_stop, "3 s"),
+        ("new leader until all actors run", |batch| &batch.until_all_run, ""),
     ];
     for (what, of, aim) in rows {
         row(&mut text, (what, aim), all.iter().flat_map(of).copied().collect());
@@ -30,13 +30,12 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
         let of_it: Vec<f64> =
             settled.filter(|(_, other)| **other == form).map(|(seconds, _)| *seconds).collect();
         if !of_it.is_empty() {
-            row(&mut text, (&format!("the same, {}", form.told()), ""), of_it);
+            row(&mut text, (&format!("… after {}", form.told()), ""), of_it);
         }
     }
     let _ = writeln!(
         text,
-        "\n{} pods were started and {} were asked to go, {} templates were rolled out, {} nodes were lost and {} drained, and {} times another \
-         operator began to write.\n",
+        "\n{} pods were started, {} deleted, {} templates rolled out, {} nodes lost and {} drained; leadership changed {} times.\n",
         sum(|batch| batch.started),
         sum(|batch| batch.stopped),
         sum(|batch| batch.updates),
@@ -45,15 +44,13 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
         sum(|batch| batch.hand_overs)
     );
     text.push_str(
-        "An application that is made anew waits until Kubernetes has removed what the one before it owned. Its garbage collector looks \
-         for kinds\nthat are new every 30 s, so the first change of a batch, which is made soon after the installation, can wait as \
-         long\n([what was seen of it](scale/history.md#operators-that-are-killed)).\n\n",
+        "A recreated application waits until the garbage collector has removed the objects of the old one. The garbage collector discovers \
+         new kinds\nevery 30 s, so the first strike after an installation can wait as long.\n\n",
     );
     let findings: Vec<&String> = all.iter().flat_map(|batch| &batch.findings).collect();
     let _ = writeln!(
         text,
-        "What must not have happened, by the audit log (an actor twice, an actor lost, a pod deleted that should stay, two \
-         operators\nthat write): {}.",
+        "Violations in the audit log (duplicate actor, lost actor, pod deleted without cause, two operators writing; target 0): {}.",
         findings.len()
     );
     for finding in findings {

@@ -98,11 +98,10 @@ pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::Devices, commit: &st
         rows.extend(QUANTITIES.iter().filter_map(|quantity| row(number, quantity, &gpu, first, last)));
     }
     format!(
-        "# GPUs: the agent beside nvidia-smi\n\n\
-         {} GPUs, of which the agent and nvidia-smi both list {both}. Both were asked at two moments {:.1} s apart; values are those of\n\
-         the second. Power is the rate of the energy that the agent counts between the two, beside the mean of the two that\n\
-         nvidia-smi tells. What changes by itself may differ by what changed between two answers of the driver; memory that\n\
-         `clinfo` tells is what a program can have. {NOTHING} is what was not told.\n\n\
+        "# GPU values: node agent against nvidia-smi\n\n\
+         {} GPUs, of which the agent and nvidia-smi both list {both}. Both are read at two moments {:.1} s apart; values are those of the\n\
+         second. The agent's power is the rate of its energy counter between the two; nvidia-smi's is the mean of its two values.\n\
+         Values that vary differ by what changed between two driver calls. `clinfo` reports the memory a program can allocate. {NOTHING}: not reported.\n\n\
          | GPU | quantity | agent | nvidia-smi | clinfo | difference |\n|---:|---|---|---|---|---|\n{rows}\n\
          Made at {commit} by `make bench`, which runs `cairn-e2e gpus`.\n",
         uuids.len(),

@@ -39,7 +39,7 @@ async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
         assert!(root.split(' ').nth(3).unwrap().starts_with("ro"), "{root}");
     }
 
-    tell_of("described machines", &before).await;
+    tell_of("described hardware", &before).await;
 
     // each the devices of its own node
     let topologies = Api::<NodeTopology>::all(cluster.client().await.unwrap());

@@ -86,7 +86,7 @@ pub async fn look() -> Live {
     let topologies: BTreeMap<_, _> =
         topologies.into_iter().map(|it| (it.metadata.name.clone().unwrap(), it)).collect();
     let agents = agents().await.unwrap();
-    tell_of("looking at the machine", &agents).await;
+    tell_of("hardware discovery", &agents).await;
     let images = agents.iter().map(image_of).collect();
     let mut collectors = BTreeMap::new();
     for pod in &agents {
@@ -184,7 +184,7 @@ async fn the_agents_see_the_machine_as_it_sees_itself() {
         }
 
         let (page, capabilities) = &collectors[node];
-        eprintln!("{node}, looking at the machine:\n{page}");
+        eprintln!("{node}, hardware discovery:\n{page}");
         assert_eq!(capabilities, "0000000000000000");
         assert!(page.contains("hwloc ok") && page.contains("pod_resources ok"), "{page}");
     }
