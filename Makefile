@@ -420,10 +420,13 @@ $(DONE)/fuzz: | bench-programs $(FUZZ)
 		printf '\nMade at %s by `make bench`, part `fuzz`: %s s each.\n' $(COMMIT) $(FUZZ_SECONDS); } > $@.page && mv $@.page $(RESULTS)/fuzz.md
 	$(done)
 
+# The last commit before names, comments and folders were rewritten.
+BEFORE_REWRITING := e418a64e
 $(DONE)/structure: | bench-programs
 	$(call say,the structure of the tree)
-	@{ printf '# The structure, in figures\n\nRooms and their lines, who uses whom, modules that use each other, and how many files name one criterion, as [structure.py](structure.py)\nreads them from a tree. Lines are lines of files; unit tests that stand at the end of a file are counted with it, and left out where\nnames and `use` are looked for. Of the criteria, those are counted whose names mean nothing else in the sources. What it was like before\nthe planner had rooms of its own is in [history.md](history.md#the-structure-before).\n\n'; \
-		docs/results/structure.py && printf '\nMade at %s by `make bench`, part `structure`.\n' $(COMMIT); } > $@.page && mv $@.page $(RESULTS)/structure.md
+	@{ printf '# Structure of the source tree\n\nRead by [structure.py](structure.py) per crate: dependencies, files, longest file, lines, and modules that use each other.\nProduction lines are the lines under `src` outside `#[cfg(test)]` modules. Of the criteria, those are counted whose names mean nothing else.\n\n## Now\n\n'; \
+		docs/results/structure.py && printf '\n## Before the rewriting in the vocabulary of the field (%s)\n\n' $(BEFORE_REWRITING) && docs/results/structure.py --rev $(BEFORE_REWRITING) && \
+		printf '\nMade at %s by `make bench`, part `structure`:\n\n    docs/results/structure.py [--rev REV]\n' $(COMMIT); } > $@.page && mv $@.page $(RESULTS)/structure.md
 	$(done)
 
 $(DONE)/experiments: | bench-programs

@@ -1,27 +1,49 @@
 #!/usr/bin/env python3
-"""The structure of a tree of Cairn, in figures: rooms and their lines, who uses whom, cycles inside, what a criterion touches.
+"""The structure of the source tree per crate: files, files per folder, longest file, production lines, dependencies, module cycles.
 
-    docs/results/structure.py [TREE]        the tables, as Markdown
+    docs/results/structure.py [TREE]         of a directory, the current one by default
+    docs/results/structure.py --rev REV      of a git revision
 
-It asks `cargo metadata` who uses whom and reads the rest from the sources, without what is behind `#[cfg(test)]`. A cycle is
-a set of modules right below a crate's root that reach each other by `use crate::…`; names that the root re-exports are
-followed to where they are.
+Prints Markdown. Dependencies come from `cargo metadata`, everything else from the sources under `src`. Production lines are
+lines outside `#[cfg(test)]` modules, comments and blank lines included. A cycle is a set of modules directly below a crate's root
+that reach each other by `use crate::…`; names that the root re-exports are resolved.
 """
 
+import argparse
+import io
 import json
 import pathlib
 import re
 import subprocess
-import sys
+import tarfile
+import tempfile
 
 # Criteria whose names mean nothing else anywhere in the sources.
 CRITERIA = ["annoyance", "bottleneck", "consolidate", "interference"]
 
 
+TEST_FILE = re.compile(r"^#\[cfg\(test\)\]\n(?:#\[.*\]\n)*(?:pub(?:\([^)]*\))? )?mod (\w+);\n", re.M)
+
+
+def production(path):
+    """The text of a source file up to its unit tests."""
+    text = TEST_FILE.sub("", path.read_text())
+    return re.split(r"^#\[cfg\(test\)\]\n(?:#\[.*\]\n)*mod ", text, maxsplit=1, flags=re.M)[0]
+
+
 def shipped(path):
-    """The text of a source file up to its unit tests, without comments."""
-    text = re.split(r"^#\[cfg\(test\)\]\n(?:#\[.*\]\n)*mod ", path.read_text(), maxsplit=1, flags=re.M)[0]
-    return re.sub(r"//.*", "", text)
+    """The same without comments."""
+    return re.sub(r"//.*", "", production(path))
+
+
+def test_files(files):
+    """The source files of modules that are declared under `#[cfg(test)]`."""
+    found = set()
+    for path in files:
+        folder = path.parent if path.stem in ("lib", "main", "mod") else path.with_suffix("")
+        for name in TEST_FILE.findall(path.read_text()):
+            found |= {folder / f"{name}.rs", folder / name / "mod.rs"}
+    return found
 
 
 def trees(text):
@@ -101,12 +123,22 @@ def lines(paths):
     return sum(len(path.read_text().splitlines()) for path in paths)
 
 
-def main():
-    tree = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+def production_lines(files):
+    tests = test_files(files)
+    return sum(len(production(path).splitlines()) for path in files if path not in tests)
+
+
+def fullest_folder(files):
+    """The most source files of one folder."""
+    folders = [path.parent for path in files]
+    return max(folders.count(folder) for folder in set(folders))
+
+
+def tables(tree):
     command = ["cargo", "metadata", "--format-version=1", "--no-deps", "--locked", "--offline"]
     packages = json.loads(subprocess.run(command, cwd=tree, check=True, capture_output=True).stdout)["packages"]
     ours = {package["name"] for package in packages}
-    rows, all_cycles, sources = [], [], []
+    rows, all_cycles, sources, all_tests = [], [], [], []
     for package in sorted(packages, key=lambda package: package["name"]):
         folder = pathlib.Path(package["manifest_path"]).parent
         files = sorted((folder / "src").rglob("*.rs"))
@@ -115,16 +147,24 @@ def main():
         found = cycles(folder / "src")
         all_cycles += [(package["name"], group) for group in found]
         sources += files
-        longest = max(files, key=lambda path: lines([path]))
+        all_tests += others
         rows.append(
-            f"| {package['name']} | {', '.join(sorted(used)) or '—'} | {len(files)} | {lines(files):,} | {lines(others):,} "
-            f"| {lines([longest])} | {sum(len(group) for group in found) or '—'} |"
+            f"| {package['name']} | {', '.join(sorted(used)) or '—'} | {len(files)} | {fullest_folder(files)} "
+            f"| {max(lines([path]) for path in files)} | {production_lines(files):,} "
+            f"| {lines(files) - production_lines(files) + lines(others):,} | {sum(len(group) for group in found) or '—'} |"
         )
-    print("| room | uses | files | lines in src | lines of tests beside | longest file | modules in cycles |")
-    print("|---|---|---:|---:|---:|---:|---:|")
+    print("| crate | depends on | files | files in the fullest folder | longest file | production lines | test lines | modules in cycles |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
     print("\n".join(rows))
-    print(f"\nAll: {len(rows)} rooms, {len(sources)} files, {lines(sources):,} lines in src.")
-    print("\nModules below a crate's root that use each other:\n")
+    tested = lines(sources) - production_lines(sources) + lines(all_tests)
+    in_cycles = sum(len(group) for _, group in all_cycles) or "—"
+    print(
+        f"| **all {len(rows)}** | | {len(sources)} | {fullest_folder(sources)} | {max(lines([path]) for path in sources)} "
+        f"| {production_lines(sources):,} | {tested:,} | {in_cycles} |"
+    )
+    longest = max(all_tests, key=lambda path: lines([path]))
+    print(f"\nLongest test file: `{longest.relative_to(tree)}`, {lines([longest])} lines.")
+    print("\nModule cycles:\n")
     print("\n".join(f"- {name}: {', '.join(group)}" for name, group in all_cycles) or "none")
     print("\n| criterion | source files that name it | logic programs |\n|---|---:|---:|")
     programs = list((tree / "policies").rglob("*.lp"))
@@ -133,6 +173,20 @@ def main():
         count = [sum(bool(named.search(shipped(path))) for path in sources)]
         count.append(sum(bool(named.search(re.sub(r"%.*", "", path.read_text()))) for path in programs))
         print(f"| {criterion} | {count[0]} | {count[1]} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tree", nargs="?", default=".", type=pathlib.Path)
+    parser.add_argument("--rev", help="a git revision of the repository that TREE is in")
+    asked = parser.parse_args()
+    if not asked.rev:
+        return tables(asked.tree.resolve())
+    command = ["git", "-C", str(asked.tree), "archive", "--format=tar", asked.rev]
+    archive = subprocess.run(command, check=True, capture_output=True).stdout
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(folder, filter="data")
+        tables(pathlib.Path(folder).resolve())
 
 
 if __name__ == "__main__":
