@@ -73,19 +73,16 @@ fn the_reference_has_every_field_of_every_kind() {
         let schema =
             serde_json::to_value(version.schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap())
                 .unwrap();
+        let short = names.short_names.iter().flatten().map(|it| format!("`{it}`")).collect::<Vec<_>>();
         let mut page = format!(
-            "<!-- Generated from crds/src by crds/tests/reference.rs. -->\n# {}\n\n`apiVersion: {}/{}`, {}",
+            "<!-- Generated from crds/src by crds/tests/reference.rs. -->\n# {}\n\n\
+             API version `{}/{}`, scope {}, short name {}",
             names.kind,
             definition.spec.group,
             version.name,
-            definition.spec.scope.to_lowercase()
+            definition.spec.scope,
+            short.join(", ")
         );
-        write!(
-            page,
-            "; short names: {}",
-            names.short_names.iter().flatten().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(", ")
-        )
-        .unwrap();
         page.push_str(".\n\n| field | type | description |\n|---|---|---|\n");
         rows(&schema, "", &mut page);
         let file = folder.join(format!("{}.md", names.plural));

@@ -10,6 +10,9 @@ use crate::{read, root};
 const LISTED: [&str; 3] = ["runbooks", "results", "adr"];
 /// Folders that the documentation site holds beside `docs`; their pages are not rendered.
 const BESIDE: [&str; 3] = ["examples", "policies", "charts"];
+/// Folders whose files the documentation names from the root of the tree.
+const TOP: [&str; 8] =
+    ["crates/", "crds/", "operator/", "node-agent/", "e2e/", "charts/", "policies/", "examples/"];
 /// Folders without pages of ours.
 const SKIPPED: [&str; 4] = ["target", ".git", "images", "corpus"];
 
@@ -156,6 +159,30 @@ fn the_summary_lists_every_page() {
     let listed: BTreeSet<PathBuf> = wanted.lines().flat_map(links).map(|link| docs.join(link)).collect();
     let missing: Vec<_> = pages(&docs).into_iter().filter(|it| *it != file && !listed.contains(it)).collect();
     assert!(missing.is_empty(), "docs/SUMMARY.md does not list {missing:?}");
+}
+
+/// Code spans that name a file or folder of the tree.
+fn paths(line: &str) -> impl Iterator<Item = &str> {
+    let is_path = |span: &&str| {
+        TOP.iter().any(|top| span.starts_with(top))
+            && span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c))
+    };
+    line.split('`').skip(1).step_by(2).filter(is_path)
+}
+
+#[test]
+fn files_named_in_pages_exist() {
+    let root = root();
+    let docs = root.join("docs");
+    let records = ["adr", "results"].map(|folder| docs.join(folder));
+    let mut missing = Vec::new();
+    for page in pages(&docs).iter().filter(|page| !records.iter().any(|it| page.starts_with(it))) {
+        for (at, line) in prose(&read(page)) {
+            let dead = paths(line).filter(|path| !root.join(path).exists());
+            missing.extend(dead.map(|path| format!("{}:{at}: {path}", page.display())));
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
