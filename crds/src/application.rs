@@ -1,4 +1,4 @@
-//! `ActorApplication`: what the user asks for.
+//! `ActorApplication`: the actors, channels and constraints that a user declares.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +24,11 @@ use crate::common::{self, Condition, Quantity, Time, dns_label, duration, object
     status = "ActorApplicationStatus",
     derive = "PartialEq",
     validation = name_rule(),
-    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether every actor has a place, runs there, and is ready.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
-    printcolumn = r#"{"name":"Placed","type":"string","description":"Actors with a place, of those wanted.","jsonPath":".status.actors.placedOfWanted"}"#,
-    printcolumn = r#"{"name":"Running","type":"integer","description":"Actors whose pod runs.","jsonPath":".status.actors.running"}"#,
-    printcolumn = r#"{"name":"Optimal","type":"boolean","description":"Whether the placement is proven to be the best.","jsonPath":".status.optimal"}"#,
-    printcolumn = r#"{"name":"Phase","type":"string","description":"Where the application is on its way.","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether every actor is placed, runs on its unit and is ready.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Placed","type":"string","description":"Placed and wanted actors.","jsonPath":".status.actors.placedOfWanted"}"#,
+    printcolumn = r#"{"name":"Running","type":"integer","description":"Actors with a running pod.","jsonPath":".status.actors.running"}"#,
+    printcolumn = r#"{"name":"Optimal","type":"boolean","description":"Whether the placement is proven optimal.","jsonPath":".status.optimal"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","description":"The phase of the application.","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -40,106 +40,108 @@ use crate::common::{self, Condition, Quantity, Time, dns_label, duration, object
     validation = equal_replicas()
 )]
 pub struct ActorApplicationSpec {
-    /// The policy that says what a good placement is; absent: the operator's default policy.
+    /// The policy that defines the objective of the placement; default: the operator's default policy.
     ///
-    /// The name of a ConfigMap labelled `cairn.dev/policy: "true"` in the operator's namespace.
+    /// The name of a ConfigMap with the label `cairn.dev/policy: "true"` in the operator's namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = object_name())]
     pub policy: Option<String>,
 
-    /// Who is served first when room is short: the higher one, and of equal ones the older; default 0.
+    /// The priority when capacity is scarce: higher values are planned first, older applications first among equals; default 0.
     ///
-    /// It orders the queue and nothing else: what runs is never stopped for others.
+    /// It only orders the queue: running actors are never preempted.
     #[serde(default)]
     #[schemars(range(min = -1_000_000_000, max = 1_000_000_000))]
     pub priority: i32,
 
-    /// `BestEffort`: each actor starts as soon as it has a place; `AllOrNothing`: none before all have one; default `BestEffort`.
+    /// `BestEffort`: each actor starts as soon as it is placed; `AllOrNothing`: actors start only when all are placed; default `BestEffort`.
     ///
-    /// With `AllOrNothing`, as long as no pod of the application is there and one actor has no place, nobody has: what it does not use is free for others.
+    /// With `AllOrNothing`, an application without pods reserves no capacity until all of its actors can be placed.
     #[serde(default)]
-    pub start: Start,
+    pub start: StartPolicy,
 
-    /// The groups of identical actors, at most 256, each with a name of its own.
+    /// The groups of identical actors, at most 256, with unique names.
     #[schemars(length(min = 1, max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub actors: Vec<ActorGroup>,
 
-    /// The traffic that is expected between groups, at most 512 channels.
+    /// The expected traffic between groups, at most 512 channels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub channels: Vec<Channel>,
 
-    /// How pods are replaced when a template changes; absent: one actor at a time.
+    /// How pods are replaced when a template changes; default: one actor at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<UpdateStrategy>,
 
-    /// What happens to actors whose node does not answer; absent: they are waited for.
+    /// What happens to the actors of an unreachable node; default: Cairn waits for the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failover: Option<Failover>,
 
-    /// Whether to keep deciding and reporting but begin nothing; an actor that was stopped already is started; default false.
+    /// Pauses the application: Cairn plans and reports, but starts, moves and stops no actor; default false.
+    ///
+    /// A move in progress is finished: an actor that is already stopped is started again.
     #[serde(default)]
     pub paused: bool,
 }
 
 impl ActorApplicationSpec {
-    /// How many actors may be down while a new template replaces pods.
+    /// How many actors may be unavailable during a rolling update.
     pub fn max_unavailable(&self) -> i32 {
         self.update.as_ref().map_or_else(common::one, |update| update.max_unavailable)
     }
 
-    /// How long a node may not answer before its actors are started elsewhere unconfirmed; none where they are waited for.
+    /// How long a node must be unreachable before its actors fail over without confirmation; `None` with mode `Wait`.
     pub fn forced_after(&self) -> Option<&str> {
         let forced = self.failover.as_ref().filter(|failover| failover.mode == FailoverMode::Force);
         forced.map(|failover| failover.after.as_str())
     }
 }
 
-/// When the first actors of an application start: `BestEffort` or `AllOrNothing`.
+/// When actors of an application start: `BestEffort` or `AllOrNothing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Deserialize, Serialize)]
-pub enum Start {
-    /// Each as soon as it has a place.
+pub enum StartPolicy {
+    /// Each actor starts as soon as it is placed.
     #[default]
     BestEffort,
-    /// None before all have one.
+    /// Actors start only when all are placed.
     AllOrNothing,
 }
 
-/// What happens to actors whose node does not answer.
+/// What happens to the actors of an unreachable node.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failover {
-    /// `Wait`: nothing starts elsewhere until the pod is gone or the node carries `node.kubernetes.io/out-of-service`; `Force`: see `after`; default `Wait`.
+    /// `Wait`: an actor starts elsewhere only after its pod is deleted or its node has the taint `node.kubernetes.io/out-of-service`; `Force`: see `after`; default `Wait`.
     ///
-    /// With `Force` two of an actor may live at the same time: a node that does not answer may run on, and nobody can tell.
+    /// With `Force` two pods of an actor can run at the same time, because an unreachable node may still run its pods.
     #[serde(default)]
     pub mode: FailoverMode,
 
-    /// With `Force`: how long the node may not answer before its pods are removed unconfirmed and their actors start elsewhere, such as `60s`, the default.
+    /// With `Force`: how long a node must be unreachable before its pods are force-deleted and their actors start elsewhere; default `60s`.
     ///
-    /// A decimal number above zero and the unit `us`, `ms` or `s`. While more than 30 % of the nodes do not answer, nothing is forced.
-    #[serde(default = "Failover::after")]
+    /// A positive decimal number and the unit `us`, `ms` or `s`. While more than 30 % of the nodes are unreachable, nothing is forced.
+    #[serde(default = "Failover::default_after")]
     #[schemars(length(min = 2, max = 24))]
     #[x_kube(validation = duration())]
     pub after: String,
 }
 
 impl Failover {
-    fn after() -> String {
+    fn default_after() -> String {
         "60s".to_owned()
     }
 }
 
-/// Whether actors of a node that does not answer are waited for.
+/// Whether Cairn waits for an unreachable node: `Wait` or `Force`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Deserialize, Serialize)]
 pub enum FailoverMode {
-    /// Until it is certain that they ended.
+    /// Until it is certain that the pods ended.
     #[default]
     Wait,
-    /// Only for a while; then two may live.
+    /// Until `after` has passed; two pods of an actor can then run.
     Force,
 }
 
@@ -147,45 +149,44 @@ pub enum FailoverMode {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateStrategy {
-    /// How many actors of the application may be down while pods are replaced, from 1 to 10,000; default 1.
+    /// How many actors of the application may be unavailable during an update, from 1 to 10,000; default 1.
     ///
-    /// A template whose pods do not become ready is given to no more actors than that.
+    /// A template whose pods do not become ready is rolled out to at most this many actors.
     #[serde(default = "common::one")]
     #[schemars(range(min = 1, max = 10_000))]
     pub max_unavailable: i32,
 }
 
-/// The name goes into labels, into host names and, later, into a Service, which must start with a letter.
+/// The name becomes a label value, part of host names and of a Service name, which must start with a letter.
 fn name_rule() -> Rule {
     Rule::new("self.metadata.name.size() <= 30 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
         .message(
-            "the name of an ActorApplication has at most 30 characters: lower-case letters, digits and '-', \
-             starting with a letter and ending with a letter or digit, because its pods are named after it",
+            "metadata.name must have at most 30 characters: lower-case letters, digits and '-', starting with a \
+             letter and ending with a letter or digit, because it is part of the names of pods",
         )
 }
 
-/// `with` and `avoid` name groups that exist.
+/// `with` and `avoid` name existing groups.
 fn known_groups_in_group(field: &str) -> Rule {
     Rule::new(with_names(&format!("self.actors.all(a, !has(a.{field}) || a.{field}.all(g, g in names))")))
         .message(Message::Message(format!(
-            "each name in {field} must be a group of spec.actors: correct the name or remove it"
+            "each entry of {field} must be the name of a group in spec.actors: correct or remove it"
         )))
         .field_path(".actors")
 }
 
-/// `from` and `to` of a channel name groups that exist.
+/// `from` and `to` of a channel name existing groups.
 ///
-/// A message that quotes the wrong name is beyond CEL's limit by far: it does not know how long a string
-/// out of a list can be.
+/// A message that quotes the wrong name exceeds CEL's cost limit, which assumes unbounded strings in lists.
 fn known_group_in_channel(end: &str) -> Rule {
     Rule::new(with_names(&format!("!has(self.channels) || self.channels.all(c, c.{end} in names)")))
         .message(Message::Message(format!(
-            "{end} of each channel must be a group of spec.actors: correct the name or remove the channel"
+            "{end} of each channel must be the name of a group in spec.actors: correct it or remove the channel"
         )))
         .field_path(".channels")
 }
 
-/// Groups that are paired index by index are equally large; unknown ones are refused by another rule.
+/// Groups joined by a `OneToOne` channel have equally many replicas; another rule rejects unknown groups.
 fn equal_replicas() -> Rule {
     let replicas = |end| format!("self.actors[names.indexOf(c.{end})].replicas");
     let equal = format!("!(c.from in names && c.to in names) || {} == {}", replicas("from"), replicas("to"));
@@ -193,45 +194,45 @@ fn equal_replicas() -> Rule {
         "!has(self.channels) || self.channels.all(c, c.pattern != 'OneToOne' || {equal})"
     )))
     .message(
-        "a channel of pattern OneToOne needs as many replicas in from as in to: make them equal or use AllToAll",
+        "a channel with pattern OneToOne needs equal replicas in from and to: make them equal or use AllToAll",
     )
     .field_path(".channels")
 }
 
-/// A rule over `names`, the names of all groups, which are collected once.
+/// A rule over `names`, the names of all groups, collected once.
 ///
-/// What the API server spends on one rule is bounded. Looking through the groups anew for every name would
-/// pass the bound at 256 groups; a list of one list is how CEL without `cel.bind` gives a value a name.
+/// Collecting them for every reference would exceed CEL's cost limit at 256 groups. Without `cel.bind`, a
+/// comprehension over a list of one list binds the variable.
 fn with_names(rule: &str) -> String {
     format!("[self.actors.map(a, a.name)].all(names, {rule})")
 }
 
-/// A group of identical actors, named `<group>-0`, `<group>-1`, and so on.
+/// A group of identical actors with the names `<group>-0`, `<group>-1` and so on.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.avoid) || !self.avoid.exists(g, g == self.name)")
-        .message("a group cannot avoid itself: to keep its own actors apart use spread: node")
+        .message("a group cannot avoid itself: use spread: node to separate its own actors")
         .field_path(".avoid"),
     validation = Rule::new("!has(self.avoid) || !has(self.with) || !self.avoid.exists(g, self.with.exists(w, w == g))")
-        .message("a group cannot be with a group and avoid it: remove the name from one of the two")
+        .message("a group cannot be in both with and avoid: remove it from one of the two")
         .field_path(".avoid"),
     validation = Rule::new("self.name != 'inst' && !self.name.startsWith('inst-')")
-        .message("a group cannot be named inst or inst-…: actors of that name are the Instances that an application asks for while it runs; choose another name")
+        .message("the names inst and inst-* are reserved for Instances that an application requests at run time: choose another name")
         .field_path(".name")
 )]
 pub struct ActorGroup {
-    /// The name of the group: a DNS label of at most 24 characters.
+    /// The name of the group, a DNS label of at most 24 characters.
     #[schemars(length(min = 1, max = 24))]
     #[x_kube(validation = dns_label())]
     pub name: String,
 
-    /// How many actors the group has, from 0 to 10,000; default 1.
+    /// The number of actors, from 0 to 10,000; default 1.
     #[serde(default = "common::one")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: i32,
 
-    /// Messages that reach each actor from outside the application, as a rate such as `30/s`; default none.
+    /// The rate of messages that each actor receives from outside the application, such as `30/s`; default none.
     ///
     /// A decimal number, `/`, and the unit `s`, `m` or `h`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -239,49 +240,49 @@ pub struct ActorGroup {
     #[x_kube(validation = rate())]
     pub arrivals: Option<String>,
 
-    /// How many bytes travel when one actor moves, such as `64Mi`; default 0, a stateless actor.
+    /// The size of the state that is transferred when an actor migrates, such as `64Mi`; default 0, a stateless actor.
     #[serde(default = "common::no_bytes")]
     #[schemars(schema_with = "common::byte_quantity")]
     pub state_bytes: Quantity,
 
-    /// The ways to run one actor, at most one per kind of device; it runs on these kinds only.
+    /// The implementations of the actor, at most one per kind of device; it runs on these kinds only.
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["kind".into()]))]
     pub implementations: Vec<Implementation>,
 
-    /// How the group's actors are kept apart: each on another `unit`, `numa` domain, `node` or `zone`; absent: they may share.
+    /// Anti-affinity within the group: no two actors on the same `unit`, `numa` domain, `node` or `zone`; default: they may share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<SpreadLevel>,
 
-    /// Groups whose actors all run on the same node as every actor of this group.
+    /// Groups whose actors run on the same node as all actors of this group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 24)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub with: Vec<String>,
 
-    /// Groups that this group shares no node with.
+    /// Groups whose actors run on other nodes than all actors of this group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 24)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub avoid: Vec<String>,
 
-    /// The only place where the group's actors may run.
+    /// The node that all actors of the group run on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin_to: Option<Pin>,
 }
 
-/// One way to run an actor: on which kind of device, how fast, and with which pod.
+/// One implementation of an actor: the kind of device, the service time and the pod template.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("!has(self.template.spec.nodeName)")
-        .message("the template must not set nodeName, because Cairn chooses the node: to hold a group on one node use pinTo")
+        .message("the template must not set nodeName, because Cairn chooses the node: use pinTo to pin a group to a node")
         .field_path(".template.spec.nodeName"),
     validation = Rule::new("!has(self.template.spec.schedulerName)")
-        .message("the template must not set schedulerName: Cairn places the actor and kube-scheduler binds its pod")
+        .message("the template must not set schedulerName, because Cairn places the actor and kube-scheduler binds its pod: remove it")
         .field_path(".template.spec.schedulerName"),
     validation = Rule::new("self.template.spec.containers.size() == 1 || self.template.spec.containers.exists(c, c.name == 'actor')")
-        .message("the template must have one container, or several of which one is named actor, because that one gets the device")
+        .message("the template must have exactly one container or a container named actor, which gets the device")
         .field_path(".template.spec.containers")
 )]
 pub struct Implementation {
@@ -292,21 +293,21 @@ pub struct Implementation {
 
     /// The time to process one message on a unit of speed 1, such as `20ms`.
     ///
-    /// A decimal number above zero and the unit `us`, `ms` or `s`.
+    /// A positive decimal number and the unit `us`, `ms` or `s`.
     #[schemars(length(min = 2, max = 24))]
     #[x_kube(validation = duration())]
     pub service_time: String,
 
-    /// The pod that runs the actor on this kind, as in a Deployment.
+    /// The pod template of the actor on this kind of device, as in a Deployment.
     ///
-    /// Cairn adds the node, the pool's resource and its own labels; leave `nodeName` and `schedulerName` unset.
+    /// Cairn adds the node, the pool's resource and its labels; `nodeName` and `schedulerName` must not be set.
     ///
-    /// With several containers, the one named `actor` gets the device.
+    /// If there are several containers, the one named `actor` gets the device.
     #[schemars(schema_with = "crate::template::pod_template")]
     pub template: PodTemplateSpec,
 }
 
-/// How the group's actors are kept apart: each on another `unit`, `numa` domain, `node` or `zone`; absent: they may share.
+/// Anti-affinity within a group: no two actors on the same `unit`, `numa` domain, `node` or `zone`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
@@ -322,7 +323,7 @@ pub enum SpreadLevel {
     Zone,
 }
 
-/// The only place where the actors of a group may run.
+/// The node that all actors of a group run on.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pin {
@@ -332,26 +333,26 @@ pub struct Pin {
     pub node: String,
 }
 
-/// The traffic that is expected from the actors of one group to those of another.
+/// The expected traffic from the actors of one group to those of another.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.pattern != 'Ring' || self.from == self.to")
-        .message("a channel of pattern Ring goes from a group to itself: name the same group in from and to")
+        .message("a channel with pattern Ring connects a group to itself: set from and to to the same group")
         .field_path(".to")
 )]
 pub struct Channel {
-    /// The group that sends.
+    /// The sending group.
     #[schemars(length(min = 1, max = 24))]
     pub from: String,
 
-    /// The group that receives.
+    /// The receiving group.
     #[schemars(length(min = 1, max = 24))]
     pub to: String,
 
-    /// Messages that each sender sends over this channel in all, as a rate such as `60/s`.
+    /// The total rate of messages that each sender sends over this channel, such as `60/s`.
     ///
-    /// They are shared evenly among its receivers. A decimal number, `/`, and the unit `s`, `m` or `h`.
+    /// It is split evenly among its receivers. A decimal number, `/`, and the unit `s`, `m` or `h`.
     #[schemars(length(min = 3, max = 24))]
     #[x_kube(validation = rate())]
     pub rate: String,
@@ -361,28 +362,28 @@ pub struct Channel {
     #[schemars(schema_with = "common::byte_quantity")]
     pub message_bytes: Quantity,
 
-    /// Who receives from whom: `AllToAll` (everyone but itself), `OneToOne` (equal indices) or `Ring` (the next).
-    pub pattern: Pattern,
+    /// The receivers of each sender: `AllToAll` (every actor but itself), `OneToOne` (the same index) or `Ring` (the next actor).
+    pub pattern: ChannelPattern,
 
-    /// The expected annoyance per window of each pair when it is apart, a count; default 0.
+    /// The penalty per window for separating a pair of connected actors, a count; default 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub drag: i64,
 }
 
-/// Who receives from whom on a channel.
+/// The receivers of each sender of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
-pub enum Pattern {
-    /// Each sender reaches every actor of the other group except itself.
+pub enum ChannelPattern {
+    /// Each sender sends to every actor of the receiving group except itself.
     AllToAll,
-    /// Each sender reaches the actor with the same index; both groups have equally many.
+    /// Each sender sends to the actor with the same index; both groups have equally many replicas.
     OneToOne,
-    /// Each actor reaches the next one of its own group, the last one the first.
+    /// Each actor sends to the next one of its group, the last one to the first.
     Ring,
 }
 
-/// What Cairn reports about an application.
+/// The observed state of an application.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActorApplicationStatus {
@@ -390,99 +391,99 @@ pub struct ActorApplicationStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Where the application is on its way: `Pending`, `Placing`, `Running`, `Degraded`, `Paused` or `Failed`.
+    /// The phase of the application: `Pending`, `Placing`, `Running`, `Degraded`, `Paused` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<ApplicationPhase>,
 
-    /// The application's own part of each objective for the placement in force, by the name of its criterion.
+    /// The application's share of each objective term under the current placement, by criterion.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub objective: BTreeMap<String, i64>,
 
-    /// The name of the `Placement` that is in force.
+    /// The name of the current `Placement`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
 
-    /// How many actors are wanted, placed and running.
+    /// The numbers of wanted, placed and running actors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actors: Option<ActorCounts>,
 
-    /// Whether the placement is proven to be the best; absent before the first decision.
+    /// Whether the placement is proven optimal; absent before the first decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimal: Option<bool>,
 
-    /// How far the placement can be from the best, in percent of the first level that is not proven, rounded up.
+    /// The optimality gap of the first objective level that is not proven optimal, in percent, rounded up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap_percent: Option<i64>,
 
-    /// Which templates are in use.
+    /// The revisions of the templates in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revisions>,
 
-    /// When an actor of the application last moved.
+    /// When an actor of the application last migrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_moved: Option<Time>,
 
-    /// What holds for the application now, `Ready` first of all.
+    /// The conditions of the application; `Ready` summarizes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// The templates of an application that are in use: names of `ControllerRevisions` in its namespace.
+/// The revisions of an application's templates: names of `ControllerRevisions` in its namespace.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Revisions {
-    /// The last one whose pods were all ready; with it actors come again until it is their turn to get the newest.
+    /// The last revision whose pods were all ready; actors that are not updated yet restart with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
-    /// The newest one; absent while the API server does not take it.
+    /// The newest revision; absent while the API server rejects it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<String>,
 }
 
-/// How many actors an application has, by how far they are.
+/// The numbers of an application's actors by progress.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ActorCounts {
-    /// Actors that the spec asks for.
+    /// Actors that the spec requests.
     pub wanted: i32,
-    /// Actors that have a place.
+    /// Actors that are placed.
     pub placed: i32,
-    /// Actors whose pod runs.
+    /// Actors with a running pod.
     pub running: i32,
-    /// Actors whose pod says that it is ready.
+    /// Actors with a ready pod.
     #[serde(default)]
     pub ready: i32,
-    /// Actors whose pod is of the newest template.
+    /// Actors whose pod has the newest template.
     #[serde(default)]
     pub updated: i32,
-    /// Placed and wanted in one word for tables, as in `8/8`.
+    /// Placed and wanted actors as one string for tables, such as `8/8`.
     pub placed_of_wanted: String,
 }
 
 impl ActorCounts {
-    /// Counts with their printable form.
+    /// Counts with `placed_of_wanted` formatted.
     pub fn new(wanted: i32, placed: i32, running: i32) -> Self {
         Self { wanted, placed, running, placed_of_wanted: format!("{placed}/{wanted}"), ..Self::default() }
     }
 }
 
-/// Where the application is on its way: `Pending`, `Placing`, `Running`, `Degraded`, `Paused` or `Failed`.
+/// The phase of an application: `Pending`, `Placing`, `Running`, `Degraded`, `Paused` or `Failed`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum ApplicationPhase {
-    /// Nothing is decided yet.
+    /// No placement is decided yet.
     #[default]
     Pending,
-    /// A placement is being carried out.
+    /// A placement is being applied.
     Placing,
-    /// Every actor runs where it was placed.
+    /// Every actor runs on its assigned unit.
     Running,
-    /// Some actors have no place or do not run; the conditions say which and why.
+    /// Some actors are unplaced or do not run; see the conditions.
     Degraded,
-    /// The application is paused: decisions are reported and nothing changes.
+    /// The application is paused: decisions are reported but not applied.
     Paused,
-    /// The application cannot be planned; the conditions say why and what to do.
+    /// The application cannot be planned; see the conditions.
     Failed,
 }

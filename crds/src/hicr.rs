@@ -1,14 +1,14 @@
-//! From a NodeTopology to HiCR's topology, and back without loss.
+//! Lossless conversion between NodeTopology and HiCR's topology.
 
 use hicr::{ComputeResource, Device, MemorySpace, Topology};
 use serde_json::{Map, Value, json};
 
 use crate::{Health, Link, NodeTopologySpec, topology};
 
-/// Up to how many compute resources of a type are listed one by one; more are one entry with a `Count`.
-const ONE_BY_ONE: i32 = 4096;
+/// The most compute resources of a type that are listed individually; more become one entry with a `Count`.
+const MAX_LISTED: i32 = 4096;
 
-/// The type of the devices that HiCR numbers by `NUMA Domain Id`.
+/// The type of devices that have a `NUMA Domain Id` in HiCR.
 const NUMA_DOMAIN: &str = "NUMA Domain";
 
 impl From<&NodeTopologySpec> for Topology {
@@ -40,7 +40,7 @@ impl From<&topology::Device> for Device {
         let numa = if device.type_ == NUMA_DOMAIN { "NUMA Domain Id" } else { "NUMA Affinity" };
         put(numa, device.numa_node.map(|it| json!(it)));
         let resources = device.compute_resources.iter().flat_map(|resource| {
-            let listed = (1..=ONE_BY_ONE).contains(&resource.count);
+            let listed = (1..=MAX_LISTED).contains(&resource.count);
             let (times, count) = if listed { (resource.count, 1) } else { (1, resource.count) };
             let count = u64::try_from(count).unwrap_or(0);
             (0..times).map(move |_| ComputeResource {
@@ -64,7 +64,7 @@ impl From<&topology::Device> for Device {
 }
 
 impl From<&Topology> for NodeTopologySpec {
-    /// What HiCR says and ours has no field for, such as caches, is left out; so is a link that is not whole.
+    /// Drops properties without a field in NodeTopology, such as caches, and incomplete links.
     fn from(topology: &Topology) -> Self {
         let devices = topology.devices.iter().enumerate().map(|(index, device)| device_of(device, index));
         let links = topology.more.get("Links").and_then(Value::as_array);
@@ -72,7 +72,7 @@ impl From<&Topology> for NodeTopologySpec {
     }
 }
 
-/// The device of ours; one that HiCR itself wrote has no id and is named by its type and number.
+/// The device of a NodeTopology. A device written by HiCR has no id and is named by its type and number.
 fn device_of(device: &Device, index: usize) -> topology::Device {
     let text = |key: &str| device.more.get(key).and_then(Value::as_str).map(str::to_owned);
     let number =

@@ -1,4 +1,4 @@
-//! `Instance`: one running actor. In HiCR's terms, an Instance.
+//! `Instance`: one running actor (an Instance in HiCR).
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{self, Condition, dns_label};
 
-/// One running actor of an application: what it needs, and the unit, node and pod that it got.
+/// One actor of an application: its device requirements, and its assigned unit, node and pod.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[kube(
     group = "cairn.dev",
     version = "v1alpha1",
     kind = "Instance",
     namespaced,
-    doc = "One running actor of an application: what it needs, and the unit, node and pod that it got.",
+    doc = "One actor of an application: its device requirements, and its assigned unit, node and pod.",
     plural = "instances",
     shortname = "inst",
     category = "cairn",
@@ -25,90 +25,90 @@ use crate::common::{self, Condition, dns_label};
     validation = requested_name(),
     printcolumn = r#"{"name":"Application","type":"string","description":"The application of the actor.","jsonPath":".spec.applicationName"}"#,
     printcolumn = r#"{"name":"Actor group","type":"string","description":"The group of the actor.","jsonPath":".spec.actorGroup"}"#,
-    printcolumn = r#"{"name":"Unit","type":"string","description":"The computing unit that it runs on.","jsonPath":".status.unit"}"#,
+    printcolumn = r#"{"name":"Unit","type":"string","description":"The computing unit that the actor runs on.","jsonPath":".status.unit"}"#,
     printcolumn = r#"{"name":"Node","type":"string","description":"The node of the unit.","jsonPath":".status.node"}"#,
-    printcolumn = r#"{"name":"Phase","type":"string","description":"Where the instance is in its life.","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Phase","type":"string","description":"The phase of the instance.","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self == oldSelf")
-        .message("the spec of an Instance is immutable: delete it and make another one"),
+        .message("spec is immutable: delete the Instance and create a new one"),
     validation = Rule::new("self.origin == 'Runtime' || (has(self.actor) && has(self.actorGroup))")
-        .message("an Instance of origin Spec is the operator's and has actor and actorGroup: to ask for one set origin: Runtime"),
+        .message("an Instance with origin Spec is created by the operator and must set actor and actorGroup: set origin: Runtime to request an Instance"),
     validation = Rule::new("self.origin != 'Runtime' || (has(self.actorGroup) && !has(self.actor))")
-        .message("an Instance of origin Runtime has an actorGroup, whose pod template is used, and no actor: it is the actor inst-<its name>")
+        .message("an Instance with origin Runtime must set actorGroup and must not set actor: its actor is named inst-<name of the Instance>")
 )]
 pub struct InstanceSpec {
-    /// The name of the `ActorApplication` that the actor belongs to, in the same namespace.
+    /// The name of the actor's `ActorApplication`, in the same namespace.
     #[schemars(length(min = 1, max = 30))]
     #[x_kube(validation = dns_label())]
     pub application_name: String,
 
-    /// Who asked for it: `Spec`, the manifest's replicas, or `Runtime`, the application itself while it runs.
+    /// What requested the instance: `Spec`, the replicas of the ActorApplication, or `Runtime`, the application itself while it runs.
     #[serde(default)]
     pub origin: InstanceOrigin,
 
-    /// The group of the actor: its pod template is used.
+    /// The actor's group, whose pod template is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 24))]
     #[x_kube(validation = dns_label())]
     pub actor_group: Option<String>,
 
-    /// The short name of the actor, such as `crop-0`; absent where the application asked for it: `inst-` and the Instance's name.
+    /// The short name of the actor, such as `crop-0`; absent with origin `Runtime`, where it is `inst-` and the name of the Instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = dns_label())]
     pub actor: Option<String>,
 
-    /// The least topology that the actor needs; HiCR's InstanceTemplate.
+    /// The minimum device requirements of the actor; an InstanceTemplate in HiCR.
     #[serde(default)]
     pub template: InstanceTemplate,
 }
 
-/// An Instance that an application asks for gives its name to an actor, its pod and that pod's host name.
+/// The name of a requested Instance becomes part of the names of its actor and pod, and of the pod's host name.
 fn requested_name() -> Rule {
     Rule::new(
         "self.spec.origin != 'Runtime' || (self.metadata.name.size() <= 58 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",
     )
     .message(
-        "the name of an Instance of origin Runtime has at most 58 characters: lower-case letters, digits and '-', \
-         starting and ending with a letter or digit, because its actor is named after it",
+        "metadata.name of an Instance with origin Runtime must have at most 58 characters: lower-case letters, digits \
+         and '-', starting and ending with a letter or digit, because its actor is named after it",
     )
 }
 
-/// Who asked for an Instance: `Spec`, the manifest's replicas, or `Runtime`, the application itself while it runs.
+/// What requested an Instance: `Spec`, the replicas of the ActorApplication, or `Runtime`, the application itself while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum InstanceOrigin {
-    /// The manifest's replicas; the operator makes and removes it.
+    /// The replicas of the ActorApplication; the operator creates and deletes the Instance.
     #[default]
     Spec,
-    /// The application's own runtime, which makes and deletes it.
+    /// The application's runtime, which creates and deletes the Instance.
     Runtime,
 }
 
-/// The least topology that an instance needs.
+/// The minimum device requirements of an instance.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceTemplate {
-    /// The kind of device, such as `gpu`; absent: any kind that the group has an implementation for.
+    /// The kind of device, such as `gpu`; default: any kind that the group has an implementation for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = dns_label())]
     pub kind: Option<String>,
 
-    /// The memory that the device must have, in MiB.
+    /// The minimum device memory in MiB.
     #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub memory_mib: Option<i64>,
 
-    /// How many devices the instance needs; default 1.
+    /// The number of devices; default 1.
     #[serde(default = "common::one")]
     #[schemars(range(min = 1, max = 64))]
     pub count: i32,
 
-    /// What the application attaches to the instance, carried along and not read by Cairn.
+    /// Arbitrary data of the application; Cairn stores it and does not interpret it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "metadata_values")]
     pub metadata: BTreeMap<String, String>,
@@ -128,7 +128,7 @@ impl Default for InstanceTemplate {
     }
 }
 
-/// What became of an instance.
+/// The observed state of an instance.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceStatus {
@@ -136,11 +136,11 @@ pub struct InstanceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Where the instance is in its life: `Pending`, `Starting`, `Running`, `Stopping`, `Failed` or `Succeeded`.
+    /// The phase of the instance: `Pending`, `Starting`, `Running`, `Stopping`, `Failed` or `Succeeded`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<InstancePhase>,
 
-    /// The computing unit that it runs on, such as `node-0/gpu-1`.
+    /// The computing unit that the actor runs on, such as `node-0/gpu-1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
 
@@ -148,59 +148,59 @@ pub struct InstanceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 
-    /// The name of its pod, in the same namespace.
+    /// The name of the pod, in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
 
-    /// What its pod really got, by resource, once the node agent has seen it.
+    /// The devices allocated to the pod, by resource, as reported by the node agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["resource".into()]))]
-    pub devices: Vec<HeldDevices>,
+    pub devices: Vec<AllocatedDevices>,
 
-    /// The address where it can be reached, once its pod has one.
+    /// The address of the pod, once it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
 
-    /// Whether it is the root instance of its application; exactly one is.
+    /// Whether this is the root instance; each application has exactly one.
     #[serde(default, skip_serializing_if = "common::is_false")]
     pub root: bool,
 
-    /// What holds for the instance now, `Ready` first of all.
+    /// The conditions of the instance; `Ready` summarizes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// What a pod got of one resource, its containers taken together.
+/// The devices of one resource allocated to a pod, over all of its containers.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct HeldDevices {
-    /// What it asked for, such as `nvidia.com/gpu`.
+pub struct AllocatedDevices {
+    /// The requested resource, such as `nvidia.com/gpu`.
     #[schemars(length(min = 1, max = 317))]
     pub resource: String,
 
-    /// What it got, in the words of the device plugin or driver, such as `GPU-8f6b…`.
+    /// The allocated devices as named by the device plugin or driver, such as `GPU-8f6b…`.
     #[schemars(length(max = 1024), inner(length(min = 1, max = 256)))]
     pub device_ids: Vec<String>,
 }
 
-/// Where the instance is in its life: `Pending`, `Starting`, `Running`, `Stopping`, `Failed` or `Succeeded`.
+/// The phase of an instance: `Pending`, `Starting`, `Running`, `Stopping`, `Failed` or `Succeeded`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum InstancePhase {
-    /// It has no pod yet.
+    /// The pod does not exist yet.
     #[default]
     Pending,
-    /// Its pod exists and does not run yet.
+    /// The pod exists and does not run yet.
     Starting,
-    /// Its pod runs.
+    /// The pod runs.
     Running,
-    /// It is being stopped; its unit is still taken.
+    /// The pod is terminating and still occupies its unit.
     Stopping,
-    /// Its pod failed, or could not be made.
+    /// The pod failed or could not be created.
     Failed,
-    /// Its pod ended well.
+    /// The pod succeeded.
     Succeeded,
 }

@@ -1,4 +1,4 @@
-//! The labels and annotations that Cairn puts on what it makes, and the one that it looks for.
+//! Labels and annotations that Cairn sets or reads.
 
 /// Label of Instances and pods: the name of their application.
 pub const APPLICATION: &str = "cairn.dev/application";
@@ -8,25 +8,25 @@ pub const ACTOR_GROUP: &str = "cairn.dev/actor-group";
 pub const ACTOR: &str = "cairn.dev/actor";
 /// Label of pods: the name of their Instance.
 pub const INSTANCE: &str = "cairn.dev/instance";
-/// Label of pods: which template they were made from.
+/// Label of pods: the hash of the template that the pod was created from.
 pub const TEMPLATE_HASH: &str = "cairn.dev/template-hash";
-/// Annotation of pods: the unit they were placed on, as in `node-0/gpu-1` (a `/` is no label value).
+/// Annotation of pods: the unit they are placed on, such as `node-0/gpu-1`. Label values cannot contain `/`.
 pub const UNIT: &str = "cairn.dev/unit";
-/// Label of Nodes: with the value [`RELEASED`] the node agent there lets go of the drivers of GPUs.
+/// Label of Nodes: with the value [`RELEASED`] the node agent closes its handles of the GPU drivers.
 pub const GPU_DRIVER: &str = "cairn.dev/gpu-driver";
-/// The value of [`GPU_DRIVER`] while a driver is to be unloaded, upgraded, or its GPUs are to be reset or partitioned anew.
+/// The value of [`GPU_DRIVER`] while a driver is unloaded or upgraded, or its GPUs are reset or repartitioned.
 pub const RELEASED: &str = "released";
-/// Annotation of the ConfigMaps that hold a policy: the namespaces whose applications may name it, separated by commas.
+/// Annotation of policy ConfigMaps: the namespaces whose applications may use the policy, separated by commas.
 pub const NAMESPACES: &str = "cairn.dev/namespaces";
-/// Label of the ConfigMaps that hold a policy; its value is one of [`POLICY_VALUES`].
+/// Label of policy ConfigMaps; its value is one of [`POLICY_VALUES`].
 pub const POLICY: &str = "cairn.dev/policy";
-/// The values of that label: a policy that applications may name, and one whose program holds for all of them beside.
+/// The values of [`POLICY`]: a policy that applications can select, and one that is enforced for all applications.
 pub const POLICY_VALUES: [&str; 2] = ["true", ENFORCED];
 
-/// The selector of ConfigMaps that hold a policy.
-pub fn of_policies() -> String {
+/// The label selector of policy ConfigMaps.
+pub fn policy_selector() -> String {
     format!("{POLICY} in ({})", POLICY_VALUES.join(","))
 }
 
-/// The value of that label by which a policy's program holds for every application.
+/// The value of [`POLICY`] that enforces a policy's program for every application.
 pub const ENFORCED: &str = "enforced";

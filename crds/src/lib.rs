@@ -1,12 +1,10 @@
 //! The custom resources of Cairn, group `cairn.dev`, version `v1alpha1`: types, schemas, validation rules.
 //!
-//! Five kinds. Two are written by people: [`ActorApplication`] (what a user asks for) and [`DevicePool`]
-//! (what an administrator allows). Three are written by Cairn: [`NodeTopology`] (what a node has),
-//! [`Placement`] (the decision) and [`Instance`] (one running actor).
+//! Users write [`ActorApplication`], administrators write [`DevicePool`]. Cairn writes [`NodeTopology`]
+//! (the devices of a node), [`Placement`] (the placement decision) and [`Instance`] (one running actor).
 //!
-//! The schema and its CEL rules refuse what they can, in the API server and with a sentence that says
-//! what to do; there is no webhook. Each rule has a refused and an accepted example in `tests/rules/`.
-//! The manifests under `manifests/` are generated from these types by a test, see `tests/manifests.rs`.
+//! Validation is schema and CEL rules only; there is no webhook. Each rule has a rejected and an accepted
+//! example in `tests/rules/`. A test generates the manifests under `manifests/`, see `tests/manifests.rs`.
 
 mod application;
 mod common;
@@ -43,18 +41,18 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-/// The five definitions, in the order in which a reader meets them.
+/// The five CustomResourceDefinitions, in the order of the documentation.
 pub fn all() -> Vec<CustomResourceDefinition> {
     let all =
         [ActorApplication::crd(), DevicePool::crd(), NodeTopology::crd(), Placement::crd(), Instance::crd()];
-    all.map(as_kept).into()
+    all.map(as_stored).into()
 }
 
-/// The definition as the API server keeps it: what it leaves out would be a difference at every `kubectl apply`.
-fn as_kept(definition: CustomResourceDefinition) -> CustomResourceDefinition {
+/// The definition as the API server stores it. A field that it drops would show as a diff at every `kubectl apply`.
+fn as_stored(definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let mut value = serde_json::to_value(definition).expect("a definition is plain data");
     drop_not_nullable(&mut value);
-    serde_json::from_value(value).expect("it has lost nothing but defaults")
+    serde_json::from_value(value).expect("only defaults were removed")
 }
 
 /// Drops `nullable: false`, the default, everywhere.

@@ -1,4 +1,4 @@
-//! `DevicePool`: what the administrator allows.
+//! `DevicePool`: devices that an administrator makes available to applications.
 
 use k8s_openapi::api::core::v1::{EnvVar, Toleration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -9,34 +9,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{Condition, dns_label, object_name, positive_rational, share};
 
-/// A pool of like devices that applications may use, and how a pod asks for one of them.
+/// A pool of similar devices that applications may use, and how a pod requests one of them.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "cairn.dev",
     version = "v1alpha1",
     kind = "DevicePool",
-    doc = "A pool of like devices that applications may use, and how a pod asks for one of them.",
+    doc = "A pool of similar devices that applications may use, and how a pod requests one of them.",
     plural = "devicepools",
     shortname = "devpool",
     category = "cairn",
     status = "DevicePoolStatus",
     derive = "PartialEq",
     printcolumn = r#"{"name":"Kind","type":"string","description":"The kind of device that implementations name.","jsonPath":".spec.kind"}"#,
-    printcolumn = r#"{"name":"Units","type":"integer","description":"Computing units found.","jsonPath":".status.units"}"#,
-    printcolumn = r#"{"name":"Healthy","type":"integer","description":"Units that can take an actor.","jsonPath":".status.healthy"}"#,
+    printcolumn = r#"{"name":"Units","type":"integer","description":"Discovered computing units.","jsonPath":".status.units"}"#,
+    printcolumn = r#"{"name":"Healthy","type":"integer","description":"Units that can host an actor.","jsonPath":".status.healthy"}"#,
     printcolumn = r#"{"name":"Allocated","type":"integer","description":"Units that host an actor.","jsonPath":".status.allocated"}"#,
-    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether the pool is well.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether the pool is healthy.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = needs_resource(),
     validation = needs_indexed_resource(),
-    validation = index_is_for_domains(),
-    validation = nodes_need_no("resource", "a pool of unit Node uses the cores of its nodes and needs no resource: \
+    validation = index_needs_numa_domain(),
+    validation = forbidden_for_nodes("resource", "a pool with unit Node uses the cores of its nodes and has no resource: \
         remove resource, or set unit to Device"),
-    validation = nodes_need_no("devices", "a pool of unit Node has no devices to match: \
-        remove devices, and choose its nodes by nodeSelector")
+    validation = forbidden_for_nodes("devices", "a pool with unit Node has no devices to match: \
+        remove devices, and select nodes with nodeSelector")
 )]
 pub struct DevicePoolSpec {
     /// The kind of device that implementations name: `cpu`, `gpu`, `fpga`, `npu` or any DNS label; immutable.
@@ -44,49 +44,49 @@ pub struct DevicePoolSpec {
     #[x_kube(
         validation = dns_label(),
         validation = Rule::new("self == oldSelf")
-            .message("kind is immutable: make another pool for the other kind")
+            .message("kind is immutable: create a new pool for another kind")
     )]
     pub kind: String,
 
-    /// The nodes that the pool draws from; absent: all nodes.
+    /// The nodes of the pool; default: all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "crate::template::label_selector")]
     #[x_kube(
         validation = Rule::new("!has(self.matchExpressions) || self.matchExpressions.all(e, \
             (e.operator in ['In', 'NotIn']) == (has(e.values) && e.values.size() > 0))")
-            .message("in a selector the operators In and NotIn need values, Exists and DoesNotExist take none")
+            .message("the operators In and NotIn require values, Exists and DoesNotExist must have none")
             .field_path(".matchExpressions")
     )]
     pub node_selector: Option<LabelSelector>,
 
-    /// Which devices of the nodes belong to the pool, matched on `NodeTopology`; absent: every device of this kind.
+    /// The devices that belong to the pool, matched on `NodeTopology`; default: every device of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<DeviceMatch>,
 
-    /// What counts as one computing unit: `Device`, `NumaDomain` or `Node`; default `Node` for kind `cpu`, else `Device`.
+    /// The granularity of computing units: `Device`, `NumaDomain` or `Node`; default `Node` for kind `cpu`, otherwise `Device`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<UnitKind>,
 
-    /// How a pod asks for one unit; needed for `Device` and `NumaDomain`, absent for `Node`.
+    /// How a pod requests one unit; required for `Device` and `NumaDomain`, not allowed for `Node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<PoolResource>,
 
-    /// How many servers work side by side in one unit, a count.
+    /// The number of parallel servers in one unit.
     ///
-    /// Absent: 1 for `Device`; the free cores, fractions included, for `Node`; its share of them for `NumaDomain`.
+    /// Default: 1 for `Device`; the free cores, fractions included, for `Node`; its share of them for `NumaDomain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_536))]
     pub lanes: Option<i32>,
 
-    /// How fast a unit is relative to `serviceTime`, a number above zero such as `"1"`, `"0.5"` or `"3/2"`; default `"1"`.
+    /// The speed of a unit relative to `serviceTime`, a positive number such as `"1"`, `"0.5"` or `"3/2"`; default `"1"`.
     ///
-    /// An A100 and a T4 are two pools of one kind with two speeds.
+    /// Devices of one kind with different speeds, such as A100 and T4, belong in different pools.
     #[serde(default = "default_speed")]
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(validation = positive_rational())]
     pub speed: String,
 
-    /// The share of a unit's time that may be planned, above 0 and at most 1; default `"0.9"`.
+    /// The target utilization of a unit, above 0 and at most 1; default `"0.9"`.
     #[serde(default = "default_utilization")]
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(validation = share())]
@@ -96,35 +96,35 @@ pub struct DevicePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
 
-    /// A bound on the instances in the pool; absent: as many as its units take.
+    /// A limit on the instances in the pool; default: the capacity of its units.
     ///
-    /// Who is one too many has no place, and its application says so.
+    /// Actors above the limit stay unplaced, and the status of their application reports them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<InstanceLimit>,
 
-    /// The namespaces whose applications may use the pool, by their labels; absent: all.
+    /// The namespaces whose applications may use the pool, by label; default: all.
     ///
-    /// Who is there when this changes stays, and nobody comes.
+    /// When this changes, running actors stay; no new actors of excluded namespaces are placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
 
-    /// Bounds on what one namespace has of the pool; absent: none.
+    /// The quota of each namespace; default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<PoolQuota>,
 
-    /// What every pod that is placed in the pool gets on top of its own template.
+    /// Defaults added to the template of every pod in the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_defaults: Option<PodDefaults>,
 }
 
-/// The unit in force: the field, or its default by kind.
+/// The effective unit: the field, or its default by kind.
 const UNIT: &str = "(has(self.unit) ? self.unit : (self.kind == 'cpu' ? 'Node' : 'Device'))";
 
 fn needs_resource() -> Rule {
     Rule::new(format!("{UNIT} != 'Device' || has(self.resource)"))
         .message(
-            "a pool of unit Device needs resource.devicePlugin, as in nvidia.com/gpu, because it is how a \
-             pod asks for one device",
+            "a pool with unit Device needs resource.devicePlugin, for example nvidia.com/gpu, with which a \
+             pod requests a device",
         )
         .field_path(".resource")
 }
@@ -133,23 +133,22 @@ fn needs_indexed_resource() -> Rule {
     let indexed = "has(self.resource) && self.resource.devicePlugin.contains('{index}')";
     Rule::new(format!("{UNIT} != 'NumaDomain' || {indexed}"))
         .message(
-            "a pool of unit NumaDomain needs a resource for each domain: set resource.devicePlugin with \
-             {index} in it, as in cairn.dev/numa-{index}",
+            "a pool with unit NumaDomain needs one resource for each domain: set resource.devicePlugin to a name \
+             with {index}, for example cairn.dev/numa-{index}",
         )
         .field_path(".resource")
 }
 
-fn index_is_for_domains() -> Rule {
+fn index_needs_numa_domain() -> Rule {
     let plain = "!has(self.resource) || !self.resource.devicePlugin.contains('{index}')";
     Rule::new(format!("{UNIT} == 'NumaDomain' || {plain}"))
         .message(
-            "{index} in resource.devicePlugin stands for the number of a NUMA domain: use it with unit \
-             NumaDomain only",
+            "{index} in resource.devicePlugin is the number of a NUMA domain: use it only with unit NumaDomain",
         )
         .field_path(".resource")
 }
 
-fn nodes_need_no(field: &str, message: &str) -> Rule {
+fn forbidden_for_nodes(field: &str, message: &str) -> Rule {
     Rule::new(format!("{UNIT} != 'Node' || !has(self.{field})"))
         .message(message)
         .field_path(format!(".{field}"))
@@ -164,7 +163,7 @@ fn default_utilization() -> String {
 }
 
 impl DevicePoolSpec {
-    /// A pool of a kind with everything else at its default.
+    /// A pool of the kind with all other fields at their defaults.
     pub fn new(kind: impl Into<String>) -> Self {
         Self {
             kind: kind.into(),
@@ -183,12 +182,12 @@ impl DevicePoolSpec {
         }
     }
 
-    /// What counts as one computing unit: the field, or `Node` for `cpu` and `Device` for every other kind.
+    /// The effective unit: the field, or `Node` for `cpu` and `Device` for every other kind.
     pub fn unit(&self) -> UnitKind {
         self.unit.unwrap_or(if self.kind == "cpu" { UnitKind::Node } else { UnitKind::Device })
     }
 
-    /// How many instances one unit takes at most; `None` where nothing limits it.
+    /// The maximum number of instances of one unit; `None` if unlimited.
     pub fn max_instances_per_unit(&self) -> Option<i32> {
         match (&self.sharing, self.unit()) {
             (Some(sharing), _) => Some(sharing.max_instances),
@@ -198,22 +197,22 @@ impl DevicePoolSpec {
     }
 }
 
-/// Which devices belong to a pool.
+/// The devices that belong to a pool.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceMatch {
-    /// The vendor as `NodeTopology` gives it, such as `nvidia`; absent: any.
+    /// The vendor as in `NodeTopology`, such as `nvidia`; default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub vendor: Option<String>,
 
-    /// The model as `NodeTopology` gives it, where `*` stands for any text, such as `*A100*`; absent: any.
+    /// The model as in `NodeTopology`, where `*` matches any text, such as `*A100*`; default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub model: Option<String>,
 }
 
-/// What counts as one computing unit: `Device`, `NumaDomain` or `Node`; default `Node` for kind `cpu`, else `Device`.
+/// The granularity of computing units: `Device`, `NumaDomain` or `Node`; default `Node` for kind `cpu`, otherwise `Device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 pub enum UnitKind {
@@ -225,19 +224,19 @@ pub enum UnitKind {
     Node,
 }
 
-/// How a pod asks for one unit.
+/// How a pod requests one unit.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolResource {
     /// The extended resource of a device plugin, such as `nvidia.com/gpu`.
     ///
-    /// For `NumaDomain` with `{index}` in it, the number of the domain, as in `cairn.dev/numa-{index}`.
+    /// For `NumaDomain` it contains `{index}`, the number of the domain, for example `cairn.dev/numa-{index}`.
     #[schemars(length(min = 3, max = 128))]
     #[x_kube(
         validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9{]([-A-Za-z0-9_.{}]*[A-Za-z0-9}])?$')")
-            .message("must be the name of an extended resource: a domain, '/', and a name, as in nvidia.com/gpu"),
+            .message("must be an extended resource: a domain, '/' and a name, for example nvidia.com/gpu"),
         validation = Rule::new("!self.replace('{index}', '').matches('[{}]')")
-            .message("the only placeholder in the name of a resource is {index}, the number of the NUMA domain")
+            .message("the only allowed placeholder is {index}, the number of the NUMA domain")
     )]
     pub device_plugin: String,
 }
@@ -246,32 +245,32 @@ pub struct PoolResource {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sharing {
-    /// How many instances one unit takes at most, 1 or more.
+    /// The maximum number of instances of one unit, at least 1.
     ///
-    /// Above 1, the device plugin must offer each device that many times.
+    /// If above 1, the device plugin must advertise each device that many times.
     #[schemars(range(min = 1, max = 10_000))]
     pub max_instances: i32,
 }
 
-/// A bound on the instances in a pool.
+/// A limit on the instances in a pool.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceLimit {
-    /// How many instances the whole pool takes at most; 0 closes it to new ones.
+    /// The maximum number of instances in the pool; 0 admits no new instances.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub max: i32,
 }
 
-/// Bounds on what one namespace has of a pool.
+/// The quota of each namespace in a pool.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolQuota {
-    /// How many instances all applications of one namespace have in the pool at most; 0 closes it to new ones.
+    /// The maximum number of instances of one namespace in the pool; 0 admits no new instances.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub per_namespace: i32,
 }
 
-/// What every pod that is placed in a pool gets on top of its own template.
+/// Defaults added to the template of every pod in a pool.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodDefaults {
@@ -280,20 +279,20 @@ pub struct PodDefaults {
     #[schemars(length(max = 32))]
     pub tolerations: Vec<Toleration>,
 
-    /// The runtime class, where the template names none.
+    /// The runtime class, unless the template sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = object_name())]
     pub runtime_class_name: Option<String>,
 
-    /// Environment variables of the container that gets the device, where the template does not set them.
+    /// Environment variables of the container that gets the device, unless the template sets them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub env: Vec<EnvVar>,
 }
 
-/// What Cairn reports about a pool.
+/// The observed state of a pool.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DevicePoolStatus {
@@ -301,19 +300,19 @@ pub struct DevicePoolStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// How many computing units the pool has.
+    /// The number of computing units.
     #[serde(default)]
     pub units: i32,
 
-    /// How many of them can take an actor.
+    /// The number of units that can host an actor.
     #[serde(default)]
     pub healthy: i32,
 
-    /// How many of them host at least one actor.
+    /// The number of units that host at least one actor.
     #[serde(default)]
     pub allocated: i32,
 
-    /// What holds for the pool now, `Ready` first of all; `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap` and `Invalid` name what is wrong.
+    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap` and `Invalid`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
@@ -325,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpu_pool_is_made_of_nodes_and_any_other_of_devices() {
+    fn cpu_pools_default_to_nodes_and_others_to_devices() {
         let (mut cpu, mut gpu) = (DevicePoolSpec::new("cpu"), DevicePoolSpec::new("gpu"));
         assert_eq!((cpu.unit(), gpu.unit()), (UnitKind::Node, UnitKind::Device));
         (cpu.unit, gpu.unit) = (Some(UnitKind::NumaDomain), Some(UnitKind::Node));
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_not_shared_unless_the_pool_says_so() {
+    fn devices_are_exclusive_unless_sharing_is_set() {
         let (mut cpu, mut gpu) = (DevicePoolSpec::new("cpu"), DevicePoolSpec::new("gpu"));
         assert_eq!((cpu.max_instances_per_unit(), gpu.max_instances_per_unit()), (None, Some(1)));
         cpu.sharing = Some(Sharing { max_instances: 8 });

@@ -1,20 +1,20 @@
-//! Schemas of Kubernetes' own types, cut to what a custom resource can carry.
+//! Schemas of embedded Kubernetes types, reduced to fit into a CustomResourceDefinition.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Value, json};
 
-/// A whole pod template without its descriptions: 54 KB instead of 350 KB.
+/// The schema of a pod template without descriptions: 54 KB instead of 350 KB.
 ///
-/// The container list is bounded and keyed by name, so that rules over it fit CEL's cost limit and
+/// The container list is bounded and keyed by name: CEL rules over it fit the cost limit, and
 /// server-side apply merges it as in a Deployment.
 pub(crate) fn pod_template(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<PodTemplateSpec>().to_value();
     strip_descriptions(&mut schema);
     schema["required"] = json!(["spec"]);
     let metadata = &mut schema["properties"]["metadata"]["properties"];
-    // What `kubectl create --dry-run=client -o yaml` writes into every template.
+    // `kubectl create --dry-run=client -o yaml` writes a null into every template.
     metadata["creationTimestamp"]["nullable"] = json!(true);
     let spec = &mut schema["properties"]["spec"]["properties"];
     for list in ["containers", "initContainers"] {
@@ -27,10 +27,10 @@ pub(crate) fn pod_template(generator: &mut SchemaGenerator) -> Schema {
     for name in ["nodeName", "schedulerName"] {
         spec[name]["maxLength"] = json!(253);
     }
-    Schema::try_from(schema).expect("a schema that was an object is still one")
+    Schema::try_from(schema).expect("the schema is an object")
 }
 
-/// A label selector whose operators are named, with bounds that let CEL price its rules.
+/// The schema of a label selector with enumerated operators, bounded so that CEL rules fit the cost limit.
 pub(crate) fn label_selector(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<LabelSelector>().to_value();
     let properties = &mut schema["properties"];
@@ -40,10 +40,10 @@ pub(crate) fn label_selector(generator: &mut SchemaGenerator) -> Schema {
     let expression = &mut expressions["items"]["properties"];
     expression["operator"]["enum"] = json!(["DoesNotExist", "Exists", "In", "NotIn"]);
     expression["values"]["maxItems"] = json!(64);
-    Schema::try_from(schema).expect("a schema that was an object is still one")
+    Schema::try_from(schema).expect("the schema is an object")
 }
 
-/// Removes every `description` keyword, and leaves properties that happen to have that name.
+/// Removes every `description` keyword, but no property of that name.
 fn strip_descriptions(schema: &mut Value) {
     let Value::Object(keywords) = schema else { return };
     keywords.remove("description");

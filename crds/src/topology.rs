@@ -1,4 +1,4 @@
-//! `NodeTopology`: what a node has. In HiCR's terms, its Topology.
+//! `NodeTopology`: the devices of a node (a Topology in HiCR).
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::Condition;
 
-/// The devices of one node and the links between them, as the node agent found them. It has the name of the Node.
+/// The devices of one node and the links between them, as reported by the node agent. It has the name of the Node.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "cairn.dev",
     version = "v1alpha1",
     kind = "NodeTopology",
-    doc = "The devices of one node and the links between them, as the node agent found them. It has the name of the Node.",
+    doc = "The devices of one node and the links between them, as reported by the node agent. It has the name of the Node.",
     plural = "nodetopologies",
     shortname = "nodetopo",
     category = "cairn",
     status = "NodeTopologyStatus",
     derive = "PartialEq",
-    printcolumn = r#"{"name":"Devices","type":"string","description":"How many devices of which type.","jsonPath":".status.devices"}"#,
-    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether the agent of the node reports.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Devices","type":"string","description":"The number of devices by type.","jsonPath":".status.devices"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","description":"Whether the node agent reports.","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -41,24 +41,24 @@ pub struct NodeTopologySpec {
     pub links: Vec<Link>,
 }
 
-/// Links join devices.
+/// Links require devices.
 fn links_need_devices() -> Rule {
     Rule::new("!has(self.links) || self.links.size() == 0 || has(self.devices)")
-        .message("spec.links needs spec.devices: list the devices that the links join")
+        .message("spec.links requires spec.devices: list the devices that the links connect")
         .field_path(".links")
 }
 
-/// A device is a part of a device that exists.
+/// `parent` names an existing device.
 fn known_parent() -> Rule {
     Rule::new(
         "!has(self.devices) || sets.contains(self.devices.map(d, d.id), \
          self.devices.map(d, has(d.parent), d.parent))",
     )
-    .message("parent of each device must be the id of a device in spec.devices: correct it or leave it out")
+    .message("parent of each device must be the id of a device in spec.devices: correct or remove it")
     .field_path(".devices")
 }
 
-/// A link joins devices that exist.
+/// `source` and `destination` name existing devices.
 fn known_end(end: &str) -> Rule {
     Rule::new(format!(
         "!has(self.links) || !has(self.devices) \
@@ -74,31 +74,31 @@ fn known_end(end: &str) -> Rule {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
-    /// The name of the device, unique on its node and stable over restarts, such as `gpu-0000:3b:00.0`.
+    /// The name of the device, unique on its node and stable across restarts, such as `gpu-0000:3b:00.0`.
     #[schemars(length(min = 1, max = 128))]
     pub id: String,
 
-    /// What the device is: `NUMA Domain`, `GPU`, `FPGA`, `NPU`, `NIC`, or another type.
+    /// The type of the device: `NUMA Domain`, `GPU`, `FPGA`, `NPU`, `NIC`, or another type.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 64))]
     pub type_: String,
 
-    /// Who made the device, such as `nvidia`.
+    /// The vendor of the device, such as `nvidia`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub vendor: Option<String>,
 
-    /// The maker's name for the model, such as `NVIDIA A100-SXM4-40GB`.
+    /// The vendor's model name, such as `NVIDIA A100-SXM4-40GB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub model: Option<String>,
 
-    /// The address on the PCI bus, such as `0000:3b:00.0`.
+    /// The PCI address, such as `0000:3b:00.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub pci_bus_id: Option<String>,
 
-    /// The name that the maker's tools and device plugins have for this very device, such as `GPU-8f6b…`.
+    /// The unique id of the device in the vendor's tools and device plugins, such as `GPU-8f6b…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub uuid: Option<String>,
@@ -108,51 +108,51 @@ pub struct Device {
     #[schemars(length(min = 1, max = 128))]
     pub driver: Option<String>,
 
-    /// How well the device is: `ok`, `degraded`, `lost` or `unknown`; default `ok`.
+    /// The health of the device: `ok`, `degraded`, `lost` or `unknown`; default `ok`.
     #[serde(default)]
     pub health: Health,
 
-    /// The number of the NUMA domain that the device is attached to.
+    /// The NUMA domain that the device is attached to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 4095))]
     pub numa_node: Option<i32>,
 
-    /// The id of the device that this one is a part of.
+    /// The id of the device that contains this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub parent: Option<String>,
 
-    /// What can compute on the device, by type.
+    /// The compute resources of the device, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub compute_resources: Vec<ComputeResource>,
 
-    /// The memories of the device, in the order in which HiCR lists them.
+    /// The memory spaces of the device, in the order of HiCR.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub memory_spaces: Vec<MemorySpace>,
 }
 
-/// How well a device is.
+/// The health of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Health {
-    /// It works.
+    /// The device works.
     #[default]
     Ok,
-    /// It works, with errors or at reduced speed; it keeps what runs and takes nothing new.
+    /// The device works with errors or at reduced speed; running actors stay, no new actors are placed.
     Degraded,
-    /// It was there and is gone.
+    /// The device was present and is missing.
     Lost,
-    /// The agent cannot tell.
+    /// The agent cannot determine the health.
     Unknown,
 }
 
-/// Units of computation of one type on a device.
+/// The compute resources of one type on a device.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComputeResource {
@@ -161,12 +161,12 @@ pub struct ComputeResource {
     #[schemars(length(min = 1, max = 64))]
     pub type_: String,
 
-    /// How many there are.
+    /// The number of compute resources.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub count: i32,
 }
 
-/// One memory of a device.
+/// One memory space of a device.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemorySpace {
@@ -175,12 +175,12 @@ pub struct MemorySpace {
     #[schemars(length(min = 1, max = 64))]
     pub type_: String,
 
-    /// Its size in bytes.
+    /// The size in bytes.
     #[schemars(range(min = 0))]
     pub size_bytes: i64,
 }
 
-/// A link between two devices of the node; ours, HiCR has none.
+/// A link between two devices of the node; HiCR has no equivalent.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
@@ -192,22 +192,22 @@ pub struct Link {
     #[schemars(length(min = 1, max = 128))]
     pub destination: String,
 
-    /// What the link is, such as `NVLink`, `PCIe` or `Interconnect`.
+    /// The kind of link, such as `NVLink`, `PCIe` or `Interconnect`.
     #[schemars(length(min = 1, max = 64))]
     pub kind: String,
 
-    /// What the link carries in one direction, in bytes per second.
+    /// The bandwidth in one direction, in bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub bandwidth_bytes_per_second: Option<i64>,
 
-    /// The latency relative to local memory, which is 10, as ACPI's SLIT gives it.
+    /// The latency relative to local memory, which is 10, as in the ACPI SLIT.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub relative_latency: Option<i32>,
 }
 
-/// What is known about the report itself.
+/// The observed state of the report.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeTopologyStatus {
@@ -215,24 +215,24 @@ pub struct NodeTopologyStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// How many devices of which type there are, for tables, as in `2 GPU, 2 NUMA Domain`.
+    /// The number of devices by type, for tables, such as `2 GPU, 2 NUMA Domain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<String>,
 
-    /// Which pods hold which devices, CPUs and memory, as the kubelet says; sorted, at most 1,024.
+    /// The devices, CPUs and memory allocated to containers, as reported by the kubelet; sorted, at most 1,024.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub allocations: Vec<Allocation>,
 
-    /// What holds for the report now, `Ready` first of all.
+    /// The conditions of the report; `Ready` summarizes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
 }
 
-/// What one container holds of one resource, as the kubelet says.
+/// The allocation of one resource to one container, as reported by the kubelet.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Allocation {
@@ -244,7 +244,7 @@ pub struct Allocation {
     #[schemars(length(min = 1, max = 253))]
     pub pod: String,
 
-    /// The uid of the pod: another pod of the same name holds something else.
+    /// The uid of the pod, which tells it apart from another pod of the same name.
     #[schemars(length(min = 1, max = 64))]
     pub pod_uid: String,
 
@@ -252,67 +252,67 @@ pub struct Allocation {
     #[schemars(length(min = 1, max = 63))]
     pub container: String,
 
-    /// What it asked for: `nvidia.com/gpu`, `cpu`, `memory`, `hugepages-1Gi`, or the driver of a claim.
+    /// The requested resource: `nvidia.com/gpu`, `cpu`, `memory`, `hugepages-1Gi`, or the driver of a claim.
     #[schemars(length(min = 1, max = 317))]
     pub resource: String,
 
-    /// The claim through which it asked, as in `vision/gpu-claim`; only where it was one.
+    /// The resource claim, such as `vision/gpu-claim`; absent without a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 317))]
     pub claim: Option<String>,
 
-    /// What it got, in the words of the device plugin or driver: names of devices, numbers of CPUs, NUMA domains.
+    /// The allocated devices as named by the device plugin or driver: device names, CPU numbers, NUMA domains.
     #[schemars(length(max = 1024), inner(length(min = 1, max = 256)))]
     pub device_ids: Vec<String>,
 }
 
 impl NodeTopologySpec {
-    /// Whether one of the devices is lost.
+    /// Whether any device is lost.
     pub fn has_lost(&self) -> bool {
         self.devices.iter().any(|device| device.health == Health::Lost)
     }
 
-    /// The device that the kubelet means by `id`.
+    /// The device that the kubelet reports as `id`.
     ///
-    /// Plugins name devices by the maker's uuid, by the address on the PCI bus, or as they like; a device that several
-    /// pods share has a suffix `::N`, and one of a claim comes after its pool.
+    /// Plugins name devices by uuid, by PCI address, or by a name of their own. Shared devices have a suffix `::N`,
+    /// devices of a claim have their pool as a prefix.
     pub fn device_of(&self, id: &str) -> Option<&Device> {
         let id = id.split("::").next().unwrap_or(id);
         let alone = id.rsplit('/').next().unwrap_or(id);
-        let is_it = |device: &&Device| {
+        let matches = |device: &&Device| {
             let own = [Some(&device.id), device.uuid.as_ref()];
-            let is_called = |name: &str| own.iter().flatten().any(|own| own.eq_ignore_ascii_case(name));
+            let is_named = |name: &str| own.iter().flatten().any(|own| own.eq_ignore_ascii_case(name));
             let address = device.pci_bus_id.as_deref().map(address);
-            is_called(id) || is_called(alone) || (address.is_some() && address == Some(self::address(alone)))
+            is_named(id) || is_named(alone) || (address.is_some() && address == Some(self::address(alone)))
         };
-        self.devices.iter().find(is_it)
+        self.devices.iter().find(matches)
     }
 
-    /// How many devices of which type there are, sorted by type, as in `2 GPU, 2 NUMA Domain`.
+    /// The number of devices by type, sorted by type, such as `2 GPU, 2 NUMA Domain`.
     ///
-    /// Devices that are not well are counted apart: `2 GPU (1 lost), 2 NUMA Domain`.
+    /// Unhealthy devices are listed separately: `2 GPU (1 lost), 2 NUMA Domain`.
     pub fn summary(&self) -> String {
         let mut by_type = BTreeMap::<&str, (usize, BTreeMap<Health, usize>)>::new();
         for device in &self.devices {
-            let (all, unwell) = by_type.entry(&device.type_).or_default();
+            let (all, unhealthy) = by_type.entry(&device.type_).or_default();
             *all += 1;
             if device.health != Health::Ok {
-                *unwell.entry(device.health).or_default() += 1;
+                *unhealthy.entry(device.health).or_default() += 1;
             }
         }
-        let words = by_type.iter().map(|(type_, (all, unwell))| {
-            let unwell: Vec<_> = unwell.iter().map(|(health, count)| format!("{count} {health}")).collect();
-            if unwell.is_empty() {
+        let parts = by_type.iter().map(|(type_, (all, unhealthy))| {
+            let unhealthy: Vec<_> = unhealthy.iter().map(|(health, count)| format!("{count} {health}")).collect();
+            if unhealthy.is_empty() {
                 format!("{all} {type_}")
             } else {
-                format!("{all} {type_} ({})", unwell.join(", "))
+                format!("{all} {type_} ({})", unhealthy.join(", "))
             }
         });
-        words.collect::<Vec<_>>().join(", ")
+        parts.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// An address on the PCI bus as everybody writes it: NVIDIA's tools write the domain with eight digits.
+/// A PCI address with the usual four-digit domain; NVIDIA's tools write it with eight digits.
 fn address(text: &str) -> String {
     let text = text.to_ascii_lowercase();
     match text.split_once(':') {
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_counts_by_type_and_names_what_is_not_well() {
+    fn summary_counts_by_type_and_lists_unhealthy_devices() {
         let device = |type_: &str, health| Device { type_: type_.to_owned(), health, ..Device::default() };
         let devices = vec![
             device("NUMA Domain", Health::Ok),

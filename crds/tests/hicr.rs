@@ -1,14 +1,14 @@
-//! From a NodeTopology to HiCR's topology and back.
+//! Conversion between NodeTopology and HiCR's topology.
 
 use crds::{ComputeResource, Device, Health, Link, MemorySpace, NodeTopologySpec};
 use hicr::Topology;
 use serde_json::{Value, json};
 
 fn read(json: &Value) -> Topology {
-    Topology::from_json(json.clone()).expect("it is a topology")
+    Topology::from_json(json.clone()).expect("a topology")
 }
 
-/// A device of every field, and one of none.
+/// One device with every field set, and one with none.
 fn full() -> NodeTopologySpec {
     let text = |text: &str| Some(text.to_owned());
     let gpu = Device {
@@ -54,7 +54,7 @@ fn full() -> NodeTopologySpec {
 }
 
 #[test]
-fn nothing_is_lost_on_the_way_there_and_back() {
+fn conversion_round_trips() {
     let there = Topology::from(&full());
     let text = there.to_json().to_string();
     let back = Topology::read(&text).unwrap();
@@ -65,7 +65,7 @@ fn nothing_is_lost_on_the_way_there_and_back() {
 }
 
 #[test]
-fn what_is_written_is_what_hicr_reads() {
+fn output_has_the_form_that_hicr_reads() {
     let written = Topology::from(&full()).to_json();
     assert_eq!(
         written["Devices"][1],
@@ -81,7 +81,7 @@ fn what_is_written_is_what_hicr_reads() {
 }
 
 #[test]
-fn what_hicr_wrote_gets_names() {
+fn devices_without_ids_are_named() {
     let topology = read(&json!({"Devices": [
         {"Type": "NUMA Domain", "NUMA Domain Id": 1, "Memory Spaces": [], "Compute Resources": [
             {"Type": "Processing Unit", "Logical Processor Id": 0}, {"Type": "Processing Unit"}]},
@@ -95,9 +95,8 @@ fn what_hicr_wrote_gets_names() {
     assert_eq!(ours.devices[1].id, "opencl-gpu-1");
 }
 
-/// Whatever a text of HiCR's form holds, it becomes a topology of as many devices.
 #[test]
-fn any_values_are_converted() {
+fn unexpected_values_keep_the_number_of_devices() {
     let values = [json!(null), json!(-1), json!(u64::MAX), json!("x"), json!([1]), json!({"a": 1})];
     let keys = ["Id", "Health", "NUMA Domain Id", "NUMA Affinity", "Parent", "Vendor", "UUID"];
     for key in keys {

@@ -1,4 +1,4 @@
-//! The manifests under `manifests/` are what the types say, small enough to apply, and well described.
+//! The manifests under `manifests/` match the types, are small enough to apply, and document every field.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -10,7 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::Value;
 
 const HEADER: &str =
-    "# Generated from the types in crds/src by crds/tests/manifests.rs: change those, not this.\n";
+    "# Generated from the types in crds/src by crds/tests/manifests.rs. Do not edit.\n";
 
 fn schema(definition: &CustomResourceDefinition) -> Value {
     let schema = definition.spec.versions[0].schema.as_ref().unwrap();
@@ -18,7 +18,7 @@ fn schema(definition: &CustomResourceDefinition) -> Value {
 }
 
 #[test]
-fn the_manifests_are_those_of_the_types() {
+fn manifests_match_the_types() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("manifests");
     fs::create_dir_all(&folder).unwrap();
     let mut changed = Vec::new();
@@ -30,12 +30,12 @@ fn the_manifests_are_those_of_the_types() {
             changed.push(file);
         }
     }
-    assert!(changed.is_empty(), "the types changed, so these were written anew; commit them: {changed:?}");
+    assert!(changed.is_empty(), "the types changed; commit the regenerated files: {changed:?}");
 }
 
-/// As the API server stores it and `kubectl apply` remembers it (in an annotation of at most 256 KiB).
+/// `kubectl apply` stores the whole definition in an annotation of at most 256 KiB.
 #[test]
-fn every_definition_is_below_200_kib() {
+fn definitions_are_below_200_kib() {
     for definition in crds::all() {
         let bytes = serde_json::to_string(&definition).unwrap().len();
         assert!(bytes < 200 * 1024, "{} has {bytes} bytes", definition.spec.names.kind);
@@ -43,7 +43,7 @@ fn every_definition_is_below_200_kib() {
 }
 
 #[test]
-fn the_columns_say_whether_it_is_well() {
+fn printer_columns() {
     let mut tables = String::new();
     for definition in crds::all() {
         let names = &definition.spec.names;
@@ -64,31 +64,31 @@ fn the_columns_say_whether_it_is_well() {
 }
 
 #[test]
-fn every_field_is_explained() {
-    let mut bare = Vec::new();
+fn every_field_has_a_description() {
+    let mut undocumented = Vec::new();
     for definition in crds::all() {
         let schema = schema(&definition);
         for part in ["spec", "status"] {
             let at = format!("{}.{part}", definition.spec.names.kind);
-            find_bare(&schema["properties"][part], &at, &mut bare);
+            find_undocumented(&schema["properties"][part], &at, &mut undocumented);
         }
     }
-    assert!(bare.is_empty(), "fields without a sentence of their own, or with broken lines: {bare:#?}");
+    assert!(undocumented.is_empty(), "fields without a description, or with line breaks in it: {undocumented:#?}");
 }
 
-/// Collects the fields at every level that `kubectl explain` would say nothing about.
-fn find_bare(schema: &Value, at: &str, bare: &mut Vec<String>) {
+/// Collects the fields, at every level, for which `kubectl explain` shows no usable description.
+fn find_undocumented(schema: &Value, at: &str, undocumented: &mut Vec<String>) {
     let text = schema["description"].as_str().unwrap_or_default();
-    // A line break inside a paragraph would show in the middle of kubectl's own wrapping.
+    // kubectl wraps lines itself and keeps line breaks inside a paragraph.
     let broken = text.split("\n\n").any(|paragraph| paragraph.contains('\n'));
     if text.len() < 10 || broken {
-        bare.push(at.to_owned());
+        undocumented.push(at.to_owned());
     }
     if at.ends_with(".template") && at.contains("implementations") {
-        return; // Kubernetes' own type, whose descriptions are left out on purpose
+        return; // a Kubernetes type, whose descriptions are stripped
     }
     let fields = schema["properties"].as_object().or(schema["items"]["properties"].as_object());
     for (name, field) in fields.into_iter().flatten() {
-        find_bare(field, &format!("{at}.{name}"), bare);
+        find_undocumented(field, &format!("{at}.{name}"), undocumented);
     }
 }

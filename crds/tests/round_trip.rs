@@ -1,4 +1,4 @@
-//! What the API server stores is what the types read and write, and it stays small.
+//! Objects survive a round trip through the types, and stay small.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads the base and every accepted example of a kind, and writes them again.
+/// Deserializes and serializes every accepted example of a kind.
 fn round_trip<K: CustomResourceExt + DeserializeOwned + Serialize>() {
     let definition = serde_json::to_value(K::crd()).unwrap();
     let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
@@ -28,7 +28,7 @@ fn round_trip<K: CustomResourceExt + DeserializeOwned + Serialize>() {
     }
 }
 
-/// What means the same is written the same: a quantity as text, an absent field for an empty one.
+/// Gives equal meanings one form: quantities as text, empty fields absent.
 fn normalize(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -44,7 +44,7 @@ fn normalize(value: &mut Value) {
 }
 
 #[test]
-fn what_is_accepted_is_read_and_written_again() {
+fn accepted_examples_round_trip() {
     round_trip::<ActorApplication>();
     round_trip::<DevicePool>();
     round_trip::<NodeTopology>();
@@ -53,7 +53,7 @@ fn what_is_accepted_is_read_and_written_again() {
 }
 
 #[test]
-fn a_placement_of_1000_actors_is_below_200_kib() {
+fn placement_of_1000_actors_is_below_200_kib() {
     let node = "gke-production-europe-west4-accelerators-3f2a9c1b-x7";
     let assignments = (0..1000).map(|index| Assignment {
         actor: format!("classify-{index}"),

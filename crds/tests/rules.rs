@@ -1,4 +1,4 @@
-//! Every rule of every kind refuses its bad example with the words it promises, and accepts its good one.
+//! Every validation rule rejects its bad example with the expected message and accepts its good one.
 
 mod cases;
 mod schema;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use cases::{Case, Examples, change};
 
-/// A kind as the API server knows it: its schema, with the CEL rules compiled.
+/// The schema of a kind with its compiled CEL rules.
 struct Kind {
     schema: Value,
     rules: CompiledSchema,
@@ -23,21 +23,21 @@ impl Kind {
         let definition =
             crds::all().into_iter().find(|kind| kind.spec.names.singular.as_deref() == Some(name));
         let definition =
-            definition.unwrap_or_else(|| panic!("tests/rules/{name}.yaml has the name of no kind"));
+            definition.unwrap_or_else(|| panic!("tests/rules/{name}.yaml: no such kind"));
         let version = definition.spec.versions[0].schema.clone().expect("a schema");
         let schema = serde_json::to_value(version.open_api_v3_schema.expect("a schema")).expect("it is JSON");
         Self { rules: compile_schema(&schema), schema, validator: Validator::new() }
     }
 
-    /// What the API server says: the schema first, and the CEL rules of an object that fits it.
+    /// Validates like the API server: the schema first, then the CEL rules.
     ///
-    /// Returns the field, the words, and the rule that spoke; an empty one where it was the schema.
-    fn refusals(&self, new: &Value, old: Option<&Value>) -> Vec<[String; 3]> {
+    /// Returns field, message and rule of each error; the rule is empty for schema errors.
+    fn errors(&self, new: &Value, old: Option<&Value>) -> Vec<[String; 3]> {
         let new = kube_cel::apply_defaults(&self.schema, new);
         let old = old.map(|old| kube_cel::apply_defaults(&self.schema, old));
         let found = schema::violations(&self.schema, &new);
         if !found.is_empty() {
-            return found.into_iter().map(|(at, says)| [at, says, String::new()]).collect();
+            return found.into_iter().map(|(field, message)| [field, message, String::new()]).collect();
         }
         let errors = self.validator.validate_compiled(&self.rules, &new, old.as_ref()).err();
         errors.into_iter().flatten().map(|error| [error.field_path, error.message, error.rule]).collect()
@@ -53,15 +53,16 @@ fn before(base: &Value, case: &Case) -> Option<Value> {
 }
 
 #[test]
-fn what_is_refused_is_refused_in_these_words() {
+fn rejected_examples_fail_with_their_message() {
     let mut wrong = Vec::new();
     for (kind, examples) in examples() {
         let checked = Kind::named(&kind);
         for case in &examples.cases {
             let old = before(&examples.base, case);
-            let found = checked.refusals(&change(&examples.base, &case.refused), old.as_ref());
-            let found: Vec<_> = found.iter().map(|[at, says, _]| (at.as_str(), says.as_str())).collect();
-            if found != [(case.at.as_str(), case.says.as_str())] {
+            let found = checked.errors(&change(&examples.base, &case.rejected), old.as_ref());
+            let found: Vec<_> =
+                found.iter().map(|[field, message, _]| (field.as_str(), message.as_str())).collect();
+            if found != [(case.field.as_str(), case.message.as_str())] {
                 wrong.push(format!("{kind}, {}:\n  {found:#?}", case.rule));
             }
         }
@@ -70,45 +71,45 @@ fn what_is_refused_is_refused_in_these_words() {
 }
 
 #[test]
-fn what_is_accepted_is_accepted() {
+fn accepted_examples_are_valid() {
     for (kind, examples) in examples() {
         let checked = Kind::named(&kind);
-        assert_eq!(checked.refusals(&examples.base, None), [[""; 3]; 0], "{kind}: base");
+        assert_eq!(checked.errors(&examples.base, None), [[""; 3]; 0], "{kind}: base");
         for case in &examples.cases {
             let old = before(&examples.base, case);
-            let found = checked.refusals(&change(&examples.base, &case.accepted), old.as_ref());
+            let found = checked.errors(&change(&examples.base, &case.accepted), old.as_ref());
             assert_eq!(found, [[""; 3]; 0], "{kind}, {}", case.rule);
         }
     }
 }
 
 #[test]
-fn the_largest_application_is_accepted() {
+fn largest_application_is_within_the_cel_budget() {
     let (kind, examples) =
         examples().into_iter().find(|(kind, _)| kind == "actorapplication").expect("its file");
-    assert_eq!(Kind::named(&kind).refusals(&cases::largest_application(&examples.base), None), [[""; 3]; 0]);
+    assert_eq!(Kind::named(&kind).errors(&cases::largest_application(&examples.base), None), [[""; 3]; 0]);
 }
 
 #[test]
-fn every_rule_of_every_schema_has_an_example() {
-    let (mut rules, mut shown, mut refused) = (BTreeSet::new(), BTreeSet::new(), 0);
+fn every_rule_has_an_example() {
+    let (mut rules, mut covered, mut rejected) = (BTreeSet::new(), BTreeSet::new(), 0);
     for (kind, examples) in examples() {
         let checked = Kind::named(&kind);
         collect_rules(&kind, &checked.schema, &mut rules);
         for case in &examples.cases {
             let old = before(&examples.base, case);
-            let found = checked.refusals(&change(&examples.base, &case.refused), old.as_ref());
-            shown.extend(found.into_iter().map(|[_, _, rule]| (kind.clone(), rule)));
-            refused += 1;
+            let found = checked.errors(&change(&examples.base, &case.rejected), old.as_ref());
+            covered.extend(found.into_iter().map(|[_, _, rule]| (kind.clone(), rule)));
+            rejected += 1;
         }
     }
-    let missing: Vec<_> = rules.difference(&shown).collect();
+    let missing: Vec<_> = rules.difference(&covered).collect();
     assert!(missing.is_empty(), "rules without an example in tests/rules/: {missing:#?}");
     assert_eq!(examples().len(), crds::all().len(), "one file of examples for each kind");
-    assert!(refused >= 30, "only {refused} refused manifests");
+    assert!(rejected >= 30, "only {rejected} rejected manifests");
 }
 
-/// All CEL rules of a schema, by kind.
+/// Collects the CEL rules of a schema.
 fn collect_rules(kind: &str, schema: &Value, rules: &mut BTreeSet<(String, String)>) {
     match schema {
         Value::Object(keywords) => {

@@ -1,8 +1,8 @@
-//! Reads the examples under `tests/rules/`, where the format is described at the top of each file.
+//! Reads the examples under `tests/rules/`; `actorapplication.yaml` describes the format.
 //!
-//! The end-to-end tests read the same files and send them to a real API server.
+//! The end-to-end tests send the same examples to a real API server.
 
-#![allow(dead_code, reason = "shared by several tests, each of which uses its part")]
+#![allow(dead_code, reason = "shared by several test programs, each of which uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -12,39 +12,39 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// One file: an object that is accepted, and what is refused of it.
+/// One file: an accepted object and the cases derived from it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Examples {
-    /// A whole object, accepted.
+    /// A complete, accepted object.
     pub base: Value,
-    /// The examples, one or more for each rule.
+    /// One or more cases for each rule.
     pub cases: Vec<Case>,
 }
 
-/// A rule with an object that it refuses and one that it accepts, both as changes to `base`.
+/// A rule with a rejected and an accepted object, both as changes to `base`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// The rule, in words.
+    /// A description of the rule.
     pub rule: String,
-    /// For rules about updates: what was there before.
+    /// For rules about updates: the object before the update.
     pub old: Option<Changes>,
-    /// What is refused.
-    pub refused: Changes,
-    /// The path of the field that the API server names.
-    pub at: String,
-    /// What it says about the field, word for word.
-    pub says: String,
-    /// What is accepted instead; `base` where it is absent.
+    /// The rejected object.
+    pub rejected: Changes,
+    /// The field path in the API server's error.
+    pub field: String,
+    /// The message in the API server's error, verbatim.
+    pub message: String,
+    /// The accepted object; default `base`.
     #[serde(default)]
     pub accepted: Changes,
 }
 
-/// Values by JSON pointer; `null` removes the field.
+/// New values by JSON pointer; `null` removes the field.
 pub type Changes = BTreeMap<String, Value>;
 
-/// All files of the folder, by name.
+/// All files of the folder, by kind.
 pub fn read(folder: &Path) -> BTreeMap<String, Examples> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     files
@@ -56,7 +56,7 @@ pub fn read(folder: &Path) -> BTreeMap<String, Examples> {
         .collect()
 }
 
-/// The object with the changes made: `/spec/actors/0/name` sets, `null` removes, an index at the end appends.
+/// Applies the changes to the object; an index behind the last item appends.
 pub fn change(base: &Value, changes: &Changes) -> Value {
     let mut object = base.clone();
     for (pointer, value) in changes {
@@ -83,9 +83,9 @@ pub fn change(base: &Value, changes: &Changes) -> Value {
     object
 }
 
-/// An application at every bound at once: 256 groups, each with 8 others, and 512 channels one to one.
+/// An application at all limits: 256 groups with 8 colocated groups each, and 512 `OneToOne` channels.
 ///
-/// What the API server spends on one rule is bounded; this is the object that a rule must stay below it for.
+/// Every rule must stay within the API server's CEL cost budget for it.
 pub fn largest_application(base: &Value) -> Value {
     let name = |index: usize| format!("group-of-24-letters-{:04}", index % 256);
     let group = |index: usize| {

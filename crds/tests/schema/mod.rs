@@ -1,18 +1,17 @@
-//! What the API server's schema validation says about an object, for the keywords that our schemas use.
+//! The API server's schema validation, for the keywords that Cairn's schemas use.
 //!
-//! `kube-cel` evaluates CEL rules and leaves the rest of the schema to the API server. This speaks the API
-//! server's words (`k8s.io/apiextensions-apiserver/pkg/apiserver/validation`), so that the examples can be
-//! checked without one; the end-to-end tests hold it to them.
+//! `kube-cel` evaluates CEL rules only. This reproduces the messages of
+//! `k8s.io/apiextensions-apiserver/pkg/apiserver/validation`; the end-to-end tests compare them with a real API server.
 
 use std::collections::BTreeSet;
 
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// The field that is wrong, and what is wrong with it.
+/// The field path and the message.
 pub type Violation = (String, String);
 
-/// Everything that the schema refuses, in the order of the schema's properties.
+/// All violations of the schema, in the order of its properties.
 pub fn violations(schema: &Value, object: &Value) -> Vec<Violation> {
     let mut found = Vec::new();
     check(schema, object, "", &mut found);
@@ -59,13 +58,13 @@ fn check(schema: &Value, value: &Value, at: &str, found: &mut Vec<Violation>) {
     }
 }
 
-/// The type that the schema asks for, where the value has another one.
+/// The type that the schema requires, if the value has another one.
 fn wrong_type(schema: &Value, value: &Value) -> Option<String> {
     if schema["x-kubernetes-int-or-string"] == true {
         return (!value.is_i64() && !value.is_string()).then(|| "integer,string".to_owned());
     }
     let type_ = schema["type"].as_str()?;
-    let right = match type_ {
+    let matches = match type_ {
         "object" => value.is_object(),
         "array" => value.is_array(),
         "string" => value.is_string(),
@@ -74,7 +73,7 @@ fn wrong_type(schema: &Value, value: &Value) -> Option<String> {
         "number" => value.is_number(),
         other => panic!("a schema of type {other}"),
     };
-    (!right).then(|| type_.to_owned())
+    (!matches).then(|| type_.to_owned())
 }
 
 fn check_object(schema: &Value, fields: &Map<String, Value>, at: &str, found: &mut Vec<Violation>) {
@@ -134,7 +133,7 @@ fn check_text(schema: &Value, text: &str, at: &str, found: &mut Vec<Violation>) 
         found.push((at.to_owned(), format!("{at} in body should be at least {least} chars long")));
     }
     if let Some(pattern) = schema["pattern"].as_str()
-        && !Regex::new(pattern).expect("a pattern of our schema").is_match(text)
+        && !Regex::new(pattern).expect("a valid pattern").is_match(text)
     {
         found.push((at.to_owned(), format!("{at} in body should match '{pattern}'")));
     }
