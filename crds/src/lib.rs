@@ -18,15 +18,15 @@ mod topology;
 
 pub use application::{
     ActorApplication, ActorApplicationSpec, ActorApplicationStatus, ActorCounts, ActorGroup,
-    ApplicationPhase, Channel, Implementation, Pattern, Pin, Revisions, SpreadLevel, Start, UpdateStrategy,
+    ApplicationPhase, Channel, Implementation, ChannelPattern, Pin, Revisions, SpreadLevel, StartPolicy, UpdateStrategy,
 };
 pub use common::{Condition, GROUP, Quantity, Time, VERSION};
 pub use instance::{
-    HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate,
+    AllocatedDevices, Instance, InstanceOrigin, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate,
 };
 pub use placement::{
-    Assignment, Excused, Move, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal,
-    RefusalScope, StoppedBy, Unplaced,
+    Assignment, ExcusedActor, Move, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal,
+    RefusalScope, StoppedBy, UnplacedActor,
 };
 pub use pool::{
     DeviceMatch, DevicePool, DevicePoolSpec, DevicePoolStatus, InstanceLimit, PodDefaults, PoolResource,

@@ -97,15 +97,15 @@ async fn judge(api: &Api<DynamicObject>, base: &Value, case: &Case) -> Option<St
     if let Err(status) = asked(api, &change(base, &case.accepted), old.as_ref()).await {
         return Some(format!("accepted: {}", status.message));
     }
-    let Err(status) = asked(api, &change(base, &case.refused), old.as_ref()).await else {
-        return Some("refused: it was accepted".to_owned());
+    let Err(status) = asked(api, &change(base, &case.rejected), old.as_ref()).await else {
+        return Some("rejected: it was accepted".to_owned());
     };
     // the API server names the object itself by nothing at all
-    let at = if case.at.is_empty() { "<nil>" } else { &case.at };
+    let field = if case.field.is_empty() { "<nil>" } else { &case.field };
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    let promised = causes.into_iter().any(|cause| cause.field == at && cause.message.ends_with(&case.says));
+    let promised = causes.into_iter().any(|cause| cause.field == field && cause.message.ends_with(&case.message));
     (!promised)
-        .then(|| format!("refused at {at} with {:?}, and the API server says {}", case.says, status.message))
+        .then(|| format!("expected {field}: {:?}, got {}", case.message, status.message))
 }
 
 #[tokio::test]

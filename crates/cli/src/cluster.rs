@@ -18,7 +18,7 @@ pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
     wait_for(async {
         let client = client(arguments).await?;
         let policies = Api::<ConfigMap>::namespaced(client.clone(), &arguments.operator_namespace);
-        let of_policies = ListParams::default().labels(&labels::of_policies());
+        let of_policies = ListParams::default().labels(&labels::policy_selector());
         let client = &client;
         let (
             (nodes, pods, quotas, limits, namespaces),

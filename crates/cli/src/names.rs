@@ -91,7 +91,7 @@ fn find(asked: &Asked) -> Result<Vec<String>, CliError> {
             Named::Node => list(Api::<NodeTopology>::all(client), &all).await?,
             Named::Policy => {
                 let there = Api::<ConfigMap>::namespaced(client, &asked.cluster.operator_namespace);
-                list(there, &ListParams::default().labels(&labels::of_policies())).await?
+                list(there, &ListParams::default().labels(&labels::policy_selector())).await?
             }
             Named::Context => Vec::new(),
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::{ActorApplication, Assignment, Placement, PlacementSpec, Start};
+use crds::{ActorApplication, Assignment, Placement, PlacementSpec, StartPolicy};
 use jiff::Timestamp;
 use placement::file::Levels;
 use placement::{MOST_PAIRS, Plan, Snapshot, SnapshotError};
@@ -246,7 +246,7 @@ fn decide(
 
 /// Whether none of an application's actors may start before all have a place: as long as none of its pods is there.
 fn starts_together(objects: &Objects, key: &ApplicationKey) -> bool {
-    let is_together = |application: &&Arc<ActorApplication>| application.spec.start == Start::AllOrNothing;
+    let is_together = |application: &&Arc<ActorApplication>| application.spec.start == StartPolicy::AllOrNothing;
     objects.application(key).filter(is_together).is_some_and(|application| {
         world::own(&Index::of(objects), application).values().all(|(_, pod)| pod.is_none())
     })

@@ -151,7 +151,7 @@ pub fn everything(arguments: &ClusterArguments) -> Result<Visible, CliError> {
         let client = client(arguments).await?;
         let look = Look { client: &client, namespace: None, hidden: RefCell::default() };
         let policies = Api::<ConfigMap>::namespaced(client.clone(), &arguments.operator_namespace);
-        let of_policies = ListParams::default().labels(&labels::of_policies());
+        let of_policies = ListParams::default().labels(&labels::policy_selector());
         let (
             (nodes, pods, quotas, limits, namespaces),
             (topologies, pools, applications, placements, instances),

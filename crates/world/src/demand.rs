@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, ActorGroup, Pattern};
+use crds::{ActorApplication, ActorGroup, ChannelPattern};
 use num_rational::Ratio;
 
 use crate::Policy;
@@ -67,17 +67,17 @@ impl Numbers {
                 quantity(&channel.message_bytes.0).map_err(|e| format!("spec.{at}.messageBytes: {e}"))?;
             // Who was asked for while the application runs has no index that others are paired with.
             let count = |group: usize| match channel.pattern {
-                Pattern::AllToAll => members[group].len(),
-                Pattern::OneToOne | Pattern::Ring => replicas(&groups[group]),
+                ChannelPattern::AllToAll => members[group].len(),
+                ChannelPattern::OneToOne | ChannelPattern::Ring => replicas(&groups[group]),
             };
             let (senders, receivers) = (count(from), count(to));
             match channel.pattern {
-                Pattern::OneToOne if senders != receivers => {
+                ChannelPattern::OneToOne if senders != receivers => {
                     return Err(format!(
                         "spec.{at}: OneToOne needs equal replicas; make them equal or use AllToAll"
                     ));
                 }
-                Pattern::Ring if from != to => {
+                ChannelPattern::Ring if from != to => {
                     return Err(format!("spec.{at}: a Ring goes from a group to itself; set `to` as `from`"));
                 }
                 _ => {}
@@ -104,11 +104,11 @@ impl Numbers {
                 flow.drag += drag;
             };
             match channel.pattern {
-                Pattern::AllToAll => add(&mut of_groups, from, to),
-                Pattern::OneToOne => {
+                ChannelPattern::AllToAll => add(&mut of_groups, from, to),
+                ChannelPattern::OneToOne => {
                     (0..senders).for_each(|at| add(&mut flows, members[from][at], members[to][at]));
                 }
-                Pattern::Ring => (0..senders).for_each(|at| {
+                ChannelPattern::Ring => (0..senders).for_each(|at| {
                     add(&mut flows, members[from][at], members[to][(at + 1) % senders]);
                 }),
             }
@@ -133,8 +133,8 @@ impl Numbers {
 pub(crate) fn edges_of(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
     let size = |name: &str| sizes.get(name).copied().unwrap_or(0);
     let of_channel = |channel: &crds::Channel| match channel.pattern {
-        Pattern::AllToAll => 1,
-        Pattern::OneToOne | Pattern::Ring => size(&channel.from),
+        ChannelPattern::AllToAll => 1,
+        ChannelPattern::OneToOne | ChannelPattern::Ring => size(&channel.from),
     };
     application.spec.channels.iter().map(of_channel).fold(0, usize::saturating_add)
 }
@@ -200,10 +200,10 @@ fn whole(number: usize) -> Exact {
 }
 
 /// How many receivers one sender has.
-fn receivers_of_one(pattern: Pattern, senders: usize, receivers: usize, same_group: bool) -> usize {
+fn receivers_of_one(pattern: ChannelPattern, senders: usize, receivers: usize, same_group: bool) -> usize {
     match pattern {
-        Pattern::AllToAll => receivers - usize::from(same_group && receivers > 0),
-        Pattern::OneToOne => usize::from(!same_group && receivers > 0),
-        Pattern::Ring => usize::from(senders > 1),
+        ChannelPattern::AllToAll => receivers - usize::from(same_group && receivers > 0),
+        ChannelPattern::OneToOne => usize::from(!same_group && receivers > 0),
+        ChannelPattern::Ring => usize::from(senders > 1),
     }
 }

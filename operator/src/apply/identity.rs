@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, Pattern, labels};
+use crds::{ActorApplication, ChannelPattern, labels};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ConfigMapVolumeSource, Container, EnvVar, PodSpec, Service, ServiceSpec, Volume, VolumeMount,
 };
@@ -119,7 +119,7 @@ struct Peers<'a> {
 struct Line<'a> {
     from: &'a str,
     to: &'a str,
-    pattern: Pattern,
+    pattern: ChannelPattern,
 }
 
 /// The ConfigMap that pods mount as their peers file.

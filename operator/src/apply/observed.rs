@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use control::{HeldBack, Refusal, Scope};
-use crds::{ActorApplication, DevicePool, Placement, Start};
+use crds::{ActorApplication, DevicePool, Placement, StartPolicy};
 use kube::ResourceExt;
 use world::{ApplicationKey, Own, Policy, Unit, object_name};
 
@@ -120,7 +120,7 @@ pub async fn to_do(
         todo = control::steps(&wanted, &decided, &sight.seen, &anew);
         infeasible = anew;
     }
-    if application.spec.start == Start::AllOrNothing {
+    if application.spec.start == StartPolicy::AllOrNothing {
         control::hold_start(&mut todo, &sight.seen, &infeasible);
     }
     if application.spec.paused {

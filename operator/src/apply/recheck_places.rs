@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use control::{Moment, Seen, Step, Todo, Wait};
-use crds::{ActorApplication, Placement, Start};
+use crds::{ActorApplication, Placement, StartPolicy};
 use kube::ResourceExt;
 use world::ApplicationKey;
 
@@ -28,7 +28,7 @@ pub async fn anew(
     ctx: &Context,
 ) -> Result<Option<BTreeSet<String>>, Error> {
     let key = ApplicationKey::of(application);
-    let starts = application.spec.start == Start::AllOrNothing
+    let starts = application.spec.start == StartPolicy::AllOrNothing
         && !control::has_started(seen)
         && todo.steps.iter().any(|step| matches!(step, Step::Start { .. }));
     let matters = starts || todo.waiting.values().any(Wait::is_for_its_place);

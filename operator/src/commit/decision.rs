@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, Assignment, Excused, Move, Placement, PlacementSpec, StoppedBy, Unplaced};
+use crds::{ActorApplication, Assignment, ExcusedActor, Move, Placement, PlacementSpec, StoppedBy, UnplacedActor};
 use placement::ix::ActorIx;
 use placement::{Objectives, Plan};
 use world::{ApplicationKey, Index, Policy, World};
@@ -74,13 +74,13 @@ pub fn spec(
         unplaced: plan
             .unplaced
             .iter()
-            .map(|left| Unplaced { actor: short(left.actor), reasons: told(&left.reasons) })
+            .map(|left| UnplacedActor { actor: short(left.actor), reasons: told(&left.reasons) })
             .collect(),
         excused: plan
             .excused
             .iter()
             .filter(|one| own(&one.actor))
-            .map(|one| Excused { actor: short(one.actor), reasons: told(&one.reasons) })
+            .map(|one| ExcusedActor { actor: short(one.actor), reasons: told(&one.reasons) })
             .collect(),
         moves: moves((world, policy), plan, before, &assignments, index),
         assignments,
@@ -208,12 +208,12 @@ mod tests {
         "x".repeat(LENGTH)
     }
 
-    fn unplaced() -> Vec<Unplaced> {
-        all(|actor, _| Unplaced { actor, reasons: vec![reason(); MOST_REASONS] })
+    fn unplaced() -> Vec<UnplacedActor> {
+        all(|actor, _| UnplacedActor { actor, reasons: vec![reason(); MOST_REASONS] })
     }
 
-    fn excused() -> Vec<Excused> {
-        all(|actor, _| Excused { actor, reasons: vec![reason(); MOST_REASONS] })
+    fn excused() -> Vec<ExcusedActor> {
+        all(|actor, _| ExcusedActor { actor, reasons: vec![reason(); MOST_REASONS] })
     }
 
     fn moved() -> Vec<Move> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control::Due;
-use crds::{ActorApplication, Placement, Start};
+use crds::{ActorApplication, Placement, StartPolicy};
 use kube::ResourceExt;
 use placement::Plan;
 use world::{ApplicationKey, Policy, World};
@@ -33,7 +33,7 @@ pub async fn commit(
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let before = ctx.caches.decision(key)?;
-    let together = application.spec.start == Start::AllOrNothing && !has_pods(application, ctx);
+    let together = application.spec.start == StartPolicy::AllOrNothing && !has_pods(application, ctx);
     let whole = together.then(|| Box::new(control::all_or_nothing(&world.snapshot, plan.clone())));
     let plan = whole.as_deref().unwrap_or(plan);
     let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.index());

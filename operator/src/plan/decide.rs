@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use control::{Due, Observed, SecondLook, Verdict};
-use crds::{ActorApplication, Placement, Start};
+use crds::{ActorApplication, Placement, StartPolicy};
 use explain::REASONS_EFFORT;
 use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
@@ -185,7 +185,7 @@ fn room_for_all(
     let has_none =
         |decision: &Placement| decision.spec.assignments.is_empty() && !decision.spec.unplaced.is_empty();
     let waits =
-        application.spec.start == Start::AllOrNothing && outcome.decision.as_ref().is_some_and(has_none);
+        application.spec.start == StartPolicy::AllOrNothing && outcome.decision.as_ref().is_some_and(has_none);
     (waits && before.is_some_and(|before| before.digest != now.digest)).then_some(Due::Opening)
 }
 

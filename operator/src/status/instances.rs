@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use control::Wait;
-use crds::{HeldDevices, Instance, InstanceOrigin, InstancePhase, InstanceStatus};
+use crds::{AllocatedDevices, Instance, InstanceOrigin, InstancePhase, InstanceStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -134,7 +134,7 @@ pub fn passes(
 pub fn instance_status(
     instance: &Instance,
     pod: Option<&Pod>,
-    devices: Vec<HeldDevices>,
+    devices: Vec<AllocatedDevices>,
     root: bool,
     about: &About,
 ) -> InstanceStatus {

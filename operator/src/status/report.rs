@@ -293,7 +293,7 @@ pub fn in_words(spec: &PlacementSpec) -> String {
 }
 
 fn unplaced_in_words(spec: &PlacementSpec) -> String {
-    let why = |unplaced: &crds::Unplaced| match unplaced.reasons.as_slice() {
+    let why = |unplaced: &crds::UnplacedActor| match unplaced.reasons.as_slice() {
         [] => unplaced.actor.clone(),
         reasons => format!("{} ({})", unplaced.actor, reasons.join("; ")),
     };
@@ -402,7 +402,7 @@ mod tests {
             let reasons: Vec<String> = reason.split_whitespace().map(str::to_owned).collect();
             let (actor, to, reason) = ("a-0".to_owned(), "n/u".to_owned(), reason.to_owned());
             let spec = PlacementSpec {
-                unplaced: vec![crds::Unplaced { actor: "a-1".to_owned(), reasons }],
+                unplaced: vec![crds::UnplacedActor { actor: "a-1".to_owned(), reasons }],
                 moves: vec![crds::Move { actor, from: None, to, reason }],
                 ..PlacementSpec::default()
             };

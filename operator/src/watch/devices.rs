@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crds::{Allocation, HeldDevices, NodeTopology};
+use crds::{Allocation, AllocatedDevices, NodeTopology};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
@@ -13,7 +13,7 @@ const MOST_IDS: usize = 1024;
 /// What a pod holds, its containers taken together; sorted by resource.
 ///
 /// Exactly this pod: one of its name, which was there before it, may have held something else.
-pub fn held_by(pod: &Pod, topologies: &BTreeMap<String, &NodeTopology>) -> Vec<HeldDevices> {
+pub fn held_by(pod: &Pod, topologies: &BTreeMap<String, &NodeTopology>) -> Vec<AllocatedDevices> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     let status = node.and_then(|node| topologies.get(node)).and_then(|topology| topology.status.as_ref());
     let mut held = BTreeMap::<&str, BTreeSet<&str>>::new();
@@ -23,7 +23,7 @@ pub fn held_by(pod: &Pod, topologies: &BTreeMap<String, &NodeTopology>) -> Vec<H
             ids.extend(allocation.device_ids.iter().map(String::as_str));
         }
     }
-    let owned = |(resource, ids): (&str, BTreeSet<&str>)| HeldDevices {
+    let owned = |(resource, ids): (&str, BTreeSet<&str>)| AllocatedDevices {
         resource: resource.to_owned(),
         device_ids: ids.into_iter().take(MOST_IDS).map(str::to_owned).collect(),
     };

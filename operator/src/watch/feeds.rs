@@ -118,7 +118,7 @@ fn add_policies(
     caches: &Later,
 ) {
     let (caches, mut seen) = (caches.clone(), Seen::default());
-    let of_policies = watcher::Config::default().labels(&labels::of_policies());
+    let of_policies = watcher::Config::default().labels(&labels::policy_selector());
     let api = Api::namespaced(watches.client(), namespace);
     watches.store(api, of_policies, slim::metadata, move |event, store| {
         let mut take = |config_map: &ConfigMap| {

@@ -93,7 +93,7 @@ impl Status {
         let wanted = world::actors(&known.index, application);
         let actors = actors(&wanted, decision, &instances, &known.kinds);
         let decided = decision.map(|decision| decision.spec.clone()).unwrap_or_default();
-        let excused = |one: &crds::Excused| match one.reasons.as_slice() {
+        let excused = |one: &crds::ExcusedActor| match one.reasons.as_slice() {
             [] => one.actor.clone(),
             reasons => format!("{}: {}", one.actor, reasons.join("; ")),
         };
