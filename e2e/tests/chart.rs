@@ -145,7 +145,7 @@ async fn values_that_nobody_reads_are_refused() {
         ("agent.nodeSelector.gpu=true", "at '/agent/nodeSelector/gpu': got boolean, want string"),
         (
             "agent.topologies=a,agent.simulate=/b",
-            "agent.topologies and agent.simulate both say where machines are",
+            "agent.topologies and agent.simulate are mutually exclusive",
         ),
     ];
     for (value, expected) in cases {

@@ -104,7 +104,7 @@ async fn speaks_of_no_other_node(cluster: &Cluster) {
         }
         Ok(client.request::<Value>(request).await?)
     };
-    let words = "a node agent writes the NodeTopology and the Lease of its own node alone";
+    let words = "a node agent can write only the NodeTopology and the Lease of its own node";
     let own = Some("left");
     let refused = [
         (&topologies, topology("right"), own),

@@ -1,11 +1,11 @@
-{{/* Labels of everything; the chart's version is not among them, so that an upgrade changes only what is different. */}}
+{{/* Common labels. They omit the chart version, so that an upgrade does not change every object. */}}
 {{- define "cairn.labels" -}}
 app.kubernetes.io/name: cairn
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* What selects the pods of a component; immutable in a Deployment. Call with (dict "root" $ "component" "operator"). */}}
+{{/* Selector labels of a component; immutable in a Deployment. Call with (dict "root" $ "component" "operator"). */}}
 {{- define "cairn.selector" -}}
 app.kubernetes.io/name: cairn
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -17,21 +17,21 @@ app.kubernetes.io/component: {{ .component }}
 {{ .image.repository }}:{{ .image.tag | default .root.Chart.AppVersion }}
 {{- end }}
 
-{{/* Where the agent reads its machines; empty when it looks at the hardware of its node. */}}
+{{/* The path of NodeTopology manifests in the agent's container; empty if it discovers the hardware of its node. */}}
 {{- define "cairn.agent.simulate" -}}
 {{- if and .Values.agent.topologies .Values.agent.simulate -}}
-{{- fail "agent.topologies and agent.simulate both say where machines are described; set one of them" -}}
+{{- fail "agent.topologies and agent.simulate are mutually exclusive: set only one of them" -}}
 {{- end -}}
 {{- if .Values.agent.topologies -}}/etc/cairn/topologies{{- else -}}{{ .Values.agent.simulate }}{{- end -}}
 {{- end }}
 
-{{/* Not empty when agents ask the kubelet who holds what. */}}
+{{/* Not empty if agents read device allocations from the kubelet. */}}
 {{- define "cairn.agent.podResources" -}}
 {{- $described := include "cairn.agent.simulate" . -}}
 {{- if or (eq .Values.agent.podResources "Enabled") (and (eq .Values.agent.podResources "Auto") (not $described)) -}}yes{{- end -}}
 {{- end }}
 
-{{/* Neither program writes a file, or becomes anybody else. What an agent needs beyond that is in its DaemonSet. */}}
+{{/* Both programs run unprivileged with a read-only file system. The DaemonSet adds what an agent needs. */}}
 {{- define "cairn.podSecurityContext" -}}
 runAsNonRoot: true
 runAsUser: 65532
@@ -45,7 +45,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{/*
-Annotations of a pod: those that say where to scrape, unless PodMonitors do, and the user's, which win.
+Annotations of a pod: the scrape annotations, unless there are PodMonitors, and the user's, which take precedence.
 Call with (dict "root" $ "port" "9101" "annotations" .Values.agent.podAnnotations).
 */}}
 {{- define "cairn.podAnnotations" -}}

@@ -63,7 +63,7 @@ async fn pages_are_found_where_the_chart_is_told_they_are() {
     ];
     let rules = rendered(Cluster::shared(), "PrometheusRule", &settings).await;
     let first = &rules["cairn"]["spec"]["groups"][0]["rules"][0]["annotations"]["runbook_url"];
-    assert_eq!(first, "https://example.com/cairn/docs/runbooks/CairnNobodyLeads.md");
+    assert_eq!(first, "https://example.com/cairn/docs/runbooks/CairnNoLeader.md");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn each_has_a_page_that_says_where_to_look_and_what_to_do_and_no_page_is_of_none
         let written = fs::read_to_string(tree(page)).unwrap();
         let title = format!("# {}\n", text(&alert, "alert"));
         assert!(
-            written.starts_with(&title) && written.contains("\n## Look\n") && written.contains("\n## Do\n"),
+            written.starts_with(&title) && written.contains("\n## Diagnosis\n") && written.contains("\n## Mitigation\n"),
             "{page}"
         );
     }

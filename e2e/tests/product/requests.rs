@@ -87,9 +87,9 @@ async fn an_application_asks_for_instances_and_gives_them_back() {
     let mut forged = asked("app-worker-7", &json!({}));
     forged["spec"]["origin"] = json!("Spec");
     forged["spec"]["actor"] = json!("worker-7");
-    is_refused(&stage, create, &forged, "Cairn's operator alone makes the Instances of a manifest").await;
+    is_refused(&stage, create, &forged, "only the Cairn operator can create Instances with origin Spec").await;
     let delete = ["delete", "--dry-run=server", &account, "-f-"];
-    let of_manifest = "only who may delete ActorApplications deletes the Instances of a manifest";
+    let of_manifest = "deleting an Instance with origin Spec requires permission to delete ActorApplications";
     is_refused(&stage, delete, &asked("app-worker-0", &json!({})), of_manifest).await;
 
     // refused, with the reason

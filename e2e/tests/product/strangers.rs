@@ -89,7 +89,7 @@ async fn an_instance_of_somebody_else_that_has_our_name_is_left_alone() {
     let stage = Stage::set("foreign-instance", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let instance = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "web-server-0"},
         "spec": {"applicationName": "web", "actorGroup": "server", "actor": "server-0", "template": {}}});
-    let words = "Cairn's operator alone makes the Instances of a manifest";
+    let words = "only the Cairn operator can create Instances with origin Spec";
     is_refused(&stage, ["create", "--dry-run=server", "-f-"], &instance, words).await;
     let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
     stage.namespace.kubectl_with(create, &instance.to_string()).await.unwrap();
@@ -140,7 +140,7 @@ async fn a_forged_annotation_takes_no_unit() {
     let mut forged = foreign("stranger-server-0");
     forged["metadata"]["annotations"] = json!({"cairn.dev/unit": "one/gpus-0"});
     let refused =
-        |claim: &str| format!("Cairn's operator alone sets {claim} cairn.dev/* of pods; leave them out");
+        |claim: &str| format!("only the Cairn operator can set {claim} cairn.dev/* of pods: remove them");
     is_refused(&stage, ["create", "--dry-run=server", "-f-"], &forged, &refused("annotations")).await;
     forged["metadata"]["labels"] =
         json!({"cairn.dev/instance": "stranger-server-0", "cairn.dev/application": "stranger"});
@@ -173,8 +173,8 @@ async fn nobody_else_says_what_the_operator_says() {
         ("pod", "status", &unit, "alone sets annotations cairn.dev/* of pods"),
         ("pod", "", &bare, "alone sets labels cairn.dev/* of pods"),
         ("pod", "status", &bare, "alone sets labels cairn.dev/* of pods"),
-        ("pod", "", &owned, "alone makes an Instance the owner of a pod"),
-        ("instance", "", &owned, "alone makes an ActorApplication the owner of an Instance"),
+        ("pod", "", &owned, "can make an Instance the owner of a pod"),
+        ("instance", "", &owned, "can change metadata.ownerReferences of an Instance"),
         ("instance", "status", &ready, "alone writes Placements and the status of Instances"),
         (
             "placement",
@@ -237,7 +237,7 @@ async fn a_forged_placement_moves_nothing() {
         {"actor": "server-0", "unit": places["server-0"], "node": "one", "pool": "gpus"},
         {"actor": "server-1", "unit": "one/gpus-7", "node": "one", "pool": "gpus"}]}});
     let patch = ["patch", "placement", "web", "--type=merge", "--dry-run=server", "-p", &forged.to_string()];
-    is_refused(&stage, patch, &json!({}), "Cairn's operator alone writes Placements").await;
+    is_refused(&stage, patch, &json!({}), "only the Cairn operator can write Placements").await;
     // With the operator's name, whose rights are for no more than the patch itself.
     let url = Placement::url_path(&(), Some(stage.namespace.name()));
     let request = Request::new(url).patch("web", &PatchParams::default(), &Patch::Merge(&forged));
