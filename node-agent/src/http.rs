@@ -12,7 +12,7 @@ use axum::{
     routing::get,
 };
 use crds::NodeTopologySpec;
-use serving::Scrapes;
+use serving::MetricsCache;
 
 use crate::{
     agent::Agent,
@@ -29,7 +29,7 @@ pub fn probes(agent: Arc<Agent>) -> Router {
 
 /// The other pages. None of them reads a body.
 pub fn pages(agent: Arc<Agent>) -> Router {
-    let last = Arc::new(Scrapes::default());
+    let last = Arc::new(MetricsCache::default());
     let scraped = {
         let agent = Arc::clone(&agent);
         async move || metrics(&agent, &last).await
@@ -96,8 +96,8 @@ fn hicr_json(spec: &NodeTopologySpec) -> Response {
     ([(CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-async fn metrics(agent: &Agent, last: &Scrapes) -> Response {
-    last.answer(|_| SCRAPE_COUNTS, scrape(agent)).await
+async fn metrics(agent: &Agent, last: &MetricsCache) -> Response {
+    last.respond(|_| SCRAPE_COUNTS, scrape(agent)).await
 }
 
 async fn scrape(agent: &Agent) -> prometheus::Result<String> {
@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn scrapes_within_a_second_are_one() {
-        let (agent, last) = (alone(), Scrapes::default());
+        let (agent, last) = (alone(), MetricsCache::default());
         let renewals = async || {
             let body = metrics(&agent, &last).await.into_body();
             let text = axum::body::to_bytes(body, usize::MAX).await.unwrap();
@@ -263,7 +263,7 @@ mod tests {
             }
         });
 
-        let last = Scrapes::default();
+        let last = MetricsCache::default();
         let scrapes = async || {
             let three = [(); 3].map(|()| metrics(&agent, &last));
             let all_well = futures::future::join_all(three).await.iter().all(|it| it.status() == 200);

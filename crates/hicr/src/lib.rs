@@ -1,8 +1,7 @@
-//! HiCR's own form of a topology: its JSON, and its question whether one topology has what another one asks for.
+//! HiCR topologies: JSON format, and the test whether one topology satisfies another.
 //!
-//! A HiCR topology is a list of devices, each with compute resources and memory spaces, listed one by one. Ours says more:
-//! what HiCR does not know is written under further keys, which its readers pass over, so that nothing is lost on the way
-//! there and back. Links, which HiCR does not have, are the list `Links`.
+//! A HiCR topology is a list of devices with compute resources and memory spaces. Additional properties are stored under
+//! further keys, which HiCR ignores, so that the conversion is lossless. `Links` lists the links between devices.
 //!
 //! ```json
 //! {"Devices": [{"Type": "NUMA Domain", "NUMA Domain Id": 0,
@@ -15,84 +14,84 @@ mod subset;
 
 use serde_json::{Map, Value, json};
 
-/// A topology as HiCR has it.
+/// A HiCR topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Topology {
-    /// The devices, in the order of the text.
+    /// The devices, in document order.
     pub devices: Vec<Device>,
-    /// What the keys `Devices` and `Metadata` do not hold, as it was found.
+    /// All other keys, verbatim.
     pub more: Map<String, Value>,
-    /// What an instance template carries beside its topology; null when there is none.
+    /// The metadata of an instance template; null if there is none.
     pub metadata: Value,
 }
 
 /// A device of a HiCR topology.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Device {
-    /// What it is, such as `NUMA Domain`: two devices are of one kind when these are equal.
+    /// The type of the device, such as `NUMA Domain`.
     pub type_: String,
-    /// What can compute on it.
+    /// The compute resources.
     pub compute_resources: Vec<ComputeResource>,
-    /// Its memories.
+    /// The memory spaces.
     pub memory_spaces: Vec<MemorySpace>,
-    /// What the other keys hold, as it was found.
+    /// All other keys, verbatim.
     pub more: Map<String, Value>,
 }
 
 /// A compute resource of a device, such as one core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComputeResource {
-    /// What it is.
+    /// The type of the compute resource.
     pub type_: String,
-    /// For how many it stands: 1, but for the key `Count`, by which we write very many.
+    /// The number of identical resources: the key `Count` (an extension of Cairn), or 1.
     pub count: u64,
-    /// What the other keys hold, as it was found: numbers, affinity and caches, all of which may be missing.
+    /// All other keys, verbatim, such as ids, affinity and caches.
     pub more: Map<String, Value>,
 }
 
 /// A memory space of a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemorySpace {
-    /// What it is.
+    /// The type of the memory space.
     pub type_: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// What the other keys hold, as it was found.
+    /// All other keys, verbatim.
     pub more: Map<String, Value>,
 }
 
-/// Why a text is no topology; says where.
+/// Why a text is not a topology.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It is no JSON.
-    #[error("it is no JSON: {0}")]
+    /// The text is not JSON.
+    #[error("invalid JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// A value is not what it must be.
-    #[error("{place}: {expected}")]
+    /// A value is missing or invalid.
+    #[error("{path}: {expected}")]
     Expected {
-        /// Where, as in `Devices[0].Memory Spaces[1].Size`.
-        place: String,
-        /// What must be there.
+        /// The path of the value, such as `Devices[0].Memory Spaces[1].Size`.
+        path: String,
+        /// What is expected of the value.
         expected: &'static str,
     },
 }
 
 impl Topology {
-    /// Reads HiCR's JSON. `{}` is the empty topology.
+    /// Parses HiCR's JSON. `{}` is the empty topology.
     ///
-    /// Also reads what HiCR's OpenCL back-end writes: an empty `Type`, and the type under `Device Type`.
+    /// Accepts the output of HiCR's OpenCL backend, which has an empty `Type` and the type under `Device Type`.
     pub fn read(text: &str) -> Result<Self, Error> {
         Self::from_json(serde_json::from_str(text)?)
     }
 
-    /// Reads HiCR's JSON that is parsed already.
+    /// Reads a topology from parsed JSON.
     pub fn from_json(value: Value) -> Result<Self, Error> {
         let mut more = object(value, "the topology")?;
         let metadata = more.remove("Metadata").unwrap_or_default();
         let devices = match more.remove("Devices") {
-            // No requirement at all; anything else without devices is a mistake.
+            // `{}` requires nothing; any other object without devices is an error.
             None if more.is_empty() => Vec::new(),
-            None => return Err(expected("Devices", "missing; it must be the list of the devices")),
+            None => return Err(expected("Devices", "the list of devices is required")),
             Some(devices) => list(devices, "Devices")?,
         };
         let devices = devices.into_iter().enumerate();
@@ -100,7 +99,7 @@ impl Topology {
         Ok(Self { devices: devices.collect::<Result<_, _>>()?, more, metadata })
     }
 
-    /// HiCR's JSON.
+    /// The topology as HiCR's JSON.
     pub fn to_json(&self) -> Value {
         let mut object = self.more.clone();
         let devices = self.devices.iter().map(Device::to_json).collect();
@@ -109,38 +108,37 @@ impl Topology {
         Value::Object(object)
     }
 
-    /// Whether this topology has all that `wanted` asks for.
+    /// Whether this topology satisfies `required`.
     ///
-    /// For each wanted device there must be a device of its own, of the same type, that has at least its compute
-    /// resources by type, and for each of its memory spaces a space of its own of the same type and at least the
-    /// size. Devices are assigned by a maximum matching: if there is a way at all, it is found. HiCR's own function
-    /// takes the first device that fits, and can miss it.
-    pub fn has(&self, wanted: &Self) -> bool {
-        subset::is_subset(&self.devices, &wanted.devices)
+    /// Each required device is matched with a distinct device of the same type that has at least its compute resources
+    /// by type, and a distinct memory space of the same type and at least the same size for each of its memory spaces.
+    /// A maximum matching finds an assignment if one exists. HiCR's own greedy function can miss it.
+    pub fn satisfies(&self, required: &Self) -> bool {
+        subset::is_subset(&self.devices, &required.devices)
     }
 }
 
 impl Device {
-    fn from_json(value: Value, place: &str) -> Result<Self, Error> {
-        let mut more = object(value, place)?;
-        let mut type_ = text(&mut more, "Type", place)?;
+    fn from_json(value: Value, path: &str) -> Result<Self, Error> {
+        let mut more = object(value, path)?;
+        let mut type_ = text(&mut more, "Type", path)?;
         if type_.is_empty() {
-            if let Some(Value::String(of_opencl)) = more.get("Device Type") {
-                type_.clone_from(of_opencl);
+            if let Some(Value::String(opencl_type)) = more.get("Device Type") {
+                type_.clone_from(opencl_type);
                 more.remove("Device Type");
             } else {
-                return Err(expected(&format!("{place}.Type"), "empty; it must say what the device is"));
+                return Err(expected(&format!("{path}.Type"), "must not be empty"));
             }
         }
         let mut part = |key: &str| {
-            let place = format!("{place}.{key}");
-            let value = more.remove(key).ok_or_else(|| expected(&place, "missing; it must be a list"))?;
-            let parts = list(value, &place)?.into_iter().enumerate();
-            Ok::<_, Error>(parts.map(move |(index, part)| (format!("{place}[{index}]"), part)))
+            let path = format!("{path}.{key}");
+            let value = more.remove(key).ok_or_else(|| expected(&path, "a list is required"))?;
+            let parts = list(value, &path)?.into_iter().enumerate();
+            Ok::<_, Error>(parts.map(move |(index, part)| (format!("{path}[{index}]"), part)))
         };
         let (resources, spaces) = (part("Compute Resources")?, part("Memory Spaces")?);
-        let compute_resources = resources.map(|(place, value)| ComputeResource::from_json(value, &place));
-        let memory_spaces = spaces.map(|(place, value)| MemorySpace::from_json(value, &place));
+        let compute_resources = resources.map(|(path, value)| ComputeResource::from_json(value, &path));
+        let memory_spaces = spaces.map(|(path, value)| MemorySpace::from_json(value, &path));
         Ok(Self {
             type_,
             compute_resources: compute_resources.collect::<Result<_, _>>()?,
@@ -161,12 +159,12 @@ impl Device {
 }
 
 impl ComputeResource {
-    fn from_json(value: Value, place: &str) -> Result<Self, Error> {
-        let mut more = object(value, place)?;
-        let type_ = text(&mut more, "Type", place)?;
+    fn from_json(value: Value, path: &str) -> Result<Self, Error> {
+        let mut more = object(value, path)?;
+        let type_ = text(&mut more, "Type", path)?;
         let count = match more.remove("Count") {
             None => 1,
-            Some(count) => unsigned(&count, place, "Count")?,
+            Some(count) => unsigned(&count, path, "Count")?,
         };
         Ok(Self { type_, count, more })
     }
@@ -182,11 +180,11 @@ impl ComputeResource {
 }
 
 impl MemorySpace {
-    fn from_json(value: Value, place: &str) -> Result<Self, Error> {
-        let mut more = object(value, place)?;
-        let type_ = text(&mut more, "Type", place)?;
+    fn from_json(value: Value, path: &str) -> Result<Self, Error> {
+        let mut more = object(value, path)?;
+        let type_ = text(&mut more, "Type", path)?;
         let size = more.remove("Size").unwrap_or_default();
-        Ok(Self { type_, size: unsigned(&size, place, "Size")?, more })
+        Ok(Self { type_, size: unsigned(&size, path, "Size")?, more })
     }
 
     fn to_json(&self) -> Value {
@@ -197,31 +195,31 @@ impl MemorySpace {
     }
 }
 
-fn expected(place: &str, expected: &'static str) -> Error {
-    Error::Expected { place: place.to_owned(), expected }
+fn expected(path: &str, expected: &'static str) -> Error {
+    Error::Expected { path: path.to_owned(), expected }
 }
 
-fn object(value: Value, place: &str) -> Result<Map<String, Value>, Error> {
+fn object(value: Value, path: &str) -> Result<Map<String, Value>, Error> {
     match value {
         Value::Object(object) => Ok(object),
-        _ => Err(expected(place, "not a JSON object")),
+        _ => Err(expected(path, "must be a JSON object")),
     }
 }
 
-fn list(value: Value, place: &str) -> Result<Vec<Value>, Error> {
+fn list(value: Value, path: &str) -> Result<Vec<Value>, Error> {
     match value {
         Value::Array(list) => Ok(list),
-        _ => Err(expected(place, "not a list")),
+        _ => Err(expected(path, "must be a list")),
     }
 }
 
-fn text(object: &mut Map<String, Value>, key: &str, place: &str) -> Result<String, Error> {
+fn text(object: &mut Map<String, Value>, key: &str, path: &str) -> Result<String, Error> {
     match object.remove(key) {
         Some(Value::String(text)) => Ok(text),
-        _ => Err(expected(&format!("{place}.{key}"), "missing, or not a text")),
+        _ => Err(expected(&format!("{path}.{key}"), "must be a string")),
     }
 }
 
-fn unsigned(value: &Value, place: &str, key: &str) -> Result<u64, Error> {
-    value.as_u64().ok_or_else(|| expected(&format!("{place}.{key}"), "missing, or not an unsigned number"))
+fn unsigned(value: &Value, path: &str, key: &str) -> Result<u64, Error> {
+    value.as_u64().ok_or_else(|| expected(&format!("{path}.{key}"), "must be an unsigned integer"))
 }

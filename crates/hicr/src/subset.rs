@@ -1,4 +1,4 @@
-//! Whether devices have what other devices ask for: a maximum bipartite matching.
+//! Whether devices satisfy required devices, by a maximum bipartite matching.
 
 use std::{
     cmp::Reverse,
@@ -7,42 +7,42 @@ use std::{
 
 use super::Device;
 
-/// Whether each wanted device can have a device of its own that contains it.
-pub fn is_subset(have: &[Device], wanted: &[Device]) -> bool {
-    if wanted.len() > have.len() {
+/// Whether each required device can be matched with a distinct device that contains it.
+pub fn is_subset(available: &[Device], required: &[Device]) -> bool {
+    if required.len() > available.len() {
         return false;
     }
-    let haves: Vec<Needs> = have.iter().map(Needs::of).collect();
-    let wants: Vec<Needs> = wanted.iter().map(Needs::of).collect();
-    let candidates: Vec<Vec<usize>> = wants
+    let available: Vec<Capacity> = available.iter().map(Capacity::of).collect();
+    let required: Vec<Capacity> = required.iter().map(Capacity::of).collect();
+    let candidates: Vec<Vec<usize>> = required
         .iter()
-        .map(|want| (0..haves.len()).filter(|&index| haves[index].contain(want)).collect())
+        .map(|required| (0..available.len()).filter(|&index| available[index].contains(required)).collect())
         .collect();
-    let mut taken_by = vec![None; have.len()];
-    (0..wanted.len()).all(|want| place(want, &candidates, &mut taken_by))
+    let mut matched = vec![None; available.len()];
+    (0..required.len()).all(|index| augment(index, &candidates, &mut matched))
 }
 
-/// Finds a device for one more wanted device, moving those that have one where that makes room.
+/// Finds an augmenting path that matches one more required device.
 ///
-/// By breadth, not by recursion: a chain of moves may be as long as the list.
-fn place(want: usize, candidates: &[Vec<usize>], taken_by: &mut [Option<usize>]) -> bool {
-    // For each device that was reached, the wanted device from which.
+/// Breadth-first, not recursive, because a path can be as long as the list.
+fn augment(start: usize, candidates: &[Vec<usize>], matched: &mut [Option<usize>]) -> bool {
+    // The predecessor of each reached device.
     let mut reached_from = BTreeMap::<usize, usize>::new();
-    let mut queue = VecDeque::from([want]);
-    while let Some(asking) = queue.pop_front() {
-        for &device in &candidates[asking] {
+    let mut queue = VecDeque::from([start]);
+    while let Some(required) = queue.pop_front() {
+        for &device in &candidates[required] {
             if reached_from.contains_key(&device) {
                 continue;
             }
-            reached_from.insert(device, asking);
-            let Some(owner) = taken_by[device] else {
+            reached_from.insert(device, required);
+            let Some(owner) = matched[device] else {
                 let mut device = device;
                 loop {
-                    let asking = reached_from[&device];
-                    let before = taken_by.iter().position(|owner| *owner == Some(asking));
-                    taken_by[device] = Some(asking);
-                    let Some(before) = before else { return true };
-                    device = before;
+                    let required = reached_from[&device];
+                    let previous = matched.iter().position(|owner| *owner == Some(required));
+                    matched[device] = Some(required);
+                    let Some(previous) = previous else { return true };
+                    device = previous;
                 }
             };
             queue.push_back(owner);
@@ -51,16 +51,16 @@ fn place(want: usize, candidates: &[Vec<usize>], taken_by: &mut [Option<usize>])
     false
 }
 
-/// What a device has or asks for, in a form that is quick to compare.
-struct Needs<'a> {
+/// The capacity of a device, in a form that is fast to compare.
+struct Capacity<'a> {
     type_: &'a str,
-    /// How many compute resources of each type.
+    /// The number of compute resources by type.
     resources: BTreeMap<&'a str, u64>,
-    /// The sizes of the memory spaces of each type, largest first.
+    /// The sizes of memory spaces by type, largest first.
     spaces: BTreeMap<&'a str, Vec<u64>>,
 }
 
-impl<'a> Needs<'a> {
+impl<'a> Capacity<'a> {
     fn of(device: &'a Device) -> Self {
         let mut resources = BTreeMap::<&str, u64>::new();
         for resource in &device.compute_resources {
@@ -77,13 +77,14 @@ impl<'a> Needs<'a> {
         Self { type_: &device.type_, resources, spaces }
     }
 
-    /// Whether this is enough for `want`. Largest with largest is the best that can be done for memory spaces.
-    fn contain(&self, want: &Self) -> bool {
-        self.type_ == want.type_
-            && want.resources.iter().all(|(type_, count)| self.resources.get(type_).unwrap_or(&0) >= count)
-            && want.spaces.iter().all(|(type_, sizes)| {
-                let have = self.spaces.get(type_).map(Vec::as_slice).unwrap_or_default();
-                have.len() >= sizes.len() && sizes.iter().zip(have).all(|(want, have)| have >= want)
+    /// Whether this capacity suffices. Pairing memory spaces in order of size is optimal.
+    fn contains(&self, required: &Self) -> bool {
+        self.type_ == required.type_
+            && required.resources.iter().all(|(type_, count)| self.resources.get(type_).unwrap_or(&0) >= count)
+            && required.spaces.iter().all(|(type_, sizes)| {
+                let available = self.spaces.get(type_).map(Vec::as_slice).unwrap_or_default();
+                available.len() >= sizes.len()
+                    && sizes.iter().zip(available).all(|(required, available)| available >= required)
             })
     }
 }

@@ -1,14 +1,14 @@
-//! HiCR's JSON and its question whether one topology has what another asks for.
+//! HiCR's JSON format, and the subset test.
 
 use hicr::Topology;
 use serde_json::{Value, json};
 
 fn read(json: &Value) -> Topology {
-    Topology::from_json(json.clone()).expect("it is a topology")
+    Topology::from_json(json.clone()).expect("a topology")
 }
 
 #[test]
-fn what_hicr_writes_is_read_and_written_again_as_it_was() {
+fn hicr_output_round_trips() {
     let hwloc = json!({"Devices": [{"Type": "NUMA Domain", "NUMA Domain Id": 1, "Compute Resources": [
         {"Type": "Processing Unit", "Logical Processor Id": 0, "Physical Processor Id": 0, "NUMA Affinity": 1,
          "Caches": [{"Level": 3, "Type": "Unified", "Size (Bytes)": 33_554_432, "Line Size (Bytes)": 64, "Shared": true}]},
@@ -18,7 +18,7 @@ fn what_hicr_writes_is_read_and_written_again_as_it_was() {
     let topology = read(&hwloc);
     assert_eq!(topology.to_json(), hwloc);
 
-    // Its OpenCL back-end writes the type elsewhere.
+    // HiCR's OpenCL backend writes the type elsewhere.
     let opencl = json!({"Devices": [{"Type": "", "Device Type": "OpenCL GPU", "Compute Resources": [],
         "Memory Spaces": [{"Type": "OpenCL Device RAM", "Size": 4096}]}]});
     assert_eq!(read(&opencl).devices[0].type_, "OpenCL GPU");
@@ -26,40 +26,40 @@ fn what_hicr_writes_is_read_and_written_again_as_it_was() {
 }
 
 #[test]
-fn what_is_no_topology_is_refused_with_its_place() {
+fn errors_contain_the_path() {
     let device = |key: &str, value: Value| {
         let mut device = json!({"Type": "GPU", "Compute Resources": [], "Memory Spaces": []});
         device[key] = value;
         json!({"Devices": [device]})
     };
     let cases = [
-        (json!(7), "the topology: not a JSON object"),
-        (json!({"devices": []}), "Devices: missing; it must be the list of the devices"),
-        (json!({"Devices": {}}), "Devices: not a list"),
-        (json!({"Devices": [1]}), "Devices[0]: not a JSON object"),
-        (json!({"Devices": [{}]}), "Devices[0].Type: missing, or not a text"),
-        (device("Type", json!("")), "Devices[0].Type: empty; it must say what the device is"),
-        (device("Memory Spaces", json!(null)), "Devices[0].Memory Spaces: not a list"),
+        (json!(7), "the topology: must be a JSON object"),
+        (json!({"devices": []}), "Devices: the list of devices is required"),
+        (json!({"Devices": {}}), "Devices: must be a list"),
+        (json!({"Devices": [1]}), "Devices[0]: must be a JSON object"),
+        (json!({"Devices": [{}]}), "Devices[0].Type: must be a string"),
+        (device("Type", json!("")), "Devices[0].Type: must not be empty"),
+        (device("Memory Spaces", json!(null)), "Devices[0].Memory Spaces: must be a list"),
         (
             device("Compute Resources", json!([{}])),
-            "Devices[0].Compute Resources[0].Type: missing, or not a text",
+            "Devices[0].Compute Resources[0].Type: must be a string",
         ),
         (
             device("Memory Spaces", json!([{"Type": "RAM", "Size": -1}])),
-            "Devices[0].Memory Spaces[0].Size: missing, or not an unsigned number",
+            "Devices[0].Memory Spaces[0].Size: must be an unsigned integer",
         ),
         (
             json!({"Devices": [{"Type": "GPU", "Memory Spaces": []}]}),
-            "Devices[0].Compute Resources: missing; it must be a list",
+            "Devices[0].Compute Resources: a list is required",
         ),
     ];
-    for (value, words) in cases {
-        assert_eq!(Topology::from_json(value).unwrap_err().to_string(), words);
+    for (value, message) in cases {
+        assert_eq!(Topology::from_json(value).unwrap_err().to_string(), message);
     }
     assert!(matches!(Topology::read("{"), Err(hicr::Error::Json(_))));
 }
 
-/// Devices in a line: `GPU:2sm:8,4` is a GPU with two `sm` and memories of 8 and 4.
+/// Parses devices: `GPU:2sm:8,4` is a GPU with two compute resources `sm` and memory spaces of 8 and 4 bytes.
 fn devices(line: &str) -> Topology {
     let device = |word: &str| {
         let mut parts = word.split(':');
@@ -77,19 +77,19 @@ fn devices(line: &str) -> Topology {
 }
 
 #[test]
-fn one_topology_has_what_another_asks_for() {
-    let has = |have: &str, want: &str| devices(have).has(&devices(want));
+fn satisfies_compares_types_counts_and_sizes() {
+    let satisfies = |have: &str, want: &str| devices(have).satisfies(&devices(want));
     for (have, want) in [
         ("", ""),
         ("GPU", ""),
         ("GPU NUMA", "NUMA"),
         ("GPU:4sm:8", "GPU:3sm:8"),
         ("GPU:4sm:8,2", "GPU:0sm:1,8"),
-        // The first that fits would take the large one for the small template, and leave nothing for the large template.
+        // A greedy assignment would use the large device for the small requirement.
         ("GPU:0sm:16 GPU:0sm:8", "GPU:0sm:4 GPU:0sm:12"),
         ("GPU:0sm:8,8 GPU:0sm:16,1 GPU:2sm:8,8", "GPU:0sm:8 GPU:0sm:8,8 GPU:0sm:9"),
     ] {
-        assert!(has(have, want), "{have:?} has {want:?}");
+        assert!(satisfies(have, want), "{have:?} satisfies {want:?}");
     }
     for (have, want) in [
         ("", "GPU"),
@@ -101,19 +101,19 @@ fn one_topology_has_what_another_asks_for() {
         ("GPU:0sm:8", "GPU:0sm:9"),
         ("GPU:0sm:8 GPU:0sm:16", "GPU:0sm:12 GPU:0sm:12"),
     ] {
-        assert!(!has(have, want), "{have:?} has not {want:?}");
+        assert!(!satisfies(have, want), "{have:?} does not satisfy {want:?}");
     }
     let many = |count: u64| {
         read(
             &json!({"Devices": [{"Type": "GPU", "Memory Spaces": [], "Compute Resources": [{"Type": "sm", "Count": count}]}]}),
         )
     };
-    assert!(many(5000).has(&many(4999)) && !many(5000).has(&many(5001)));
+    assert!(many(5000).satisfies(&many(4999)) && !many(5000).satisfies(&many(5001)));
 }
 
-/// Against all ways of assigning devices, over small topologies.
+/// Compares with an exhaustive search over small topologies.
 #[test]
-fn an_assignment_is_found_if_there_is_one() {
+fn satisfies_finds_an_assignment_if_one_exists() {
     fn any_way(have: &mut Vec<u64>, wants: &[u64]) -> bool {
         let Some((want, rest)) = wants.split_first() else { return true };
         (0..have.len()).any(|index| {
@@ -138,15 +138,15 @@ fn an_assignment_is_found_if_there_is_one() {
         let mut have: Vec<u64> = (0..rng.usize(..6)).map(|_| rng.u64(..16)).collect();
         let wants: Vec<u64> = (0..rng.usize(..6)).map(|_| rng.u64(..16) & rng.u64(..16)).collect();
         let expected = any_way(&mut have, &wants);
-        assert_eq!(topology(&have).has(&topology(&wants)), expected, "{have:?} has {wants:?}");
+        assert_eq!(topology(&have).satisfies(&topology(&wants)), expected, "{have:?} satisfies {wants:?}");
         answers[usize::from(expected)] += 1;
     }
     assert!(answers.iter().all(|count| *count > 200), "both happen: {answers:?}");
 }
 
-/// No bytes make the reader panic, and what it takes it writes again.
+/// The parser never panics, and everything that it accepts round-trips.
 #[test]
-fn ten_thousand_changed_texts_are_read_or_refused() {
+fn mutated_texts_are_accepted_or_rejected() {
     let good = [
         r#"{"Devices":[{"Type":"GPU","Id":"gpu-0000:3b:00.0","Health":"degraded","NUMA Affinity":0,"Compute Resources":[{"Type":"CUDA Core","Count":6912},{"Type":"Streaming Multiprocessor"}],"Memory Spaces":[{"Type":"Device RAM","Size":1099511627776},{"Type":"Device RAM","Size":0}]},{"Type":"NUMA Domain","NUMA Domain Id":0,"Compute Resources":[{"Type":"Processing Unit","Logical Processor Id":0}],"Memory Spaces":[]}],"Links":[{"Source":"gpu-0000:3b:00.0","Destination":"numa-0","Kind":"PCIe","Relative Latency":10}],"Metadata":null}"#.to_owned(),
         r#"{"Devices":[{"Type":"","Device Type":"OpenCL GPU","Compute Resources":[{"Type":"CU","Count":3}],"Memory Spaces":[{"Type":"RAM","Size":7}]}],"Metadata":null}"#.to_owned(),
@@ -168,7 +168,7 @@ fn ten_thousand_changed_texts_are_read_or_refused() {
         "\\ud800",
     ];
     let mut rng = fastrand::Rng::with_seed(7);
-    let mut taken = 0;
+    let mut accepted = 0;
     for _ in 0..10_000 {
         let mut text = good[rng.usize(..good.len())].clone().into_bytes();
         for _ in 0..=rng.usize(..3) {
@@ -184,10 +184,10 @@ fn ten_thousand_changed_texts_are_read_or_refused() {
             }
         }
         if let Ok(topology) = Topology::read(&String::from_utf8_lossy(&text)) {
-            taken += 1;
+            accepted += 1;
             assert_eq!(read(&topology.to_json()), topology);
-            assert!(topology.has(&topology), "{topology:?}");
+            assert!(topology.satisfies(&topology), "{topology:?}");
         }
     }
-    assert!(taken > 500, "some are still good: {taken}");
+    assert!(accepted > 500, "some are still good: {accepted}");
 }

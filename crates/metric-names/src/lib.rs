@@ -1,10 +1,10 @@
-//! The names of metrics, which are an interface like the kinds and their labels.
+//! The metrics of Cairn. Names and labels are a stable interface.
 //!
-//! Each program has one list and exposes nothing that is not in it: [`operator`], [`agent`], and [`application`] for what
-//! applications are asked for. A new series is one line in its list. The tests hold the lists to Prometheus' conventions
-//! and write them into `docs/reference/metrics.md`, from which dashboards and alerts are checked.
+//! There is one list per program, [`operator`] and [`agent`], and one for applications, [`application`]. A program exposes
+//! only metrics in its list. Tests check the lists against Prometheus' conventions and write them into
+//! `docs/reference/metrics.md`, against which dashboards and alerts are checked.
 
-/// Makes constants and the list of all of them, so that none is left out of the list.
+/// Defines a constant for each metric, and the list of all of them.
 macro_rules! metric_names {
     ($(#[$doc:meta])* $list:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
         $(
@@ -23,7 +23,7 @@ pub mod operator;
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-/// One family of series.
+/// A metric family.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Name {
     family: &'static str,
@@ -32,28 +32,28 @@ pub struct Name {
     help: &'static str,
 }
 
-/// What the values of a family mean.
+/// The type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Kind {
-    /// It only grows, and begins at 0 anew when its program does.
+    /// A value that only increases, and restarts at 0 with its program.
     Counter,
-    /// It is what it is now.
+    /// A current value.
     Gauge,
-    /// How often a value was at most so much; `_bucket`, `_sum` and `_count` are its series.
+    /// Counts of observations by upper bound; its series end with `_bucket`, `_sum` and `_count`.
     Histogram,
-    /// Always 1: the labels are what is told.
+    /// Always 1; the labels are the information.
     Info,
-    /// Of the series that differ in the label `state` one is 1, the others are 0.
+    /// Among the series that differ only in the label `state` exactly one is 1.
     StateSet,
 }
 
-/// Prometheus' base units, and what is made of them; the longer of two that end alike comes first.
+/// The units in use. A unit must precede its suffixes.
 const UNITS: [&str; 8] =
     ["bytes_per_second", "seconds", "bytes", "joules", "watts", "celsius", "hertz", "ratio"];
 
 impl Name {
-    /// A family; `help` is one sentence.
+    /// A metric family; `help` is one sentence.
     pub const fn new(
         family: &'static str,
         kind: Kind,
@@ -63,74 +63,74 @@ impl Name {
         Self { family, kind, labels, help }
     }
 
-    /// The name of the family, as in `cairn_device_info`.
+    /// The name of the family, such as `cairn_device_info`.
     pub fn name(&self) -> &'static str {
         self.family
     }
 
-    /// What its values mean.
+    /// The type of the family.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The unit of its values, which the name ends with; none of what is merely counted.
+    /// The unit, which is the suffix of the name; `None` for plain counts.
     pub fn unit(&self) -> Option<&'static str> {
         let stem = self.family.strip_suffix("_total").unwrap_or(self.family);
         let ends = |unit: &str| stem.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_'));
         UNITS.into_iter().find(|unit| ends(unit))
     }
 
-    /// The labels of each of its series, in the order in which values are given.
+    /// The labels, in the order of their values.
     pub fn labels(&self) -> &'static [&'static str] {
         self.labels
     }
 
-    /// One sentence.
+    /// The help text, one sentence.
     pub fn help(&self) -> &'static str {
         self.help
     }
 }
 
-/// Where names that begin with `prefix` break Prometheus' conventions, one sentence each.
-pub fn broken_conventions(names: &[&Name], prefix: &str) -> Vec<String> {
-    let mut broken = Vec::new();
+/// Violations of Prometheus' conventions, and names that do not begin with `prefix`.
+pub fn convention_violations(names: &[&Name], prefix: &str) -> Vec<String> {
+    let mut violations = Vec::new();
     let mut seen = BTreeSet::new();
     for name in names {
         let text = name.family;
-        let mut expect = |holds: bool, otherwise: &str| {
+        let mut expect = |holds: bool, violation: &str| {
             if !holds {
-                broken.push(format!("{text} {otherwise}"));
+                violations.push(format!("{text} {violation}"));
             }
         };
         let stem = text.strip_suffix("_total").unwrap_or(text);
         let last = stem.rsplit('_').next().unwrap_or_default();
-        let is_of_another_unit =
+        let has_derived_unit =
             ["percent", "milliseconds", "minutes", "mebibytes", "mib", "mhz"].contains(&last);
         let is_word = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-        // Reserved by scrapes, or a word that a query reads badly.
-        let is_taken = |label: &str| ["job", "instance", "le", "quantile", "type"].contains(&label);
-        expect(seen.insert(text), "is there twice");
+        // Reserved by Prometheus, or confusing in queries.
+        let is_reserved = |label: &str| ["job", "instance", "le", "quantile", "type"].contains(&label);
+        expect(seen.insert(text), "is a duplicate");
         expect(text.starts_with(prefix), &format!("does not begin with {prefix}"));
-        expect(is_word(text), "is not in lower case");
-        expect(!is_of_another_unit, "is in no base unit");
-        expect(text.ends_with("_total") == (name.kind == Kind::Counter), "ends in _total if it is a counter");
-        expect(text.ends_with("_info") == (name.kind == Kind::Info), "ends in _info if it is an info");
+        expect(is_word(text), "is not in snake case");
+        expect(!has_derived_unit, "is not in a base unit");
+        expect(text.ends_with("_total") == (name.kind == Kind::Counter), "must end in _total if and only if it is a counter");
+        expect(text.ends_with("_info") == (name.kind == Kind::Info), "must end in _info if and only if it is an info metric");
         expect(
             name.kind != Kind::StateSet || name.labels.last() == Some(&"state"),
-            "is a state set, whose last label is `state`",
+            "is a state set, whose last label must be `state`",
         );
         for label in name.labels {
-            expect(is_word(label) && !is_taken(label), &format!("has a label `{label}`"));
+            expect(is_word(label) && !is_reserved(label), &format!("has the invalid label `{label}`"));
         }
-        expect(name.help.ends_with('.') && name.help.len() > 10, "has no sentence");
+        expect(name.help.ends_with('.') && name.help.len() > 10, "has no help text");
     }
-    broken
+    violations
 }
 
-/// The documentation `text` with the table of `list` as these names are.
+/// The documentation `text` with the table of `list` replaced by these metrics.
 ///
-/// The table is between the lines `<!-- LIST: … -->` and `<!-- end -->`; none when they are not there.
-pub fn documented(text: &str, list: &str, names: &[&Name]) -> Option<String> {
+/// The table is between the lines `<!-- LIST: … -->` and `<!-- end -->`; `None` if they are missing.
+pub fn update_table(text: &str, list: &str, names: &[&Name]) -> Option<String> {
     let begin = text.find(&format!("<!-- {list}: "))?;
     let table = begin + text[begin..].find('\n')? + 1;
     let end = table + text[table..].find("<!-- end -->")?;
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unit_is_what_the_name_ends_with() {
+    fn unit_is_the_suffix_of_the_name() {
         let unit = |family| Name::new(family, Kind::Gauge, &[], "").unit();
         assert_eq!(unit("cairn_device_energy_joules_total"), Some("joules"));
         assert_eq!(unit("cairn_link_bandwidth_bytes_per_second"), Some("bytes_per_second"));
@@ -161,34 +161,34 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_a_convention_is_said() {
+    fn violations_are_reported() {
         let good = Name::new("cairn_share_ratio", Kind::Gauge, &["node"], "How much of it there is.");
         let bad = Name::new("load_percent_total", Kind::Gauge, &["type"], "Load");
-        assert_eq!(broken_conventions(&[&good], "cairn_"), Vec::<String>::new());
+        assert_eq!(convention_violations(&[&good], "cairn_"), Vec::<String>::new());
         assert_eq!(
-            broken_conventions(&[&good, &bad, &good], "cairn_"),
+            convention_violations(&[&good, &bad, &good], "cairn_"),
             [
                 "load_percent_total does not begin with cairn_",
-                "load_percent_total is in no base unit",
-                "load_percent_total ends in _total if it is a counter",
-                "load_percent_total has a label `type`",
-                "load_percent_total has no sentence",
-                "cairn_share_ratio is there twice",
+                "load_percent_total is not in a base unit",
+                "load_percent_total must end in _total if and only if it is a counter",
+                "load_percent_total has the invalid label `type`",
+                "load_percent_total has no help text",
+                "cairn_share_ratio is a duplicate",
             ]
         );
     }
 
     #[test]
-    fn a_table_is_replaced_and_nothing_else() {
+    fn only_the_named_table_is_replaced() {
         let name = Name::new("cairn_age_seconds", Kind::Gauge, &["a", "b"], "How old.");
         let text = "before\n<!-- it: by a test -->\nold\n<!-- end -->\n<!-- other: -->\nold\n<!-- end -->\n";
         assert_eq!(
-            documented(text, "it", &[&name]).unwrap(),
+            update_table(text, "it", &[&name]).unwrap(),
             "before\n<!-- it: by a test -->\n\
              | name | kind | unit | labels | |\n|---|---|---|---|---|\n\
              | `cairn_age_seconds` | gauge | seconds | a, b | How old. |\n\
              <!-- end -->\n<!-- other: -->\nold\n<!-- end -->\n"
         );
-        assert_eq!(documented(text, "none", &[]), None);
+        assert_eq!(update_table(text, "none", &[]), None);
     }
 }

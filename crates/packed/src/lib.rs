@@ -1,36 +1,36 @@
-//! Texts that may be compressed: large snapshots are kept as gzip.
+//! Reads text files that may be compressed with gzip, such as large snapshots.
 
 use std::io::Read as _;
 
 use flate2::read::MultiGzDecoder;
 
-/// What a gzip archive begins with (RFC 1952, 2.3.1).
+/// The magic number of gzip (RFC 1952, 2.3.1).
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Why bytes are no text.
+/// Why bytes cannot be read as text.
 #[derive(Debug, thiserror::Error)]
 pub enum PackedError {
-    /// An archive ends too early, was changed on its way, or is none.
-    #[error("is a broken gzip archive ({0}); copy it again, or give what was packed")]
+    /// The gzip archive is truncated or corrupt.
+    #[error("corrupt gzip archive ({0}): copy it again, or pass the uncompressed file")]
     Broken(std::io::Error),
-    /// Nobody could read this.
-    #[error("is neither text in UTF-8 nor a gzip archive of one (byte {0})")]
-    NoText(usize),
+    /// The text is not UTF-8.
+    #[error("neither UTF-8 text nor a gzip archive of it (invalid byte at {0})")]
+    NotUtf8(usize),
 }
 
-/// The text in these bytes, unpacked where they begin as gzip does, whatever their file is called.
+/// The text in these bytes, decompressed if they begin with the magic number of gzip.
 ///
 /// # Errors
-/// They are a broken archive, or no UTF-8.
+/// The archive is corrupt, or the text is not UTF-8.
 pub fn text(bytes: Vec<u8>) -> Result<String, PackedError> {
-    let bytes = if bytes.starts_with(&MAGIC) { unpacked(&bytes)? } else { bytes };
-    String::from_utf8(bytes).map_err(|problem| PackedError::NoText(problem.utf8_error().valid_up_to()))
+    let bytes = if bytes.starts_with(&MAGIC) { decompress(&bytes)? } else { bytes };
+    String::from_utf8(bytes).map_err(|problem| PackedError::NotUtf8(problem.utf8_error().valid_up_to()))
 }
 
-fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, PackedError> {
-    let mut found = Vec::new();
-    MultiGzDecoder::new(bytes).read_to_end(&mut found).map_err(PackedError::Broken)?;
-    Ok(found)
+fn decompress(bytes: &[u8]) -> Result<Vec<u8>, PackedError> {
+    let mut text = Vec::new();
+    MultiGzDecoder::new(bytes).read_to_end(&mut text).map_err(PackedError::Broken)?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_text_packed_in_parts_or_not_at_all() {
+    fn plain_and_compressed_text_is_read() {
         assert_eq!(text(Vec::new()).unwrap(), "");
         assert_eq!(text(b"{}".to_vec()).unwrap(), "{}");
         assert_eq!(text(gzip(b"{}")).unwrap(), "{}");
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn no_archive_that_was_cut_or_changed_is_taken() {
+    fn truncated_and_corrupt_archives_are_rejected() {
         let whole = gzip(b"a snapshot of everything that there is");
         for end in 2..whole.len() {
             let cut = text(whole[..end].to_vec());
@@ -66,7 +66,7 @@ mod tests {
         *changed.last_mut().unwrap() ^= 1;
         assert!(matches!(text(changed), Err(PackedError::Broken(_))));
         for bytes in [b"ab\xff".to_vec(), gzip(b"ab\xff")] {
-            assert!(matches!(text(bytes), Err(PackedError::NoText(2))));
+            assert!(matches!(text(bytes), Err(PackedError::NotUtf8(2))));
         }
     }
 }

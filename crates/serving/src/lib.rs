@@ -1,9 +1,8 @@
-//! How operator and node agent answer over HTTP: to so many at once, and to nobody for long.
+//! The HTTP server of operator and node agent, with limits on connections and time.
 //!
-//! Each address has connections of its own: whoever holds all those of one keeps nobody from asking at another. So what a
-//! kubelet probes is served apart from what everybody may scrape.
+//! The connection limit is per address, so probes are served at another address than scrapes, which can exhaust it.
 
-mod scrapes;
+mod metrics_cache;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -20,38 +19,38 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-pub use scrapes::Scrapes;
+pub use metrics_cache::MetricsCache;
 
-/// How many connections are served at once at one address; further ones wait to be accepted.
-pub const CONNECTIONS: usize = 64;
-/// How long a client may take to send a request's head, and how long a connection may idle.
+/// The maximum number of concurrent connections per address; further ones wait to be accepted.
+pub const MAX_CONNECTIONS: usize = 64;
+/// Timeout for the head of a request, and for idle connections.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection lives, so that a client which does not read cannot hold it.
+/// Maximum lifetime of a connection, so that a client that does not read cannot hold it.
 const CONNECTION_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What clients are given.
+/// The limits of a server.
 #[derive(Clone, Copy)]
-struct Limits {
+struct ServerLimits {
     connections: usize,
     head: Duration,
     connection: Duration,
 }
 
-/// Answers on `listener`. Never ends.
+/// Serves `pages` on `listener` forever.
 pub async fn serve(listener: TcpListener, pages: Router) -> Infallible {
-    let limits = Limits { connections: CONNECTIONS, head: HEAD_TIMEOUT, connection: CONNECTION_TIMEOUT };
+    let limits = ServerLimits { connections: MAX_CONNECTIONS, head: HEAD_TIMEOUT, connection: CONNECTION_TIMEOUT };
     serve_within(limits, listener, pages).await
 }
 
-async fn serve_within(limits: Limits, listener: TcpListener, pages: Router) -> Infallible {
+async fn serve_within(limits: ServerLimits, listener: TcpListener, pages: Router) -> Infallible {
     let slots = Arc::new(Semaphore::new(limits.connections));
     loop {
         let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Too many open files, mostly: it passes, and must not be asked for in a tight loop.
-                warn!("cannot accept a connection: {error}");
+                // Usually too many open files, which is transient. Do not retry in a tight loop.
+                warn!(%error, "failed to accept a connection");
                 sleep(Duration::from_secs(1)).await;
                 continue;
             }
@@ -63,8 +62,8 @@ async fn serve_within(limits: Limits, listener: TcpListener, pages: Router) -> I
             let connection = server.serve_connection(TokioIo::new(stream), service);
             match timeout(limits.connection, connection).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => debug!("a connection ended early: {error}"),
-                Err(_) => debug!("a connection was closed after {:?}", limits.connection),
+                Ok(Err(error)) => debug!(%error, "connection error"),
+                Err(_) => debug!(limit = ?limits.connection, "connection closed at its time limit"),
             }
             drop(slot);
         });
@@ -87,8 +86,8 @@ mod tests {
     const LONG: Duration = Duration::from_mins(1);
     const SHORT: Duration = Duration::from_millis(50);
 
-    /// Answers `ok` at `/`, and never at `/never`.
-    async fn start(limits: Limits) -> SocketAddr {
+    /// Starts a server that responds at `/`, and never at `/never`.
+    async fn start(limits: ServerLimits) -> SocketAddr {
         let pages = Router::new().route("/", get(async || "ok")).route("/never", get(pending::<()>));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -96,14 +95,14 @@ mod tests {
         address
     }
 
-    /// The first line of the answer; nothing, where the connection was closed without one.
-    async fn ask(address: SocketAddr, request: &str) -> String {
+    /// The status line of the response; empty if the connection was closed without one.
+    async fn send(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        // What was sent and not read makes it a connection that was reset.
-        let _ = stream.read_to_end(&mut answer).await;
-        String::from_utf8(answer).unwrap().lines().next().unwrap_or_default().to_owned()
+        let mut response = Vec::new();
+        // Ignore a reset, which unread data causes.
+        let _ = stream.read_to_end(&mut response).await;
+        String::from_utf8(response).unwrap().lines().next().unwrap_or_default().to_owned()
     }
 
     fn request(page: &str) -> String {
@@ -111,39 +110,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_holds_all_connections_of_one_address_keeps_nobody_from_another() {
-        let limits = Limits { connections: 2, head: LONG, connection: LONG };
+    async fn exhausted_address_does_not_affect_another() {
+        let limits = ServerLimits { connections: 2, head: LONG, connection: LONG };
         let (full, free) = (start(limits).await, start(limits).await);
         let mut held = Vec::new();
         for _ in 0..3 {
             held.push(TcpStream::connect(full).await.unwrap());
         }
-        assert_eq!(ask(free, &request("/")).await, "HTTP/1.1 200 OK");
-        let waits = timeout(SHORT, ask(full, &request("/"))).await;
+        assert_eq!(send(free, &request("/")).await, "HTTP/1.1 200 OK");
+        let waits = timeout(SHORT, send(full, &request("/"))).await;
         assert!(waits.is_err(), "{waits:?}");
         drop(held);
-        assert_eq!(ask(full, &request("/")).await, "HTTP/1.1 200 OK");
+        assert_eq!(send(full, &request("/")).await, "HTTP/1.1 200 OK");
     }
 
     #[tokio::test]
-    async fn who_says_nothing_or_half_a_head_is_not_waited_for() {
-        let address = start(Limits { connections: 1, head: SHORT, connection: LONG }).await;
-        for nothing in ["", "GET / HTTP/1.1\r\nHost: a\r\n"] {
-            let closed = timeout(LONG / 2, ask(address, nothing)).await;
-            assert!(closed.is_ok_and(|answer| !answer.contains("200")), "{nothing:?}");
+    async fn incomplete_requests_time_out() {
+        let address = start(ServerLimits { connections: 1, head: SHORT, connection: LONG }).await;
+        for incomplete in ["", "GET / HTTP/1.1\r\nHost: a\r\n"] {
+            let closed = timeout(LONG / 2, send(address, incomplete)).await;
+            assert!(closed.is_ok_and(|response| !response.contains("200")), "{incomplete:?}");
         }
     }
 
     #[tokio::test]
-    async fn no_connection_lives_for_long() {
-        let address = start(Limits { connections: 1, head: LONG, connection: SHORT }).await;
-        assert_eq!(timeout(LONG / 2, ask(address, &request("/never"))).await.unwrap(), "");
+    async fn connections_are_closed_at_their_time_limit() {
+        let address = start(ServerLimits { connections: 1, head: LONG, connection: SHORT }).await;
+        assert_eq!(timeout(LONG / 2, send(address, &request("/never"))).await.unwrap(), "");
     }
 
     #[tokio::test]
-    async fn what_is_not_http_is_refused() {
-        let address = start(Limits { connections: 1, head: LONG, connection: LONG }).await;
-        let answer = ask(address, "nonsense\r\n\r\n").await;
-        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    async fn invalid_http_is_rejected() {
+        let address = start(ServerLimits { connections: 1, head: LONG, connection: LONG }).await;
+        let response = send(address, "nonsense\r\n\r\n").await;
+        assert!(response.starts_with("HTTP/1.1 400"), "{response}");
     }
 }

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use jiff::Timestamp;
 use kube::ResourceExt;
-use serving::Scrapes;
+use serving::MetricsCache;
 use tokio::sync::watch;
 use world::ApplicationKey;
 
@@ -44,7 +44,7 @@ const SCRAPE_COUNTS: u32 = 9;
 
 /// What everybody may scrape.
 pub fn public(admin: Admin) -> Router {
-    let last = Arc::new(Scrapes::default());
+    let last = Arc::new(MetricsCache::default());
     Router::new().route("/metrics", get(async move || metrics(admin, &last).await))
 }
 
@@ -76,12 +76,12 @@ async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn metrics(admin: Admin, last: &Scrapes) -> Response {
+async fn metrics(admin: Admin, last: &MetricsCache) -> Response {
     let made = async {
         let scraped = tokio::task::spawn_blocking(move || scrape(&admin)).await;
         scraped.map_err(|e| e.to_string())?.map_err(|e| e.to_string())
     };
-    last.answer(|took| took * SCRAPE_COUNTS, made).await
+    last.respond(|took| took * SCRAPE_COUNTS, made).await
 }
 
 fn scrape(admin: &Admin) -> prometheus::Result<String> {
@@ -219,7 +219,7 @@ mod tests {
         let admin = fresh();
         let (scraped, probed) = (start(public(admin.clone())).await, start(probes(admin)).await);
         let mut held = Vec::new();
-        for _ in 0..=serving::CONNECTIONS {
+        for _ in 0..=serving::MAX_CONNECTIONS {
             held.push(TcpStream::connect(scraped).await.unwrap());
         }
         assert_eq!(ask(probed, "/healthz").await, 200);
@@ -228,13 +228,13 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_again_and_again_is_answered_from_one_scrape() {
-        let (admin, last) = (fresh(), Scrapes::default());
+        let (admin, last) = (fresh(), MetricsCache::default());
         let body = |answer: Response| axum::body::to_bytes(answer.into_body(), usize::MAX);
         let text = || async { Ok::<_, String>("cairn 1\n".to_owned()) };
-        assert_eq!(body(last.answer(|_| Duration::from_hours(1), text()).await).await.unwrap(), "cairn 1\n");
+        assert_eq!(body(last.respond(|_| Duration::from_hours(1), text()).await).await.unwrap(), "cairn 1\n");
         assert_eq!(body(metrics(admin.clone(), &last).await).await.unwrap(), "cairn 1\n");
-        let last = Scrapes::default();
-        assert_eq!(body(last.answer(|_| Duration::ZERO, text()).await).await.unwrap(), "cairn 1\n");
+        let last = MetricsCache::default();
+        assert_eq!(body(last.respond(|_| Duration::ZERO, text()).await).await.unwrap(), "cairn 1\n");
         let made = body(metrics(admin, &last).await).await.unwrap();
         assert!(String::from_utf8_lossy(&made).contains("cairn_operator_actors"));
     }

@@ -69,7 +69,7 @@ fn devices_are_described_as_hicr_does_and_merge_with_the_host() {
     assert!(devices.devices.iter().all(|it| it.type_ == opencl::DEVICE && it.memory_spaces[0].size > 0));
     let both = runtime::SeveralTopologies(vec![&desk.host.topology, &desk.managers.topology]);
     let all = both.query().unwrap();
-    assert!(all.has(&devices) && all.has(&desk.host.topology.query().unwrap()));
+    assert!(all.satisfies(&devices) && all.satisfies(&desk.host.topology.query().unwrap()));
 }
 
 #[test]
