@@ -301,7 +301,8 @@ impl NodeTopologySpec {
             }
         }
         let parts = by_type.iter().map(|(type_, (all, unhealthy))| {
-            let unhealthy: Vec<_> = unhealthy.iter().map(|(health, count)| format!("{count} {health}")).collect();
+            let unhealthy: Vec<_> =
+                unhealthy.iter().map(|(health, count)| format!("{count} {health}")).collect();
             if unhealthy.is_empty() {
                 format!("{all} {type_}")
             } else {

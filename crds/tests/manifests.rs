@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::Value;
 
-const HEADER: &str =
-    "# Generated from the types in crds/src by crds/tests/manifests.rs. Do not edit.\n";
+const HEADER: &str = "# Generated from the types in crds/src by crds/tests/manifests.rs. Do not edit.\n";
 
 fn schema(definition: &CustomResourceDefinition) -> Value {
     let schema = definition.spec.versions[0].schema.as_ref().unwrap();
@@ -73,7 +72,10 @@ fn every_field_has_a_description() {
             find_undocumented(&schema["properties"][part], &at, &mut undocumented);
         }
     }
-    assert!(undocumented.is_empty(), "fields without a description, or with line breaks in it: {undocumented:#?}");
+    assert!(
+        undocumented.is_empty(),
+        "fields without a description, or with line breaks in it: {undocumented:#?}"
+    );
 }
 
 /// Collects the fields, at every level, for which `kubectl explain` shows no usable description.

@@ -22,8 +22,7 @@ impl Kind {
     fn named(name: &str) -> Self {
         let definition =
             crds::all().into_iter().find(|kind| kind.spec.names.singular.as_deref() == Some(name));
-        let definition =
-            definition.unwrap_or_else(|| panic!("tests/rules/{name}.yaml: no such kind"));
+        let definition = definition.unwrap_or_else(|| panic!("tests/rules/{name}.yaml: no such kind"));
         let version = definition.spec.versions[0].schema.clone().expect("a schema");
         let schema = serde_json::to_value(version.open_api_v3_schema.expect("a schema")).expect("it is JSON");
         Self { rules: compile_schema(&schema), schema, validator: Validator::new() }

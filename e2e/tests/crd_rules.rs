@@ -103,9 +103,9 @@ async fn judge(api: &Api<DynamicObject>, base: &Value, case: &Case) -> Option<St
     // the API server names the object itself by nothing at all
     let field = if case.field.is_empty() { "<nil>" } else { &case.field };
     let causes = status.details.iter().flat_map(|details| &details.causes);
-    let promised = causes.into_iter().any(|cause| cause.field == field && cause.message.ends_with(&case.message));
-    (!promised)
-        .then(|| format!("expected {field}: {:?}, got {}", case.message, status.message))
+    let promised =
+        causes.into_iter().any(|cause| cause.field == field && cause.message.ends_with(&case.message));
+    (!promised).then(|| format!("expected {field}: {:?}, got {}", case.message, status.message))
 }
 
 #[tokio::test]

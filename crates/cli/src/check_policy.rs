@@ -1,4 +1,4 @@
-//! `check-policy`: the faults of a program like a compiler's, what it takes on a snapshot, and what it would change.
+//! `check-policy`: validates a program, and shows its grounding cost and its effect on a plan.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,90 +9,91 @@ use policy::{Fault, GroundBudget, GroundSize, Program};
 use portfolio::Use;
 use serde::Serialize;
 
-use crate::arguments::{CheckArguments, Output};
-use crate::decide::{self, Search};
+use crate::args::{CheckPolicyArgs, Output};
 use crate::error::CliError;
 use crate::plan::{json, with_program, yaml};
 use crate::policy::PolicyFile;
+use crate::search::{self, Search};
 use crate::style::{Style, Tone};
 use crate::summary::objective;
 use crate::text::grouped;
 use crate::{Outcome, print, read};
 
-/// Moves that are listed for people.
-const MOST_SHOWN: usize = 10;
+/// The most changes that the table lists.
+const MAX_LISTED: usize = 10;
 
-/// Checks and prints.
-pub fn run(arguments: &CheckArguments) -> Result<Outcome, CliError> {
-    decide::check(&arguments.strategy, Use::Desk, "--strategy")?;
-    let given = PolicyFile::read_unchecked(&arguments.policy)?;
+/// Runs the command.
+pub fn run(args: &CheckPolicyArgs) -> Result<Outcome, CliError> {
+    search::check_strategy(&args.strategy, Use::Desk, "--strategy")?;
+    let given = PolicyFile::read_unchecked(&args.policy)?;
     let Some(text) = &given.policy.program else {
-        let problem = "has no program.lp; `plan --policy` reads its parameters".to_owned();
+        let problem =
+            "the ConfigMap has no program.lp; to use its parameters, run `plan --policy`".to_owned();
         return Err(CliError::PolicyFile { file: given.file(), problem });
     };
     let program = match Program::parse(text) {
         Ok(program) => program,
-        Err(faults) => return Err(CliError::Faults(told(&given, text, &faults))),
+        Err(faults) => return Err(CliError::InvalidProgram(render_faults(&given, text, &faults))),
     };
-    let mut report = Report { policy: given.file(), statements: program.len(), on: None };
+    let mut report = CheckReport { policy: given.file(), statements: program.len(), effect: None };
     let mut page = title(&report, &program);
-    if let Some(file) = &arguments.snapshot {
-        let on = examine(file, &given, arguments)?;
-        page.push_str(&on.page());
-        report.on = Some(on.figures);
+    if let Some(file) = &args.snapshot {
+        let effect = examine(file, &given, args)?;
+        page.push_str(&effect.render());
+        report.effect = Some(effect);
     }
-    print(&match arguments.output {
+    print(&match args.output {
         Output::Table => page,
         Output::Json => json(&report),
         Output::Yaml => yaml(&report),
     })?;
-    Ok(Outcome::Done)
+    Ok(Outcome::Ok)
 }
 
-/// Each fault with its place, the line that it is in, and a mark under where it begins.
-fn told(given: &PolicyFile, text: &str, faults: &[Fault]) -> String {
+/// Each fault with its position, the source line, and a mark under the column.
+fn render_faults(given: &PolicyFile, text: &str, faults: &[Fault]) -> String {
     let style = Style::of_stderr();
     let key = if given.is_program { "" } else { "program.lp:" };
     let lines: Vec<&str> = text.lines().collect();
     let one = |fault: &Fault| {
-        let place = format!("{}:{key}{}:{}", given.file(), fault.line(), fault.column());
+        let position = format!("{}:{key}{}:{}", given.file(), fault.line(), fault.column());
         let line = lines.get(fault.line() - 1).copied().unwrap_or_default().replace('\t', " ");
         let indent = " ".repeat(fault.column() - 1);
         let mark = style.paint(Tone::Bad, "^");
-        format!("{}: {}\n  {line}\n  {indent}{mark}", style.paint(Tone::Heading, &place), fault.problem())
+        format!("{}: {}\n  {line}\n  {indent}{mark}", style.paint(Tone::Heading, &position), fault.problem())
     };
     let faults: Vec<String> = faults.iter().map(one).collect();
     faults.join("\nerror: ")
 }
 
-fn title(report: &Report, program: &Program) -> String {
+fn title(report: &CheckReport, program: &Program) -> String {
     let kind = if program.depends_on_placement() {
-        "depends on where actors are"
+        "depends on the placement"
     } else {
-        "follows from facts alone"
+        "independent of the placement"
     };
     let statements = match report.statements {
         1 => "1 rule".to_owned(),
         many => format!("{many} rules"),
     };
-    format!("{}: sound · {statements} · {kind}\n", report.policy)
+    format!("{}: valid · {statements} · {kind}\n", report.policy)
 }
 
-/// What is told to programs.
+/// The machine-readable result.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Report {
+struct CheckReport {
     policy: String,
     /// Rules, constraints and weak constraints.
     statements: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on: Option<Figures>,
+    #[serde(rename = "on", skip_serializing_if = "Option::is_none")]
+    effect: Option<ProgramEffect>,
 }
 
-/// What the program takes on a snapshot, and what it changes.
+/// The grounding cost of the program for a snapshot, and its effect on the plan.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Figures {
+struct ProgramEffect {
     snapshot: String,
     actors: usize,
     units: usize,
@@ -105,7 +106,7 @@ struct Figures {
     kept: u64,
     kept_allowed: u64,
     milliseconds: u64,
-    /// Actors that are elsewhere with the program: name, unit without it, unit with it.
+    /// Actors that the program moves: name, unit without it, unit with it.
     changes: Vec<(String, String, String)>,
     unplaced_without: usize,
     unplaced_with: usize,
@@ -113,29 +114,25 @@ struct Figures {
     objective_with: String,
 }
 
-struct On {
-    figures: Figures,
-}
-
-fn examine(file: &Path, given: &PolicyFile, arguments: &CheckArguments) -> Result<On, CliError> {
-    let refused = |source| CliError::Snapshot { file: read::name(file), source };
-    let before = Snapshot::read(&read::text(file)?).map_err(refused)?;
+fn examine(file: &Path, given: &PolicyFile, args: &CheckPolicyArgs) -> Result<ProgramEffect, CliError> {
+    let invalid = |source| CliError::Snapshot { file: read::name(file), source };
+    let before = Snapshot::read(&read::text(file)?).map_err(invalid)?;
     let mut plain = before.file().clone();
     if let Some(policy) = &mut plain.policy {
         policy.program = None;
     }
-    let plain = Snapshot::new(plain).map_err(refused)?;
-    let with = with_program(&plain, &given.policy).map_err(refused)?;
+    let plain = Snapshot::new(plain).map_err(invalid)?;
+    let with = with_program(&plain, &given.policy).map_err(invalid)?;
     let search = Search {
-        strategy: arguments.strategy.clone(),
-        wall: arguments.budget.or_else(|| {
+        strategy: args.strategy.clone(),
+        wall: args.budget.or_else(|| {
             let own = Duration::from_millis(given.policy.wall_milliseconds);
-            arguments.effort.is_none().then_some(own)
+            args.effort.is_none().then_some(own)
         }),
-        effort: arguments.effort,
-        seed: arguments.seed,
+        effort: args.effort,
+        seed: args.seed,
         memory_mib: given.policy.memory_mib,
-        // What the program changes is asked, not whether it is worth the moves.
+        // Show what the program changes, even if the gain is small.
         least_gain: 0.0,
     };
     let judge = search.judge();
@@ -143,26 +140,26 @@ fn examine(file: &Path, given: &PolicyFile, arguments: &CheckArguments) -> Resul
     let failed = |source: placement::PlanError| CliError::Plan { subject: given.file(), source };
     let (_, size) = judge.examine(&with).map_err(|problem| failed(problem.into()))?;
     let took = started.elapsed();
-    let without_it = search.plan(&plain, false).map_err(failed)?.plan;
-    let with_it = search.plan(&with, false).map_err(failed)?.plan;
+    let plan_without = search.plan(&plain, false).map_err(failed)?.plan;
+    let plan_with = search.plan(&with, false).map_err(failed)?.plan;
     let name = plain.file().name.clone().unwrap_or_else(|| read::name(file));
-    Ok(On { figures: figures(name, (&plain, &without_it), (&with, &with_it), size, judge.budget(), took) })
+    Ok(effect(name, (&plain, &plan_without), (&with, &plan_with), size, judge.budget(), took))
 }
 
-fn figures(
+fn effect(
     snapshot: String,
-    (plain, without_it): (&Snapshot, &Plan),
-    (with, with_it): (&Snapshot, &Plan),
+    (plain, plan_without): (&Snapshot, &Plan),
+    (with, plan_with): (&Snapshot, &Plan),
     size: GroundSize,
     budget: GroundBudget,
     took: Duration,
-) -> Figures {
+) -> ProgramEffect {
     let unit =
-        |place: Option<UnitIx>| place.map_or("no place".to_owned(), |unit| plain.unit_id(unit).to_owned());
-    let both = without_it.assignment.iter().zip(&with_it.assignment);
-    let places = ActorIx::first(plain.actors()).zip(both);
-    let changes = places.filter(|(_, (before, after))| before != after);
-    Figures {
+        |unit: Option<UnitIx>| unit.map_or("no place".to_owned(), |unit| plain.unit_id(unit).to_owned());
+    let both = plan_without.assignment.iter().zip(&plan_with.assignment);
+    let units = ActorIx::first(plain.actors()).zip(both);
+    let changes = units.filter(|(_, (before, after))| before != after);
+    ProgramEffect {
         snapshot,
         actors: plain.actors(),
         units: plain.units(),
@@ -178,48 +175,47 @@ fn figures(
         changes: changes
             .map(|(actor, (before, after))| (plain.actor_id(actor).to_owned(), unit(*before), unit(*after)))
             .collect(),
-        unplaced_without: without_it.unplaced.len(),
-        unplaced_with: with_it.unplaced.len(),
-        objective_without: objective(plain, &without_it.cost),
-        objective_with: objective(with, &with_it.cost),
+        unplaced_without: plan_without.unplaced.len(),
+        unplaced_with: plan_with.unplaced.len(),
+        objective_without: objective(plain, &plan_without.cost),
+        objective_with: objective(with, &plan_with.cost),
     }
 }
 
-impl On {
-    fn page(&self) -> String {
-        let f = &self.figures;
+impl ProgramEffect {
+    fn render(&self) -> String {
         let share = |part: u64, whole: u64| format!("{:.1} %", 100.0 * ratio(part, whole));
-        let left_out = |unplaced: usize| match unplaced {
+        let unplaced = |number: usize| match number {
             0 => String::new(),
-            some => format!("{some} without a place · "),
+            some => format!("{some} unplaced · "),
         };
         let mut lines = vec![
-            format!("on {} ({} actors, {} units)", f.snapshot, count(f.actors), count(f.units)),
+            format!("on {} ({} actors, {} units)", self.snapshot, count(self.actors), count(self.units)),
             format!(
-                "written out   {} conclusions, {} ground rules, {} cases of constraints, {} of penalties",
-                count(f.conclusions),
-                count(f.ground_rules),
-                count(f.constraint_cases),
-                count(f.penalty_cases)
+                "grounding     {} conclusions, {} rules, {} constraints, {} penalties",
+                count(self.conclusions),
+                count(self.ground_rules),
+                count(self.constraint_cases),
+                count(self.penalty_cases)
             ),
             format!(
-                "takes         {} of its steps, {} of its memory, {} ms",
-                share(f.steps, f.steps_allowed),
-                share(f.kept, f.kept_allowed),
-                f.milliseconds
+                "budget        {} of the steps, {} of the memory, {} ms",
+                share(self.steps, self.steps_allowed),
+                share(self.kept, self.kept_allowed),
+                self.milliseconds
             ),
-            format!("without it    {}{}", left_out(f.unplaced_without), f.objective_without),
-            format!("with it       {}{}", left_out(f.unplaced_with), f.objective_with),
-            match f.changes.len() {
-                0 => "changes       nothing: every actor is where it would be without it".to_owned(),
-                some => format!("changes       {} of {} actors are elsewhere", count(some), count(f.actors)),
+            format!("without       {}{}", unplaced(self.unplaced_without), self.objective_without),
+            format!("with          {}{}", unplaced(self.unplaced_with), self.objective_with),
+            match self.changes.len() {
+                0 => "changes       none".to_owned(),
+                some => format!("changes       {} of {} actors", count(some), count(self.actors)),
             },
         ];
-        for (actor, before, after) in f.changes.iter().take(MOST_SHOWN) {
+        for (actor, before, after) in self.changes.iter().take(MAX_LISTED) {
             lines.push(format!("              {actor}: {after} instead of {before}"));
         }
-        if f.changes.len() > MOST_SHOWN {
-            lines.push(format!("              and {} more", count(f.changes.len() - MOST_SHOWN)));
+        if self.changes.len() > MAX_LISTED {
+            lines.push(format!("              and {} more", count(self.changes.len() - MAX_LISTED)));
         }
         lines.join("\n") + "\n"
     }

@@ -1,4 +1,4 @@
-//! What a cluster knows, read once; nothing is written.
+//! Reads the objects of a cluster.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
 use world::Objects;
 
-use crate::arguments::ClusterArguments;
+use crate::args::ClusterArgs;
 use crate::error::CliError;
 
-/// Everything that a snapshot is made from.
-pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
-    wait_for(async {
-        let client = client(arguments).await?;
-        let policies = Api::<ConfigMap>::namespaced(client.clone(), &arguments.operator_namespace);
-        let of_policies = ListParams::default().labels(&labels::policy_selector());
+/// All objects that a planning snapshot is built from.
+pub fn objects(args: &ClusterArgs) -> Result<Objects, CliError> {
+    block_on(async {
+        let client = client(args).await?;
+        let policies = Api::<ConfigMap>::namespaced(client.clone(), &args.operator_namespace);
+        let selector = ListParams::default().labels(&labels::policy_selector());
         let client = &client;
         let (
             (nodes, pods, quotas, limits, namespaces),
@@ -43,7 +43,7 @@ pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
                     all::<Instance>(client)
                 )
             },
-            list(policies, of_policies),
+            list(policies, selector),
         )?;
         Ok(Objects {
             nodes,
@@ -61,61 +61,61 @@ pub fn objects(arguments: &ClusterArguments) -> Result<Objects, CliError> {
     })
 }
 
-/// What is said to whoever may not list something that a plan needs.
-const WHOLE: &str =
-    "; one has to see the whole cluster for that; `kubectl cairn status` needs one namespace alone";
+/// The hint when a list that a plan needs is forbidden.
+const CLUSTER_ACCESS_HINT: &str =
+    "; this command needs read access to the whole cluster; `kubectl cairn status` needs only one namespace";
 
 /// The namespace of the kubeconfig's context.
-pub fn namespace(arguments: &ClusterArguments) -> Result<String, CliError> {
-    wait_for(async { Ok(client(arguments).await?.default_namespace().to_owned()) })
+pub fn namespace(args: &ClusterArgs) -> Result<String, CliError> {
+    block_on(async { Ok(client(args).await?.default_namespace().to_owned()) })
 }
 
-/// What the agent of a node reported; where it did not, what the others did, to name them.
-pub fn topologies(arguments: &ClusterArguments, node: &str) -> Result<Vec<Arc<NodeTopology>>, CliError> {
-    wait_for(async {
-        let api = Api::<NodeTopology>::all(client(arguments).await?);
+/// The topology of a node; if there is none, all topologies, for the error message.
+pub fn topologies(args: &ClusterArgs, node: &str) -> Result<Vec<Arc<NodeTopology>>, CliError> {
+    block_on(async {
+        let api = Api::<NodeTopology>::all(client(args).await?);
         match api.get_opt(node).await {
             Ok(Some(found)) => Ok(vec![Arc::new(found)]),
-            // A list says better what is wrong: that there is no such kind, or no such right.
+            // The error of a list is more helpful: a missing CRD or a missing permission.
             Ok(None) | Err(_) => list(api, ListParams::default()).await,
         }
     })
 }
 
-/// One thread is enough to wait for a few answers; commands on files never start one.
-pub fn wait_for<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
+/// Runs the future on a single-threaded runtime.
+pub fn block_on<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let failed = |source: std::io::Error| CliError::Cluster {
-        what: "start waiting for the cluster".to_owned(),
+        what: "start the asynchronous runtime".to_owned(),
         source: source.into(),
     };
     runtime.map_err(failed)?.block_on(work)
 }
 
-/// A connection to the cluster of the arguments.
-pub async fn client(arguments: &ClusterArguments) -> Result<Client, CliError> {
+/// A client for the cluster of the arguments.
+pub async fn client(args: &ClusterArgs) -> Result<Client, CliError> {
     let failed = |what: &str, source: Box<dyn std::error::Error + Send + Sync>| CliError::Cluster {
         what: what.to_owned(),
         source,
     };
-    let options = KubeConfigOptions { context: arguments.context.clone(), ..KubeConfigOptions::default() };
-    let reading = "read the kubeconfig (give one with --kubeconfig, or files with -f)";
-    let config = match &arguments.kubeconfig {
+    let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    let reading = "read the kubeconfig (set --kubeconfig, or pass files with -f)";
+    let config = match &args.kubeconfig {
         Some(file) => {
             let kubeconfig = Kubeconfig::read_from(file).map_err(|e| failed(reading, e.into()))?;
             Config::from_custom_kubeconfig(kubeconfig, &options)
                 .await
                 .map_err(|e| failed(reading, e.into()))?
         }
-        None if arguments.context.is_some() => {
+        None if args.context.is_some() => {
             Config::from_kubeconfig(&options).await.map_err(|e| failed(reading, e.into()))?
         }
         None => Config::infer().await.map_err(|e| failed(reading, e.into()))?,
     };
-    Client::try_from(config).map_err(|e| failed("set up the connection to the cluster", e.into()))
+    Client::try_from(config).map_err(|e| failed("create a client for the cluster", e.into()))
 }
 
-/// All of a kind, of every namespace.
+/// All objects of a kind, in all namespaces.
 async fn all<K>(client: &Client) -> Result<Vec<Arc<K>>, CliError>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
@@ -127,16 +127,16 @@ async fn list<K>(api: Api<K>, parameters: ListParams) -> Result<Vec<Arc<K>>, Cli
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let found = api.list(&parameters).await.map_err(|source| unlisted::<K>(source, WHOLE))?;
+    let found = api.list(&parameters).await.map_err(|source| list_error::<K>(source, CLUSTER_ACCESS_HINT))?;
     Ok(found.items.into_iter().map(Arc::new).collect())
 }
 
-/// That a kind could not be listed, and what to do where that is known; `forbidden` is for whoever may not.
-pub fn unlisted<K: Resource<DynamicType = ()>>(source: kube::Error, forbidden: &str) -> CliError {
+/// The error of a failed list, with a hint; `forbidden` is the hint for missing permissions.
+pub fn list_error<K: Resource<DynamicType = ()>>(source: kube::Error, forbidden: &str) -> CliError {
     let code = if let kube::Error::Api(status) = &source { status.code } else { 0 };
     let hint = match code {
         404 if K::group(&()) == crds::GROUP => {
-            "; is Cairn installed? `helm install cairn charts/cairn -n cairn-system --create-namespace`"
+            "; is Cairn installed? Run `helm install cairn charts/cairn -n cairn-system --create-namespace`"
         }
         403 => forbidden,
         _ => "",

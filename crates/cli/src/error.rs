@@ -1,4 +1,4 @@
-//! What can go wrong, in the words that people read: where, what, what to do.
+//! Errors of commands.
 
 use std::error::Error;
 
@@ -10,94 +10,94 @@ use world::{ApplicationKey, PolicyError, ReadError, WorldError};
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
     /// A file could not be read.
-    #[error("{file}: cannot be read")]
+    #[error("cannot read {file}")]
     Read {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A file is no text.
+    /// A file is not text.
     #[error("{file}: {problem}")]
-    NoText {
-        /// Which file.
+    NotText {
+        /// The file.
         file: String,
-        /// What it is instead.
+        /// The problem.
         problem: PackedError,
     },
-    /// A snapshot is refused.
+    /// A snapshot is invalid.
     #[error("{file}: {source}")]
     Snapshot {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Where in it, and why.
+        /// The problem, with its path.
         source: SnapshotError,
     },
-    /// A manifest is refused.
+    /// A manifest is invalid.
     #[error(transparent)]
     Manifest(#[from] ReadError),
-    /// There is no world for an application.
+    /// The planning snapshot of an application cannot be built.
     #[error("{application}: {source}")]
     World {
-        /// Which application.
+        /// The application.
         application: ApplicationKey,
-        /// Why.
+        /// The cause.
         source: WorldError,
     },
-    /// A policy file is refused.
+    /// A policy file is invalid.
     #[error("{file}: {problem}")]
     PolicyFile {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Where in it, what, what to do.
+        /// The problem, with its path and a remedy.
         problem: String,
     },
-    /// A policy's program is refused: every fault with its place.
+    /// The program of a policy is invalid: all faults with their positions.
     #[error("{0}")]
-    Faults(String),
-    /// A policy that was found among the objects is refused.
+    InvalidProgram(String),
+    /// A policy among the objects is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// No plan was found.
-    #[error("{subject}: no plan")]
+    #[error("{subject}: planning failed")]
     Plan {
-        /// What was planned.
+        /// The application or snapshot.
         subject: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: PlanError,
     },
-    /// The cluster did not answer.
+    /// A request to the cluster failed.
     #[error("cannot {what}")]
     Cluster {
-        /// What was asked of it.
+        /// The failed action.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The arguments make no sense together.
+    /// The arguments are invalid.
     #[error("{0}")]
     Usage(String),
     /// The result could not be written.
     #[error("cannot print the result")]
     Print {
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl CliError {
-    /// The error and its causes in one line, what a cause already says left out.
-    pub fn in_full(&self) -> String {
+    /// The error and its causes in one line, without repetitions.
+    pub fn with_causes(&self) -> String {
         let mut text = self.to_string();
         let mut next = self.source();
         while let Some(cause) = next {
-            let said = cause.to_string();
-            if !text.contains(&said) {
-                text = format!("{text}: {said}");
+            let message = cause.to_string();
+            if !text.contains(&message) {
+                text = format!("{text}: {message}");
             }
             next = cause.source();
         }

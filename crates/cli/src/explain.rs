@@ -1,4 +1,4 @@
-//! `explain`: why the actors of an application are where they are, and why some have no place.
+//! `explain`: explains the placement of an application, and why actors are unplaced.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use placement::{Assignment, Cost, Plan, Snapshot, Unplaced};
 use serde::Serialize;
 use world::ApplicationKey;
 
-use crate::arguments::{ExplainArguments, Output};
-use crate::decide::{Preferred, Search};
+use crate::args::{ExplainArgs, Output};
 use crate::error::CliError;
-use crate::explained::{Explained, ExplanationReport};
-use crate::in_order::InOrder;
+use crate::explanation::{ExplainedPlan, ExplanationReport};
+use crate::ordered::OrderedMap;
 use crate::report::{self, UnplacedReport};
+use crate::search::{PolicyDefaults, Search};
 use crate::style::{Style, Tone};
-use crate::summary::{self, without_a_place};
+use crate::summary::{self, unplaced_section};
 use crate::text::{joined, section};
 use crate::{Outcome, cluster, plan, print};
 
-/// What is explained: where things are, and what that costs.
+/// The explained assignment with its cost.
 struct Subject {
     application: ApplicationKey,
     policy: String,
@@ -27,81 +27,81 @@ struct Subject {
     assignment: Assignment,
     cost: Cost,
     unplaced: Vec<Unplaced>,
-    explained: Explained,
+    explained: ExplainedPlan,
     notes: Vec<String>,
 }
 
-/// The explanation as programs read it.
+/// The machine-readable explanation.
 #[derive(Serialize)]
-struct Report {
+struct ExplainReport {
     application: String,
-    objective: InOrder,
+    objective: OrderedMap,
     unplaced: Vec<UnplacedReport>,
     explanation: ExplanationReport,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
-/// Explains what is decided now, and prints it.
-pub fn run(arguments: &ExplainArguments) -> Result<Outcome, CliError> {
-    let subject = subject(arguments, key(arguments)?)?;
-    print(&match arguments.output {
+/// Runs the command.
+pub fn run(args: &ExplainArgs) -> Result<Outcome, CliError> {
+    let subject = subject(args, key(args)?)?;
+    print(&match args.output {
         Output::Json => plan::json(&report(&subject)),
         Output::Yaml => plan::yaml(&report(&subject)),
         Output::Table => render(&subject, Style::of_stdout()),
     })?;
-    Ok(if subject.unplaced.is_empty() { Outcome::Done } else { Outcome::Unplaced })
+    Ok(if subject.unplaced.is_empty() { Outcome::Ok } else { Outcome::Unplaced })
 }
 
-fn key(arguments: &ExplainArguments) -> Result<ApplicationKey, CliError> {
-    if arguments.name.contains('/') {
-        let key: ApplicationKey = arguments.name.parse().map_err(CliError::Usage)?;
-        return match &arguments.namespace {
+fn key(args: &ExplainArgs) -> Result<ApplicationKey, CliError> {
+    if args.name.contains('/') {
+        let key: ApplicationKey = args.name.parse().map_err(CliError::Usage)?;
+        return match &args.namespace {
             Some(other) if *other != key.namespace => {
-                Err(CliError::Usage(format!("{key} is not in the namespace {other}; give one of them")))
+                Err(CliError::Usage(format!("{key} contradicts --namespace {other}; set only one of them")))
             }
             _ => Ok(key),
         };
     }
-    let namespace = match &arguments.namespace {
+    let namespace = match &args.namespace {
         Some(namespace) => namespace.clone(),
-        None if arguments.files.is_empty() => cluster::namespace(&arguments.cluster)?,
+        None if args.files.is_empty() => cluster::namespace(&args.cluster)?,
         None => "default".to_owned(),
     };
-    format!("{namespace}/{}", arguments.name).parse().map_err(CliError::Usage)
+    format!("{namespace}/{}", args.name).parse().map_err(CliError::Usage)
 }
 
-fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject, CliError> {
-    let asked = arguments.as_plan(key.clone());
-    let (objects, now) = plan::objects(&asked)?;
-    let (world, policy, mut notes) = plan::world_of(&objects, &key, &asked, None, now)?;
+fn subject(args: &ExplainArgs, key: ApplicationKey) -> Result<Subject, CliError> {
+    let plan_args = args.as_plan(key.clone());
+    let (objects, now) = plan::objects(&plan_args)?;
+    let (world, policy, mut notes) = plan::snapshot_of(&objects, &key, &plan_args, None, now)?;
     let snapshot = Arc::unwrap_or_clone(world.snapshot);
-    let search = Search::new(&asked.search, &Preferred::from(&policy));
-    // What runs is explained under whatever policy; the operator keeps the last one that could be evaluated.
-    let world = search.world(&snapshot).unwrap_or_else(|error| {
-        notes.push(format!("the policy's own rules are left out: {error}"));
+    let search = Search::new(&plan_args.search, &PolicyDefaults::from(&policy));
+    // Explain even if the policy cannot be evaluated; the operator keeps using its last valid version.
+    let world = search.with_derived(&snapshot).unwrap_or_else(|error| {
+        notes.push(format!("the program of the policy is ignored: {error}"));
         snapshot.clone()
     });
-    let only = arguments.actor.as_ref().map(|name| find(&snapshot, &key, name)).transpose()?;
-    let runs = snapshot.incumbent();
-    let broken = world.violations(&runs);
-    let (explained, world, assignment, unplaced) = if is_decided(&snapshot) && broken.is_empty() {
+    let only = args.actor.as_ref().map(|name| find_actor(&snapshot, &key, name)).transpose()?;
+    let current = snapshot.incumbent();
+    let violations = world.violations(&current);
+    let (explained, world, assignment, unplaced) = if is_decided(&snapshot) && violations.is_empty() {
         let judge = search.judge();
-        let asked = explain::open_to_questions(&world, &snapshot, &judge, &runs);
-        let unplaced = explain::reasons(&asked, &runs, REASONS_EFFORT);
+        let open = explain::open_to_questions(&world, &snapshot, &judge, &current);
+        let unplaced = explain::reasons(&open, &current, REASONS_EFFORT);
         let origin = Origin { bare: &snapshot, judge: &judge };
-        (Explained::new(world.clone(), origin, &runs, None, only), world, runs, unplaced)
+        (ExplainedPlan::new(world.clone(), origin, &current, None, only), world, current, unplaced)
     } else {
-        notes.push(match broken.first() {
+        notes.push(match violations.first() {
             Some(first) => {
-                format!("what runs now cannot stay ({first}): this is what would be decided instead")
+                format!("the current placement is infeasible ({first}); this explains a new plan")
             }
-            None => "nothing is decided yet: this is what would be".to_owned(),
+            None => "there is no placement yet; this explains a new plan".to_owned(),
         });
-        let found = plan::search(&objects, &snapshot, &key, &asked, &policy)?;
-        let explained = Explained::of(&snapshot, &found, only);
-        let Plan { assignment, unplaced, .. } = found.plan.clone();
-        (explained, found.plan.world(&snapshot).into_owned(), assignment, unplaced)
+        let result = plan::search(&objects, &snapshot, &key, &plan_args, &policy)?;
+        let explained = ExplainedPlan::of(&snapshot, &result, only);
+        let Plan { assignment, unplaced, .. } = result.plan.clone();
+        (explained, result.plan.world(&snapshot).into_owned(), assignment, unplaced)
     };
     Ok(Subject {
         application: key,
@@ -115,24 +115,27 @@ fn subject(arguments: &ExplainArguments, key: ApplicationKey) -> Result<Subject,
     })
 }
 
-/// Whether any actor of the application has a place.
+/// Whether any actor of the application is placed.
 fn is_decided(snapshot: &Snapshot) -> bool {
     ActorIx::first(snapshot.actors())
         .any(|actor| !snapshot.is_fixed(actor) && snapshot.current(actor).is_some())
 }
 
-fn find(snapshot: &Snapshot, key: &ApplicationKey, name: &str) -> Result<ActorIx, CliError> {
+fn find_actor(snapshot: &Snapshot, key: &ApplicationKey, name: &str) -> Result<ActorIx, CliError> {
     let own = || ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
     own().find(|&actor| snapshot.short_name(actor) == name || snapshot.actor_id(actor) == name).ok_or_else(
         || {
             let known: Vec<&str> = own().map(|actor| snapshot.short_name(actor)).collect();
-            CliError::Usage(format!("{key} has no actor {name}; it has {}", world::offered(&known, name)))
+            CliError::Usage(format!(
+                "{key} has no actor {name}; its actors are {}",
+                world::offered(&known, name)
+            ))
         },
     )
 }
 
-fn report(subject: &Subject) -> Report {
-    Report {
+fn report(subject: &Subject) -> ExplainReport {
+    ExplainReport {
         application: subject.application.to_string(),
         objective: report::objective(&subject.snapshot, &subject.cost),
         unplaced: UnplacedReport::new(&subject.snapshot, &subject.unplaced),
@@ -154,7 +157,7 @@ fn render(subject: &Subject, style: Style) -> String {
     let tone = if placed == all { Tone::Good } else { Tone::Bad };
     let count = style.paint(tone, &format!("{placed}/{all} actors placed"));
     sections.extend([
-        without_a_place(snapshot, unplaced, style),
+        unplaced_section(snapshot, unplaced, style),
         section("Notes", Tone::Change, &subject.notes, style),
         format!("{count} · {}\n", summary::objective(snapshot, &subject.cost)),
     ]);

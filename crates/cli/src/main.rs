@@ -1,104 +1,104 @@
-//! `kubectl cairn`: plan and look at placements, on files or on a cluster.
+//! `kubectl cairn`: plan and inspect placements, on files or on a cluster.
 //!
-//! It changes nothing, in a cluster or on disk: it says what the operator would decide, and why.
+//! All commands are read-only, on the cluster and on disk.
 
-mod arguments;
+mod access;
+mod args;
 mod check_policy;
 mod cluster;
-mod complete;
-mod decide;
+mod completion;
 mod doctor;
 mod error;
 mod explain;
-mod explained;
-mod in_order;
+mod explanation;
 mod names;
+mod ordered;
 mod plan;
 mod policy;
 mod read;
 mod report;
+mod search;
 mod status;
 mod style;
 mod summary;
 mod table;
 mod text;
 mod topology;
-mod visible;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 
-use crate::arguments::{Arguments, Command, Completes};
+use crate::args::{Cli, Command, CompletionTarget};
 use crate::error::CliError;
 
-/// How a command ended that did not fail.
+/// The result of a command that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// All is well.
-    Done,
-    /// Something has no place; the reasons are printed.
+    /// Everything is placed and healthy.
+    Ok,
+    /// Some actors are unplaced; the reasons are printed.
     Unplaced,
-    /// Something is wrong; what is printed.
-    Wrong,
+    /// Problems were found and printed.
+    Problems,
 }
 
 fn main() -> ExitCode {
     portfolio::run_child_if_asked();
-    if let Some(words) = complete::asked() {
-        return end(complete::run(&words));
+    if let Some(words) = completion::requested_words() {
+        return exit_code(completion::run(&words));
     }
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        // Help and version are what was asked for; anything else is bad usage, 1 here and 2 with clap.
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version are no errors. For bad usage the exit status is 1, not clap's 2.
         Err(error) => {
-            // Nobody is left to tell when even this cannot be written.
+            // There is no other output to report a failed write to.
             let _ = error.print();
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    end(match arguments.command {
-        Command::Plan(arguments) => plan::run(&arguments),
-        Command::Explain(arguments) => explain::run(&arguments),
-        Command::CheckPolicy(arguments) => check_policy::run(&arguments),
-        Command::Topology(arguments) => topology::run(&arguments),
-        Command::Status(arguments) => status::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Completion { asks } => completion(asks),
+    exit_code(match cli.command {
+        Command::Plan(args) => plan::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::CheckPolicy(args) => check_policy::run(&args),
+        Command::Topology(args) => topology::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Completion { target } => print_completion(target),
     })
 }
 
-/// The exit status of how a command ended.
-fn end(ended: Result<Outcome, CliError>) -> ExitCode {
-    match ended {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Unplaced | Outcome::Wrong) => ExitCode::from(2),
+/// The exit status of a command.
+fn exit_code(result: Result<Outcome, CliError>) -> ExitCode {
+    match result {
+        Ok(Outcome::Ok) => ExitCode::SUCCESS,
+        Ok(Outcome::Unplaced | Outcome::Problems) => ExitCode::from(2),
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Prints the script by which a shell, or kubectl, completes the commands.
-fn completion(asks: Completes) -> Result<Outcome, CliError> {
-    let Completes::Shell(shell) = asks else {
-        print(complete::FOR_KUBECTL)?;
-        return Ok(Outcome::Done);
+/// Prints the completion script for a shell or kubectl.
+fn print_completion(target: CompletionTarget) -> Result<Outcome, CliError> {
+    let CompletionTarget::Shell(shell) = target else {
+        print(completion::KUBECTL_SCRIPT)?;
+        return Ok(Outcome::Ok);
     };
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "kubectl-cairn", &mut script);
+    clap_complete::generate(shell, &mut Cli::command(), "kubectl-cairn", &mut script);
     print(&String::from_utf8_lossy(&script))?;
-    Ok(Outcome::Done)
+    Ok(Outcome::Ok)
 }
 
 /// Prints an error with its causes.
-fn complain(error: &CliError) {
-    let _ = writeln!(std::io::stderr(), "error: {}", error.in_full());
+fn print_error(error: &CliError) {
+    let _ = writeln!(std::io::stderr(), "error: {}", error.with_causes());
 }
 
-/// Prints a result; that the reader has gone away is no error.
+/// Prints a result. A closed pipe is not an error.
 fn print(text: &str) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

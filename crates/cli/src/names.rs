@@ -1,4 +1,4 @@
-//! The names of what is in a cluster, for whoever types one: soon, or not at all.
+//! Looks up names in a cluster for completion, with a timeout.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use kube::config::Kubeconfig;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::arguments::ClusterArguments;
-use crate::cluster::{client, unlisted, wait_for};
+use crate::args::ClusterArgs;
+use crate::cluster::{block_on, client, list_error};
 use crate::error::CliError;
 
-/// Nobody waits longer for a word.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The timeout of a lookup.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What has names that a cluster knows.
+/// The kinds of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// An application, which may be written without its namespace.
+pub enum NameKind {
+    /// An application, optionally with its namespace.
     Application,
-    /// An application, written with its namespace.
+    /// An application with its namespace.
     Qualified,
     /// A namespace.
     Namespace,
-    /// A node that has a topology.
+    /// A node with a NodeTopology.
     Node,
     /// A policy.
     Policy,
@@ -34,9 +34,9 @@ pub enum Named {
     Context,
 }
 
-impl Named {
-    /// What the argument of this id names.
-    pub fn by(id: &str) -> Option<Self> {
+impl NameKind {
+    /// The kind of names that the argument with this id takes.
+    pub fn of_argument(id: &str) -> Option<Self> {
         match id {
             "name" => Some(Self::Application),
             "application" => Some(Self::Qualified),
@@ -49,81 +49,81 @@ impl Named {
     }
 }
 
-/// What is asked for.
+/// A query for names.
 #[derive(Clone, Debug)]
-pub struct Asked {
-    /// What has the names.
-    pub what: Named,
-    /// Applications of this namespace; of all where none is given.
+pub struct NameQuery {
+    /// The kind of names.
+    pub kind: NameKind,
+    /// Restricts applications to this namespace.
     pub namespace: Option<String>,
-    /// Whether an application of it is written with its namespace.
+    /// Whether to return applications with their namespace.
     pub qualified: bool,
-    /// Which cluster.
-    pub cluster: ClusterArguments,
+    /// The cluster.
+    pub cluster: ClusterArgs,
 }
 
-/// The names in the cluster; none where it does not answer soon, or does not let them be seen.
-pub fn known(asked: Asked) -> Vec<String> {
-    let (tell, told) = mpsc::channel();
-    // What it waits for, be it a name server or a credential plug-in, goes with the process.
+/// The names in the cluster; empty on errors and after the timeout.
+pub fn lookup(query: NameQuery) -> Vec<String> {
+    let (sender, receiver) = mpsc::channel();
+    // DNS or a credential plugin can block; the thread then ends with the process.
     std::thread::spawn(move || {
-        // Nobody listens any more when it took too long.
-        let _ = tell.send(find(&asked));
+        // The receiver is dropped after the timeout.
+        let _ = sender.send(find(&query));
     });
-    told.recv_timeout(PATIENCE).ok().and_then(Result::ok).unwrap_or_default()
+    receiver.recv_timeout(TIMEOUT).ok().and_then(Result::ok).unwrap_or_default()
 }
 
-fn find(asked: &Asked) -> Result<Vec<String>, CliError> {
-    if asked.what == Named::Context {
-        let kubeconfig = match &asked.cluster.kubeconfig {
+fn find(query: &NameQuery) -> Result<Vec<String>, CliError> {
+    if query.kind == NameKind::Context {
+        let kubeconfig = match &query.cluster.kubeconfig {
             Some(file) => Kubeconfig::read_from(file),
             None => Kubeconfig::read(),
         };
         let contexts = kubeconfig.map(|kubeconfig| kubeconfig.contexts).unwrap_or_default();
         return Ok(contexts.into_iter().map(|context| context.name).collect());
     }
-    wait_for(async {
-        let client = client(&asked.cluster).await?;
+    block_on(async {
+        let client = client(&query.cluster).await?;
         let all = ListParams::default();
-        let found = match asked.what {
-            Named::Application | Named::Qualified => return applications(asked, client).await,
-            Named::Namespace => list(Api::<Namespace>::all(client), &all).await?,
-            Named::Node => list(Api::<NodeTopology>::all(client), &all).await?,
-            Named::Policy => {
-                let there = Api::<ConfigMap>::namespaced(client, &asked.cluster.operator_namespace);
-                list(there, &ListParams::default().labels(&labels::policy_selector())).await?
+        let found = match query.kind {
+            NameKind::Application | NameKind::Qualified => return applications(query, client).await,
+            NameKind::Namespace => list(Api::<Namespace>::all(client), &all).await?,
+            NameKind::Node => list(Api::<NodeTopology>::all(client), &all).await?,
+            NameKind::Policy => {
+                let api = Api::<ConfigMap>::namespaced(client, &query.cluster.operator_namespace);
+                list(api, &ListParams::default().labels(&labels::policy_selector())).await?
             }
-            Named::Context => Vec::new(),
+            NameKind::Context => Vec::new(),
         };
         Ok(found.into_iter().map(|(_, name)| name).collect())
     })
 }
 
-/// Those of a namespace, or all that may be seen: without the namespace where it goes without saying.
-async fn applications(asked: &Asked, client: Client) -> Result<Vec<String>, CliError> {
-    let here = asked.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+/// Applications of a namespace, or all readable ones; the default namespace is omitted.
+async fn applications(query: &NameQuery, client: Client) -> Result<Vec<String>, CliError> {
+    let here = query.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
     let own = Api::<ActorApplication>::namespaced(client.clone(), &here);
-    let (all, every) = (Api::<ActorApplication>::all(client), ListParams::default());
-    let found = match &asked.namespace {
-        Some(_) => list(own, &every).await?,
-        // A team sees its own.
-        None => match list(all, &every).await {
+    let (all, parameters) = (Api::<ActorApplication>::all(client), ListParams::default());
+    let found = match &query.namespace {
+        Some(_) => list(own, &parameters).await?,
+        // Users may have access to their own namespace only.
+        None => match list(all, &parameters).await {
             Ok(found) => found,
-            Err(_) => list(own, &every).await?,
+            Err(_) => list(own, &parameters).await?,
         },
     };
-    let qualified = asked.qualified || asked.what == Named::Qualified;
-    let typed = |(namespace, name): (String, String)| {
+    let qualified = query.qualified || query.kind == NameKind::Qualified;
+    let format = |(namespace, name): (String, String)| {
         if qualified || namespace != here { format!("{namespace}/{name}") } else { name }
     };
-    Ok(found.into_iter().map(typed).collect())
+    Ok(found.into_iter().map(format).collect())
 }
 
-/// Namespaces and names of all of a kind.
+/// Namespaces and names of all objects of a kind.
 async fn list<K>(api: Api<K>, parameters: &ListParams) -> Result<Vec<(String, String)>, CliError>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
 {
-    let found = api.list_metadata(parameters).await.map_err(|source| unlisted::<K>(source, ""))?;
+    let found = api.list_metadata(parameters).await.map_err(|source| list_error::<K>(source, ""))?;
     Ok(found.iter().map(|it| (it.namespace().unwrap_or_default(), it.name_any())).collect())
 }

@@ -1,4 +1,4 @@
-//! `plan`: from a snapshot, from manifests, or from a cluster to a decision that is printed and not applied.
+//! `plan`: plans from a snapshot, manifests or a cluster, and prints the decision without applying it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,17 +12,17 @@ use placement::{MOST_PAIRS, Plan, Snapshot, SnapshotError};
 use portfolio::Use;
 use world::{ApplicationKey, Index, Objects, Policy};
 
-use crate::arguments::{PlanArguments, PlanOutput};
-use crate::decide::{self, Found, Preferred, Search};
+use crate::args::{PlanArgs, PlanOutput};
 use crate::error::CliError;
-use crate::explained::Explained;
+use crate::explanation::ExplainedPlan;
 use crate::policy::{self, PolicyFile};
-use crate::report::Report;
+use crate::report::PlanReport;
+use crate::search::{self, PolicyDefaults, Search, SearchResult};
 use crate::style::Style;
 use crate::summary::{self, Title};
-use crate::{Outcome, cluster, complain, print, read};
+use crate::{Outcome, cluster, print, print_error, read};
 
-/// A decision, and what it was made from.
+/// A decision with its input.
 struct Decision {
     /// The application, or the name of the snapshot.
     subject: String,
@@ -30,89 +30,86 @@ struct Decision {
     snapshot: Snapshot,
     plan: Plan,
     took: Option<Duration>,
-    /// Only where it was asked for.
-    explained: Option<Explained>,
+    /// Set with `--explain`.
+    explained: Option<ExplainedPlan>,
     notes: Vec<String>,
 }
 
-/// Plans and prints.
-pub fn run(arguments: &PlanArguments) -> Result<Outcome, CliError> {
-    if arguments.search.strategy.as_deref() == Some("list") {
-        print(&decide::list())?;
-        return Ok(Outcome::Done);
+/// Runs the command.
+pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
+    if args.search.strategy.as_deref() == Some("list") {
+        print(&search::list_strategies())?;
+        return Ok(Outcome::Ok);
     }
-    // Before anything is read: a slip of the pen should not cost a listing of the cluster.
-    if let Some(name) = &arguments.search.strategy {
-        decide::check(name, Use::Desk, "--strategy")?;
+    // Validate the arguments before listing the cluster.
+    if let Some(name) = &args.search.strategy {
+        search::check_strategy(name, Use::Desk, "--strategy")?;
     }
-    if let Some(levels) = &arguments.search.objectives {
+    if let Some(levels) = &args.search.objectives {
         levels.check().map_err(|e| CliError::Usage(format!("--objectives: {e}")))?;
     }
-    let given = arguments.search.policy.as_deref().map(PolicyFile::read).transpose()?;
+    let given = args.search.policy.as_deref().map(PolicyFile::read).transpose()?;
     if let Some(given) = &given {
-        decide::check(&given.policy.strategy, Use::Production, &format!("{}: strategy", given.file()))?;
+        let source = format!("{}: strategy", given.file());
+        search::check_strategy(&given.policy.strategy, Use::Production, &source)?;
     }
-    match &arguments.subject.snapshot {
-        Some(file) => from_snapshot(file, arguments, given.as_ref()),
-        None => from_objects(arguments, given.as_ref()),
+    match &args.input.snapshot {
+        Some(file) => from_snapshot(file, args, given.as_ref()),
+        None => from_objects(args, given.as_ref()),
     }
 }
 
-fn from_snapshot(
-    file: &Path,
-    arguments: &PlanArguments,
-    given: Option<&PolicyFile>,
-) -> Result<Outcome, CliError> {
-    let refused = |source| CliError::Snapshot { file: read::name(file), source };
-    let mut snapshot = Snapshot::read(&read::text(file)?).map_err(refused)?;
+fn from_snapshot(file: &Path, args: &PlanArgs, given: Option<&PolicyFile>) -> Result<Outcome, CliError> {
+    let invalid = |source| CliError::Snapshot { file: read::name(file), source };
+    let mut snapshot = Snapshot::read(&read::text(file)?).map_err(invalid)?;
     if let Some(given) = given {
         given.check_for_snapshot()?;
     }
     if let Some(given) = given.filter(|given| given.policy.program.is_some()) {
-        snapshot = with_program(&snapshot, &given.policy).map_err(refused)?;
+        snapshot = with_program(&snapshot, &given.policy).map_err(invalid)?;
     }
-    let of_policy = given.filter(|given| given.names("objectives")).map(|given| &given.policy.objectives);
-    if let Some(levels) = arguments.search.objectives.as_ref().or(of_policy) {
-        snapshot = with_objectives(&snapshot, levels).map_err(refused)?;
+    let of_policy = given.filter(|given| given.sets("objectives")).map(|given| &given.policy.objectives);
+    if let Some(levels) = args.search.objectives.as_ref().or(of_policy) {
+        snapshot = with_objectives(&snapshot, levels).map_err(invalid)?;
     }
-    if arguments.output == PlanOutput::Snapshot {
+    if args.output == PlanOutput::Snapshot {
         print(&snapshot.write())?;
-        return Ok(Outcome::Done);
+        return Ok(Outcome::Ok);
     }
-    let preferred =
-        given.map_or_else(|| Preferred::from(&Policy::builtin("throughput")), |g| (&g.policy).into());
-    let search = Search::new(&arguments.search, &preferred);
+    let defaults =
+        given.map_or_else(|| PolicyDefaults::from(&Policy::builtin("throughput")), |g| (&g.policy).into());
+    let search = Search::new(&args.search, &defaults);
     let name = snapshot.file().name.clone().or_else(|| snapshot.file().application.clone());
     let subject = name.unwrap_or_else(|| read::name(file));
-    let found = search
+    let result = search
         .plan(&snapshot, false)
         .map_err(|source| CliError::Plan { subject: read::name(file), source })?;
     let policy = snapshot.file().policy.as_ref().map(|policy| policy.name.clone());
-    let explained = explained(arguments, &snapshot, &found);
-    let notes = stood_aside(&snapshot).into_iter().collect();
-    let Found { plan, took, .. } = found;
+    let explained = explained(args, &snapshot, &result);
+    let notes = pair_limit_note(&snapshot).into_iter().collect();
+    let SearchResult { plan, took, .. } = result;
     let decision = Decision { subject, policy, snapshot, plan, took, explained, notes };
-    show_one(&decision, arguments.output)?;
+    print_one(&decision, args.output)?;
     Ok(outcome([&decision]))
 }
 
-fn explained(arguments: &PlanArguments, snapshot: &Snapshot, found: &Found) -> Option<Explained> {
-    arguments.explain.then(|| Explained::of(snapshot, found, None))
+fn explained(args: &PlanArgs, snapshot: &Snapshot, result: &SearchResult) -> Option<ExplainedPlan> {
+    args.explain.then(|| ExplainedPlan::of(snapshot, result, None))
 }
 
-/// What had no part in a plan for the number of pairs of actors, in plain words; nothing where everything had.
-fn stood_aside(snapshot: &Snapshot) -> Option<String> {
+/// A note if channels have too many pairs of actors to be expanded.
+fn pair_limit_note(snapshot: &Snapshot) -> Option<String> {
     let channels = &snapshot.problem().channels;
     channels.are_whole().then(|| {
         format!(
-            "the channels between groups make {} pairs of actors, above {MOST_PAIRS}: they were planned whole; proofs and bounds of \
-             what pairs cost stood aside",
+            "the channels between groups have {} pairs of actors, above the limit of {MOST_PAIRS}: they are planned as groups, \
+             without proofs and bounds for the cost of pairs",
             channels.pairs
         )
     })
 }
 
-/// The same world under another policy's program.
+/// The snapshot with the program of another policy.
 pub fn with_program(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, SnapshotError> {
     let mut file = snapshot.file().clone();
     let (name, program) = (policy.name.clone(), policy.program.clone());
@@ -126,47 +123,47 @@ fn with_objectives(snapshot: &Snapshot, levels: &Levels) -> Result<Snapshot, Sna
     Snapshot::new(file)
 }
 
-fn from_objects(arguments: &PlanArguments, given: Option<&PolicyFile>) -> Result<Outcome, CliError> {
-    let (mut objects, now) = objects(arguments)?;
-    let keys = applications(&objects, arguments)?;
-    if arguments.output == PlanOutput::Snapshot {
-        return print_snapshot(&objects, &keys, arguments, given, now);
+fn from_objects(args: &PlanArgs, given: Option<&PolicyFile>) -> Result<Outcome, CliError> {
+    let (mut objects, now) = objects(args)?;
+    let keys = applications(&objects, args)?;
+    if args.output == PlanOutput::Snapshot {
+        return print_snapshot(&objects, &keys, args, given, now);
     }
     let mut decisions = Vec::new();
     let mut failed = None;
     for key in &keys {
-        match decide(&objects, key, arguments, given, now) {
+        match decide(&objects, key, args, given, now) {
             Ok(decision) => {
-                remember(&mut objects, key, &decision);
+                record_placement(&mut objects, key, &decision);
                 decisions.push(decision);
             }
-            // The others are planned all the same; the last one to fail ends the command.
-            Err(error) => failed.replace(error).iter().for_each(complain),
+            // Continue with the other applications, and return the last error.
+            Err(error) => failed.replace(error).iter().for_each(print_error),
         }
     }
-    // One application that was asked for by name is printed like a snapshot's plan; else there may be any number.
-    match (&arguments.subject.application, decisions.as_slice()) {
-        (Some(_), [decision]) => show_one(decision, arguments.output)?,
+    // With --application, print a single plan as for a snapshot; otherwise a map of plans.
+    match (&args.input.application, decisions.as_slice()) {
+        (Some(_), [decision]) => print_one(decision, args.output)?,
         (Some(_), _) => {}
-        (None, decisions) => show_all(decisions, arguments.output)?,
+        (None, decisions) => print_all(decisions, args.output)?,
     }
     failed.map_or_else(|| Ok(outcome(&decisions)), Err)
 }
 
-/// What the cluster or the files hold, and the time that it is judged at.
-pub fn objects(arguments: &PlanArguments) -> Result<(Objects, Timestamp), CliError> {
-    let files = &arguments.subject.files;
+/// The objects of the cluster or the files, and the time at which refusals are evaluated.
+pub fn objects(args: &PlanArgs) -> Result<(Objects, Timestamp), CliError> {
+    let files = &args.input.files;
     if files.is_empty() {
-        return Ok((cluster::objects(&arguments.cluster)?, Timestamp::now()));
+        return Ok((cluster::objects(&args.cluster)?, Timestamp::now()));
     }
     let (objects, newest) = read::manifests(files)?;
-    // Without any time nothing has run out yet.
-    Ok((objects, arguments.subject.now.or(newest).unwrap_or(Timestamp::UNIX_EPOCH)))
+    // Without any timestamp nothing has expired.
+    Ok((objects, args.input.now.or(newest).unwrap_or(Timestamp::UNIX_EPOCH)))
 }
 
-/// The applications that are asked about, by name.
-fn applications(objects: &Objects, arguments: &PlanArguments) -> Result<Vec<ApplicationKey>, CliError> {
-    if let Some(key) = &arguments.subject.application {
+/// The applications to plan, sorted by name.
+fn applications(objects: &Objects, args: &PlanArgs) -> Result<Vec<ApplicationKey>, CliError> {
+    if let Some(key) = &args.input.application {
         return Ok(vec![key.clone()]);
     }
     let mut keys: Vec<ApplicationKey> = objects
@@ -176,44 +173,44 @@ fn applications(objects: &Objects, arguments: &PlanArguments) -> Result<Vec<Appl
         .map(|application| ApplicationKey::of(application))
         .collect();
     keys.sort_unstable();
-    if let Some((twice, _)) = keys.iter().zip(keys.iter().skip(1)).find(|(key, next)| key == next) {
-        return Err(CliError::Usage(format!("{twice} is given twice; keep one of them")));
+    if let Some((duplicate, _)) = keys.iter().zip(keys.iter().skip(1)).find(|(key, next)| key == next) {
+        return Err(CliError::Usage(format!("{duplicate} is defined more than once; remove the duplicates")));
     }
     if keys.is_empty() {
-        let place = if arguments.subject.files.is_empty() { "on the cluster" } else { "in the files" };
-        return Err(CliError::Usage(format!("there is no ActorApplication {place}; nothing to plan")));
+        let place = if args.input.files.is_empty() { "on the cluster" } else { "in the files" };
+        return Err(CliError::Usage(format!("there is no ActorApplication {place}")));
     }
     Ok(keys)
 }
 
-/// The world of one application under its policy, and what people should know of it.
-pub fn world_of(
+/// The planning snapshot of one application under its policy, with notes.
+pub fn snapshot_of(
     objects: &Objects,
     key: &ApplicationKey,
-    arguments: &PlanArguments,
+    args: &PlanArgs,
     given: Option<&PolicyFile>,
     now: Timestamp,
 ) -> Result<(world::World, Policy, Vec<String>), CliError> {
-    let refused = |source| CliError::World { application: key.clone(), source };
-    let on_files = !arguments.subject.files.is_empty();
+    let invalid = |source| CliError::World { application: key.clone(), source };
+    let on_files = !args.input.files.is_empty();
     let (mut policy, note) = match (given, objects.application(key)) {
-        // A program alone goes with the parameters of the application's own policy.
+        // A program without parameters keeps the parameters of the application's policy.
         (Some(given), Some(application)) if given.is_program => {
-            let default = &arguments.subject.default_policy;
+            let default = &args.input.default_policy;
             let (own, note) = policy::of_application(objects, application, default, on_files)?;
             (Policy { program: given.policy.program.clone(), ..own }, note)
         }
         (Some(given), _) => (given.policy.clone(), None),
         (None, Some(application)) => {
-            policy::of_application(objects, application, &arguments.subject.default_policy, on_files)?
+            policy::of_application(objects, application, &args.input.default_policy, on_files)?
         }
-        // What is not there has no policy; the world says which there are.
+        // `world::snapshot` returns an error that lists the existing applications.
         (None, None) => (Policy::builtin("throughput"), None),
     };
-    if let Some(levels) = &arguments.search.objectives {
+    if let Some(levels) = &args.search.objectives {
         policy.objectives = levels.clone();
     }
-    let world = world::snapshot(&Index::of(objects), key, &policy, now).map_err(refused)?;
+    let world = world::snapshot(&Index::of(objects), key, &policy, now).map_err(invalid)?;
     let mut notes: Vec<String> = note.into_iter().collect();
     notes.extend(world.notes.iter().map(|note| format!("{}: {}", note.condition, note.message)));
     for (pool, report) in &world.pools {
@@ -226,56 +223,57 @@ pub fn world_of(
 fn decide(
     objects: &Objects,
     key: &ApplicationKey,
-    arguments: &PlanArguments,
+    args: &PlanArgs,
     given: Option<&PolicyFile>,
     now: Timestamp,
 ) -> Result<Decision, CliError> {
-    let (world, policy, mut notes) = world_of(objects, key, arguments, given, now)?;
-    notes.extend(stood_aside(&world.snapshot));
-    let found = search(objects, &world.snapshot, key, arguments, &policy)?;
+    let (world, policy, mut notes) = snapshot_of(objects, key, args, given, now)?;
+    notes.extend(pair_limit_note(&world.snapshot));
+    let result = search(objects, &world.snapshot, key, args, &policy)?;
     Ok(Decision {
-        explained: explained(arguments, &world.snapshot, &found),
+        explained: explained(args, &world.snapshot, &result),
         subject: key.to_string(),
         policy: Some(policy.name),
         snapshot: Arc::unwrap_or_clone(world.snapshot),
-        plan: found.plan,
-        took: found.took,
+        plan: result.plan,
+        took: result.took,
         notes,
     })
 }
 
-/// Whether none of an application's actors may start before all have a place: as long as none of its pods is there.
-fn starts_together(objects: &Objects, key: &ApplicationKey) -> bool {
-    let is_together = |application: &&Arc<ActorApplication>| application.spec.start == StartPolicy::AllOrNothing;
-    objects.application(key).filter(is_together).is_some_and(|application| {
+/// Whether the application must be placed completely or not at all: `AllOrNothing`, and it has no pods.
+fn is_all_or_nothing(objects: &Objects, key: &ApplicationKey) -> bool {
+    let has_policy =
+        |application: &&Arc<ActorApplication>| application.spec.start == StartPolicy::AllOrNothing;
+    objects.application(key).filter(has_policy).is_some_and(|application| {
         world::own(&Index::of(objects), application).values().all(|(_, pod)| pod.is_none())
     })
 }
 
-/// Searches as the command line and the policy say.
+/// Searches with the settings of the command line and the policy.
 pub fn search(
     objects: &Objects,
     snapshot: &Snapshot,
     key: &ApplicationKey,
-    arguments: &PlanArguments,
+    args: &PlanArgs,
     policy: &Policy,
-) -> Result<Found, CliError> {
-    let search = Search::new(&arguments.search, &Preferred::from(policy));
-    if arguments.search.strategy.is_none() {
-        let named_by = format!("{key}: policy {}: strategy", policy.name);
-        decide::check(&search.strategy, Use::Production, &named_by)?;
+) -> Result<SearchResult, CliError> {
+    let search = Search::new(&args.search, &PolicyDefaults::from(policy));
+    if args.search.strategy.is_none() {
+        let source = format!("{key}: policy {}: strategy", policy.name);
+        search::check_strategy(&search.strategy, Use::Production, &source)?;
     }
     search
-        .plan(snapshot, starts_together(objects, key))
+        .plan(snapshot, is_all_or_nothing(objects, key))
         .map_err(|source| CliError::Plan { subject: key.to_string(), source })
 }
 
-/// Lets the next application see what was decided for this one.
-fn remember(objects: &mut Objects, key: &ApplicationKey, decision: &Decision) {
+/// Records the decision as a Placement, so that the next applications are planned with it.
+fn record_placement(objects: &mut Objects, key: &ApplicationKey, decision: &Decision) {
     let prefix = format!("{key}/");
     let file = decision.snapshot.file();
-    let assignments = decision.plan.assignment.iter().enumerate().filter_map(|(actor, place)| {
-        let (actor, unit) = (file.actors[actor].id.strip_prefix(&prefix)?, &file.units[(*place)?.at()]);
+    let assignments = decision.plan.assignment.iter().enumerate().filter_map(|(actor, unit)| {
+        let (actor, unit) = (file.actors[actor].id.strip_prefix(&prefix)?, &file.units[(*unit)?.at()]);
         Some(Assignment {
             actor: actor.to_owned(),
             unit: unit.id.clone(),
@@ -298,29 +296,28 @@ fn remember(objects: &mut Objects, key: &ApplicationKey, decision: &Decision) {
 fn print_snapshot(
     objects: &Objects,
     keys: &[ApplicationKey],
-    arguments: &PlanArguments,
+    args: &PlanArgs,
     given: Option<&PolicyFile>,
     now: Timestamp,
 ) -> Result<Outcome, CliError> {
     let [key] = keys else {
-        let problem =
-            format!("there are {} applications and a snapshot is about one; add --application", keys.len());
+        let problem = format!("a snapshot is for one of the {} applications; set --application", keys.len());
         return Err(CliError::Usage(problem));
     };
-    let (world, _, _) = world_of(objects, key, arguments, given, now)?;
-    // Not even a line end more than the operator's /debug/snapshot gives.
+    let (world, _, _) = snapshot_of(objects, key, args, given, now)?;
+    // Exactly the bytes of the operator's /debug/snapshot.
     print(&world.snapshot.write())?;
-    Ok(Outcome::Done)
+    Ok(Outcome::Ok)
 }
 
 fn outcome<'a>(decisions: impl IntoIterator<Item = &'a Decision>) -> Outcome {
     let all_placed = decisions.into_iter().all(|decision| decision.plan.unplaced.is_empty());
-    if all_placed { Outcome::Done } else { Outcome::Unplaced }
+    if all_placed { Outcome::Ok } else { Outcome::Unplaced }
 }
 
-fn report(decision: &Decision) -> Report {
+fn report(decision: &Decision) -> PlanReport {
     let Decision { snapshot, plan, took, explained, notes, .. } = decision;
-    Report::new(snapshot, plan, *took, explained.as_ref(), notes)
+    PlanReport::new(snapshot, plan, *took, explained.as_ref(), notes)
 }
 
 fn page(decision: &Decision) -> String {
@@ -329,7 +326,7 @@ fn page(decision: &Decision) -> String {
     summary::render(snapshot, plan, &title, explained.as_ref(), notes, Style::of_stdout())
 }
 
-fn show_one(decision: &Decision, output: PlanOutput) -> Result<(), CliError> {
+fn print_one(decision: &Decision, output: PlanOutput) -> Result<(), CliError> {
     print(&match output {
         PlanOutput::Json => json(&report(decision)),
         PlanOutput::Yaml => yaml(&report(decision)),
@@ -337,9 +334,9 @@ fn show_one(decision: &Decision, output: PlanOutput) -> Result<(), CliError> {
     })
 }
 
-fn show_all(decisions: &[Decision], output: PlanOutput) -> Result<(), CliError> {
+fn print_all(decisions: &[Decision], output: PlanOutput) -> Result<(), CliError> {
     let by_name = || {
-        let reports: BTreeMap<&str, Report> =
+        let reports: BTreeMap<&str, PlanReport> =
             decisions.iter().map(|decision| (decision.subject.as_str(), report(decision))).collect();
         BTreeMap::from([("applications", reports)])
     };
@@ -350,7 +347,7 @@ fn show_all(decisions: &[Decision], output: PlanOutput) -> Result<(), CliError> 
     })
 }
 
-/// Indented JSON with a line end.
+/// Pretty-printed JSON.
 pub fn json(value: &impl serde::Serialize) -> String {
     serde_json::to_string_pretty(value).expect("plain data with text keys always serializes") + "\n"
 }

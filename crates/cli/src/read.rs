@@ -1,4 +1,4 @@
-//! Files, folders and standard input.
+//! Reads files, directories and standard input.
 
 use std::fs;
 use std::io::Read as _;
@@ -11,7 +11,7 @@ use world::Objects;
 
 use crate::error::CliError;
 
-/// The text of a file, or of standard input where the path is `-`; gzip is unpacked.
+/// The text of a file, or of standard input if the path is `-`; gzip is decompressed.
 pub fn text(path: &Path) -> Result<String, CliError> {
     let failed = |source| CliError::Read { file: name(path), source };
     let bytes = if path == Path::new("-") {
@@ -21,15 +21,15 @@ pub fn text(path: &Path) -> Result<String, CliError> {
     } else {
         fs::read(path).map_err(failed)?
     };
-    packed::text(bytes).map_err(|problem| CliError::NoText { file: name(path), problem })
+    packed::text(bytes).map_err(|problem| CliError::NotText { file: name(path), problem })
 }
 
-/// What messages call a file.
+/// The name of a file in messages.
 pub fn name(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Objects from manifests, and the newest time that they speak of, if they do.
+/// The objects in manifests, and the newest timestamp in them.
 pub fn manifests(paths: &[PathBuf]) -> Result<(Objects, Option<Timestamp>), CliError> {
     let mut objects = Objects::default();
     let mut newest = None;
@@ -43,7 +43,7 @@ pub fn manifests(paths: &[PathBuf]) -> Result<(Objects, Option<Timestamp>), CliE
     Ok((objects, newest))
 }
 
-/// The file itself, or the manifests in a folder, by name.
+/// The file itself, or the manifests in a directory, sorted by name.
 fn files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -59,12 +59,15 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, CliError> {
     }
     found.sort_unstable();
     if found.is_empty() {
-        return Err(CliError::Usage(format!("{}: has no .yaml, .yml or .json in it", name(path))));
+        return Err(CliError::Usage(format!(
+            "{}: the directory contains no .yaml, .yml or .json file",
+            name(path)
+        )));
     }
     Ok(found)
 }
 
-/// The newest time in a text that was read before; until when a refusal holds is left aside, that is still to come.
+/// The newest timestamp in a manifest. Ignores the expiry of refusals, which is in the future.
 fn newest_in(text: &str) -> Option<Timestamp> {
     let documents = serde_yaml::Deserializer::from_str(text);
     documents.filter_map(|document| newest_of(&Value::deserialize(document).ok()?)).max()

@@ -1,4 +1,4 @@
-//! A plan for programs: the object that `-o json` and `-o yaml` print.
+//! The machine-readable plan: the object that `-o json` and `-o yaml` print.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,61 +8,61 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Cost, Criterion, Objectives, Plan, Snapshot, Unplaced};
 use serde::Serialize;
 
-use crate::explained::{Explained, ExplanationReport};
-use crate::in_order::InOrder;
+use crate::explanation::{ExplainedPlan, ExplanationReport};
+use crate::ordered::OrderedMap;
 
-/// One plan, as programs read it.
+/// A machine-readable plan.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct PlanReport {
     assignments: BTreeMap<String, String>,
     unplaced: Vec<UnplacedReport>,
-    /// Who is in a breach of the policy that was there before; absent where nobody is.
+    /// Actors with tolerated violations of the policy that existed before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     excused: Vec<ExcusedReport>,
-    objective: InOrder,
-    bound: InOrder,
+    objective: OrderedMap,
+    bound: OrderedMap,
     optimal: bool,
-    /// Absent where no bound is known.
+    /// Absent without a bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap_percent: Option<i64>,
-    /// The order that was chosen, where it was left to the facts.
+    /// The chosen levels with `adaptive` objectives.
     #[serde(skip_serializing_if = "Option::is_none")]
     levels: Option<Vec<String>>,
     strategy: &'static str,
     stage: &'static str,
     found_by: &'static str,
-    /// Absent unless it is optimal.
+    /// Absent unless optimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     proven_by: Option<&'static str>,
     judged: &'static str,
     seed: u64,
     effort: u64,
     stopped_by: &'static str,
-    /// Absent where no clock had a say, so that equal runs are equal bytes.
+    /// Absent without a time limit, so that equal runs have equal output.
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
-    moves: Vec<Move>,
-    /// Only where it was asked for.
+    moves: Vec<MoveReport>,
+    /// Present with `--explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<ExplanationReport>,
-    /// What people should know; never there for a snapshot.
+    /// Remarks about the input.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
-/// An actor without a place.
+/// An unplaced actor.
 #[derive(Debug, Serialize)]
 pub struct UnplacedReport {
     actor: String,
     reasons: Vec<String>,
-    /// How far the reasons reach, where they are an irreducible set.
+    /// The scope in which the reasons hold, if they are an irreducible set.
     #[serde(skip_serializing_if = "Option::is_none")]
     holds: Option<&'static str>,
 }
 
 impl UnplacedReport {
-    /// Names in place of positions.
+    /// Resolves indices to names.
     pub fn new(snapshot: &Snapshot, unplaced: &[Unplaced]) -> Vec<Self> {
         let one = |left: &Unplaced| Self {
             actor: snapshot.actor_id(left.actor).to_owned(),
@@ -80,30 +80,30 @@ struct ExcusedReport {
 }
 
 #[derive(Debug, Serialize)]
-struct Move {
+struct MoveReport {
     actor: String,
     from: String,
     to: String,
     reason: String,
 }
 
-impl Report {
-    /// Names in place of positions.
+impl PlanReport {
+    /// Resolves indices to names.
     pub fn new(
         snapshot: &Snapshot,
         plan: &Plan,
         took: Option<Duration>,
-        explained: Option<&Explained>,
+        explained: Option<&ExplainedPlan>,
         notes: &[String],
     ) -> Self {
         let actor = |actor: ActorIx| snapshot.actor_id(actor).to_owned();
         let unit = |unit: UnitIx| snapshot.unit_id(unit).to_owned();
-        // Who is summed up in the file is not told of.
+        // Omit the aggregated actors at the end of the file.
         let listed = snapshot.file().actors.len() - snapshot.file().summed_up.len();
-        let places = plan.assignment.enumerate().take(listed);
+        let assignments = plan.assignment.enumerate().take(listed);
         let moves = plan.moves.iter();
         Self {
-            assignments: places.filter_map(|(a, place)| Some((actor(a), unit((*place)?)))).collect(),
+            assignments: assignments.filter_map(|(a, u)| Some((actor(a), unit((*u)?)))).collect(),
             unplaced: UnplacedReport::new(snapshot, &plan.unplaced),
             excused: plan
                 .excused
@@ -125,7 +125,7 @@ impl Report {
             stopped_by: plan.stopped_by.into(),
             seconds: took.map(|took| (took.as_secs_f64() * 1000.0).round() / 1000.0),
             moves: moves
-                .map(|step| Move {
+                .map(|step| MoveReport {
                     actor: actor(step.actor),
                     from: unit(step.from),
                     to: unit(step.to),
@@ -138,21 +138,21 @@ impl Report {
     }
 }
 
-/// Every criterion that is told, in the order in which criteria are defined.
-pub fn objective(snapshot: &Snapshot, cost: &Cost) -> InOrder {
+/// The value of each criterion, in the order of their definition.
+pub fn objective(snapshot: &Snapshot, cost: &Cost) -> OrderedMap {
     let mut values: Vec<(String, i64)> = cost.by_name(snapshot).into_iter().collect();
     values.sort_by_key(|(name, _)| name.parse::<Criterion>().ok());
-    InOrder(values)
+    OrderedMap(values)
 }
 
-/// The names of the levels, the most important first.
+/// The names of the levels, highest priority first.
 fn keys(snapshot: &Snapshot) -> impl Iterator<Item = String> {
     snapshot.objectives().named().map(|level| Objectives::key(level))
 }
 
-/// The bounds that are known, the most important level first.
-fn bound(snapshot: &Snapshot, plan: &Plan) -> InOrder {
-    InOrder(
+/// The known bounds by level, highest priority first.
+fn bound(snapshot: &Snapshot, plan: &Plan) -> OrderedMap {
+    OrderedMap(
         keys(snapshot).filter_map(|key| plan.bound.get(&key).map(|bound| (key.clone(), *bound))).collect(),
     )
 }

@@ -1,44 +1,44 @@
-//! `status`: an application on one screen, or all of them in a table.
+//! `status`: shows one application on a screen, or a table of all applications.
 
-mod folded;
-mod known;
+mod groups;
+mod lookup;
 mod page;
+mod problems;
 mod state;
-mod wrong;
 
 use kube::ResourceExt;
 use world::{ApplicationKey, Objects};
 
-use self::known::Known;
-use self::state::Status;
-use crate::arguments::{Output, StatusArguments};
+use self::lookup::ClusterLookup;
+use self::state::ApplicationStatus;
+use crate::access::{AccessibleObjects, applications};
+use crate::args::{Output, StatusArgs};
 use crate::error::CliError;
 use crate::style::{Style, Tone};
-use crate::visible::{Visible, applications};
 use crate::{Outcome, cluster, plan, print, read};
 
-/// Finds the application, or all of them, and says how they are.
-pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
-    let visible = if arguments.files.is_empty() {
-        let named =
-            arguments.name.as_deref().and_then(|name| name.split_once('/')).map(|(namespace, _)| namespace);
-        applications(&arguments.cluster, named.or(arguments.namespace.as_deref()))?
+/// Runs the command.
+pub fn run(args: &StatusArgs) -> Result<Outcome, CliError> {
+    let accessible = if args.files.is_empty() {
+        let prefix =
+            args.name.as_deref().and_then(|name| name.split_once('/')).map(|(namespace, _)| namespace);
+        applications(&args.cluster, prefix.or(args.namespace.as_deref()))?
     } else {
-        Visible { objects: read::manifests(&arguments.files)?.0, ..Visible::default() }
+        AccessibleObjects { objects: read::manifests(&args.files)?.0, ..AccessibleObjects::default() }
     };
-    if let Some(why) = visible.without(&["actorapplications"]) {
+    if let Some(why) = accessible.first_error(&["actorapplications"]) {
         return Err(CliError::Usage(why));
     }
-    let Visible { objects, .. } = &visible;
-    let known = Known::of(objects);
+    let AccessibleObjects { objects, .. } = &accessible;
+    let lookup = ClusterLookup::of(objects);
     let style = Style::of_stdout();
-    let (shown, text) = match &arguments.name {
+    let (shown, text) = match &args.name {
         None => {
-            let shown: Vec<Status> = (objects.applications.iter())
-                .filter(|found| arguments.namespace.is_none() || found.namespace() == arguments.namespace)
-                .map(|found| Status::of(found, &known))
+            let shown: Vec<ApplicationStatus> = (objects.applications.iter())
+                .filter(|found| args.namespace.is_none() || found.namespace() == args.namespace)
+                .map(|found| ApplicationStatus::of(found, &lookup))
                 .collect();
-            let text = match arguments.output {
+            let text = match args.output {
                 Output::Table => page::overview(&shown, style),
                 Output::Yaml => plan::yaml(&shown),
                 Output::Json => plan::json(&shown),
@@ -46,11 +46,11 @@ pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
             (shown, text)
         }
         Some(name) => {
-            let key = key(name, arguments)?;
+            let key = key(name, args)?;
             let found = objects.applications.iter().find(|found| ApplicationKey::of(found) == key);
-            let status = Status::of(found.ok_or_else(|| unknown(&key, objects))?, &known);
-            let text = match arguments.output {
-                Output::Table => page::screen(&status, arguments.all, style),
+            let status = ApplicationStatus::of(found.ok_or_else(|| not_found(&key, objects))?, &lookup);
+            let text = match args.output {
+                Output::Table => page::screen(&status, args.all, style),
                 Output::Yaml => plan::yaml(&status),
                 Output::Json => plan::json(&status),
             };
@@ -58,42 +58,40 @@ pub fn run(arguments: &StatusArguments) -> Result<Outcome, CliError> {
         }
     };
     print(&text)?;
-    let not_seen = visible.not_seen();
-    if matches!(arguments.output, Output::Table) && !not_seen.is_empty() {
-        print(&format!(
-            "\n{}\n",
-            style.paint(Tone::Faint, &format!("Not to be seen with your rights: {}", not_seen.join("; ")))
-        ))?;
+    let inaccessible = accessible.describe_inaccessible();
+    if matches!(args.output, Output::Table) && !inaccessible.is_empty() {
+        let note = format!("Not accessible with your permissions: {}", inaccessible.join("; "));
+        print(&format!("\n{}\n", style.paint(Tone::Faint, &note)))?;
     }
-    let is_well = shown.iter().all(|status| status.wrong.is_empty());
-    Ok(if is_well { Outcome::Done } else { Outcome::Wrong })
+    let is_healthy = shown.iter().all(|status| status.problems.is_empty());
+    Ok(if is_healthy { Outcome::Ok } else { Outcome::Problems })
 }
 
-fn key(name: &str, arguments: &StatusArguments) -> Result<ApplicationKey, CliError> {
+fn key(name: &str, args: &StatusArgs) -> Result<ApplicationKey, CliError> {
     if name.contains('/') {
         let key: ApplicationKey = name.parse().map_err(CliError::Usage)?;
-        return match &arguments.namespace {
+        return match &args.namespace {
             Some(other) if *other != key.namespace => {
-                Err(CliError::Usage(format!("{key} is not in namespace {other}; leave one of the two out")))
+                Err(CliError::Usage(format!("{key} contradicts --namespace {other}; set only one of them")))
             }
             _ => Ok(key),
         };
     }
-    let namespace = match &arguments.namespace {
+    let namespace = match &args.namespace {
         Some(namespace) => namespace.clone(),
-        None if arguments.files.is_empty() => cluster::namespace(&arguments.cluster)?,
+        None if args.files.is_empty() => cluster::namespace(&args.cluster)?,
         None => "default".to_owned(),
     };
     Ok(ApplicationKey { namespace, name: name.to_owned() })
 }
 
-fn unknown(key: &ApplicationKey, objects: &Objects) -> CliError {
+fn not_found(key: &ApplicationKey, objects: &Objects) -> CliError {
     let known: Vec<String> =
         objects.applications.iter().map(|found| ApplicationKey::of(found).to_string()).collect();
     let known = if known.is_empty() {
-        "there is none at all".to_owned()
+        "there are no applications".to_owned()
     } else {
-        format!("there are: {}", world::offered(&known, &key.to_string()))
+        format!("existing applications: {}", world::offered(&known, &key.to_string()))
     };
-    CliError::Usage(format!("there is no application {key}; {known}"))
+    CliError::Usage(format!("application {key} does not exist; {known}"))
 }

@@ -1,36 +1,36 @@
-//! Colours, where a person looks: on a terminal, and not when `NO_COLOR` asks for none.
+//! Colours of terminal output; disabled by `NO_COLOR`.
 
 use std::io::IsTerminal as _;
 
-/// How a word is shown.
+/// The tone of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// As it is.
+    /// Default.
     #[default]
     Plain,
-    /// What a table or a section is about.
+    /// A heading.
     Heading,
-    /// What is new, and what is well.
+    /// New or healthy.
     Good,
-    /// What changes.
+    /// A change.
     Change,
-    /// What is wrong.
+    /// A problem.
     Bad,
-    /// What matters less.
+    /// Less important.
     Faint,
 }
 
-/// Whether colours are used.
+/// Whether to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style(bool);
 
 impl Style {
-    /// As the terminal and the environment have it.
+    /// The style of standard output.
     pub fn of_stdout() -> Self {
         Self::of(std::io::stdout().is_terminal())
     }
 
-    /// The same for what is printed beside the result.
+    /// The style of standard error.
     pub fn of_stderr() -> Self {
         Self::of(std::io::stderr().is_terminal())
     }
@@ -41,7 +41,7 @@ impl Style {
         Self(is_terminal && !is_set("NO_COLOR") && !is_dumb)
     }
 
-    /// The text in its tone.
+    /// Applies the tone to the text.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Plain => "",
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_are_put_around_words_and_only_where_they_are_wanted() {
+    fn colours_are_applied_only_if_enabled() {
         assert_eq!(Style(true).paint(Tone::Bad, "no place"), "\u{1b}[31mno place\u{1b}[0m");
         assert_eq!(Style(true).paint(Tone::Plain, "gpu"), "gpu");
         assert_eq!(Style(false).paint(Tone::Bad, "no place"), "no place");

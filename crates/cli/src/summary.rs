@@ -1,40 +1,40 @@
-//! A plan for people: a table of places, what moves and why, what it costs, how good that is.
+//! The human-readable plan: assignments, moves with reasons, unplaced actors, objective, optimality.
 
 use std::time::Duration;
 
 use placement::ix::ActorIx;
 use placement::{Cost, Holds, Objectives, Plan, Snapshot, StoppedBy, Unplaced};
 
-use crate::explained::Explained;
+use crate::explanation::ExplainedPlan;
 use crate::style::{Style, Tone};
 use crate::table::Table;
-use crate::text::{by_whom, grouped, joined, section};
+use crate::text::{grouped, joined, provenance, section};
 
-/// What a plan is about, for its first line.
+/// The first line of a plan.
 #[derive(Debug)]
 pub struct Title<'a> {
     /// The application, or the name of the snapshot.
     pub subject: &'a str,
-    /// The policy, where it is known.
+    /// The policy, if known.
     pub policy: Option<&'a str>,
-    /// How long the search took, where a clock had a say.
+    /// The duration of the search, if it had a time limit.
     pub took: Option<Duration>,
 }
 
-/// All of it; `explained` only where it was asked for.
+/// Renders a plan.
 pub fn render(
     snapshot: &Snapshot,
     plan: &Plan,
     title: &Title,
-    explained: Option<&Explained>,
+    explained: Option<&ExplainedPlan>,
     notes: &[String],
     style: Style,
 ) -> String {
-    let page = Page { snapshot, plan, style };
-    let mut sections = vec![page.title(title), page.places(), page.moves()];
+    let page = PlanPage { snapshot, plan, style };
+    let mut sections = vec![page.title(title), page.assignments(), page.moves()];
     sections.extend(explained.into_iter().flat_map(|explained| explained.render(style)));
     sections.extend([
-        without_a_place(snapshot, &plan.unplaced, style),
+        unplaced_section(snapshot, &plan.unplaced, style),
         page.excused(),
         section("Notes", Tone::Change, notes, style),
         page.verdict(),
@@ -42,25 +42,25 @@ pub fn render(
     joined(sections)
 }
 
-/// Who has no place, and why.
-pub fn without_a_place(snapshot: &Snapshot, unplaced: &[Unplaced], style: Style) -> String {
+/// The unplaced actors with reasons.
+pub fn unplaced_section(snapshot: &Snapshot, unplaced: &[Unplaced], style: Style) -> String {
     let line = |left: &Unplaced| {
-        let reach = match left.holds {
-            Some(Holds::WhereOthersAre) => " (where the others are)",
+        let scope = match left.holds {
+            Some(Holds::WhereOthersAre) => " (with the other actors in place)",
             _ => "",
         };
-        format!("{}: {}{reach}", snapshot.short_name(left.actor), left.reasons.join("; "))
+        format!("{}: {}{scope}", snapshot.short_name(left.actor), left.reasons.join("; "))
     };
-    section("Without a place", Tone::Bad, &unplaced.iter().map(line).collect::<Vec<_>>(), style)
+    section("Unplaced", Tone::Bad, &unplaced.iter().map(line).collect::<Vec<_>>(), style)
 }
 
-struct Page<'a> {
+struct PlanPage<'a> {
     snapshot: &'a Snapshot,
     plan: &'a Plan,
     style: Style,
 }
 
-impl Page<'_> {
+impl PlanPage<'_> {
     fn title(&self, title: &Title) -> String {
         let mut words = vec![format!("strategy {}", self.plan.strategy)];
         words.extend(title.policy.map(|policy| format!("policy {policy}")));
@@ -70,17 +70,24 @@ impl Page<'_> {
         format!("{subject}  {}\n", self.style.paint(Tone::Faint, &words.join(" · ")))
     }
 
-    fn places(&self) -> String {
+    fn assignments(&self) -> String {
         let mut table = Table::new(&["ACTOR", "UNIT", "NODE", "KIND", "POOL", "CHANGE"]);
         for actor in ActorIx::first(self.snapshot.actors()).filter(|actor| !self.snapshot.is_fixed(*actor)) {
             let name = (self.snapshot.short_name(actor).to_owned(), Tone::Plain);
             let Some(unit) = self.plan.assignment[actor] else {
-                let stops = match self.snapshot.current(actor) {
-                    Some(from) => format!("no place, leaves {}", self.snapshot.unit_id(from)),
-                    None => "no place".to_owned(),
+                let change = match self.snapshot.current(actor) {
+                    Some(from) => format!("unplaced, leaves {}", self.snapshot.unit_id(from)),
+                    None => "unplaced".to_owned(),
                 };
                 let empty = || (String::new(), Tone::Plain);
-                table.row([name, ("-".to_owned(), Tone::Bad), empty(), empty(), empty(), (stops, Tone::Bad)]);
+                table.row([
+                    name,
+                    ("-".to_owned(), Tone::Bad),
+                    empty(),
+                    empty(),
+                    empty(),
+                    (change, Tone::Bad),
+                ]);
                 continue;
             };
             let given = &self.snapshot.file().units[unit.at()];
@@ -100,16 +107,16 @@ impl Page<'_> {
         let line =
             |step: &placement::Move| format!("{}: {}", self.snapshot.short_name(step.actor), step.reason);
         let lines: Vec<String> = self.plan.moves.iter().map(line).collect();
-        section("Why they move", Tone::Change, &lines, self.style)
+        section("Moves", Tone::Change, &lines, self.style)
     }
 
-    /// Who is in a breach that was there before.
+    /// Actors with tolerated violations that existed before.
     fn excused(&self) -> String {
         let line = |one: &placement::Excused| {
             format!("{}: {}", self.snapshot.short_name(one.actor), one.reasons.join("; "))
         };
         let lines: Vec<String> = self.plan.excused.iter().map(line).collect();
-        section("Excused: a rule is broken already", Tone::Change, &lines, self.style)
+        section("Tolerated violations", Tone::Change, &lines, self.style)
     }
 
     fn verdict(&self) -> String {
@@ -118,42 +125,42 @@ impl Page<'_> {
         let wanted = self.snapshot.actors() - fixed;
         let placed = wanted - self.plan.unplaced.len();
         let tone = if placed == wanted { Tone::Good } else { Tone::Bad };
-        let beside = match fixed {
+        let others = match fixed {
             0 => String::new(),
-            _ => format!(", beside {fixed} of other applications"),
+            _ => format!(", {fixed} of other applications"),
         };
-        let count = format!("{placed}/{wanted} actors placed{beside}");
+        let count = format!("{placed}/{wanted} actors placed{others}");
         let cost = objective(self.snapshot, &self.plan.cost);
         let plan = self.plan;
         let (count, quality) = (self.style.paint(tone, &count), quality(self.snapshot, plan));
         let (found, proven) = (plan.found_by.into(), plan.proven_by.map(Into::into));
-        let words = by_whom(Some(found), proven, Some(plan.judged.into()));
+        let words = provenance(Some(found), proven, Some(plan.judged.into()));
         format!("{count} · {cost}\n{quality} ({words})\n")
     }
 }
 
-/// The levels in words, most important first: `overload 0 · communication 59,040 · annoyance 21`.
+/// The levels, highest priority first: `overload 0 · communication 59,040 · annoyance 21`.
 ///
-/// Of criteria that are added, those that are 0 are left out beside others.
+/// Zero terms of a sum are omitted.
 pub fn objective(snapshot: &Snapshot, cost: &Cost) -> String {
     let level = |level: &Vec<placement::Criterion>| {
         let words =
             |criterion: &placement::Criterion| format!("{criterion} {}", grouped(cost.of(*criterion)));
-        let told: Vec<String> = level.iter().filter(|c| cost.of(**c) != 0).map(words).collect();
-        if told.is_empty() { level.first().map(words).unwrap_or_default() } else { told.join(" + ") }
+        let terms: Vec<String> = level.iter().filter(|c| cost.of(**c) != 0).map(words).collect();
+        if terms.is_empty() { level.first().map(words).unwrap_or_default() } else { terms.join(" + ") }
     };
     snapshot.objectives().levels().iter().map(level).collect::<Vec<_>>().join(" · ")
 }
 
-/// How good the plan is known to be.
+/// What is known about the optimality of the plan.
 fn quality(snapshot: &Snapshot, plan: &Plan) -> String {
     if plan.optimal {
-        return "Proven optimal: nothing feasible is better.".to_owned();
+        return "Proven optimal.".to_owned();
     }
     let why = match plan.stopped_by {
-        StoppedBy::Deadline => "the budget ended the search",
+        StoppedBy::Deadline => "the search reached its time limit",
         StoppedBy::Effort => "the search ended without a proof",
-        StoppedBy::Proof => "the proof does not cover it",
+        StoppedBy::Proof => "the proof covers only a part",
     };
     for level in snapshot.objectives().named() {
         let key = Objectives::key(level);
@@ -162,12 +169,12 @@ fn quality(snapshot: &Snapshot, plan: &Plan) -> String {
             Some(bound) if *bound == value => {}
             Some(bound) => {
                 return format!(
-                    "Not proven optimal, {why}: {key} is {} and cannot be below {}.",
+                    "Not proven optimal, {why}: {key} is {}, its lower bound is {}.",
                     grouped(value),
                     grouped(*bound)
                 );
             }
-            None => return format!("Not proven optimal, {why}; no bound is known for {key}."),
+            None => return format!("Not proven optimal, {why}: {key} has no lower bound."),
         }
     }
     format!("Not proven optimal, {why}.")

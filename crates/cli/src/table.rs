@@ -2,7 +2,7 @@
 
 use crate::style::{Style, Tone};
 
-/// Rows under headings, each column as wide as its widest cell.
+/// Rows under headings. Each column is as wide as its widest cell.
 #[derive(Debug)]
 pub struct Table {
     headings: Vec<&'static str>,
@@ -20,7 +20,7 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The lines, without columns that are empty in every row.
+    /// Renders the table without empty columns.
     pub fn render(&self, style: Style) -> String {
         let shown: Vec<usize> = (0..self.headings.len())
             .filter(|&column| self.rows.iter().any(|row| !row[column].0.is_empty()))

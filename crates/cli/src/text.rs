@@ -1,13 +1,13 @@
-//! Pieces of what people read: sections, numbers.
+//! Formatting of sections and numbers.
 
 use crate::style::{Style, Tone};
 
-/// Sections with an empty line between them, without those that are empty.
+/// Joins non-empty sections with blank lines.
 pub fn joined(sections: Vec<String>) -> String {
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// A heading and its lines; nothing where there are none.
+/// A heading with its lines; empty without lines.
 pub fn section(heading: &str, tone: Tone, lines: &[String], style: Style) -> String {
     if lines.is_empty() {
         return String::new();
@@ -15,7 +15,7 @@ pub fn section(heading: &str, tone: Tone, lines: &[String], style: Style) -> Str
     format!("{}\n  {}\n", style.paint(tone, heading), lines.join("\n  "))
 }
 
-/// A number with its thousands set apart.
+/// A number with thousands separators.
 pub fn grouped(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::new();
@@ -28,12 +28,12 @@ pub fn grouped(number: i64) -> String {
     if number < 0 { format!("-{text}") } else { text }
 }
 
-/// Which part found an answer and which proved it the best, and what of it clingo judged, as far as that is known and anything was.
-pub fn by_whom(found: Option<&str>, proven: Option<&str>, judged: Option<&str>) -> String {
-    let by = |what: &str, who: Option<&str>| who.map(|who| format!("{what} by {who}"));
+/// The components that found and proved a plan, and what clingo verified, as far as known.
+pub fn provenance(found: Option<&str>, proven: Option<&str>, judged: Option<&str>) -> String {
+    let by = |verb: &str, component: Option<&str>| component.map(|it| format!("{verb} by {it}"));
     let judged = judged.filter(|judged| *judged != "none").map(|judged| match judged {
-        "all" => "judged by clingo".to_owned(),
-        what => format!("judged by clingo: {what}"),
+        "all" => "verified by clingo".to_owned(),
+        what => format!("verified by clingo: {what}"),
     });
     let words: Vec<String> =
         [by("found", found), by("proven", proven), judged].into_iter().flatten().collect();
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thousands_are_set_apart() {
+    fn numbers_have_thousands_separators() {
         let shown: Vec<String> = [0, 999, 1000, 59_040, -1_234_567].map(grouped).into();
         assert_eq!(shown, ["0", "999", "1,000", "59,040", "-1,234,567"]);
     }

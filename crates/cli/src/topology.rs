@@ -1,31 +1,31 @@
-//! `topology`: the devices of a node and the links between them.
+//! `topology`: prints the devices of a node and the links between them.
 
 use std::sync::Arc;
 
 use crds::{Device, Health, NodeTopology};
 use kube::ResourceExt;
 
-use crate::arguments::{TopologyArguments, TopologyOutput};
+use crate::args::{TopologyArgs, TopologyOutput};
 use crate::error::CliError;
 use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::{Outcome, cluster, plan, print, read};
 
-/// Finds the node's topology and prints it.
-pub fn run(arguments: &TopologyArguments) -> Result<Outcome, CliError> {
-    let topologies = if arguments.files.is_empty() {
-        cluster::topologies(&arguments.cluster, &arguments.node)?
+/// Runs the command.
+pub fn run(args: &TopologyArgs) -> Result<Outcome, CliError> {
+    let topologies = if args.files.is_empty() {
+        cluster::topologies(&args.cluster, &args.node)?
     } else {
-        read::manifests(&arguments.files)?.0.topologies
+        read::manifests(&args.files)?.0.topologies
     };
-    let topology = find(&topologies, &arguments.node)?;
-    print(&match arguments.output {
+    let topology = find(&topologies, &args.node)?;
+    print(&match args.output {
         TopologyOutput::Json => plan::json(&topology.spec),
         TopologyOutput::Yaml => plan::yaml(&topology.spec),
         TopologyOutput::Hicr => format!("{:#}\n", hicr::Topology::from(&topology.spec).to_json()),
         TopologyOutput::Table => render(topology, Style::of_stdout()),
     })?;
-    Ok(Outcome::Done)
+    Ok(Outcome::Ok)
 }
 
 fn find<'a>(topologies: &'a [Arc<NodeTopology>], node: &str) -> Result<&'a NodeTopology, CliError> {
@@ -33,8 +33,8 @@ fn find<'a>(topologies: &'a [Arc<NodeTopology>], node: &str) -> Result<&'a NodeT
     found.map(AsRef::as_ref).ok_or_else(|| {
         let known: Vec<String> = topologies.iter().map(|topology| topology.name_any()).collect();
         let known = match known.len() {
-            0 => "no node has one; is the node agent running?".to_owned(),
-            _ => format!("nodes that have one: {}", world::offered(&known, node)),
+            0 => "no node has one; check that the node agents run".to_owned(),
+            _ => format!("nodes with a NodeTopology: {}", world::offered(&known, node)),
         };
         CliError::Usage(format!("node {node} has no NodeTopology; {known}"))
     })
@@ -58,7 +58,7 @@ fn render(topology: &NodeTopology, style: Style) -> String {
 
 fn devices(devices: &[Device], style: Style) -> String {
     let headings =
-        ["DEVICE", "TYPE", "VENDOR", "MODEL", "NUMA", "PART OF", "HEALTH", "COMPUTES WITH", "MEMORY"];
+        ["DEVICE", "TYPE", "VENDOR", "MODEL", "NUMA", "PART OF", "HEALTH", "COMPUTE RESOURCES", "MEMORY"];
     let mut table = Table::new(&headings);
     for device in devices {
         let plain = |text: &str| (text.to_owned(), Tone::Plain);
@@ -98,7 +98,7 @@ fn links(topology: &NodeTopology, style: Style) -> String {
     table.render(style)
 }
 
-/// A number of bytes in the largest binary unit that leaves it at one or above, one decimal where it is not whole.
+/// A size in the largest binary unit in which it is at least 1, with at most one decimal.
 fn size(bytes: i64) -> String {
     let units = [(1i64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {
@@ -116,7 +116,7 @@ mod tests {
     use super::size;
 
     #[test]
-    fn sizes_read_well() {
+    fn sizes_have_binary_units() {
         let shown = [0, 1023, 1024, 1536, 16 << 30, 40_536_870_912, i64::MAX].map(size);
         assert_eq!(shown, ["0 B", "1023 B", "1 KiB", "1.5 KiB", "16 GiB", "37.7 GiB", "8388607.9 TiB"]);
     }

@@ -80,7 +80,10 @@ impl<'a> Capacity<'a> {
     /// Whether this capacity suffices. Pairing memory spaces in order of size is optimal.
     fn contains(&self, required: &Self) -> bool {
         self.type_ == required.type_
-            && required.resources.iter().all(|(type_, count)| self.resources.get(type_).unwrap_or(&0) >= count)
+            && required
+                .resources
+                .iter()
+                .all(|(type_, count)| self.resources.get(type_).unwrap_or(&0) >= count)
             && required.spaces.iter().all(|(type_, sizes)| {
                 let available = self.spaces.get(type_).map(Vec::as_slice).unwrap_or_default();
                 available.len() >= sizes.len()

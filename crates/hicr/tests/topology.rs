@@ -40,10 +40,7 @@ fn errors_contain_the_path() {
         (json!({"Devices": [{}]}), "Devices[0].Type: must be a string"),
         (device("Type", json!("")), "Devices[0].Type: must not be empty"),
         (device("Memory Spaces", json!(null)), "Devices[0].Memory Spaces: must be a list"),
-        (
-            device("Compute Resources", json!([{}])),
-            "Devices[0].Compute Resources[0].Type: must be a string",
-        ),
+        (device("Compute Resources", json!([{}])), "Devices[0].Compute Resources[0].Type: must be a string"),
         (
             device("Memory Spaces", json!([{"Type": "RAM", "Size": -1}])),
             "Devices[0].Memory Spaces[0].Size: must be an unsigned integer",

@@ -113,8 +113,14 @@ pub fn convention_violations(names: &[&Name], prefix: &str) -> Vec<String> {
         expect(text.starts_with(prefix), &format!("does not begin with {prefix}"));
         expect(is_word(text), "is not in snake case");
         expect(!has_derived_unit, "is not in a base unit");
-        expect(text.ends_with("_total") == (name.kind == Kind::Counter), "must end in _total if and only if it is a counter");
-        expect(text.ends_with("_info") == (name.kind == Kind::Info), "must end in _info if and only if it is an info metric");
+        expect(
+            text.ends_with("_total") == (name.kind == Kind::Counter),
+            "must end in _total if and only if it is a counter",
+        );
+        expect(
+            text.ends_with("_info") == (name.kind == Kind::Info),
+            "must end in _info if and only if it is an info metric",
+        );
         expect(
             name.kind != Kind::StateSet || name.labels.last() == Some(&"state"),
             "is a state set, whose last label must be `state`",

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use metric_names::{
-    agent::AGENT, application::APPLICATION, convention_violations, update_table, operator::OPERATOR,
+    agent::AGENT, application::APPLICATION, convention_violations, operator::OPERATOR, update_table,
 };
 
 #[test]
@@ -24,8 +24,6 @@ fn documentation_lists_every_metric() {
     }
     if wanted != text {
         fs::write(&file, wanted).unwrap();
-        panic!(
-            "the metrics changed; commit the regenerated docs/reference/metrics.md"
-        );
+        panic!("the metrics changed; commit the regenerated docs/reference/metrics.md");
     }
 }

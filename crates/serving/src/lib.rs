@@ -38,7 +38,8 @@ struct ServerLimits {
 
 /// Serves `pages` on `listener` forever.
 pub async fn serve(listener: TcpListener, pages: Router) -> Infallible {
-    let limits = ServerLimits { connections: MAX_CONNECTIONS, head: HEAD_TIMEOUT, connection: CONNECTION_TIMEOUT };
+    let limits =
+        ServerLimits { connections: MAX_CONNECTIONS, head: HEAD_TIMEOUT, connection: CONNECTION_TIMEOUT };
     serve_within(limits, listener, pages).await
 }
 

@@ -78,7 +78,9 @@ fn each_has_a_page_that_says_where_to_look_and_what_to_do_and_no_page_is_of_none
         let written = fs::read_to_string(tree(page)).unwrap();
         let title = format!("# {}\n", text(&alert, "alert"));
         assert!(
-            written.starts_with(&title) && written.contains("\n## Diagnosis\n") && written.contains("\n## Mitigation\n"),
+            written.starts_with(&title)
+                && written.contains("\n## Diagnosis\n")
+                && written.contains("\n## Mitigation\n"),
             "{page}"
         );
     }

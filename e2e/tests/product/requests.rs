@@ -87,7 +87,8 @@ async fn an_application_asks_for_instances_and_gives_them_back() {
     let mut forged = asked("app-worker-7", &json!({}));
     forged["spec"]["origin"] = json!("Spec");
     forged["spec"]["actor"] = json!("worker-7");
-    is_refused(&stage, create, &forged, "only the Cairn operator can create Instances with origin Spec").await;
+    is_refused(&stage, create, &forged, "only the Cairn operator can create Instances with origin Spec")
+        .await;
     let delete = ["delete", "--dry-run=server", &account, "-f-"];
     let of_manifest = "deleting an Instance with origin Spec requires permission to delete ActorApplications";
     is_refused(&stage, delete, &asked("app-worker-0", &json!({})), of_manifest).await;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ActorApplication, Assignment, ExcusedActor, Move, Placement, PlacementSpec, StoppedBy, UnplacedActor};
+use crds::{
+    ActorApplication, Assignment, ExcusedActor, Move, Placement, PlacementSpec, StoppedBy, UnplacedActor,
+};
 use placement::ix::ActorIx;
 use placement::{Objectives, Plan};
 use world::{ApplicationKey, Index, Policy, World};

@@ -184,8 +184,8 @@ fn room_for_all(
 ) -> Option<Due> {
     let has_none =
         |decision: &Placement| decision.spec.assignments.is_empty() && !decision.spec.unplaced.is_empty();
-    let waits =
-        application.spec.start == StartPolicy::AllOrNothing && outcome.decision.as_ref().is_some_and(has_none);
+    let waits = application.spec.start == StartPolicy::AllOrNothing
+        && outcome.decision.as_ref().is_some_and(has_none);
     (waits && before.is_some_and(|before| before.digest != now.digest)).then_some(Due::Opening)
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crds::{Allocation, AllocatedDevices, NodeTopology};
+use crds::{AllocatedDevices, Allocation, NodeTopology};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 

@@ -1,18 +1,18 @@
-//! The words and columns of `status`, for people.
+//! Human-readable output of `status`.
 
 use crate::style::{Style, Tone};
 use crate::table::Table;
-use crate::text::{by_whom, joined, section};
+use crate::text::{joined, provenance, section};
 
-use super::folded::{ROWS, WRONG, groups, pools};
-use super::state::{Actor, Status};
+use super::groups::{MAX_PROBLEMS, MAX_ROWS, groups, pools};
+use super::state::{ActorStatus, ApplicationStatus};
 
-/// One application on one screen; with `all` as many lines as it takes.
-pub fn screen(status: &Status, all: bool, style: Style) -> String {
+/// One application; without `all` limited to one screen.
+pub fn screen(status: &ApplicationStatus, all: bool, style: Style) -> String {
     let (phase, tone) = phase(status);
-    let Status { placed, wanted, running, ready, .. } = status;
+    let ApplicationStatus { placed, wanted, running, ready, .. } = status;
     let mut words = vec![format!("{placed} of {wanted} actors placed, {running} running, {ready} ready")];
-    words.extend(status.updated.map(|updated| format!("{updated} of {placed} of the newest template")));
+    words.extend(status.updated.map(|updated| format!("{updated} of {placed} updated")));
     words.extend(status.last_moved.iter().map(|time| format!("last moved {time}")));
     let title = format!(
         "{}  {}  {}\n",
@@ -23,23 +23,31 @@ pub fn screen(status: &Status, all: bool, style: Style) -> String {
     joined(vec![
         title,
         actors(status, all, style),
-        slots(status, all, style),
-        section("Excused: a rule is broken already", Tone::Change, &status.excused, style),
-        section("What is wrong, and what to do", Tone::Bad, &wrong(status, all), style),
-        verdict(status),
+        units(status, all, style),
+        section("Tolerated violations", Tone::Change, &status.excused, style),
+        section("Problems", Tone::Bad, &problems(status, all), style),
+        objective_line(status),
     ])
 }
 
-/// All applications, a line each, and what is wrong with those that are not well.
-pub fn overview(all: &[Status], style: Style) -> String {
+/// All applications, one per line, with their first problem.
+pub fn overview(all: &[ApplicationStatus], style: Style) -> String {
     if all.is_empty() {
-        return "There is no application; kubectl apply one, as in examples/surveillance.yaml\n".to_owned();
+        return "No applications found. examples/surveillance.yaml is an example.\n".to_owned();
     }
-    let mut table =
-        Table::new(&["APPLICATION", "PHASE", "ACTORS", "PLACED", "RUNNING", "READY", "OBJECTIVE", "WRONG"]);
+    let mut table = Table::new(&[
+        "APPLICATION",
+        "PHASE",
+        "ACTORS",
+        "PLACED",
+        "RUNNING",
+        "READY",
+        "OBJECTIVE",
+        "PROBLEMS",
+    ]);
     for status in all {
         let (phase, tone) = phase(status);
-        let wrong = match status.wrong.as_slice() {
+        let problems = match status.problems.as_slice() {
             [] => String::new(),
             [one] => one.text.clone(),
             [first, rest @ ..] => format!("{} (and {} more)", first.text, rest.len()),
@@ -52,45 +60,44 @@ pub fn overview(all: &[Status], style: Style) -> String {
             (status.running.to_string(), Tone::Plain),
             (status.ready.to_string(), Tone::Plain),
             (objective(status), Tone::Faint),
-            (wrong, Tone::Bad),
+            (problems, Tone::Bad),
         ]);
     }
     table.render(style)
 }
 
-fn wrong(status: &Status, all: bool) -> Vec<String> {
-    let shown = if all { status.wrong.len() } else { WRONG };
-    let told = status.wrong.iter().take(shown).map(|wrong| format!("{}\n    -> {}", wrong.text, wrong.to_do));
-    told.chain(more(status.wrong.len(), shown)).collect()
+fn problems(status: &ApplicationStatus, all: bool) -> Vec<String> {
+    let shown = if all { status.problems.len() } else { MAX_PROBLEMS };
+    let lines = status.problems.iter().take(shown).map(|it| format!("{}\n    -> {}", it.text, it.to_do));
+    lines.chain(more(status.problems.len(), shown)).collect()
 }
 
-/// How many are not shown, and what shows them.
-fn more(there: usize, shown: usize) -> Option<String> {
-    (there > shown).then(|| format!("… and {} more; --all shows them", there - shown))
+/// A note with the number of omitted lines.
+fn more(total: usize, shown: usize) -> Option<String> {
+    (total > shown).then(|| format!("… and {} more; --all shows them", total - shown))
 }
 
-fn phase(status: &Status) -> (&str, Tone) {
+fn phase(status: &ApplicationStatus) -> (&str, Tone) {
     let tone = match status.phase.as_str() {
-        "Running" if status.wrong.is_empty() => Tone::Good,
+        "Running" if status.problems.is_empty() => Tone::Good,
         "Degraded" | "Failed" => Tone::Bad,
         _ => Tone::Change,
     };
     (&status.phase, tone)
 }
 
-fn actors(status: &Status, all: bool, style: Style) -> String {
-    if all || status.actors.len() <= ROWS {
-        return each(&mut status.actors.iter(), style);
+fn actors(status: &ApplicationStatus, all: bool, style: Style) -> String {
+    if all || status.actors.len() <= MAX_ROWS {
+        return actor_table(&mut status.actors.iter(), style);
     }
-    let mut ailing = status.actors.iter().filter(|actor| !actor.is_well());
-    let ailing_first = each(&mut ailing.by_ref().take(ROWS), style);
-    let rest = ailing.count();
-    let rest = more(ROWS + rest, ROWS).map(|line| line + "\n").unwrap_or_default();
-    joined(vec![groups(status, style), ailing_first + &rest])
+    let mut unhealthy = status.actors.iter().filter(|actor| !actor.is_healthy());
+    let shown = actor_table(&mut unhealthy.by_ref().take(MAX_ROWS), style);
+    let rest = unhealthy.count();
+    let rest = more(MAX_ROWS + rest, MAX_ROWS).map(|line| line + "\n").unwrap_or_default();
+    joined(vec![groups(status, style), shown + &rest])
 }
 
-/// Actors, a line each.
-fn each(actors: &mut dyn Iterator<Item = &Actor>, style: Style) -> String {
+fn actor_table(actors: &mut dyn Iterator<Item = &ActorStatus>, style: Style) -> String {
     let mut actors = actors.peekable();
     if actors.peek().is_none() {
         return String::new();
@@ -99,7 +106,7 @@ fn each(actors: &mut dyn Iterator<Item = &Actor>, style: Style) -> String {
     for actor in actors {
         let plain = |text: &Option<String>| (text.clone().unwrap_or_default(), Tone::Plain);
         let tone = match actor.state.as_str() {
-            _ if actor.is_well() => Tone::Good,
+            _ if actor.is_healthy() => Tone::Good,
             "no place" | "Failed" | "Running, not ready" => Tone::Bad,
             _ => Tone::Change,
         };
@@ -115,39 +122,39 @@ fn each(actors: &mut dyn Iterator<Item = &Actor>, style: Style) -> String {
     table.render(style)
 }
 
-fn slots(status: &Status, all: bool, style: Style) -> String {
-    if status.slots.is_empty() {
+fn units(status: &ApplicationStatus, all: bool, style: Style) -> String {
+    if status.units.is_empty() {
         return String::new();
     }
-    if !all && status.slots.len() > ROWS {
-        return pools(&status.slots, style);
+    if !all && status.units.len() > MAX_ROWS {
+        return pools(&status.units, style);
     }
-    let mut table = Table::new(&["SLOT", "KIND", "DEVICES", "ACTORS", "OF OTHERS"]);
-    for slot in &status.slots {
-        let others = if slot.others == 0 { String::new() } else { slot.others.to_string() };
+    let mut table = Table::new(&["UNIT", "KIND", "DEVICES", "ACTORS", "OTHER ACTORS"]);
+    for unit in &status.units {
+        let others = if unit.others == 0 { String::new() } else { unit.others.to_string() };
         let cells =
-            [slot.unit.clone(), slot.kind.clone(), slot.devices.join(", "), slot.actors.join(", "), others];
+            [unit.unit.clone(), unit.kind.clone(), unit.devices.join(", "), unit.actors.join(", "), others];
         table.row(cells.map(|cell| (cell, Tone::Plain)));
     }
     table.render(style)
 }
 
-fn verdict(status: &Status) -> String {
+fn objective_line(status: &ApplicationStatus) -> String {
     if status.levels.is_empty() {
         return String::new();
     }
     let proof = match status.optimal {
-        Some(true) => ", proven to be the best",
+        Some(true) => ", proven optimal",
         _ => "",
     };
     let [found, proven, judged] = [&status.found_by, &status.proven_by, &status.judged].map(Option::as_deref);
-    let words = by_whom(found, proven, judged);
-    let words = if words.is_empty() { words } else { format!(" ({words})") };
-    format!("{}{proof}{words}\n", objective(status))
+    let provenance = provenance(found, proven, judged);
+    let provenance = if provenance.is_empty() { provenance } else { format!(" ({provenance})") };
+    format!("{}{proof}{provenance}\n", objective(status))
 }
 
-/// The criteria that count, the most important first.
-fn objective(status: &Status) -> String {
+/// The levels of the objective, highest priority first.
+fn objective(status: &ApplicationStatus) -> String {
     let value = |criterion: &str| status.objective.get(criterion).copied().unwrap_or(0);
     let value = |level: &String| format!("{level} {}", level.split('+').map(value).sum::<i64>());
     status.levels.iter().map(value).collect::<Vec<_>>().join(" · ")

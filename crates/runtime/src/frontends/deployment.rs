@@ -32,7 +32,9 @@ pub fn deploy(instances: &dyn InstanceManager, candidates: &[InstanceId], runner
     let have: Vec<_> = instances.instances().into_iter().filter(|it| candidates.contains(&it.id())).collect();
     let fits: Vec<Vec<usize>> = runners
         .iter()
-        .map(|runner| (0..have.len()).filter(|&index| have[index].topology().satisfies(&runner.needs)).collect())
+        .map(|runner| {
+            (0..have.len()).filter(|&index| have[index].topology().satisfies(&runner.needs)).collect()
+        })
         .collect();
     let matched = matching(&fits, have.len());
     let mut deployed = Deployed { placed: BTreeMap::new(), created: Vec::new(), refused: BTreeMap::new() };

@@ -1,15 +1,15 @@
-//! What a diagnosis says: a cluster in a few lines of YAML, and a line for each finding that is not well.
+//! Findings about a small cluster and variations of it.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::json;
 use world::Objects;
 
 use super::*;
-use crate::visible::{Hidden, Visible};
+use crate::access::{AccessibleObjects, InaccessibleKind};
 
 const NOW: &str = "2026-01-01T00:10:00Z";
 
-/// A cluster in which all is well: one node, its agent, a pool, a policy, an application.
+/// A healthy cluster: one node, its agent, a pool, a policy, an application.
 const CLUSTER: &str = r"
 {apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: '8', memory: 16Gi, pods: '100'}}}
 ---
@@ -35,10 +35,10 @@ fn lease(name: &str, holder: &str, renewed: &str) -> Lease {
     lease
 }
 
-/// The cluster with some words in place of others.
-fn found(change: &[(&str, &str)]) -> Found {
+/// The state of the cluster after text replacements.
+fn state(replacements: &[(&str, &str)]) -> InstallationState {
     let mut text = CLUSTER.to_owned();
-    for (before, after) in change {
+    for (before, after) in replacements {
         assert!(text.contains(before), "{before}");
         text = text.replace(before, after);
     }
@@ -50,170 +50,166 @@ fn found(change: &[(&str, &str)]) -> Found {
         json!({"metadata": {"name": name}, "spec": {"selector": {}, "template": {"spec": pod}}, "status": {"readyReplicas": 1,
             "currentNumberScheduled": 1, "desiredNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1}})
     };
-    Found {
+    InstallationState {
         namespace: "cairn-system".to_owned(),
-        visible: Visible { objects, hidden: BTreeMap::new() },
+        accessible: AccessibleObjects { objects, inaccessible: BTreeMap::new() },
         operator: Ok(Some(serde_json::from_value(named(OPERATOR)).unwrap())),
         agent: Ok(Some(serde_json::from_value(named(AGENT)).unwrap())),
         leader: Ok(Some(lease(OPERATOR, "cairn-operator-7f", "2026-01-01T00:09:55Z"))),
         agents: Ok(vec![lease("cairn-agent-a", "a", "2026-01-01T00:09:40Z")]),
         admission: Ok(ADMISSION.map(str::to_owned).to_vec()),
         bound: Ok(ADMISSION.map(str::to_owned).to_vec()),
-        lacking: Ok(Vec::new()),
+        missing_permissions: Ok(Vec::new()),
     }
 }
 
-/// The findings above a level, a line each.
-fn said(found: &Found, from: Level) -> String {
-    let findings = diagnose(found, "throughput", NOW.parse().unwrap());
+/// The findings from a level on, one per line.
+fn findings(state: &InstallationState, from: Level) -> String {
+    let findings = diagnose(state, "throughput", NOW.parse().unwrap());
     let lines = findings.iter().filter(|finding| finding.level >= from);
     lines.map(|it| format!("{:?} {}: {}", it.level, it.area, it.text)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn a_healthy_cluster_is_said_to_be_well_part_by_part() {
-    insta::assert_snapshot!(said(&found(&[]), Level::Well), @"
-    Well operator: cairn-operator-7f leads, renewed 5 s ago
-    Well agents: 1 of 1 nodes looked at lately
-    Well pools: cpus: 1 units, 1 can be used, 0 host actors
+fn healthy_cluster() {
+    insta::assert_snapshot!(findings(&state(&[]), Level::Well), @"
+    Well operator: cairn-operator-7f is the leader, lease renewed 5 s ago
+    Well agents: 1 of 1 nodes report
+    Well pools: cpus: 1 units, 1 healthy, 0 allocated
     Well policies: throughput
-    Well rights: operator and agents may do what they must
-    Well admission: others cannot write what Cairn believes
+    Well rights: operator and agents have all required permissions
+    Well admission: admission policies are enforced
     ");
 }
 
 #[test]
-fn what_is_wrong_is_named() {
-    let of = |change: &[(&str, &str)]| said(&found(change), Level::Unknown);
-    insta::assert_snapshot!(of(&[("kind: cpu, serviceTime", "kind: npu, serviceTime")]), @"Wrong pools: shop/web: server runs on npu only, which no pool offers");
+fn problems_are_reported() {
+    let of = |change: &[(&str, &str)]| findings(&state(change), Level::Unknown);
+    insta::assert_snapshot!(of(&[("kind: cpu, serviceTime", "kind: npu, serviceTime")]), @"Wrong pools: shop/web: no pool has a kind that server runs on (npu)");
     insta::assert_snapshot!(of(&[("window: 30s", "window: long")]), @"Wrong policies: policy throughput: policy.yaml, window: `long` is no duration, as in 20ms or 1.5s");
     insta::assert_snapshot!(of(&[("policy.yaml: 'window: 30s'", "program.lp: 'a :- b'")]), @"Wrong policies: policy throughput: program.lp line 1 column 7: the end of the text where `.` is expected at the end of the rule");
-    insta::assert_snapshot!(of(&[("metadata: {name: throughput", "metadata: {name: other")]), @"Wrong policies: shop/web names throughput, which is not there");
+    insta::assert_snapshot!(of(&[("metadata: {name: throughput", "metadata: {name: other")]), @"Wrong policies: shop/web: policy throughput does not exist");
     insta::assert_snapshot!(of(&[("type: NUMA Domain", "type: NUMA Domain, health: lost")]), @"Warning devices: a: numa-0 lost");
-    insta::assert_snapshot!(of(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]), @"Warning agents: no topology of a");
+    insta::assert_snapshot!(of(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]), @"Warning agents: nodes without a NodeTopology: a");
 }
 
 #[test]
-fn a_node_that_does_not_answer_and_half_an_upgrade_are_named() {
-    let silent = "spec: {taints: [{key: node.kubernetes.io/unreachable, effect: NoExecute}]}, \
+fn unreachable_nodes_and_incomplete_upgrades_are_reported() {
+    let unreachable = "spec: {taints: [{key: node.kubernetes.io/unreachable, effect: NoExecute}]}, \
         status: {conditions: [{type: Ready, status: Unknown}], allocatable";
-    let mut cluster = found(&[("status: {allocatable", silent)]);
+    let mut cluster = state(&[("status: {allocatable", unreachable)]);
     let operator = cluster.operator.as_mut().unwrap().as_mut().unwrap();
     operator.spec.as_mut().unwrap().replicas = Some(2);
     let agent = cluster.agent.as_mut().unwrap().as_mut().unwrap();
     agent.status.as_mut().unwrap().number_ready = 0;
     let pod = agent.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
     pod.containers[0].image = Some("registry:5000/agent:0.9".to_owned());
-    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
+    insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
     Warning operator: 1 of 2 operators are ready
     Warning agents: 0 of 1 agents are ready
-    Warning versions: the operator is 1.0, the agents are 0.9
-    Warning nodes: 1 of 1 do not answer: a; while there are so many nobody moves
+    Warning versions: the operator has version 1.0, the agents have version 0.9
+    Warning nodes: 1 of 1 are unreachable: a; failovers are suspended while so many are unreachable
     ");
 }
 
 #[test]
-fn what_is_not_to_be_seen_is_not_taken_for_missing() {
-    let mut cluster = found(&[]);
+fn inaccessible_objects_are_not_reported_as_missing() {
+    let mut cluster = state(&[]);
     let kinds = ["nodes", "nodetopologies", "devicepools", "configmaps"];
     for kind in kinds {
-        let hidden =
-            Hidden { why: format!("cannot list {kind}: forbidden"), but_one: false, is_unknown: false };
-        cluster.visible.hidden.insert(kind.to_owned(), hidden);
+        let why = format!("cannot list {kind}: forbidden");
+        let inaccessible = InaccessibleKind { why, except_one_namespace: false, is_unknown: false };
+        cluster.accessible.inaccessible.insert(kind.to_owned(), inaccessible);
     }
-    cluster.visible.objects.nodes.clear();
-    cluster.visible.objects.pools.clear();
-    cluster.visible.objects.policies.clear();
-    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
-    Unknown nodes: could not be looked at: cannot list nodes: forbidden
-    Unknown agents: could not be looked at: cannot list nodes: forbidden
-    Unknown pools: could not be looked at: cannot list nodes: forbidden
-    Unknown policies: could not be looked at: cannot list configmaps: forbidden
+    cluster.accessible.objects.nodes.clear();
+    cluster.accessible.objects.pools.clear();
+    cluster.accessible.objects.policies.clear();
+    insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
+    Unknown nodes: not checked: cannot list nodes: forbidden
+    Unknown agents: not checked: cannot list nodes: forbidden
+    Unknown pools: not checked: cannot list nodes: forbidden
+    Unknown policies: not checked: cannot list configmaps: forbidden
     ");
-    for hidden in cluster.visible.hidden.values_mut() {
-        hidden.is_unknown = true;
+    for kind in cluster.accessible.inaccessible.values_mut() {
+        kind.is_unknown = true;
     }
-    let told = said(&cluster, Level::Wrong);
-    assert!(
-        told.starts_with(
-            "Wrong kinds: the cluster has no devicepools, nodetopologies: Cairn is not installed"
-        ),
-        "{told}"
-    );
+    let text = findings(&cluster, Level::Wrong);
+    let expected = "Wrong kinds: CustomResourceDefinitions are missing: devicepools, nodetopologies";
+    assert!(text.starts_with(expected), "{text}");
 }
 
 #[test]
-fn who_is_silent_is_told_from_who_was_never_there() {
-    let mut cluster = found(&[]);
+fn expired_and_missing_components_are_distinguished() {
+    let mut cluster = state(&[]);
     cluster.leader = Ok(Some(lease(OPERATOR, "cairn-operator-7f", "2026-01-01T00:01:00Z")));
     cluster.agents = Ok(vec![lease("cairn-agent-a", "a", "2026-01-01T00:01:00Z")]);
     cluster.bound = Ok(ADMISSION[1..].iter().map(|name| (*name).to_owned()).collect());
-    let unbound = said(&cluster, Level::Unknown);
-    assert!(unbound.ends_with(
-        "Warning admission: no binding has cairn-agents refuse anything: others can write what Cairn believes"
-    ));
-    cluster.lacking = Ok(vec!["cairn-operator create pods".to_owned()]);
+    let unbound = findings(&cluster, Level::Unknown);
+    assert!(
+        unbound.ends_with(
+            "Warning admission: admission policies without a binding with action Deny: cairn-agents"
+        )
+    );
+    cluster.missing_permissions = Ok(vec!["cairn-operator create pods".to_owned()]);
     cluster.admission = Ok(vec!["cairn-pods".to_owned()]);
-    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
-    Wrong operator: nobody leads: cairn-operator-7f renewed its lease 540 s ago
-    Wrong agents: silent for longer than their lease: a
-    Wrong rights: not allowed, and needed: cairn-operator create pods
-    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests, others can write what Cairn believes
+    insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
+    Wrong operator: there is no leader: the lease of cairn-operator-7f was renewed 540 s ago
+    Wrong agents: the lease expired on a
+    Wrong rights: missing permissions: cairn-operator create pods
+    Warning admission: missing admission policies: cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
     ");
     cluster.operator = Ok(None);
     cluster.agent = Ok(None);
     cluster.agents = Err("forbidden".to_owned());
-    cluster.lacking = Err("forbidden".to_owned());
-    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
-    Wrong operator: there is no Deployment cairn-operator
-    Wrong agents: there is no DaemonSet cairn-node-agent
-    Unknown agents: could not be looked at: forbidden
-    Unknown rights: could not be looked at: forbidden
-    Warning admission: without cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests, others can write what Cairn believes
+    cluster.missing_permissions = Err("forbidden".to_owned());
+    insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
+    Wrong operator: the Deployment cairn-operator does not exist
+    Wrong agents: the DaemonSet cairn-node-agent does not exist
+    Unknown agents: not checked: forbidden
+    Unknown rights: not checked: forbidden
+    Warning admission: missing admission policies: cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
     ");
 }
 
-/// What helps is done where Cairn is, and finds the pods that the chart makes.
 #[test]
-fn what_to_do_names_the_namespace() {
-    let mut cluster = found(&[]);
+fn remedies_use_the_operator_namespace() {
+    let mut cluster = state(&[]);
     cluster.namespace = "placing".to_owned();
     cluster.agents = Ok(Vec::new());
-    cluster.lacking = Ok(vec!["cairn-operator create pods".to_owned()]);
+    cluster.missing_permissions = Ok(vec!["cairn-operator create pods".to_owned()]);
     cluster.operator = Ok(None);
-    let to_do = |found: &Found| {
-        let findings = diagnose(found, "throughput", NOW.parse().unwrap());
+    let to_do = |state: &InstallationState| {
+        let findings = diagnose(state, "throughput", NOW.parse().unwrap());
         let lines = findings.iter().filter_map(|it| Some(format!("{}: {}", it.area, it.to_do.as_ref()?)));
         lines.collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(to_do(&cluster), @"
-    operator: helm install cairn charts/cairn -n placing, or say where it is with --operator-namespace
-    agents: kubectl get pods -n placing -l app.kubernetes.io/name=cairn,app.kubernetes.io/component=node-agent -o wide, and their logs
-    rights: helm upgrade --install cairn charts/cairn -n placing; somebody took them away
+    operator: run helm install cairn charts/cairn -n placing, or set --operator-namespace
+    agents: run kubectl get pods -n placing -l app.kubernetes.io/name=cairn,app.kubernetes.io/component=node-agent -o wide, and check their logs
+    rights: restore the roles with helm upgrade --install cairn charts/cairn -n placing
     ");
     cluster.agent = Ok(None);
     cluster.agents = Err("forbidden".to_owned());
-    cluster.lacking = Ok(Vec::new());
+    cluster.missing_permissions = Ok(Vec::new());
     insta::assert_snapshot!(to_do(&cluster), @"
-    operator: helm install cairn charts/cairn -n placing, or say where it is with --operator-namespace
-    agents: helm upgrade --install cairn charts/cairn -n placing
+    operator: run helm install cairn charts/cairn -n placing, or set --operator-namespace
+    agents: run helm upgrade --install cairn charts/cairn -n placing
     ");
 }
 
-/// Without agents the chart tells the operator of none, and none is missed.
 #[test]
-fn agents_that_are_not_meant_to_be_are_not_missed() {
-    let mut cluster = found(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]);
+fn disabled_agents_are_not_reported_as_missing() {
+    let mut cluster = state(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]);
     cluster.agent = Ok(None);
     cluster.agents = Ok(Vec::new());
-    insta::assert_snapshot!(said(&cluster, Level::Unknown), @"
-    Wrong agents: there is no DaemonSet cairn-node-agent
-    Warning agents: no topology of a
+    insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
+    Wrong agents: the DaemonSet cairn-node-agent does not exist
+    Warning agents: nodes without a NodeTopology: a
     ");
     let operator = cluster.operator.as_mut().unwrap().as_mut().unwrap();
     let pod = operator.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
     pod.containers[0].args = Some(vec!["--default-policy=throughput".to_owned()]);
-    assert_eq!(said(&cluster, Level::Unknown), "");
-    let all = said(&cluster, Level::Well);
-    assert!(all.contains("Well agents: none are meant to be there (agent.install=false)\n"), "{all}");
+    assert_eq!(findings(&cluster, Level::Unknown), "");
+    let all = findings(&cluster, Level::Well);
+    assert!(all.contains("Well agents: disabled (agent.install=false)\n"), "{all}");
 }

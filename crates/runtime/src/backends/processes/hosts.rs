@@ -93,10 +93,10 @@ impl Hosts {
                 topology.devices.iter().flat_map(|device| &device.memory_spaces).map(|it| it.size).sum();
             (units, bytes)
         };
-        let fits = self.parts.iter().filter(|(part, _)| part.has(wanted)).count();
+        let fits = self.parts.iter().filter(|(part, _)| part.satisfies(wanted)).count();
         let free = |owners: &Vec<InstanceId>| owners.is_empty() || self.oversubscribe;
         let indices = 0..self.parts.len();
-        let able = indices.filter(|&at| free(&self.parts[at].1) && self.parts[at].0.has(wanted));
+        let able = indices.filter(|&at| free(&self.parts[at].1) && self.parts[at].0.satisfies(wanted));
         let best = able.min_by_key(|&at| (self.parts[at].1.len(), size(&self.parts[at].0), at));
         let best = best.ok_or_else(|| {
             format!("of {} hosts {fits} have what is asked for, and none of these is free", self.parts.len())

@@ -1,12 +1,12 @@
-//! Levels by name for programs, the most important first.
+//! A map that is serialized in insertion order.
 
 use serde::{Serialize, Serializer};
 
-/// Names and values as an object whose fields keep their order.
+/// Values by name, in the order of the objective's levels.
 #[derive(Debug)]
-pub struct InOrder(pub Vec<(String, i64)>);
+pub struct OrderedMap(pub Vec<(String, i64)>);
 
-impl Serialize for InOrder {
+impl Serialize for OrderedMap {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }

@@ -1,4 +1,4 @@
-//! What is known of a cluster, in the order in which it is asked for: by application and by unit.
+//! Indexes the objects of a cluster by application and by unit.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use crds::{ActorApplication, Instance, Placement};
 use kube::ResourceExt;
 use world::{ApplicationKey, Index, Objects, Whose};
 
-/// What is known, found once for however many applications.
-pub struct Known<'a> {
-    /// Whose what is.
+/// Indexes that all applications share.
+pub struct ClusterLookup<'a> {
+    /// Ownership of objects.
     pub index: Index,
     decisions: BTreeMap<ApplicationKey, &'a Placement>,
     instances: BTreeMap<ApplicationKey, Vec<&'a Instance>>,
-    /// How many actors were placed on a unit, whosever they are.
+    /// The number of actors of all applications by unit.
     placed: BTreeMap<&'a str, usize>,
     /// The kind of each pool.
     pub kinds: BTreeMap<String, &'a str>,
 }
 
-impl<'a> Known<'a> {
-    /// All that is known of these.
+impl<'a> ClusterLookup<'a> {
+    /// Indexes the objects.
     pub fn of(objects: &'a Objects) -> Self {
         let index = Index::of(objects);
         let by_key = objects.applications.iter().map(|found| (ApplicationKey::of(found), found.as_ref()));
@@ -29,8 +29,8 @@ impl<'a> Known<'a> {
                 namespace: placement.namespace().unwrap_or_default(),
                 name: placement.name_any(),
             };
-            let is_its = world::is_decision_for(placement, applications.get(&key)?);
-            is_its.then_some((key, placement))
+            let is_owned = world::is_decision_for(placement, applications.get(&key)?);
+            is_owned.then_some((key, placement))
         };
         let decisions: BTreeMap<ApplicationKey, &Placement> =
             objects.placements.iter().filter_map(|placement| decision(placement)).collect();
@@ -48,19 +48,19 @@ impl<'a> Known<'a> {
         Self { index, decisions, instances, placed, kinds }
     }
 
-    /// What was decided for an application.
+    /// The Placement of an application.
     pub fn decision(&self, key: &ApplicationKey) -> Option<&'a Placement> {
         self.decisions.get(key).copied()
     }
 
-    /// Its actors, by name, with the Instances that they are in.
+    /// The Instances of an application, by actor.
     pub fn instances(&self, key: &ApplicationKey) -> BTreeMap<String, &'a Instance> {
         let own = self.instances.get(key).into_iter().flatten();
         own.flat_map(|instance| world::actors_in(instance).into_iter().map(|it| (it.short(), *instance)))
             .collect()
     }
 
-    /// How many actors of other applications than the one of this decision were placed on a unit.
+    /// The number of actors on a unit that belong to other applications than this decision.
     pub fn others(&self, unit: &str, decision: Option<&Placement>) -> usize {
         let own = decision.iter().flat_map(|decision| &decision.spec.assignments);
         let own = own.filter(|assignment| assignment.unit == unit).count();

@@ -1,4 +1,4 @@
-//! Asking a strategy.
+//! Runs a search strategy.
 
 use std::time::{Duration, Instant};
 
@@ -6,79 +6,77 @@ use explain::REASONS_EFFORT;
 use placement::{Assignment, Budget, Judge as _, Plan, PlanError, Snapshot};
 use portfolio::{ClingoJudge, Entry, Limits, Use};
 
-use crate::arguments::SearchArguments;
+use crate::args::SearchArgs;
 use crate::error::CliError;
 
-/// What a policy's program may take where no clock ends the search: as much as within the default wall clock, so that
-/// it does not depend on how a plan is asked for.
-const UNHURRIED: Duration = Duration::from_secs(2);
+/// The time that determines the grounding budget of a search without a time limit: the default time limit.
+const DEFAULT_WALL: Duration = Duration::from_secs(2);
 
-/// What a search ended with.
+/// The result of a search.
 #[derive(Clone, Debug)]
-pub struct Found {
-    /// What would be decided.
+pub struct SearchResult {
+    /// The plan.
     pub plan: Plan,
-    /// How long that took, where a clock had a say.
+    /// The duration, if the search had a time limit.
     pub took: Option<Duration>,
-    /// What was found for an application that starts all at once or not at all, where some of it has no place.
+    /// The partial assignment of an `AllOrNothing` application that cannot be placed completely.
     pub in_part: Option<Assignment>,
-    /// Who judged.
+    /// The judge of the policy's program.
     pub judge: ClingoJudge,
 }
 
-/// How it is searched, with everything settled.
+/// The resolved settings of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// The name of the strategy.
     pub strategy: String,
-    /// Wall clock, the safety net; none where effort alone decides.
+    /// The time limit; `None` if only the effort is limited.
     pub wall: Option<Duration>,
-    /// Pieces of work that may be finished.
+    /// The effort limit in units of work.
     pub effort: Option<u64>,
-    /// Decides between equals.
+    /// The random seed.
     pub seed: u64,
-    /// Memory that the solver may use, in MiB.
+    /// The memory limit of the solver in MiB.
     pub memory_mib: u64,
-    /// What a plan has to gain to be carried out, as a part of what staying costs.
+    /// The minimum relative gain of a plan over the current assignment.
     pub least_gain: f64,
 }
 
 impl Search {
-    /// The command line before the policy, and the policy before what is built in.
-    pub fn new(asked: &SearchArguments, policy: &Preferred) -> Self {
+    /// The arguments override the defaults of the policy.
+    pub fn new(args: &SearchArgs, policy: &PolicyDefaults) -> Self {
         Self {
-            strategy: asked.strategy.clone().unwrap_or_else(|| policy.strategy.clone()),
-            // A clock would make runs differ: with effort only an explicit one ends the search.
-            wall: asked.budget.or_else(|| asked.effort.is_none().then_some(policy.wall)),
-            effort: asked.effort,
-            seed: asked.seed,
+            strategy: args.strategy.clone().unwrap_or_else(|| policy.strategy.clone()),
+            // With an effort limit only an explicit time limit applies, because it makes runs differ.
+            wall: args.budget.or_else(|| args.effort.is_none().then_some(policy.wall)),
+            effort: args.effort,
+            seed: args.seed,
             memory_mib: policy.memory_mib,
             least_gain: policy.least_gain,
         }
     }
 
-    /// Who judges by the program that a snapshot carries.
+    /// The judge of the program in a snapshot.
     pub fn judge(&self) -> ClingoJudge {
-        let wall = self.wall.unwrap_or(UNHURRIED);
+        let wall = self.wall.unwrap_or(DEFAULT_WALL);
         let wall_milliseconds = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
         ClingoJudge::new(self.limits(), wall_milliseconds)
     }
 
-    /// The snapshot with what its policy says of it, as a plan has it.
-    pub fn world(&self, snapshot: &Snapshot) -> Result<Snapshot, PlanError> {
+    /// The snapshot with the constraints that its policy derives.
+    pub fn with_derived(&self, snapshot: &Snapshot) -> Result<Snapshot, PlanError> {
         Ok(snapshot.with_derived(self.judge().derive(snapshot)?)?)
     }
 
     fn limits(&self) -> Limits {
-        // A minute more than the clock gives: the processor's time is there to end what the clock could not.
+        // One minute more than the time limit: the CPU limit stops only a search that ignores the clock.
         let cpu_seconds = self.wall.map_or(24 * 3600, |wall| wall.as_secs() + 60);
         Limits { memory_mib: self.memory_mib, cpu_seconds }
     }
 
-    /// Plans; with `together`, for all or for nobody.
-    pub fn plan(&self, snapshot: &Snapshot, together: bool) -> Result<Found, PlanError> {
-        let entry = portfolio::strategy(&self.strategy, Use::Desk)
-            .expect("the name was checked before anything was read");
+    /// Plans; with `all_or_nothing`, discards an incomplete placement.
+    pub fn plan(&self, snapshot: &Snapshot, all_or_nothing: bool) -> Result<SearchResult, PlanError> {
+        let entry = portfolio::strategy(&self.strategy, Use::Desk).expect("check_strategy accepted the name");
         let strategy = entry.make(self.limits());
         let started = Instant::now();
         let left = self.wall.map(|wall| move || wall.saturating_sub(started.elapsed()));
@@ -90,30 +88,30 @@ impl Search {
         let mut plan = control::go_or_stay(&plan.world(snapshot), &[], plan, self.least_gain);
         let took = self.wall.map(|_| started.elapsed());
         explain::tell(&mut plan, snapshot, &judge, REASONS_EFFORT);
-        let in_part = (together && !plan.unplaced.is_empty()).then(|| plan.assignment.clone());
+        let in_part = (all_or_nothing && !plan.unplaced.is_empty()).then(|| plan.assignment.clone());
         if in_part.is_some() {
             plan = control::all_or_nothing(&plan.world(snapshot), plan);
         }
-        Ok(Found { plan, took, in_part, judge })
+        Ok(SearchResult { plan, took, in_part, judge })
     }
 }
 
-/// Refuses a strategy that may not be used so, in the words of what named it.
-pub fn check(name: &str, used: Use, named_by: &str) -> Result<(), CliError> {
-    let refused = |problem| CliError::Usage(format!("{named_by}: {problem}"));
-    portfolio::strategy(name, used).map(drop).map_err(refused)
+/// Validates the name of a strategy; `source` is the flag or field that it is from.
+pub fn check_strategy(name: &str, used: Use, source: &str) -> Result<(), CliError> {
+    let invalid = |problem| CliError::Usage(format!("{source}: {problem}"));
+    portfolio::strategy(name, used).map(drop).map_err(invalid)
 }
 
-/// What a policy prefers.
+/// The search settings of a policy.
 #[derive(Clone, Debug)]
-pub struct Preferred {
+pub struct PolicyDefaults {
     strategy: String,
     wall: Duration,
     memory_mib: u64,
     least_gain: f64,
 }
 
-impl From<&world::Policy> for Preferred {
+impl From<&world::Policy> for PolicyDefaults {
     fn from(policy: &world::Policy) -> Self {
         Self {
             strategy: policy.strategy.clone(),
@@ -124,8 +122,8 @@ impl From<&world::Policy> for Preferred {
     }
 }
 
-/// The strategies with one line each.
-pub fn list() -> String {
+/// All strategies, one per line.
+pub fn list_strategies() -> String {
     let line = |entry: Entry| {
         let note = if entry.is_for_production() { "" } else { " (not for policies)" };
         format!("{:<12} {}{note}\n", entry.name(), entry.summary())

@@ -1,0 +1,185 @@
+//! Lists objects as far as the user's permissions allow, and records what is inaccessible.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::labels;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use world::Objects;
+
+use crate::args::ClusterArgs;
+use crate::cluster::{block_on, client, list_error};
+use crate::error::CliError;
+
+/// The hint when a list is forbidden.
+const VIEW_ROLE_HINT: &str = "; you need the role view in the namespace";
+
+/// The accessible objects, and the kinds that are not fully accessible.
+#[derive(Debug, Default)]
+pub struct AccessibleObjects {
+    /// The accessible objects.
+    pub objects: Objects,
+    /// By the plural of the kind.
+    pub inaccessible: BTreeMap<String, InaccessibleKind>,
+}
+
+/// A kind that is not fully accessible.
+#[derive(Debug)]
+pub struct InaccessibleKind {
+    /// The error message.
+    pub why: String,
+    /// Whether the objects of one namespace are accessible.
+    pub except_one_namespace: bool,
+    /// Whether the kind is not installed in the cluster.
+    pub is_unknown: bool,
+}
+
+impl AccessibleObjects {
+    /// The error of the first of these kinds that is not accessible at all.
+    pub fn first_error(&self, kinds: &[&str]) -> Option<String> {
+        let mut found = kinds.iter().filter_map(|kind| self.inaccessible.get(*kind));
+        found.find(|kind| !kind.except_one_namespace).map(|kind| kind.why.clone())
+    }
+
+    /// Descriptions of what is inaccessible.
+    pub fn describe_inaccessible(&self) -> Vec<String> {
+        let names = |partly: bool| {
+            let kinds = self.inaccessible.iter().filter(|(_, kind)| kind.except_one_namespace == partly);
+            kinds.map(|(kind, _)| kind.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let all = [("", names(false)), ("in other namespaces: ", names(true))];
+        all.into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(|(scope, names)| format!("{scope}{names}"))
+            .collect()
+    }
+}
+
+/// Lists objects and records inaccessible kinds.
+struct Lister<'a> {
+    client: &'a Client,
+    /// The namespace to list if listing all namespaces is forbidden.
+    namespace: Option<&'a str>,
+    inaccessible: RefCell<BTreeMap<String, InaccessibleKind>>,
+}
+
+impl Lister<'_> {
+    /// Records a forbidden or unknown kind; returns all other errors.
+    fn record<K: Resource<DynamicType = ()>>(
+        &self,
+        source: kube::Error,
+        except_one_namespace: bool,
+    ) -> Result<(), CliError> {
+        let kube::Error::Api(status) = &source else { return Err(list_error::<K>(source, "")) };
+        if !matches!(status.code, 403 | 404) {
+            return Err(list_error::<K>(source, ""));
+        }
+        let is_unknown = status.code == 404;
+        let why = list_error::<K>(source, VIEW_ROLE_HINT).with_causes();
+        let kind = InaccessibleKind { why, except_one_namespace, is_unknown };
+        self.inaccessible.borrow_mut().insert(K::plural(&()).into_owned(), kind);
+        Ok(())
+    }
+
+    async fn list<K>(&self, api: Api<K>, parameters: ListParams) -> Result<Vec<Arc<K>>, CliError>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        match api.list(&parameters).await {
+            Ok(found) => Ok(found.items.into_iter().map(Arc::new).collect()),
+            Err(source) => self.record::<K>(source, false).map(|()| Vec::new()),
+        }
+    }
+
+    /// Lists the objects of the whole cluster.
+    async fn all<K>(&self) -> Result<Vec<Arc<K>>, CliError>
+    where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        self.list(Api::all(self.client.clone()), ListParams::default()).await
+    }
+
+    /// Lists the objects of all namespaces, or of one if that is forbidden.
+    async fn namespaced<K>(&self) -> Result<Vec<Arc<K>>, CliError>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        let all = Api::<K>::all(self.client.clone());
+        let source = match all.list(&ListParams::default()).await {
+            Ok(found) => return Ok(found.items.into_iter().map(Arc::new).collect()),
+            Err(source) => source,
+        };
+        let forbidden = matches!(&source, kube::Error::Api(status) if status.code == 403);
+        let Some(namespace) = self.namespace.filter(|_| forbidden) else {
+            return self.record::<K>(source, false).map(|()| Vec::new());
+        };
+        self.record::<K>(source, true)?;
+        self.list(Api::namespaced(self.client.clone(), namespace), ListParams::default()).await
+    }
+}
+
+/// Applications with their Placements and Instances, and pools.
+///
+/// If listing all namespaces is forbidden, falls back to `namespace` or that of the kubeconfig's context.
+///
+/// # Errors
+/// If the cluster cannot be reached.
+pub fn applications(args: &ClusterArgs, namespace: Option<&str>) -> Result<AccessibleObjects, CliError> {
+    block_on(async {
+        let client = client(args).await?;
+        let here = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
+        let lister = Lister { client: &client, namespace: Some(&here), inaccessible: RefCell::default() };
+        let (pools, applications, placements, instances) =
+            futures::try_join!(lister.all(), lister.namespaced(), lister.namespaced(), lister.namespaced())?;
+        let objects = Objects { pools, applications, placements, instances, ..Objects::default() };
+        Ok(AccessibleObjects { objects, inaccessible: lister.inaccessible.into_inner() })
+    })
+}
+
+/// All accessible objects that a planning snapshot is built from.
+///
+/// # Errors
+/// If the cluster cannot be reached.
+pub fn everything(args: &ClusterArgs) -> Result<AccessibleObjects, CliError> {
+    block_on(async {
+        let client = client(args).await?;
+        let lister = Lister { client: &client, namespace: None, inaccessible: RefCell::default() };
+        let policies = Api::<ConfigMap>::namespaced(client.clone(), &args.operator_namespace);
+        let selector = ListParams::default().labels(&labels::policy_selector());
+        let (
+            (nodes, pods, quotas, limits, namespaces),
+            (topologies, pools, applications, placements, instances),
+            policies,
+        ) = futures::try_join!(
+            async {
+                futures::try_join!(lister.all(), lister.all(), lister.all(), lister.all(), lister.all())
+            },
+            async {
+                futures::try_join!(lister.all(), lister.all(), lister.all(), lister.all(), lister.all())
+            },
+            lister.list(policies, selector),
+        )?;
+        let objects = Objects {
+            nodes,
+            pods,
+            quotas,
+            limits,
+            namespaces,
+            topologies,
+            pools,
+            applications,
+            placements,
+            instances,
+            policies,
+        };
+        Ok(AccessibleObjects { objects, inaccessible: lister.inaccessible.into_inner() })
+    })
+}
