@@ -91,14 +91,14 @@ async fn how_an_application_and_cairn_are_can_be_asked_for() {
         .await
     };
     let screen = says(&["status", "app", "-n", &namespace], "2 of 2 actors placed, 2 running").await;
-    for part in ["a-0", "one/", "proven to be the best"] {
+    for part in ["a-0", "one/", "proven optimal"] {
         assert!(screen.contains(part), "{screen}");
     }
-    let doctor = says(&["doctor"], "leads, renewed").await;
+    let doctor = says(&["doctor"], "is the leader, lease renewed").await;
     for part in [
-        "1 units, 1 can be used",
-        "operator and agents may do what they must",
-        "others cannot write what Cairn believes",
+        "1 units, 1 healthy",
+        "operator and agents have all required permissions",
+        "admission policies are enforced",
     ] {
         assert!(doctor.contains(part), "{doctor}");
     }
@@ -159,7 +159,10 @@ async fn kubectl_completes_what_is_asked_of_cairn() {
 
     let namespace = stage.namespace.name();
     let said = next(&["sta"]).await;
-    assert!(said.starts_with("status\tSay how an application is") && said.ends_with("\n:4\n"), "{said}");
+    assert!(
+        said.starts_with("status\tShow the status of applications") && said.ends_with("\n:4\n"),
+        "{said}"
+    );
     let whole = format!("{namespace}/app\n:4\n");
     says(&["status", ""], &whole).await;
     says(&["status", "-n", namespace, ""], "app\n:4\n").await;

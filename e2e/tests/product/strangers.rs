@@ -169,18 +169,18 @@ async fn nobody_else_says_what_the_operator_says() {
         "name": "web-server-7", "uid": "00000000-0000-0000-0000-000000000000"}]}});
     let ready = json!({"status": {"unit": "one/cpus-9"}});
     let rows = [
-        ("pod", "", &unit, "alone sets annotations cairn.dev/* of pods"),
-        ("pod", "status", &unit, "alone sets annotations cairn.dev/* of pods"),
-        ("pod", "", &bare, "alone sets labels cairn.dev/* of pods"),
-        ("pod", "status", &bare, "alone sets labels cairn.dev/* of pods"),
+        ("pod", "", &unit, "can set annotations cairn.dev/* of pods"),
+        ("pod", "status", &unit, "can set annotations cairn.dev/* of pods"),
+        ("pod", "", &bare, "can set labels cairn.dev/* of pods"),
+        ("pod", "status", &bare, "can set labels cairn.dev/* of pods"),
         ("pod", "", &owned, "can make an Instance the owner of a pod"),
         ("instance", "", &owned, "can change metadata.ownerReferences of an Instance"),
-        ("instance", "status", &ready, "alone writes Placements and the status of Instances"),
+        ("instance", "status", &ready, "can write Placements and the status of Instances"),
         (
             "placement",
             "status",
             &json!({"status": {"conditions": []}}),
-            "alone writes Placements and the status",
+            "can write Placements and the status",
         ),
     ];
     let patch = |kind: &str, part: &str, text: &Value| {
@@ -216,7 +216,7 @@ async fn nobody_else_says_what_the_operator_says() {
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web-server-0",
         "annotations": {"cairn.dev/unit": "one/cpus-9"}}, "target": {"kind": "Node", "name": "one"}});
     let url = format!("/api/v1/namespaces/{}/pods/web-server-0/binding?dryRun=All", stage.namespace.name());
-    let words = "alone sets annotations cairn.dev/* of pods";
+    let words = "can set annotations cairn.dev/* of pods";
     is_refused(&stage, ["create", "--raw", &url, "-f-"], &binding, words).await;
     let after = stage.settled("web", Seen::all_placed).await;
     assert_eq!(after.pods[0].uid(), seen.pods[0].uid());

@@ -130,12 +130,15 @@ async fn a_team_asks_how_its_application_is_with_the_right_to_view_its_namespace
     for part in [
         "2 of 2 actors placed, 2 running, 2 ready",
         "one/cpus-0",
-        "not to be seen",
+        "not accessible with your permissions",
         "devicepools",
-        "of other namespaces: ",
+        "in other namespaces: ",
     ] {
         assert!(said.to_lowercase().contains(&part.to_lowercase()), "no {part} in {said}");
     }
     let (code, said) = asked(&["explain", "actorapp", "app", "-n", name]).await.unwrap();
-    assert!(code == Some(1) && said.contains("one has to see the whole cluster for that"), "{said}");
+    assert!(
+        code == Some(1) && said.contains("this command needs read access to the whole cluster"),
+        "{said}"
+    );
 }

@@ -1,11 +1,10 @@
-//! Channels between large groups: more pairs of actors than anybody lists.
+//! Channels between large groups, with more pairs of actors than are expanded.
 
 use std::fmt::Write as _;
 
 use crate::{File, Ran, cairn};
 
-/// So many nodes of 64 cores and room for 250 pods, the pool that they make, and two groups of so many actors, each of the first of
-/// which sends to each of the second.
+/// Nodes of 64 cores and 250 pods, a pool, and an application with an all-to-all channel between two groups.
 fn manifests(nodes: usize, replicas: usize) -> String {
     let mut text = String::from(
         "apiVersion: cairn.dev/v1alpha1\nkind: DevicePool\nmetadata: {name: cpus}\nspec: {kind: cpu}\n",
@@ -38,7 +37,7 @@ fn manifests(nodes: usize, replicas: usize) -> String {
     text
 }
 
-/// A snapshot of 100 units and two groups of so many actors.
+/// A snapshot of 100 units and two groups.
 fn snapshot(members: usize) -> String {
     let list = |items: Vec<String>| items.join(",");
     let units = (0..100).map(|at| {
@@ -60,8 +59,8 @@ fn snapshot(members: usize) -> String {
     )
 }
 
-/// Whether all have a place, how many pairs are said to have been too many, and what clingo judged.
-fn told(ran: &Ran) -> (usize, usize, String, String) {
+/// The numbers of placed and unplaced actors, the number of pairs in the note, and what clingo verified.
+fn result(ran: &Ran) -> (usize, usize, String, String) {
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     let plan = ran.json();
     let note = plan["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap());
@@ -75,38 +74,38 @@ fn told(ran: &Ran) -> (usize, usize, String, String) {
 }
 
 #[test]
-fn large_groups_that_talk_all_to_all_are_planned() {
-    let said = |pairs: &str| (pairs.to_owned(), "parts".to_owned());
+fn all_to_all_channels_between_large_groups_are_planned() {
+    let expected = |pairs: &str| (pairs.to_owned(), "parts".to_owned());
     for (nodes, replicas, pairs) in [(16, 450, "202500"), (64, 2500, "6250000")] {
         let file = File::new("dense.yaml", &manifests(nodes, replicas));
         let ran = cairn(&["plan", "-f", file.path(), "--application=big/dense", "--effort=1", "-o", "json"]);
-        let (placed, unplaced, pairs_told, judged) = told(&ran);
+        let (placed, unplaced, pairs_in_note, judged) = result(&ran);
         assert_eq!((placed, unplaced), (2 * replicas, 0));
-        assert_eq!((pairs_told, judged), said(pairs));
+        assert_eq!((pairs_in_note, judged), expected(pairs));
     }
     let file = File::new("dense.json", &snapshot(5000));
     let ran = cairn(&["plan", "--snapshot", file.path(), "--effort=1", "-o", "json"]);
-    let (placed, unplaced, pairs, judged) = told(&ran);
-    assert_eq!((placed, unplaced, (pairs, judged)), (10_000, 0, said("25000000")));
+    let (placed, unplaced, pairs, judged) = result(&ran);
+    assert_eq!((placed, unplaced, (pairs, judged)), (10_000, 0, expected("25000000")));
 }
 
 #[test]
-fn what_reads_pairs_is_refused_where_they_are_too_many() {
+fn strategies_and_rules_over_pairs_are_rejected_above_the_limit() {
     let file = File::new("dense.json", &snapshot(450));
-    let refused = |more: &[&str]| {
+    let error = |more: &[&str]| {
         let ran = cairn(&[&["plan", "--snapshot", file.path(), "--effort=1"], more].concat());
         assert_eq!(ran.code, Some(1), "{}", ran.all());
         ran.err
     };
     let pairs =
         "reads pairs of actors, and the channels between groups make 202500; at most 200000 are written out";
-    assert!(refused(&["--strategy=clingo"]).contains(&format!("clingo {pairs}; choose another strategy")));
+    assert!(error(&["--strategy=clingo"]).contains(&format!("clingo {pairs}; choose another strategy")));
     let program = File::new("talk.lp", ":- run_on(A,U), run_on(B,U), msg_exch_rate(A,B,R), R > 100.\n");
-    let said = refused(&["--policy", program.path()]);
-    assert!(said.contains(&format!("`msg_exch_rate` {pairs}")), "{said}");
-    let said = refused(&["--objectives=busiest"]);
-    assert!(said.contains("groupMessages: 202500 pairs of actors, and `busiest` looks at each"), "{said}");
+    let message = error(&["--policy", program.path()]);
+    assert!(message.contains(&format!("`msg_exch_rate` {pairs}")), "{message}");
+    let message = error(&["--objectives=busiest"]);
+    assert!(message.contains("groupMessages: 202500 pairs of actors, and `busiest` looks at each"), "{message}");
     let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy=greedy", "--effort=1"]);
     assert_eq!(ran.code, Some(0));
-    assert!(ran.out.contains("proofs and bounds of what pairs cost stood aside"), "{}", ran.out);
+    assert!(ran.out.contains("without proofs and bounds for the cost of pairs"), "{}", ran.out);
 }

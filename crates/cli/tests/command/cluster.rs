@@ -1,4 +1,4 @@
-//! `plan` and `topology` on a cluster: an API server that has the examples and answers nothing but lists and gets.
+//! Commands on a cluster: a fake API server that serves lists and gets of the examples.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,14 +13,14 @@ use crate::{File, cairn, root};
 const POLICY: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: throughput, namespace: cairn-system, \
                       labels: {cairn.dev/policy: 'true'}}, data: {policy.yaml: 'strategy: greedy'}}";
 
-/// An API server; it lives as long as the test.
+/// A fake API server that lives as long as the test.
 struct Server {
     kubeconfig: File,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// Serves what is in these texts; the kind `without` is not known there, and of `*` nothing is that spans namespaces.
+    /// Serves these manifests. The kind `without` is unknown; `*` forbids lists over all namespaces, `**` all requests.
     fn new(texts: &[String], without: &'static str) -> Self {
         let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for text in texts {
@@ -36,7 +36,7 @@ impl Server {
         let seen = requests.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                answer(stream.unwrap(), &lists, without, &seen);
+                respond(stream.unwrap(), &lists, without, &seen);
             }
         });
         let config = format!(
@@ -48,11 +48,11 @@ impl Server {
         Self { kubeconfig: File::new("config", &config), requests }
     }
 
-    /// The methods and paths that were asked for, sorted, without parameters.
-    fn asked(&self) -> Vec<String> {
-        let mut asked = self.requests.lock().unwrap().clone();
-        asked.sort_unstable();
-        asked
+    /// The methods and paths of all requests, sorted, without parameters.
+    fn requests(&self) -> Vec<String> {
+        let mut requests = self.requests.lock().unwrap().clone();
+        requests.sort_unstable();
+        requests
     }
 }
 
@@ -61,8 +61,8 @@ fn plural(kind: &str) -> String {
     small.strip_suffix('y').map_or(format!("{small}s"), |stem| format!("{stem}ies"))
 }
 
-/// Reads one request, notes it, and answers it.
-fn answer(
+/// Reads one request, records it, and responds.
+fn respond(
     mut stream: TcpStream,
     lists: &BTreeMap<String, Vec<Value>>,
     without: &str,
@@ -99,7 +99,7 @@ fn answer(
     };
     let body = body.to_string();
     let head = format!("HTTP/1.1 {code} -\r\nContent-Type: application/json\r\nConnection: close\r\n");
-    // A client that has its answer already may be gone.
+    // The client may have closed the connection.
     let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
 }
 
@@ -113,7 +113,7 @@ fn examples(more: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_cluster_is_listed_once_and_nothing_is_written() {
+fn plan_lists_each_kind_once() {
     let server = Server::new(&examples(""), "");
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path(), "--effort", "1000"]);
     insta::assert_snapshot!(ran.all(), @r"
@@ -131,9 +131,9 @@ fn a_cluster_is_listed_once_and_nothing_is_written() {
     localize-0  cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
 
     8/8 actors placed · overload 0 · communication 69,480 · annoyance 23
-    Not proven optimal, the search ended without a proof; no bound is known for communication+migration. (found by construction, judged by clingo)
+    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)
     ");
-    insta::assert_snapshot!(server.asked().join("\n"), @r"
+    insta::assert_snapshot!(server.requests().join("\n"), @r"
     GET /api/v1/limitranges
     GET /api/v1/namespaces
     GET /api/v1/namespaces/cairn-system/configmaps
@@ -149,7 +149,7 @@ fn a_cluster_is_listed_once_and_nothing_is_written() {
 }
 
 #[test]
-fn what_runs_is_the_start_of_the_difference() {
+fn changes_are_relative_to_the_current_placement() {
     let placement = "{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {name: surveillance, namespace: vision}, \
         spec: {application: surveillance, applicationGeneration: 1, policy: throughput, snapshotDigest: x, \
         strategy: greedy, seed: 1, effort: 1, assignments: [\
@@ -171,16 +171,16 @@ fn what_runs_is_the_start_of_the_difference() {
     classify-4  cairn-fpga/cpus-0  cairn-fpga  cpu   cpus  starts
     localize-0  cairn-cpu/cpus-0   cairn-cpu   cpu   cpus  stays
 
-    Why they move
+    Moves
       crop-0: communication+migration of the whole would be 32916 higher if it stayed
 
     8/8 actors placed · overload 0 · communication 100,440 + migration 564 · annoyance 17
-    Not proven optimal, the search ended without a proof; no bound is known for communication+migration. (found by construction, judged by clingo)
+    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)
     ");
 }
 
 #[test]
-fn what_runs_is_explained() {
+fn current_placement_is_explained() {
     let placement = "{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {name: surveillance, namespace: vision}, \
         spec: {application: surveillance, applicationGeneration: 1, policy: throughput, snapshotDigest: x, \
         strategy: greedy, seed: 1, effort: 1, assignments: [\
@@ -194,7 +194,7 @@ fn what_runs_is_explained() {
     exit 2
     vision/surveillance  policy throughput
 
-    ACTOR       IS ON             ELSEWHERE                WOULD CHANGE
+    ACTOR       UNIT              ALTERNATIVE              EFFECT
     crop-0      cairn-gpu/cpus-0  2 units of pool cpus     communication+migration +11,364
                                   2 units of pool sockets  communication+migration +11,364
                                   cairn-fpga/fpgas-0       communication+migration +16,764
@@ -211,10 +211,10 @@ fn what_runs_is_explained() {
                                   cairn-fpga/fpgas-0       forbidden: it runs on cpu only
                                   2 units of pool gpus     forbidden: it runs on cpu only
 
-    Full
+    Full units
       cairn-gpu/gpus-0: 1 of 1 slots taken
 
-    Without a place
+    Unplaced
       crop-1: there is room for it: crop-1 on cairn-cpu/cpus-0
       classify-1: there is room for it: classify-1 on cairn-cpu/cpus-0
       classify-2: there is room for it: classify-2 on cairn-cpu/cpus-0
@@ -223,17 +223,17 @@ fn what_runs_is_explained() {
 
     3/8 actors placed · overload 0 · communication 27,000 · annoyance 4
     ");
-    let of_one = cairn(&[&on[..], &["--actor", "crop-0", "-o", "json"]].concat());
-    insta::assert_snapshot!(of_one.json()["explanation"], @r#"{"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-cpu/cpus-0","cairn-fpga/cpus-0"],"units":2},{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-numa/sockets-0","cairn-numa/sockets-1"],"units":2},{"change":{"annoyance":0,"communication+migration":16764,"overload":0},"names":["cairn-fpga/fpgas-0"],"units":1},{"forbidden":"it runs on cpu and fpga only","names":["cairn-gpu/gpus-0","cairn-gpu/gpus-1"],"units":2}],"unit":"cairn-gpu/cpus-0"}],"full":["cairn-gpu/gpus-0: 1 of 1 slots taken"],"inTheWay":[]}"#);
-    let nobody = cairn(&[&on[..], &["--actor", "crop-9"]].concat());
-    assert_eq!((nobody.code, nobody.out.as_str()), (Some(1), ""));
-    insta::assert_snapshot!(nobody.err, @"error: vision/surveillance has no actor crop-9; it has crop-0, crop-1, classify-0, classify-1, classify-2, classify-3, classify-4, localize-0");
-    // Reading is all that is done.
-    assert!(server.asked().iter().all(|request| request.starts_with("GET ")));
+    let single = cairn(&[&on[..], &["--actor", "crop-0", "-o", "json"]].concat());
+    insta::assert_snapshot!(single.json()["explanation"], @r#"{"actors":[{"actor":"vision/surveillance/crop-0","alternatives":[{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-cpu/cpus-0","cairn-fpga/cpus-0"],"units":2},{"change":{"annoyance":0,"communication+migration":11364,"overload":0},"names":["cairn-numa/sockets-0","cairn-numa/sockets-1"],"units":2},{"change":{"annoyance":0,"communication+migration":16764,"overload":0},"names":["cairn-fpga/fpgas-0"],"units":1},{"forbidden":"it runs on cpu and fpga only","names":["cairn-gpu/gpus-0","cairn-gpu/gpus-1"],"units":2}],"unit":"cairn-gpu/cpus-0"}],"full":["cairn-gpu/gpus-0: 1 of 1 slots taken"],"inTheWay":[]}"#);
+    let unknown = cairn(&[&on[..], &["--actor", "crop-9"]].concat());
+    assert_eq!((unknown.code, unknown.out.as_str()), (Some(1), ""));
+    insta::assert_snapshot!(unknown.err, @"error: vision/surveillance has no actor crop-9; its actors are crop-0, crop-1, classify-0, classify-1, classify-2, classify-3, classify-4, localize-0");
+    // All requests are reads.
+    assert!(server.requests().iter().all(|request| request.starts_with("GET ")));
 }
 
 #[test]
-fn the_policys_rules_take_part_in_explaining_what_runs() {
+fn explanations_include_the_rules_of_the_policy() {
     let program = r#"forbid(A,U) :- group(A,"localize"), cu_node(U,"cairn-gpu").
         :- group(_,G), cu_node(_,N), #count { A : group(A,G), run_on(A,U), cu_node(U,N) } > 1.
         :- group(A,"classify"), run_on(A,U), not cu_node(U,"cairn-gpu")."#;
@@ -255,7 +255,7 @@ fn the_policys_rules_take_part_in_explaining_what_runs() {
     exit 2
     vision/surveillance  policy throughput
 
-    ACTOR       IS ON             ELSEWHERE                WOULD CHANGE
+    ACTOR       UNIT              ALTERNATIVE              EFFECT
     crop-0      cairn-cpu/cpus-0  cairn-gpu/cpus-0         communication+migration -10,236
                                   cairn-fpga/cpus-0        communication+migration +564
                                   2 units of pool sockets  communication+migration +564
@@ -272,14 +272,14 @@ fn the_policys_rules_take_part_in_explaining_what_runs() {
                                   2 units of pool gpus     forbidden: it runs on cpu only
                                   cairn-gpu/cpus-0         forbidden: policy throughput line 1
 
-    Full
+    Full units
       cairn-gpu/gpus-0: 1 of 1 slots taken
 
-    In the way of a better plan
-      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 3 more like it; without it classify-0 could go to cairn-cpu/cpus-0: communication+migration -37,300 · annoyance -4
-      policy throughput line 1; without it localize-0 could go to cairn-gpu/cpus-0: communication+migration -21,100
+    Rules that prevent a better plan
+      policy throughput line 3: A = vision/surveillance/classify-0, U = cairn-cpu/cpus-0, and 3 more like it; without it classify-0 could run on cairn-cpu/cpus-0: communication+migration -37,300 · annoyance -4
+      policy throughput line 1; without it localize-0 could run on cairn-gpu/cpus-0: communication+migration -21,100
 
-    Without a place
+    Unplaced
       crop-1: there is room for it: crop-1 on cairn-fpga/cpus-0
       classify-1: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-1, U = cairn-cpu/cpus-0, and 11 more like it
       classify-2: policy throughput line 2: G = classify, N = cairn-gpu; policy throughput line 3: A = vision/surveillance/classify-2, U = cairn-cpu/cpus-0, and 24 more like it
@@ -292,46 +292,45 @@ fn the_policys_rules_take_part_in_explaining_what_runs() {
         "cairn-cpu/cpus-0, node: cairn-cpu, pool: cpus}",
         "cairn-gpu/cpus-0, node: cairn-gpu, pool: cpus}",
     );
-    let told = explain(&infeasible, &policy).out;
-    assert!(told.contains("what runs now cannot stay"), "{told}");
+    let text = explain(&infeasible, &policy).out;
+    assert!(text.contains("the current placement is infeasible"), "{text}");
     let endless = POLICY.replace("greedy'", "greedy', program.lp: 'n(0). n(X+1) :- n(X).'");
-    let told = explain(feasible, &endless).out;
-    assert!(told.contains("the policy's own rules are left out: policy throughput"), "{told}");
-    assert!(told.contains("3/8 actors placed"), "{told}");
+    let text = explain(feasible, &endless).out;
+    assert!(text.contains("the program of the policy is ignored: policy throughput"), "{text}");
+    assert!(text.contains("3/8 actors placed"), "{text}");
 }
 
 #[test]
-fn what_is_not_decided_yet_is_explained_as_it_would_be() {
+fn without_a_placement_a_new_plan_is_explained() {
     let server = Server::new(&examples(""), "");
     let ran =
         cairn(&["explain", "actorapp", "vision/surveillance", "--kubeconfig", server.kubeconfig.path()]);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.out.contains("nothing is decided yet: this is what would be"), "{}", ran.out);
+    assert!(ran.out.contains("there is no placement yet; this explains a new plan"), "{}", ran.out);
 }
 
 #[test]
-fn a_cluster_without_cairn_says_how_to_get_it() {
+fn missing_kinds_have_an_installation_hint() {
     let server = Server::new(&examples(""), "devicepools");
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path()]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(
         ran.err.starts_with(
-            "error: cannot list devicepools; is Cairn installed? `helm install cairn charts/cairn -n cairn-system --create-namespace`: "
+            "error: cannot list devicepools; is Cairn installed? Run `helm install cairn charts/cairn -n cairn-system --create-namespace`: "
         ),
         "{}",
         ran.err
     );
 }
 
-/// Whoever may look at one namespace sees its applications, and what else there is to see is named.
 #[test]
-fn a_team_sees_how_its_own_applications_are() {
+fn status_works_with_access_to_one_namespace() {
     let server = Server::new(&[crate::status::DUMP.to_owned()], "*");
     let on = ["status", "shop/web", "--kubeconfig", server.kubeconfig.path()];
     let ran = cairn(&on);
-    let not_seen = "Not to be seen with your rights: devicepools; of other namespaces: actorapplications, instances, placements\n";
-    let (screen, told) = ran.out.rsplit_once("\n\n").unwrap();
-    assert_eq!((ran.code, told), (Some(2), not_seen), "{}", ran.err);
+    let inaccessible = "Not accessible with your permissions: devicepools; in other namespaces: actorapplications, instances, placements\n";
+    let (screen, note) = ran.out.rsplit_once("\n\n").unwrap();
+    assert_eq!((ran.code, note), (Some(2), inaccessible), "{}", ran.err);
     let dump = File::new("dump.yaml", crate::status::DUMP);
     let all = cairn(&["status", "shop/web", "-f", dump.path()]).out;
     let without_kinds = |text: &str| -> Vec<String> {
@@ -339,19 +338,19 @@ fn a_team_sees_how_its_own_applications_are() {
     };
     assert_eq!(without_kinds(screen), without_kinds(&all));
     let all = cairn(&["status", "-n", "shop", "--kubeconfig", server.kubeconfig.path()]);
-    assert!(all.out.contains("shop/web     Degraded  3") && all.out.ends_with(not_seen), "{}", all.out);
-    // to plan takes more, and says so
+    assert!(all.out.contains("shop/web     Degraded  3") && all.out.ends_with(inaccessible), "{}", all.out);
+    // explain needs more permissions
     let ran = cairn(&["explain", "actorapp", "shop/web", "--kubeconfig", server.kubeconfig.path()]);
-    let said =
-        "; one has to see the whole cluster for that; `kubectl cairn status` needs one namespace alone: ";
-    assert!(ran.code == Some(1) && ran.err.contains(said), "{}", ran.err);
-    // and who may see nothing is told what it is
+    let hint =
+        "; this command needs read access to the whole cluster; `kubectl cairn status` needs only one namespace: ";
+    assert!(ran.code == Some(1) && ran.err.contains(hint), "{}", ran.err);
+    // without any access
     let server = Server::new(&[], "**");
     let ran = cairn(&["status", "shop/web", "--kubeconfig", server.kubeconfig.path()]);
     assert!(
         ran.code == Some(1)
             && ran.err.starts_with(
-                "error: cannot list actorapplications; ask for the role view in the namespace: "
+                "error: cannot list actorapplications; you need the role view in the namespace: "
             ),
         "{}",
         ran.err
@@ -359,25 +358,25 @@ fn a_team_sees_how_its_own_applications_are() {
 }
 
 #[test]
-fn doctor_says_that_cairn_is_not_there() {
+fn doctor_reports_missing_kinds() {
     let server = Server::new(&examples(""), "nodetopologies");
     let ran = cairn(&["doctor", "--kubeconfig", server.kubeconfig.path()]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(2), ""));
     assert!(
-        ran.out.contains("the cluster has no nodetopologies: Cairn is not installed, or half of it"),
+        ran.out.contains("CustomResourceDefinitions are missing: nodetopologies"),
         "{}",
         ran.out
     );
 }
 
 #[test]
-fn a_policy_of_the_cluster_must_be_there() {
+fn missing_and_invalid_policies_are_reported() {
     let texts: Vec<String> = examples("").into_iter().filter(|text| text != POLICY).collect();
     let server = Server::new(&texts, "");
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path()]);
-    assert_eq!(ran.err, "error: vision/surveillance: there is no policy throughput; name one of: (none)\n");
-    let strange = POLICY.replace("greedy", "magic");
-    let server = Server::new(&[texts, vec![strange]].concat(), "");
+    assert_eq!(ran.err, "error: vision/surveillance: policy throughput does not exist; existing policies: (none)\n");
+    let invalid = POLICY.replace("greedy", "magic");
+    let server = Server::new(&[texts, vec![invalid]].concat(), "");
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path()]);
     assert_eq!(
         ran.err,
@@ -385,9 +384,9 @@ fn a_policy_of_the_cluster_must_be_there() {
     );
 }
 
-/// What `kubectl cairn <TAB>` says; whatever is wrong with a cluster is no reason to write over the command line.
+/// Completion prints nothing on errors, because it would overwrite the command line.
 #[test]
-fn the_names_in_a_cluster_are_completed_and_nothing_is_said_without_one() {
+fn names_in_the_cluster_are_completed() {
     let next = |kubeconfig: &str, words: &[&str]| {
         let (command, rest) = words.split_at(1);
         let ran = cairn(&[&["__complete"], command, &["--kubeconfig", kubeconfig], rest].concat());
@@ -401,15 +400,15 @@ fn the_names_in_a_cluster_are_completed_and_nothing_is_said_without_one() {
     assert_eq!(next(known, &["plan", "--application", "shop/w"]), "shop/web\n:4\n");
     assert_eq!(next(known, &["explain", "actorapp", "x", "--default-policy", "t"]), "throughput\n:4\n");
     assert_eq!(next(known, &["doctor", "--context", ""]), "here\n:4\n");
-    let asked = server.asked();
-    assert!(asked.contains(&"GET /api/v1/namespaces/cairn-system/configmaps".to_owned()), "{asked:?}");
+    let requests = server.requests();
+    assert!(requests.contains(&"GET /api/v1/namespaces/cairn-system/configmaps".to_owned()), "{requests:?}");
     let forbidden = Server::new(&[], "**");
     assert_eq!(next(forbidden.kubeconfig.path(), &["status", ""]), ":4\n");
-    // who may look at one namespace has its names
+    // with access to one namespace
     let team = Server::new(&[crate::status::DUMP.to_owned()], "*");
     assert_eq!(next(team.kubeconfig.path(), &["status", "-n", "shop", "w"]), "web\n:4\n");
     assert_eq!(next("/does/not/exist", &["status", ""]), ":4\n");
-    // one that takes the question and never answers is not waited for
+    // a server that never responds
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let kubeconfig = std::fs::read_to_string(known).unwrap();
     let there = kubeconfig.split("http://").nth(1).unwrap().split('\'').next().unwrap();
@@ -418,13 +417,13 @@ fn the_names_in_a_cluster_are_completed_and_nothing_is_said_without_one() {
 }
 
 #[test]
-fn the_topology_of_a_node_of_the_cluster() {
+fn topology_of_a_node_in_the_cluster() {
     let server = Server::new(&examples(""), "");
     let on = ["--kubeconfig", server.kubeconfig.path()];
     let ran = cairn(&[&["topology", "cairn-gpu"], &on[..]].concat());
     assert_eq!(ran.out, cairn(&["topology", "cairn-gpu", "-f", "examples/topologies"]).out);
-    assert_eq!(server.asked(), ["GET /apis/cairn.dev/v1alpha1/nodetopologies/cairn-gpu"]);
+    assert_eq!(server.requests(), ["GET /apis/cairn.dev/v1alpha1/nodetopologies/cairn-gpu"]);
     let ran = cairn(&[&["topology", "nowhere"], &on[..]].concat());
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("nodes that have one: cairn-cpu, cairn-fpga, "), "{}", ran.err);
+    assert!(ran.err.contains("nodes with a NodeTopology: cairn-cpu, cairn-fpga, "), "{}", ran.err);
 }

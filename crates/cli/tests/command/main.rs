@@ -1,4 +1,4 @@
-//! `kubectl-cairn` as people run it: the built binary, its output, its exit status.
+//! Runs the built `kubectl-cairn` and checks its output and exit status.
 #![expect(clippy::unwrap_used, reason = "a test that cannot start the binary should fail at once")]
 
 mod channels;
@@ -14,7 +14,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a run left behind.
+/// The result of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Ran {
     code: Option<i32>,
@@ -29,7 +29,7 @@ impl Ran {
         if !self.err.is_empty() {
             text = format!("{text}{}{}", if text.ends_with('\n') { "" } else { "\n" }, self.err);
         }
-        // Tables do not end with blanks, and how long something took is for people only.
+        // Durations vary between runs.
         text.lines().map(without_seconds).collect::<Vec<_>>().join("\n")
     }
 
@@ -48,7 +48,7 @@ fn without_seconds(line: &str) -> String {
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-cairn"));
     command.args(arguments).current_dir(root());
-    // No cluster, whatever the machine that the test runs on is connected to.
+    // Do not use a cluster of the machine that runs the tests.
     command.env("KUBECONFIG", "/does/not/exist").env_remove("KUBERNETES_SERVICE_HOST");
     command
 }
@@ -58,7 +58,7 @@ fn cairn(arguments: &[&str]) -> Ran {
     cairn_fed(arguments, "")
 }
 
-/// The same with something on standard input.
+/// Runs the binary with standard input.
 fn cairn_fed(arguments: &[&str], input: &str) -> Ran {
     let mut child = command(arguments)
         .stdin(Stdio::piped())
@@ -66,7 +66,7 @@ fn cairn_fed(arguments: &[&str], input: &str) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that does not read its input closes the pipe: that is no failure.
+    // A command that does not read its input closes the pipe.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let output = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -78,7 +78,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file with some text, in a folder that goes away with it.
+/// A file in a temporary directory that is deleted with it.
 struct File(tempfile::TempDir, PathBuf);
 
 impl File {
@@ -93,8 +93,8 @@ impl File {
         self.1.to_str().unwrap()
     }
 
-    /// A text in which the file has a name without its folder.
-    fn told(&self, text: &str) -> String {
+    /// Removes the directory of the file from a text.
+    fn without_path(&self, text: &str) -> String {
         text.replace(&format!("{}/", self.0.path().display()), "")
     }
 }

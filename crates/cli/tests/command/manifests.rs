@@ -1,4 +1,4 @@
-//! `plan -f` and `topology -f`: manifests, without any cluster.
+//! `plan -f` and `topology -f`.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn plan(more: &[&str]) -> crate::Ran {
 }
 
 #[test]
-fn the_surveillance_example_is_placed_and_proven() {
+fn surveillance_example_is_proven_optimal() {
     let ran = plan(&["--application", "vision/surveillance", "-o", "json"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     let plan = ran.json();
@@ -46,7 +46,7 @@ fn the_surveillance_example_is_placed_and_proven() {
 }
 
 #[test]
-fn the_table_of_the_example() {
+fn surveillance_example_as_a_table() {
     let ran = plan(&["--strategy", "greedy"]);
     insta::assert_snapshot!(ran.all(), @r"
     exit 0
@@ -63,15 +63,15 @@ fn the_table_of_the_example() {
     localize-0  cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
 
     Notes
-      policy throughput is not among the files: the built-in values are used
+      policy throughput is not in the files: using the built-in defaults
 
     8/8 actors placed · overload 0 · communication 69,480 · annoyance 23
-    Not proven optimal, the search ended without a proof; no bound is known for communication+migration. (found by construction, judged by clingo)
+    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)
     ");
 }
 
 #[test]
-fn what_is_planned_from_replays_to_the_same_plan() {
+fn snapshot_reproduces_the_plan() {
     let snapshot = plan(&["-o", "snapshot"]);
     assert_eq!((snapshot.code, snapshot.err.as_str()), (Some(0), ""));
     let direct = plan(&["--application", "vision/surveillance", "--strategy", "greedy", "-o", "json"]).json();
@@ -84,7 +84,7 @@ fn what_is_planned_from_replays_to_the_same_plan() {
     }
 }
 
-/// The example's application under another name.
+/// The example application under another name.
 fn another(name: &str, change: impl Fn(String) -> String) -> File {
     let text = std::fs::read_to_string(root().join("examples/surveillance.yaml")).unwrap();
     let renamed = text.replace("name: surveillance", &format!("name: {name}"));
@@ -92,7 +92,7 @@ fn another(name: &str, change: impl Fn(String) -> String) -> File {
 }
 
 #[test]
-fn several_applications_are_planned_by_name_each_beside_those_before_it() {
+fn applications_are_planned_in_order_of_their_names() {
     let second = another("tracking", |text| text);
     let ran = plan(&["-f", second.path(), "--strategy", "greedy", "-o", "json"]);
     let plans = ran.json();
@@ -103,28 +103,28 @@ fn several_applications_are_planned_by_name_each_beside_those_before_it() {
         let ours = places.iter().filter(|(actor, _)| actor.starts_with(&format!("{name}/")));
         ours.filter(|(_, unit)| unit.as_str().unwrap().contains("/gpus-")).count()
     };
-    assert_eq!((gpus("vision/surveillance"), gpus("vision/tracking")), (2, 0), "the first has taken them");
-    let beside = plans["applications"]["vision/tracking"]["assignments"].as_object().unwrap();
-    let told: BTreeSet<&str> =
-        beside.keys().filter_map(|actor| actor.rsplit_once('/')).map(|(whose, _)| whose).collect();
+    assert_eq!((gpus("vision/surveillance"), gpus("vision/tracking")), (2, 0), "the first application uses the GPUs");
+    let second = plans["applications"]["vision/tracking"]["assignments"].as_object().unwrap();
+    let listed: BTreeSet<&str> =
+        second.keys().filter_map(|actor| actor.rsplit_once('/')).map(|(application, _)| application).collect();
     assert_eq!(
-        told.into_iter().collect::<Vec<_>>(),
+        listed.into_iter().collect::<Vec<_>>(),
         ["vision/tracking"],
-        "whom the first has is summed up by unit"
+        "actors of the first application are aggregated by unit"
     );
 }
 
 #[test]
-fn one_that_is_wrong_does_not_keep_the_others_from_being_planned() {
-    let wrong = another("broken", |text| text.replace("serviceTime: 20ms", "serviceTime: quick"));
-    let ran = plan(&["-f", wrong.path(), "--strategy", "greedy", "-o", "json"]);
+fn invalid_application_does_not_affect_others() {
+    let invalid = another("broken", |text| text.replace("serviceTime: 20ms", "serviceTime: quick"));
+    let ran = plan(&["-f", invalid.path(), "--strategy", "greedy", "-o", "json"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.starts_with("error: vision/broken: "), "{}", ran.err);
     assert_eq!(ran.json()["applications"].as_object().unwrap().len(), 1);
 }
 
 #[test]
-fn a_policy_among_the_files_is_obeyed_and_one_that_is_missing_is_told() {
+fn policy_from_files_is_used() {
     let policy = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: throughput, labels: {cairn.dev/policy: 'true'}}\n\
                   data: {policy.yaml: 'strategy: greedy'}\n";
     let file = File::new("policy.yaml", policy);
@@ -135,7 +135,7 @@ fn a_policy_among_the_files_is_obeyed_and_one_that_is_missing_is_told() {
     let built_in = plan(&[&only[..], &["--strategy", "greedy"]].concat()).json();
     assert_eq!(
         built_in["notes"][0],
-        "policy throughput is not among the files: the built-in values are used"
+        "policy throughput is not in the files: using the built-in defaults"
     );
     let instead = File::new("fast.yaml", "strategy: local\nwindow: 10s\n");
     let how = ["-f", file.path(), "--policy", instead.path()];
@@ -151,30 +151,30 @@ fn a_policy_among_the_files_is_obeyed_and_one_that_is_missing_is_told() {
     let missing = plan(&[&["-f", other.path()], &only[..]].concat());
     assert_eq!(
         missing.err,
-        "error: vision/surveillance: there is no policy throughput; name one of: latency\n"
+        "error: vision/surveillance: policy throughput does not exist; existing policies: latency\n"
     );
 }
 
 #[test]
-fn bad_manifests_name_file_document_and_problem() {
-    let refused = |text: &str| {
+fn manifest_errors_have_file_document_and_field() {
+    let error = |text: &str| {
         let file = File::new("app.yaml", text);
         let ran = cairn(&["plan", "-f", file.path()]);
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
-        file.told(&ran.err)
+        file.without_path(&ran.err)
     };
     let rows = [
-        refused(""),
-        refused("a: [1"),
-        refused("{}"),
-        refused("kind: ConfigMap\n---\nmetadata: {name: x}\n"),
-        refused("{apiVersion: cairn.dev/v1alpha1, kind: ActorAplication, metadata: {name: x}}"),
-        refused(
+        error(""),
+        error("a: [1"),
+        error("{}"),
+        error("kind: ConfigMap\n---\nmetadata: {name: x}\n"),
+        error("{apiVersion: cairn.dev/v1alpha1, kind: ActorAplication, metadata: {name: x}}"),
+        error(
             "{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: x}, spec: {actors: 7}}",
         ),
     ];
     insta::assert_snapshot!(rows.concat(), @r"
-    error: there is no ActorApplication in the files; nothing to plan
+    error: there is no ActorApplication in the files
     error: app.yaml: document 1: did not find expected ',' or ']' at line 2 column 1, while parsing a flow sequence at line 1 column 4
     error: app.yaml: document 1: has no `kind`; give whole objects, as `kubectl get -o yaml` prints them
     error: app.yaml: document 2: has no `kind`; give whole objects, as `kubectl get -o yaml` prints them
@@ -189,30 +189,30 @@ fn bad_manifests_name_file_document_and_problem() {
     );
     let folder = tempfile::tempdir().unwrap();
     let empty = cairn(&["plan", "-f", folder.path().to_str().unwrap()]);
-    assert!(empty.err.ends_with(": has no .yaml, .yml or .json in it\n"), "{}", empty.err);
+    assert!(empty.err.ends_with(": the directory contains no .yaml, .yml or .json file\n"), "{}", empty.err);
 }
 
 #[test]
-fn two_of_a_name_and_too_many_for_one_snapshot_are_refused() {
+fn duplicate_and_ambiguous_applications_are_rejected() {
     let twice = plan(&["-f", "examples/surveillance.yaml"]);
-    assert_eq!(twice.err, "error: vision/surveillance is given twice; keep one of them\n");
+    assert_eq!(twice.err, "error: vision/surveillance is defined more than once; remove the duplicates\n");
     let second = another("tracking", |text| text);
     let many = plan(&["-f", second.path(), "-o", "snapshot"]);
-    assert_eq!(many.err, "error: there are 2 applications and a snapshot is about one; add --application\n");
+    assert_eq!(many.err, "error: a snapshot is for one of the 2 applications; set --application\n");
     assert_eq!(many.code, Some(1));
 }
 
 #[test]
-fn an_actor_without_a_place_ends_with_2() {
+fn unplaced_actors_exit_with_2() {
     let large = another("large", |text| text.replace("cpu: 500m", "cpu: 64"));
     let ran = plan(&["-f", large.path(), "--application", "vision/large", "--strategy", "greedy"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.out.contains("0/8 actors placed"), "{}", ran.out);
-    assert!(ran.out.contains("Without a place\n"), "{}", ran.out);
+    assert!(ran.out.contains("Unplaced\n"), "{}", ran.out);
 }
 
 #[test]
-fn refusals_are_judged_at_the_newest_time_of_the_files_or_at_now() {
+fn refusals_expire_at_the_newest_timestamp_or_at_now() {
     let placement = "apiVersion: cairn.dev/v1alpha1\nkind: Placement\n\
         metadata: {name: surveillance, namespace: vision, creationTimestamp: '2026-01-01T00:00:00Z'}\n\
         spec: {application: surveillance, applicationGeneration: 1, policy: throughput, snapshotDigest: x, strategy: asp, seed: 1, effort: 1}\n\
@@ -230,15 +230,15 @@ fn refusals_are_judged_at_the_newest_time_of_the_files_or_at_now() {
 }
 
 #[test]
-fn a_node_and_its_devices() {
+fn topology_of_a_node() {
     let ran = cairn(&["topology", "cairn-numa", "-f", "examples/topologies"]);
     insta::assert_snapshot!(ran.all(), @r"
     exit 0
     cairn-numa  2 NUMA Domain
 
-    DEVICE  TYPE         VENDOR  MODEL                        NUMA  HEALTH  COMPUTES WITH  MEMORY
-    numa-0  NUMA Domain  intel   Intel(R) Xeon(R) Gold 5315Y  0     ok      2 Core         16 GiB RAM
-    numa-1  NUMA Domain  intel   Intel(R) Xeon(R) Gold 5315Y  1     ok      2 Core         16 GiB RAM
+    DEVICE  TYPE         VENDOR  MODEL                        NUMA  HEALTH  COMPUTE RESOURCES  MEMORY
+    numa-0  NUMA Domain  intel   Intel(R) Xeon(R) Gold 5315Y  0     ok      2 Core             16 GiB RAM
+    numa-1  NUMA Domain  intel   Intel(R) Xeon(R) Gold 5315Y  1     ok      2 Core             16 GiB RAM
 
     LINK FROM  TO      KIND          RELATIVE LATENCY
     numa-0     numa-1  Interconnect  21
@@ -249,17 +249,17 @@ fn a_node_and_its_devices() {
     assert_eq!((hicr.code, hicr.err.as_str()), (Some(0), ""));
     let read = Topology::read(&hicr.out).unwrap();
     assert_eq!(read.devices.iter().map(|device| device.compute_resources.len()).collect::<Vec<_>>(), [2, 2]);
-    // as the agent that published it answers, and as the manifests say
+    // equal to the published NodeTopology
     let published: NodeTopologySpec = serde_json::from_value(json).unwrap();
     assert_eq!(NodeTopologySpec::from(&read), published);
     let absent = cairn(&["topology", "nowhere", "-f", "examples/topologies"]);
     insta::assert_snapshot!(absent.all(), @r"
     exit 1
-    error: node nowhere has no NodeTopology; nodes that have one: cairn-cpu, cairn-fpga, cairn-gpu, cairn-numa
+    error: node nowhere has no NodeTopology; nodes with a NodeTopology: cairn-cpu, cairn-fpga, cairn-gpu, cairn-numa
     ");
 }
 
-/// An application of four actors that run on GPUs only; the examples' nodes have two.
+/// An application with four GPU actors; the example nodes have two GPUs.
 fn gang(start: &str) -> File {
     let text = format!(
         "apiVersion: cairn.dev/v1alpha1\nkind: ActorApplication\nmetadata: {{name: gang, namespace: vision}}\n\
@@ -270,7 +270,7 @@ fn gang(start: &str) -> File {
 }
 
 #[test]
-fn who_starts_all_at_once_has_all_places_or_none_and_is_told_what_would_make_room_for_all() {
+fn all_or_nothing_places_all_or_none_and_has_a_remedy_for_all() {
     let cluster = ["-f", "examples/nodes.yaml", "examples/pools.yaml", "examples/topologies", "-f"];
     let together = gang("AllOrNothing");
     let ran = cairn(
@@ -282,37 +282,37 @@ fn who_starts_all_at_once_has_all_places_or_none_and_is_told_what_would_make_roo
     vision/gang  strategy greedy · policy throughput · seed 1
 
     ACTOR    UNIT  CHANGE
-    infer-0  -     no place
-    infer-1  -     no place
-    infer-2  -     no place
-    infer-3  -     no place
+    infer-0  -     unplaced
+    infer-1  -     unplaced
+    infer-2  -     unplaced
+    infer-3  -     unplaced
 
-    Would make room
-      for all 2 at once: 2 more slots on cairn-gpu/gpus-0; or one more node like cairn-gpu
+    Changes that allow placing unplaced actors
+      all 2 actors together: 2 more slots on cairn-gpu/gpus-0; or one more node like cairn-gpu
 
-    Without a place
+    Unplaced
       infer-0: spec.start is AllOrNothing, and 2 other actors have no place
       infer-1: spec.start is AllOrNothing, and 2 other actors have no place
       infer-2: it runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
       infer-3: it runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
 
     Notes
-      policy throughput is not among the files: the built-in values are used
+      policy throughput is not in the files: using the built-in defaults
 
     0/4 actors placed · overload 0 · communication 0 · annoyance 0
-    Not proven optimal, the search ended without a proof; no bound is known for overload. (found by construction)
+    Not proven optimal, the search ended without a proof: overload has no lower bound. (found by construction)
     ");
-    // For how many at once, and what would make room for them.
-    let room = |gang: &File| -> Vec<(usize, String)> {
+    // The number of actors of each remedy, and its first change.
+    let remedies = |gang: &File| -> Vec<(usize, String)> {
         let explain = ["explain", "actorapp", "vision/gang", "-o", "json"];
-        let told = cairn(&[&explain[..], &cluster, &[gang.path()]].concat()).json();
-        let told = told["explanation"]["wouldMakeRoom"].as_array().unwrap().clone();
-        let one = |room: &serde_json::Value| {
-            (room["actors"].as_array().map_or(1, Vec::len), room["anyOf"][0].as_str().unwrap().to_owned())
+        let report = cairn(&[&explain[..], &cluster, &[gang.path()]].concat()).json();
+        let remedies = report["explanation"]["wouldMakeRoom"].as_array().unwrap().clone();
+        let one = |remedy: &serde_json::Value| {
+            (remedy["actors"].as_array().map_or(1, Vec::len), remedy["anyOf"][0].as_str().unwrap().to_owned())
         };
-        told.iter().map(one).collect()
+        remedies.iter().map(one).collect()
     };
     let both = (2, "2 more slots on cairn-gpu/gpus-0".to_owned());
-    assert_eq!(room(&gang("BestEffort")), [(1, "1 more slot on cairn-gpu/gpus-0".to_owned()), both.clone()]);
-    assert_eq!(room(&together), [both]);
+    assert_eq!(remedies(&gang("BestEffort")), [(1, "1 more slot on cairn-gpu/gpus-0".to_owned()), both.clone()]);
+    assert_eq!(remedies(&together), [both]);
 }

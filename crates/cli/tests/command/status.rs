@@ -2,7 +2,7 @@
 
 use crate::{File, cairn};
 
-/// An application of three actors: one runs on a GPU, one is being moved, one has no place.
+/// An application with three actors: one runs on a GPU, one is moving, one is unplaced.
 pub const DUMP: &str = r"
 apiVersion: cairn.dev/v1alpha1
 kind: ActorApplication
@@ -81,7 +81,7 @@ status: {phase: Stopping, unit: b/gpus-0, pod: web-server-1}
 ";
 
 #[test]
-fn one_application_is_one_screen() {
+fn one_application() {
     let dump = File::new("dump.yaml", DUMP);
     insta::assert_snapshot!(cairn(&["status", "shop/web", "-f", dump.path()]).all(), @r"
     exit 2
@@ -92,46 +92,46 @@ fn one_application_is_one_screen() {
     server-1  a/gpus-1  gpu   web-server-1  moves, Stopping on b/gpus-0
     server-2                                no place
 
-    SLOT      KIND  DEVICES               ACTORS
+    UNIT      KIND  DEVICES               ACTORS
     a/gpus-0  gpu   nvidia.com/gpu=GPU-7  server-0
     a/gpus-1  gpu                         server-1
 
-    Excused: a rule is broken already
+    Tolerated violations
       server-0: policy quiet line 2: N = a
 
-    What is wrong, and what to do
+    Problems
       Placed: 1 actor has no place: server-2 (every gpu is taken)
-        -> why, and what would make room: kubectl cairn explain actorapp web -n shop
+        -> show reasons and remedies: kubectl cairn explain actorapp web -n shop
       NameTaken: server-1: the pod web-server-1 is not ours
-        -> delete or rename what has the name, or rename the application
-      server-1 was refused by b until 2026-01-01T00:05:00Z: UnexpectedAdmissionError: no device
-        -> it is tried elsewhere; what b lacks: kubectl describe node b
+        -> delete or rename the object with that name, or rename the application
+      server-1 is refused by b until 2026-01-01T00:05:00Z: UnexpectedAdmissionError: no device
+        -> other nodes are tried; to find the cause: kubectl describe node b
 
-    overload 0 · communication+migration 42, proven to be the best (found by search, proven by branch-and-bound, judged by clingo)
+    overload 0 · communication+migration 42, proven optimal (found by search, proven by branch-and-bound, verified by clingo)
     ");
 }
 
 #[test]
-fn all_applications_are_a_line_each() {
-    let well =
+fn all_applications() {
+    let healthy =
         DUMP.split("---").next().unwrap().replace("name: web", "name: calm").replace("web-uid", "calm-uid");
-    let well = well.replace("phase: Degraded", "phase: Running").replace("'False'", "'True'");
-    let well = well.replace(
+    let healthy = healthy.replace("phase: Degraded", "phase: Running").replace("'False'", "'True'");
+    let healthy = healthy.replace(
         "placed: 2, running: 1, ready: 1, placedOfWanted: 2/3",
         "placed: 3, running: 3, ready: 3, placedOfWanted: 3/3",
     );
-    let well = well.lines().filter(|line| !line.contains("NameTaken")).collect::<Vec<_>>().join("\n");
-    let (dump, calm) = (File::new("dump.yaml", DUMP), File::new("calm.yaml", &well));
+    let healthy = healthy.lines().filter(|line| !line.contains("NameTaken")).collect::<Vec<_>>().join("\n");
+    let (dump, calm) = (File::new("dump.yaml", DUMP), File::new("calm.yaml", &healthy));
     insta::assert_snapshot!(cairn(&["status", "-f", dump.path(), calm.path()]).all(), @r"
     exit 2
-    APPLICATION  PHASE     ACTORS  PLACED  RUNNING  READY  OBJECTIVE                                WRONG
+    APPLICATION  PHASE     ACTORS  PLACED  RUNNING  READY  OBJECTIVE                                PROBLEMS
     shop/web     Degraded  3       2       1        1      overload 0 · communication+migration 42  Placed: 1 actor has no place: server-2 (every gpu is taken) (and 2 more)
     shop/calm    Running   3       3       3        3
     ");
     assert_eq!(cairn(&["status", "-f", calm.path()]).code, Some(0));
 }
 
-/// An application of so many actors on as many nodes in the middle of an update, one of which ends again and again.
+/// An application during a rollout, with each actor on a node of its own and one actor in a crash loop.
 fn large(actors: usize) -> String {
     let owner = "ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]";
     let application = format!(
@@ -196,28 +196,28 @@ status:
 }
 
 #[test]
-fn a_large_application_is_one_screen_too_with_those_that_are_not_well() {
+fn large_applications_are_grouped() {
     let dump = File::new("dump.yaml", &large(1200));
     insta::assert_snapshot!(cairn(&["status", "shop/web", "-f", dump.path()]).all(), @r"
     exit 2
-    shop/web  Running  1200 of 1200 actors placed, 1200 running, 1199 ready · 1 of 1200 of the newest template
+    shop/web  Running  1200 of 1200 actors placed, 1200 running, 1199 ready · 1 of 1200 updated
 
-    GROUP   KIND  ACTORS  WELL   NODES
-    server  cpu   1,200   1,199  1,200
+    GROUP   KIND  ACTORS  HEALTHY  NODES
+    server  cpu   1,200   1,199    1,200
 
     ACTOR     UNIT       KIND  POD           STATE
     server-7  n7/cpus-0  cpu   web-server-7  Running, not ready
 
-    POOL  KIND  SLOTS  NODES  ACTORS
+    POOL  KIND  UNITS  NODES  ACTORS
     cpus  cpu   1,200  1,200  1,200
 
-    What is wrong, and what to do
-      its newest version, generation 3, was not looked at yet; what is told is of generation 2
-        -> see whether the operator runs: kubectl cairn doctor
+    Problems
+      generation 3 is not reconciled yet; the status is of generation 2
+        -> check whether the operator runs: kubectl cairn doctor
       Ready: all run, one less is ready
-        -> see what its pods wait for: kubectl describe pods -n shop -l cairn.dev/application=web
+        -> check its pods: kubectl describe pods -n shop -l cairn.dev/application=web
       server-7 is not ready: container main: CrashLoopBackOff, it ended with exit code 1 (Error)
-        -> read its log: kubectl logs web-server-7 -n shop --previous
+        -> check its log: kubectl logs web-server-7 -n shop --previous
     ");
     let all = cairn(&["status", "shop/web", "-f", dump.path(), "--all"]).out;
     assert!(all.lines().filter(|line| line.starts_with("server-")).count() == 1200, "{all}");
@@ -227,7 +227,7 @@ fn a_large_application_is_one_screen_too_with_those_that_are_not_well() {
 }
 
 #[test]
-fn programs_read_the_same() {
+fn json_output() {
     let dump = File::new("dump.yaml", DUMP);
     let ran = cairn(&["status", "web", "-n", "shop", "-f", dump.path(), "-o", "json"]);
     let status = ran.json();
@@ -243,20 +243,20 @@ fn programs_read_the_same() {
 }
 
 #[test]
-fn one_that_is_not_there_is_told_with_those_that_are() {
+fn unknown_applications_are_reported() {
     let dump = File::new("dump.yaml", DUMP);
     let ran = cairn(&["status", "web", "-f", dump.path()]);
     assert_eq!(
         (ran.code, ran.err.as_str()),
-        (Some(1), "error: there is no application default/web; there are: shop/web\n")
+        (Some(1), "error: application default/web does not exist; existing applications: shop/web\n")
     );
     let ran = cairn(&["status", "shop/web", "-n", "other", "-f", dump.path()]);
-    let expected = "error: shop/web is not in namespace other; leave one of the two out\n";
+    let expected = "error: shop/web contradicts --namespace other; set only one of them\n";
     assert_eq!((ran.code, ran.err.as_str()), (Some(1), expected));
 }
 
 #[test]
-fn shells_can_complete_every_command() {
+fn completion_scripts_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let ran = cairn(&["completion", shell]);
         assert_eq!(ran.code, Some(0));
@@ -264,7 +264,7 @@ fn shells_can_complete_every_command() {
             assert!(ran.out.contains(command), "{shell} does not know {command}");
         }
     }
-    // and kubectl by a file of its own, which hands the words on
+    // kubectl uses a script that passes the words on
     let ran = cairn(&["completion", "kubectl"]);
     assert_eq!(ran.out, "#!/bin/sh\nexec kubectl-cairn __complete \"$@\"\n");
     assert_eq!(cairn(&["__complete", "stat"]).out.split('\t').next(), Some("status"));

@@ -1,11 +1,11 @@
-//! Help, bad usage, and a cluster that is not there.
+//! Help, bad usage, and unreachable clusters.
 
 use std::process::Stdio;
 
 use crate::{File, cairn, command};
 
 #[test]
-fn strategies_are_listed_without_planning_anything() {
+fn strategies_are_listed() {
     let ran = cairn(&["plan", "--strategy", "list"]);
     insta::assert_snapshot!(ran.all(), @r"
     exit 0
@@ -20,7 +20,7 @@ fn strategies_are_listed_without_planning_anything() {
 }
 
 #[test]
-fn help_is_in_groups_and_has_examples() {
+fn help_has_groups_and_examples() {
     let help = cairn(&["--help"]);
     assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
     assert!(help.out.contains("Examples:"), "{}", help.out);
@@ -30,7 +30,7 @@ fn help_is_in_groups_and_has_examples() {
 }
 
 #[test]
-fn bad_usage_ends_with_1_and_says_what_to_do() {
+fn bad_usage_exits_with_1() {
     let rows: [&[&str]; 14] = [
         &[],
         &["plann"],
@@ -50,43 +50,43 @@ fn bad_usage_ends_with_1_and_says_what_to_do() {
     let first = |arguments: &&[&str]| {
         let ran = cairn(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{arguments:?}");
-        // What follows is clap's usage line and its pointer to --help.
-        let told: Vec<&str> = ran.err.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-        format!("{}\n  {}", arguments.join(" "), told.join(" "))
+        // The usage line and the hint to --help follow.
+        let message: Vec<&str> = ran.err.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        format!("{}\n  {}", arguments.join(" "), message.join(" "))
     };
     insta::assert_snapshot!(rows.iter().map(first).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_read() {
-    let says = |arguments: &[&str]| {
+fn arguments_are_validated_before_reading_files() {
+    let error = |arguments: &[&str]| {
         let ran = cairn(arguments);
         assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
         ran.err
     };
-    let strategy = says(&["plan", "--snapshot", "/does/not/exist", "--strategy", "magic"]);
+    let strategy = error(&["plan", "--snapshot", "/does/not/exist", "--strategy", "magic"]);
     assert_eq!(
         strategy,
         "error: --strategy: there is no strategy `magic`; use one of asp, greedy, local, clingo, round-robin, random, exhaustive\n"
     );
     let twice =
-        says(&["plan", "--snapshot", "/does/not/exist", "--objectives", "overload,annoyance+overload"]);
+        error(&["plan", "--snapshot", "/does/not/exist", "--objectives", "overload,annoyance+overload"]);
     assert_eq!(twice, "error: --objectives: `overload` is named twice; name it once\n");
 }
 
 #[test]
-fn without_a_cluster_it_says_what_else_could_be_given() {
+fn missing_and_unreachable_clusters_are_reported() {
     let ran = cairn(&["plan"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(
         ran.err.starts_with(
-            "error: cannot read the kubeconfig (give one with --kubeconfig, or files with -f): "
+            "error: cannot read the kubeconfig (set --kubeconfig, or pass files with -f): "
         ),
         "{}",
         ran.err
     );
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
-    // A port that nobody listens on: bound for a moment, then free.
+    // A free port without a listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let kubeconfig = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: here\n\
@@ -103,7 +103,7 @@ fn without_a_cluster_it_says_what_else_could_be_given() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn closed_output_is_not_an_error() {
     let arguments = ["plan", "--snapshot", "examples/instances/P-8x4-s1.json", "--strategy", "greedy"];
     let mut child = command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
