@@ -104,7 +104,10 @@ fn strategies_and_rules_over_pairs_are_rejected_above_the_limit() {
     let message = error(&["--policy", program.path()]);
     assert!(message.contains(&format!("`msg_exch_rate` {pairs}")), "{message}");
     let message = error(&["--objectives=busiest"]);
-    assert!(message.contains("groupMessages: 202500 pairs of actors, and `busiest` looks at each"), "{message}");
+    assert!(
+        message.contains("groupMessages: 202500 pairs of actors, and `busiest` looks at each"),
+        "{message}"
+    );
     let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy=greedy", "--effort=1"]);
     assert_eq!(ran.code, Some(0));
     assert!(ran.out.contains("without proofs and bounds for the cost of pairs"), "{}", ran.out);

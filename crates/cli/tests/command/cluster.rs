@@ -341,8 +341,7 @@ fn status_works_with_access_to_one_namespace() {
     assert!(all.out.contains("shop/web     Degraded  3") && all.out.ends_with(inaccessible), "{}", all.out);
     // explain needs more permissions
     let ran = cairn(&["explain", "actorapp", "shop/web", "--kubeconfig", server.kubeconfig.path()]);
-    let hint =
-        "; this command needs read access to the whole cluster; `kubectl cairn status` needs only one namespace: ";
+    let hint = "; this command needs read access to the whole cluster; `kubectl cairn status` needs only one namespace: ";
     assert!(ran.code == Some(1) && ran.err.contains(hint), "{}", ran.err);
     // without any access
     let server = Server::new(&[], "**");
@@ -362,11 +361,7 @@ fn doctor_reports_missing_kinds() {
     let server = Server::new(&examples(""), "nodetopologies");
     let ran = cairn(&["doctor", "--kubeconfig", server.kubeconfig.path()]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(2), ""));
-    assert!(
-        ran.out.contains("CustomResourceDefinitions are missing: nodetopologies"),
-        "{}",
-        ran.out
-    );
+    assert!(ran.out.contains("CustomResourceDefinitions are missing: nodetopologies"), "{}", ran.out);
 }
 
 #[test]
@@ -374,7 +369,10 @@ fn missing_and_invalid_policies_are_reported() {
     let texts: Vec<String> = examples("").into_iter().filter(|text| text != POLICY).collect();
     let server = Server::new(&texts, "");
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path()]);
-    assert_eq!(ran.err, "error: vision/surveillance: policy throughput does not exist; existing policies: (none)\n");
+    assert_eq!(
+        ran.err,
+        "error: vision/surveillance: policy throughput does not exist; existing policies: (none)\n"
+    );
     let invalid = POLICY.replace("greedy", "magic");
     let server = Server::new(&[texts, vec![invalid]].concat(), "");
     let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path()]);

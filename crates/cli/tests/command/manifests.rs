@@ -103,10 +103,17 @@ fn applications_are_planned_in_order_of_their_names() {
         let ours = places.iter().filter(|(actor, _)| actor.starts_with(&format!("{name}/")));
         ours.filter(|(_, unit)| unit.as_str().unwrap().contains("/gpus-")).count()
     };
-    assert_eq!((gpus("vision/surveillance"), gpus("vision/tracking")), (2, 0), "the first application uses the GPUs");
+    assert_eq!(
+        (gpus("vision/surveillance"), gpus("vision/tracking")),
+        (2, 0),
+        "the first application uses the GPUs"
+    );
     let second = plans["applications"]["vision/tracking"]["assignments"].as_object().unwrap();
-    let listed: BTreeSet<&str> =
-        second.keys().filter_map(|actor| actor.rsplit_once('/')).map(|(application, _)| application).collect();
+    let listed: BTreeSet<&str> = second
+        .keys()
+        .filter_map(|actor| actor.rsplit_once('/'))
+        .map(|(application, _)| application)
+        .collect();
     assert_eq!(
         listed.into_iter().collect::<Vec<_>>(),
         ["vision/tracking"],
@@ -133,10 +140,7 @@ fn policy_from_files_is_used() {
     assert_eq!(of_file["strategy"], "greedy");
     assert!(of_file.get("notes").is_none());
     let built_in = plan(&[&only[..], &["--strategy", "greedy"]].concat()).json();
-    assert_eq!(
-        built_in["notes"][0],
-        "policy throughput is not in the files: using the built-in defaults"
-    );
+    assert_eq!(built_in["notes"][0], "policy throughput is not in the files: using the built-in defaults");
     let instead = File::new("fast.yaml", "strategy: local\nwindow: 10s\n");
     let how = ["-f", file.path(), "--policy", instead.path()];
     let given = plan(&[&how[..], &only[..]].concat()).json();
@@ -313,6 +317,9 @@ fn all_or_nothing_places_all_or_none_and_has_a_remedy_for_all() {
         remedies.iter().map(one).collect()
     };
     let both = (2, "2 more slots on cairn-gpu/gpus-0".to_owned());
-    assert_eq!(remedies(&gang("BestEffort")), [(1, "1 more slot on cairn-gpu/gpus-0".to_owned()), both.clone()]);
+    assert_eq!(
+        remedies(&gang("BestEffort")),
+        [(1, "1 more slot on cairn-gpu/gpus-0".to_owned()), both.clone()]
+    );
     assert_eq!(remedies(&together), [both]);
 }

@@ -79,9 +79,7 @@ fn missing_and_unreachable_clusters_are_reported() {
     let ran = cairn(&["plan"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""));
     assert!(
-        ran.err.starts_with(
-            "error: cannot read the kubeconfig (set --kubeconfig, or pass files with -f): "
-        ),
+        ran.err.starts_with("error: cannot read the kubeconfig (set --kubeconfig, or pass files with -f): "),
         "{}",
         ran.err
     );
