@@ -326,7 +326,7 @@ $(DONE)/baselines: | bench-programs $(CP_SAT)
 $(DONE)/brute-force: | bench-programs
 	$(call say,placement: equal to brute force)
 	@CAIRN_EXACT_WORLDS=$(WORLDS) cargo test --locked --workspace --test all exact::random -- --nocapture > $@.log || { cat $@.log; exit 1; }
-	@{ printf '# Equal to brute force\n\nRandom worlds with some of everything that a snapshot can say, each solved by `asp` to the optimum of all\nassignments, which a naive reading of the definitions finds. "Decided by": without it the optimum would be another.\n\n'; \
+	@{ printf '# Optimality against brute force\n\nRandom small instances with every feature of a snapshot, each solved by `asp` to the optimum over all assignments, which an\nindependent oracle enumerates. A feature is decisive where removing it changes the optimum.\n\n'; \
 		sed -n '/^|/p' $@.log; \
 		printf '\nMade at %s by `make bench`:\n\n    CAIRN_EXACT_WORLDS=%s cargo test --workspace --test all exact::random -- --nocapture\n' $(COMMIT) $(WORLDS); } > $(RESULTS)/placement/exact.md
 	$(done)
@@ -334,7 +334,7 @@ $(DONE)/brute-force: | bench-programs
 $(DONE)/programs: | bench-programs
 	$(call say,placement: random policies)
 	@CAIRN_PROGRAMS=$(POLICIES) cargo test --locked --workspace --test all programs::any -- --nocapture > $@.log || { cat $@.log; exit 1; }
-	@{ printf '# Random policies\n\nPolicies made of the productions of the language, each over a random small world, of which rows with · say what it was\nlike. The rules as they are written out say the same as clingo on the policy as it is written, of every assignment that\nthe world lets be: which statements are broken, and what it costs; the best of those that break none is what the shipped\nprograms prove. Of one assignment of each, clingo as judge names the same broken cases.\n\n'; \
+	@{ printf '# Policy language: random programs\n\nRandom policies over all productions of the language, each on a random small instance (features marked ·). For every assignment, the grounded rules\nand clingo on the source program agree on violations and cost; the best assignment without violations equals the optimum\nof the shipped programs.\n\n'; \
 		sed -n '/^|/p' $@.log; \
 		printf '\nMade at %s by `make bench`:\n\n    CAIRN_PROGRAMS=%s cargo test --workspace --test all programs::any -- --nocapture\n' $(COMMIT) $(POLICIES); } > $(RESULTS)/placement/programs.md
 	$(done)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Channels between large groups: how long the first plan takes, what 5 s find, and how much memory that takes.
+"""Channels between large groups: time to the first plan, cost after 5 s, and memory.
 
-groups.py KUBECTL-CAIRN --commit COMMIT: adds what is not measured yet of that commit to groups.jsonl, one run of a seed on each
-line, and writes groups.md of it; `--out`, `--seeds` and `--budget` have it elsewhere, or of other runs. groups.py --snapshots FOLDER:
-writes the world of 120,000 edges, both as channels and with every pair listed, for other measurements.
+groups.py KUBECTL-CAIRN --commit COMMIT: appends the missing runs of that commit to groups.jsonl, one run of a seed per line,
+and writes groups.md from it; `--out`, `--seeds` and `--budget` change the folder and the runs. groups.py --snapshots FOLDER:
+writes the instance of 120,000 edges, both as channels and with every pair listed, for other measurements.
 """
 
 import argparse
@@ -16,12 +16,11 @@ import time
 
 PAGE = """# Channels between large groups
 
-Two groups, or three in a row, each actor of one of which sends to each of the next. As manifests, all alike; as snapshots, with works and rates
-drawn from a seed, at half of what the units can do. Medians of the seeds {seeds}, which are as many worlds: messages of a pair differ between
-them, so best and worst are other worlds, not better searches. *First plan* is `--effort=1`, from the start of the process to its end,
-clingo's judgement included; the memory is that of its largest process. What it was like before channels were kept whole is in history.md.
+Two or three groups in a row; each actor sends to each actor of the next group. Manifests have identical actors; snapshots have work and rates
+drawn from a seed, at half of the units' capacity. Medians over the seeds {seeds}; each seed is another instance, so min and max are not
+search variance. *First plan* is the wall clock of `--effort=1`, process start and check by clingo included; memory is that of the largest process.
 
-| world | first plan, s | communication after {budget} s, median (best, worst) | MiB | judged |
+| instance | first plan, s | communication after {budget} s, median (min, max) | MiB | checked by |
 |---|---:|---:|---:|---|
 {table}
 

@@ -273,8 +273,8 @@ fn any_program_means_the_same_to_the_planner_and_to_clingo() {
     let table: Vec<String> =
         used.iter().map(|(production, count)| format!("| {production} | {count} |")).collect();
     println!(
-        "| of {programs} programs, {feasible} with a place for everybody and {excused} that what runs breaks; {assignments} \
-         assignments, {breaking} of which break something | use it |\n|---|---|\n{}",
+        "| feature of {programs} programs, {feasible} feasible for all actors, {excused} violated by running actors; {assignments} \
+         assignments, {breaking} with violations | programs |\n|---|---|\n{}",
         table.join("\n")
     );
     assert!(feasible * 10 >= programs * 3, "{feasible} of {programs}");

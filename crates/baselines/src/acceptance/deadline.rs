@@ -17,7 +17,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
     }
     let large = vec![acceptance.instance("C-20000x4000-s1")?];
     for (files, subject, (from, to)) in [
-        (small, "every instance of at most 1,000 actors in turn", (0.2, 5.0)),
+        (small, "all instances of at most 1,000 actors in turn", (0.2, 5.0)),
         (large, "C-20000x4000-s1", (10.0, 20.0)),
     ] {
         let (mut late, mut judged) = (Vec::new(), 0.0_f64);
@@ -45,11 +45,11 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         });
         told(Row {
             margin: most,
-            what: "deadline: largest wall clock to the plan less budget",
+            what: "deadline: largest overrun of the budget",
             subject: format!("{subject}, budgets {from} to {to} s"),
             measured: format!(
-                "p99 {:+.3} s; the latest: {of}; {} of {} ended by the clock; judged in \
-                 {judged:.3} s more at most",
+                "p99 {:+.3} s; largest: {of}; {} of {} stopped by the deadline; the check by clingo takes at \
+                 most {judged:.3} s more",
                 percentile(&mut late, 99),
                 late.len(),
                 acceptance.runs

@@ -45,9 +45,9 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
     }
     told(Row {
         margin: format!("{right} of {sets}"),
-        what: "impossible: sets that are enough and irreducible, by trying every assignment",
-        subject: format!("{worlds} worlds whose proven optimum leaves somebody out"),
-        measured: format!("each known in {:.1} ms at most", percentile(&mut times, 100)),
+        what: "infeasibility: sufficient and irreducible conflict sets, by exhaustive enumeration",
+        subject: format!("{worlds} instances whose proven optimum leaves an actor unplaced"),
+        measured: format!("at most {:.1} ms each", percentile(&mut times, 100)),
         runs: sets,
     });
     large(told)
@@ -64,12 +64,8 @@ fn large(told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let lines = reasons.iter().flat_map(|left| left.reasons.iter().map(String::as_str)).collect::<Vec<_>>();
     told(Row {
         margin: format!("{:.2} s", took.as_secs_f64()),
-        what: "impossible: time to the set on a large cluster",
-        subject: format!(
-            "{NODES} nodes, {} actors, {} of them without a place",
-            snapshot.actors(),
-            unplaced.len()
-        ),
+        what: "infeasibility: time to the conflict set on a large cluster",
+        subject: format!("{NODES} nodes, {} actors, {} of them unplaced", snapshot.actors(), unplaced.len()),
         measured: lines.join("; "),
         runs: 1,
     });

@@ -31,9 +31,9 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         let record: Record = serde_json::from_slice(&output.stdout)?;
         told(Row {
             margin: format!("{} MiB", peak / 1024),
-            what: "memory: largest sum of the process and its children",
+            what: "memory: peak PSS of the process and its children",
             subject: format!("{name}, asp, {budget} s"),
-            measured: format!("looked at {looks} times; the process alone: {} MiB", record.peak_memory_mib),
+            measured: format!("sampled {looks} times; the process alone: {} MiB", record.peak_memory_mib),
             runs: 1,
         });
     }

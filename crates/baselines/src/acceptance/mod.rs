@@ -149,15 +149,17 @@ impl Drop for Scratch {
 /// The table with a head that says how it came about.
 pub fn markdown(rows: &[Row], command: &str, commit: &str) -> String {
     let mut text = String::from(
-        "# What is asked, measured\n\nEach row says in its first column by how much a limit is kept or missed: a \
-         margin, or a ratio. What exactly is measured is said in `crates/baselines/src/acceptance`, one file each.\n",
+        "# Acceptance benchmarks\n\nThe first column is the margin to a target, or a ratio. Each benchmark is defined in a file of \
+         `crates/baselines/src/acceptance`.\n",
     );
     if !commit.is_empty() {
-        write!(text, "\nCommit `{commit}`; seeds 1 to the number of runs, where nothing else is said.\n")
-            .expect(INTO_TEXT);
+        write!(text, "\nCommit `{commit}`; seeds 1 to the number of runs unless stated.\n").expect(INTO_TEXT);
     }
-    write!(text, "\n    {command}\n\n| margin | what | of | measured | runs |\n|---:|---|---|---|---:|\n")
-        .expect(INTO_TEXT);
+    write!(
+        text,
+        "\n    {command}\n\n| margin | benchmark | instance | measured | runs |\n|---:|---|---|---|---:|\n"
+    )
+    .expect(INTO_TEXT);
     for row in rows {
         writeln!(text, "{}", row.line()).expect(INTO_TEXT);
     }

@@ -70,10 +70,10 @@ fn row(
         (&searched.median, &beside.median, (size.rules, size.constraints));
     Ok(Row {
         margin: margin(ours, theirs),
-        what: "policy: communication under rules about places, over that beside it",
+        what: "policy: communication under placement rules ÷ that of the baseline",
         subject: format!("C-1000x200-s1, {rules}, {} s", acceptance.scaled(BUDGET)),
         measured: format!(
-            "{ours:?} against {theirs:?} with {what}; written out in {took:.0} ms ({rules_left} rules, {cases} cases)"
+            "{ours:?} against {theirs:?} with {what}; grounded in {took:.0} ms ({rules_left} rules, {cases} cases)"
         ),
         runs: searched.runs,
     })

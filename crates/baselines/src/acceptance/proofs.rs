@@ -32,15 +32,15 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
             alike += usize::from(larger.plan(acceptance, large, seconds)? == communication * UNITS.0);
         }
         let in_larger = format!(", counts × {}, drags × {}", UNITS.0, UNITS.1);
-        let alike = format!(", {alike} of the same communication");
+        let alike = format!(", {alike} with the same communication");
         for (proofs, numbers, same) in [(plain, "", ""), (larger, in_larger.as_str(), alike.as_str())] {
             let Proofs { mut times, proven } = proofs;
             let (median, slowest) = (percentile(&mut times, 50), percentile(&mut times, 100));
             told(Row {
                 margin: format!("{proven} of {runs}"),
-                what: "proofs: worlds proven in time, from process start to proven plan",
+                what: "proofs: instances proven optimal within the budget, process start included",
                 subject: format!("{actors} actors on {units} units, {seconds} s{numbers}"),
-                measured: format!("median {median:.3} s, slowest {slowest:.3} s{same}"),
+                measured: format!("median {median:.3} s, max {slowest:.3} s{same}"),
                 runs,
             });
         }

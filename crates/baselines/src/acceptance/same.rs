@@ -21,7 +21,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         }
         told(Row {
             margin: format!("{} of {runs}", runs + 1 - bytes.len()),
-            what: "same plan: equal bytes of one seed and effort",
+            what: "determinism: identical output for one seed and effort",
             subject: format!("{name}, seed 7, effort {EFFORT}"),
             measured: format!("different outputs: {}", bytes.len()),
             runs,
@@ -36,9 +36,9 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         }
         told(Row {
             margin: format!("{equal} of {runs}"),
-            what: "same plan: equal assignments of a search that a clock ended and of its effort given again",
+            what: "determinism: identical plan when the effort of a deadline-stopped search is replayed",
             subject: format!("{name}, seed 7, budgets 0.2 to 5 s"),
-            measured: format!("{stopped} ended by the clock"),
+            measured: format!("{stopped} stopped by the deadline"),
             runs,
         });
     }

@@ -31,7 +31,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
             (found.iter().max().copied().unwrap_or_default(), longest_first(&snapshot));
         told(Row {
             margin: format!("{:.4}", ratio(worst, longest_first)),
-            what: "shortage: overload, over that of the longest jobs first, each to the emptiest unit",
+            what: "shortage: overload ÷ that of longest-processing-time-first",
             subject: format!("{name}, {budget}"),
             measured: format!("{found:?} against {longest_first}"),
             runs,

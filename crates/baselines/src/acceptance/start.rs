@@ -15,10 +15,10 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
     }
     told(Row {
         margin: format!("{:.0} ms", percentile(&mut times, 50)),
-        what: "start: median time of `kubectl-cairn plan`, from process start to proven plan",
+        what: "start: median time of `kubectl-cairn plan`, process start to proven plan",
         subject: "P-8x4-s1".to_owned(),
         measured: format!(
-            "p99 {:.0} ms, largest {:.0} ms",
+            "p99 {:.0} ms, max {:.0} ms",
             percentile(&mut times, 99),
             percentile(&mut times, 100)
         ),

@@ -24,9 +24,9 @@ pub(super) fn time(text: &mut String, summaries: &[Summary]) {
     }
     writeln!(
         text,
-        "\n## {SHORT} s beside {LONG} s\n\nThe median of `{OURS}` in {SHORT} s over that in {LONG} s, on the first level that differs; beside it \
-         what is best known of any method, and whose it is; then what each seed found.\n\n\
-         | {SHORT} s / {LONG} s | instance | best known | found by | {SHORT} s | {LONG} s | found in {SHORT} s | in {LONG} s |\n\
+        "\n## Anytime: {SHORT} s against {LONG} s\n\nMedian of `{OURS}` in {SHORT} s ÷ median in {LONG} s, on the first level that differs; the best known value of any \
+         method and its source; then the objective of each seed.\n\n\
+         | {SHORT} s / {LONG} s | instance | best known | found by | {SHORT} s | {LONG} s | each seed, {SHORT} s | each seed, {LONG} s |\n\
          |---:|---|---:|---|---:|---:|---|---|"
     )
     .expect(INTO_TEXT);
@@ -80,8 +80,8 @@ pub(super) fn more_time(text: &mut String, summaries: &[Summary]) {
     if !rows.is_empty() {
         write!(
             text,
-            "\n## More time\n\nHow many answers of `{OURS}` are worse than one of the same seed with less time, of those that can be; and the medians.\n\n\
-             | worse | instance | by budget |\n|---:|---|---|\n{rows}"
+            "\n## Monotonicity in the budget\n\nRuns of `{OURS}` that are worse than a run of the same seed with a smaller budget, of all comparable runs; then the medians.\n\n\
+             | worse | instance | median by budget |\n|---:|---|---|\n{rows}"
         )
         .expect(INTO_TEXT);
     }
@@ -108,8 +108,8 @@ pub(super) fn before(text: &mut String, summaries: &[Summary]) {
     rows.sort();
     writeln!(
         text,
-        "\n## Beside what had been reached\n\nThe median of `{OURS}` in {SHORT} s over what it found when the search was to become general (`reached` in the \
-         list of best values).\n\n| now / then | instance | then | found in {SHORT} s |\n|---:|---|---:|---|\n{}",
+        "\n## Regression against recorded values\n\nMedian of `{OURS}` in {SHORT} s ÷ the value that was recorded before the search was generalised (`reached` in the \
+         list of best values).\n\n| ratio | instance | recorded | each seed, {SHORT} s |\n|---:|---|---:|---|\n{}",
         rows.join("\n")
     )
     .expect(INTO_TEXT);
@@ -125,8 +125,8 @@ pub(super) fn parts(text: &mut String, summaries: &[Summary]) {
     for budget in budgets(summaries) {
         writeln!(
             text,
-            "\n## What each part earns in {budget} s\n\nThe median without a part over the median with it, on the first level that differs, of instances \
-             where that is {} % or more.\n\n| part | earns on | costs on |\n|---|---|---|",
+            "\n## Ablation in {budget} s\n\nMedian without a component ÷ median of `{OURS}`, on the first level that differs, for instances where the \
+             difference is {} % or more.\n\n| component | worse without it on | better without it on |\n|---|---|---|",
             TOLD * 100.0
         )
         .expect(INTO_TEXT);

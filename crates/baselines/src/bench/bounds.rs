@@ -29,11 +29,11 @@ impl Bounds {
         if !commit.is_empty() {
             write!(
                 text,
-                "# Proven bounds\n\nCommit `{commit}`, by `bench-placement bound`; no seed enters.\n\n"
+                "# Proven lower bounds\n\nLower bounds from `bench-placement bound`, deterministic, against the best known values. Commit `{commit}`.\n\n"
             )
             .expect(INTO_TEXT);
         }
-        text.push_str("| bound / best | instance | level | best known | bound | wall s | of s |\n");
+        text.push_str("| bound / best | instance | level | best known | bound | wall s | budget s |\n");
         text.push_str("|---:|---|---|---:|---:|---:|---:|\n");
         for row in rows.iter().filter(|row| row.commit == commit) {
             for (level, best, bound) in &row.levels {

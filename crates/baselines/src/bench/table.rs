@@ -10,15 +10,14 @@ use super::{Cell, Record, Summary, beside};
 ///
 /// The rows are of one commit, which is named where it is known.
 pub fn markdown(summaries: &[Summary], commit: &str) -> String {
-    let mut text = String::from("# Placement: strategies on instances\n");
+    let mut text = String::from("# Plan quality by strategy and instance\n");
     if !commit.is_empty() {
-        writeln!(text, "\nCommit `{commit}`; rows of other commits are left out.").expect(INTO_TEXT);
+        writeln!(text, "\nCommit `{commit}`; rows of other commits are omitted.").expect(INTO_TEXT);
     }
     text.push_str(
-        "\nThe ratio is the value of the first level that differs from the best known, over the best known's; 1 is the best known. \
-         Where that level is not the first whose best value is not 0, its name stands beside; where the best is 0 there, the \
-         level and its value alone. Each number is the median of the seeds; ¹ is of one seed, which says nothing of others. Every \
-         answer was checked and priced by `placement`.\n",
+        "\nEach cell is the ratio to the best known value (1 = best known) on the first level of the objective that differs, the median over the \
+         seeds (¹: one seed). The level is named where it is not the first one with a best value above 0; where the best value is 0, the level \
+         and its value stand alone. Every solution is checked and its cost recomputed by `placement`.\n",
     );
     if summaries
         .iter()
@@ -26,7 +25,7 @@ pub fn markdown(summaries: &[Summary], commit: &str) -> String {
         .flat_map(|cell| &cell.runs)
         .any(|run| run.by_processor)
     {
-        text.push_str("\nBudgets are processor time: as much as two processors have in so many seconds.\n");
+        text.push_str("\nBudgets are CPU time: what two cores deliver in that many seconds.\n");
     }
     let strategies = in_order(summaries, |cell| cell.strategy.clone());
     for budget in budgets(summaries) {
@@ -61,7 +60,7 @@ fn bounds(text: &mut String, summaries: &[Summary]) {
     if bounded.is_empty() {
         return;
     }
-    text.push_str("\n## Proven bounds\n\n| instance | level | best known | bound | bound / best |\n|---|---|---:|---:|---:|\n");
+    text.push_str("\n## Proven lower bounds\n\n| instance | level | best known | bound | bound / best |\n|---|---|---:|---:|---:|\n");
     for (summary, bound, level) in bounded {
         let (name, key, best) = (&summary.instance, &summary.levels[level], summary.best[level]);
         writeln!(text, "| {name} | {key} | {best} | {bound} | {:.4} |", ratio(bound, best)).expect(INTO_TEXT);
@@ -70,10 +69,10 @@ fn bounds(text: &mut String, summaries: &[Summary]) {
 
 fn details(text: &mut String, summaries: &[Summary]) {
     text.push_str(
-        "\n## In full\n\nMedian, best and worst ratio over the seeds; the median run's values; the largest wall clock, \
-         how much of it clingo took to judge the plan, excess over the budget without that, processor time (children included) and memory (the process and its largest child).\n\
-         A \\* marks a best value that a run of this table found. ✓: proven by every run.\n\n\
-         | ratio | instance | strategy | budget s | seeds | best | worst | values | stay | wall s | judged s | over s | cpu s | MiB |\n\
+        "\n## All runs\n\nMedian, best and worst ratio over the seeds; objective of the median run; maximum of wall clock, of its part for the \
+         check by clingo, of the overrun without that check, of CPU time (children included) and of memory (the process plus its largest child).\n\
+         \\*: the best known value was found by a run of this table. ✓: proven optimal by every run.\n\n\
+         | ratio | instance | strategy | budget s | seeds | best | worst | objective | unmoved | wall s | check s | overrun s | CPU s | MiB |\n\
          |---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
     for summary in summaries {

@@ -136,7 +136,7 @@ fn what_is_asked_is_measured_and_written_as_a_table() {
     assert!(table.contains("Commit `here`"), "{table}");
     let rows: Vec<Vec<&str>> = table
         .lines()
-        .filter(|line| line.contains("impossible: "))
+        .filter(|line| line.contains("infeasibility: "))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
     let (right, all) = rows[0][0].split_once(" of ").unwrap();

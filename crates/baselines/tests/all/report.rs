@@ -93,7 +93,7 @@ fn more_time_is_held_against_less_of_the_same_seed() {
     let line = "| 1 of 4 | P-64x11-s1 | 1 s: 0 / 17000 / 300; 2 s: 0 / 16500 / 300; 5 s: 0 / 16500 / 300 |";
     assert!(table.contains(line), "{table}");
     assert!(
-        !markdown(&summaries(&runs[..4]), "").contains("More time"),
+        !markdown(&summaries(&runs[..4]), "").contains("Monotonicity"),
         "two budgets are beside each other elsewhere"
     );
 }

@@ -225,10 +225,10 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
         let snapshot = Snapshot::new(file.clone()).unwrap();
         let best = check(&file);
         let overloads = oracle::overloads(&file, &oracle::plain(&best));
-        with("· an actor without a place", best.iter().any(Option::is_none));
-        with("· an overload", overloads.iter().any(|o| *o > 0));
+        with("· unplaced actors", best.iter().any(Option::is_none));
+        with("· overload", overloads.iter().any(|o| *o > 0));
         with("· no overload", overloads.iter().all(|o| *o == 0));
-        with("· an overload everywhere", overloads.len() > 1 && overloads.iter().all(|o| *o > 0));
+        with("· overload in every assignment", overloads.len() > 1 && overloads.iter().all(|o| *o > 0));
         with("· adaptive levels", file.objectives == Levels::Adaptive);
         if file.actors.len() > 5 {
             // Each part costs as much as the whole: these worlds are left to the comparison above.
@@ -266,7 +266,10 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
         }
     }
     let table: Vec<String> = decided.iter().map(|(what, worlds)| format!("| {what} | {worlds} |")).collect();
-    println!("| of {worlds} worlds, with · or decided by | worlds |\n|---|---|\n{}", table.join("\n"));
+    println!(
+        "| feature of {worlds} instances: present (·) or decisive | instances |\n|---|---|\n{}",
+        table.join("\n")
+    );
     for (what, count) in decided {
         assert!(count >= enough, "{what} decides only {count} of {worlds} worlds");
     }

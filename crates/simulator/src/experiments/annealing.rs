@@ -194,9 +194,9 @@ fn of(all: &[Instance], family: Family) -> Vec<&Instance> {
 
 fn markdown(all: &[Instance]) -> Result<String, Failure> {
     let mut text = format!(
-        "# The improved annealer beside others (Table II, Figures 1, 2)\n\n\
+        "# Improved annealer against baselines (Table II, Figures 1, 2)\n\n\
          | instances in which the improved annealer is better / equal / worse, % | standard, {} pieces | standard, {} \
-         pieces | paper | K-way | paper | A-BFD, where it has an answer | it has one, % | paper |\n\
+         pieces | paper | K-way | paper | A-BFD, where feasible | feasible, % | paper |\n\
          |---|---|---|---|---|---|---|---|---|\n",
         LIMITS[0], LIMITS[1]
     );
@@ -227,13 +227,13 @@ fn markdown(all: &[Instance]) -> Result<String, Failure> {
         100.0 * NARROW,
         TRIALS.1
     )?;
-    text += "\n| least / most objective, long limit | improved | standard | K-way | A-BFD |\n|---|---|---|---|---|\n";
+    text += "\n| min / max objective, long limit | improved | standard | K-way | A-BFD |\n|---|---|---|---|---|\n";
     let ratios = |of: &[&Instance], ratio: fn(&Instance) -> Option<f64>| {
         let ratios: Vec<f64> = of.iter().filter_map(|instance| Some(ratio(instance)?.ln())).collect();
         if ratios.is_empty() { "-".to_owned() } else { format!("{:.3}", mean(&ratios).0.exp()) }
     };
     let mut relative = String::from(
-        "\n| objective : the improved annealer's, geometric mean | standard, short limit | standard | K-way | A-BFD |\n\
+        "\n| objective ÷ improved annealer's, geometric mean | standard, short limit | standard | K-way | A-BFD |\n\
          |---|---|---|---|---|\n",
     );
     for (family, ..) in PAPER {
@@ -255,11 +255,10 @@ fn markdown(all: &[Instance]) -> Result<String, Failure> {
     let most = all.iter().map(|instance| instance.standard[0] / instance.improved[0]).fold(0.0, f64::max);
     writeln!(
         text,
-        "\nOver all instances standard annealing ends, at the short limit, at {} times the improved one's objective in the \
-         geometric mean, at most at {most:.1} times.",
+        "\nOver all instances, standard ÷ improved objective at the short limit is {} (geometric mean), at most {most:.1}.",
         ratios(&every, |i| Some(i.standard[0] / i.improved[0]))
     )?;
-    text += "\n| better / equal / worse than standard in the first trial, % | equal moves | both as printed |\n|---|---|---|\n";
+    text += "\n| improved better / equal / worse than standard, first trial, % | equal moves | both as printed |\n|---|---|---|\n";
     let mut otherwise = |name: &str, of: &[&Instance]| {
         let [moves, printed] = [0, 1].map(|at| shares(of.iter().map(|instance| instance.otherwise[at])));
         writeln!(text, "| {name} | {moves} | {printed} |")

@@ -58,11 +58,9 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
     ];
     let mut text = page("Table I: throughput over that of the best static assignment");
     text.push_str(
-        "The last of eight windows, after one decision; ratios are to the best static assignment that hill climbing found, \
-         judged by its first four windows. \
-         Worst change: the windows until the next decision against a world that goes on from the same state with everything where \
-         it was. Plan from the start: the same ratio of the assignment that was decided, had everything begun there; where it is \
-         1 and the last window is below it, the plan is the best static one, and the world has not come out of what it was in.\n",
+        "Throughput of the last of eight windows, after one decision. Ratios are to the best static assignment found by hill climbing. Worst \
+         change: against staying, until the next decision. Plan from the start: ratio of the chosen assignment when the run begins with it; where it is 1 and the \
+         last window is below, the plan is optimal and the run has not left the transient.\n",
     );
     for (name, kind, published) in cases {
         let contest = Contest::new(&equal_units(), kind, Some(8))?;
@@ -101,13 +99,13 @@ fn foreseen(
     let oracle = contest.foreseen(&hints)?;
     let after = after(contest, &oracle.report);
     let what = match (oracle.exact, hints.iter().any(|hint| hint.after.is_some())) {
-        (true, _) => "The oracle, exact",
-        (false, false) => "The oracle, from below (what foresight found)",
-        (false, true) => "From below, of what anybody decided at a time the best, chosen with foresight",
+        (true, _) => "Optimum with hindsight",
+        (false, false) => "Lower bound with hindsight",
+        (false, true) => "Lower bound with hindsight, from the decisions of all strategies",
     };
     let said = format!(
-        "{what}: {after:.2} tasks/ms after the first decision, {:.2} over the run. From above, with every unit at work all \
-         the time and every message within its unit: {:.2}.",
+        "{what}: {after:.2} tasks/ms after the first decision, {:.2} over the run. Upper bound without idle \
+         time and remote messages: {:.2}.",
         overall(&oracle.report),
         contest.most()
     );
@@ -123,11 +121,11 @@ fn after(contest: &Contest, report: &Report) -> f64 {
 fn figure(results: &[Result], title: &str, level: Option<(&str, f64)>) -> String {
     let drawn = [
         "asp",
-        "asp, levels alone",
+        "asp, plain objective",
         "metis",
         "metis-apolike",
         "annealing-standard",
-        "stays at the start",
+        "static start",
         "random",
     ];
     let of = results.iter().filter(|result| drawn.contains(&result.label));
@@ -171,14 +169,14 @@ fn described(
         let (assignment, best) = contest.best_static_found(&results, contest.windows)?;
         let (foreseen, oracle) = foreseen(contest, &results, Some(&assignment))?;
         let said = format!(
-            "Ratios are to the best static assignment found, {best} tasks/ms: {assignment:?}. {foreseen}"
+            "Ratios are to the best static assignment found by hill climbing, {best} tasks/ms: {assignment:?}. {foreseen}"
         );
         (best, Some(("best static found", best)), said, oracle)
     } else {
         let (first, (ours, _)) = *values.first().ok_or("nobody competes")?;
         let (foreseen, oracle) = foreseen(contest, &results, None)?;
         let said = format!(
-            "Ratios are to {first} after the first decision; there are too many assignments for a best static one. {foreseen}"
+            "Ratios are to {first} after the first decision; the best static assignment is not known. {foreseen}"
         );
         (ours, None, said, oracle)
     };
@@ -190,7 +188,7 @@ fn described(
 
 /// Figure 4: the motivating example, with the units of scenarios A and B, and the authors' own trace of it.
 pub fn figure_4(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Figure 4: the surveillance example");
+    let mut text = page("Figure 4: surveillance example");
     let kind = Kind::Surveillance(Surveillance { end: 12_000, phase: 3_000, seed: 1 });
     let contest = Contest::new(&equal_units(), kind, None)?;
     let described = described(setting, &contest, ALL, "figure-4", true)?.text;
@@ -204,7 +202,7 @@ pub fn figure_4(setting: &Setting) -> std::result::Result<(), Failure> {
 
 /// The surveillance folder of the authors: a PHOLD trace on two CPUs, a GPU and an FPGA.
 pub fn surveillance(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Surveillance as in the authors' files");
+    let mut text = page("Surveillance workload of the authors' files");
     let kind = Kind::Phold(Phold { actors: 8, end: 50_000, probability: 0.125, seed: 1 });
     let contest = Contest::new(&unequal_units(2, 1, 4, 2), kind, Some(16))?;
     let described = described(setting, &contest, ALL, "surveillance", true)?.text;
@@ -236,16 +234,14 @@ fn hotspot(actors: u32, phases: (f64, f64), rate: f64, moving: bool, seed: u64) 
 /// What the authors' program gave, for the pages with 64 actors.
 const AUTHORS: &str = "64 actors, 8 CPUs, 2 GPUs, 1 FPGA. The paper claims up to 45 % over metis-apolike in a phase. \
     Re-running the authors' program (1000/200/200, 4 and 2 times as fast) gave in tasks/ms: APO 83.5 at its limit of 5 s, \
-    METIS without capacities 96.7, \"asp-like\" 87.5, round-robin 84.7, random 67.2, METIS with capacities 65.3. Traces are \
-    generated anew from the parameters, with the costs of the paper's table II: round-robin, which plans nothing, is at another \
-    level there, so that only the order of strategies can be compared.\n";
+    METIS without capacities 96.7, \"asp-like\" 87.5, round-robin 84.7, random 67.2, METIS with capacities 65.3. The traces are \
+    regenerated from the parameters with the costs of the paper's Table II, so only the order of strategies can be compared.\n";
 
 /// The worlds of Figure 5 in one table.
 fn beside(worlds: &[(String, Described)]) -> String {
-    let shown = ["asp", "the authors' objective", "metis", "metis-apolike", "annealing-next-state"];
+    let shown = ["asp", "authors' objective", "metis", "metis-apolike", "annealing-next-state"];
     let mut text = format!(
-        "\n## All worlds\n\nTasks/ms after the first decision; last the best of what anybody decided at a time, chosen with \
-         foresight.\n\n| world | {} | foresight |\n|---|{}\n",
+        "\n## Summary\n\nTasks/ms after the first decision; the last column is the lower bound with hindsight.\n\n| setting | {} | hindsight |\n|---|{}\n",
         shown.join(" | "),
         "---:|".repeat(shown.len() + 1)
     );
@@ -261,9 +257,9 @@ fn beside(worlds: &[(String, Described)]) -> String {
 
 /// Figure 5: 64 actors on 8 CPUs, 2 GPUs and an FPGA, as printed and as in the authors' files.
 pub fn figure_5(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Figure 5: the stochastic trace");
+    let mut text = page("Figure 5: stochastic trace");
     text.push_str(AUTHORS);
-    text.push_str("Both lengths have as many tasks.\n");
+    text.push_str("Both trace lengths have the same number of tasks.\n");
     let mut worlds = Vec::new();
     for (phases, rate) in [((1000.0, 200.0), 12.0), ((60_000.0, 5_000.0), 0.2)] {
         for (gpu, fpga) in [(4, 2), (50, 10)] {
@@ -293,18 +289,18 @@ const QUICK: u64 = 150;
 
 /// The 64 actors of the authors' files over traces of several seeds, moves and planning free and charged.
 pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("64 actors on 11 units, over traces");
+    let mut text = page("64 actors on 11 units over several traces");
     text.push_str(AUTHORS);
     text.push_str(
-        "Each seed has a trace of its own, and strategies decide by it, too. A plan of ours has 150 pieces of effort, less than \
-         half a second of one core; the authors allow 5 s. Charged: an actor that moves runs nowhere for 20 ms, and a decision \
-         takes effect after 100 ms.\n",
+        "Each seed has its own trace and is the seed of the strategies. `asp` plans with 150 units of effort, less than \
+         half a second of one core; the authors allow 5 s. Charged: a migrating actor is down for 20 ms, and a decision takes effect \
+         after 100 ms.\n",
     );
     let out = [
-        "asp, levels in time",
-        "asp, levels alone, roomy",
-        "asp on the paper's facts, adaptive",
-        "asp on the paper's facts",
+        "asp, objective in time",
+        "asp, plain objective, slack",
+        "asp on the paper's inputs, adaptive",
+        "asp on the paper's inputs",
         "asp, adaptive",
     ];
     let some = ALL.iter().filter(|of| !out.contains(&of.label)).copied();
@@ -345,10 +341,10 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
 
 /// A hotspot that is elsewhere in each phase, with moves and planning free, and charged.
 pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("A hotspot that moves");
+    let mut text = page("Moving hotspot");
     text.push_str(
-        "48 actors on 8 CPUs, 2 GPUs and an FPGA; each imbalanced phase has four hot actors of its own, to which everybody sends. \
-         Phases are about ten windows long, and a plan is due every five. Not from the paper.\n",
+        "48 actors on 8 CPUs, 2 GPUs and an FPGA. Each imbalanced phase lasts about ten windows and has four other hot actors, to which all actors send; a \
+         decision is due every five windows. Not from the paper.\n",
     );
     let free = unequal_units(8, 2, 4, 2);
     for (name, config) in [("free", free.clone()), ("charged", format!("{free}{CHARGED}"))] {
@@ -364,10 +360,9 @@ pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
 pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Energy under a power cap");
     text.push_str(
-        "PHOLD with 8 actors on 2 CPUs (65 W, 15 idle), an FPGA (30 W, 10 idle) and a GPU (250 W, 40 idle). A \
-         cap bounds what units may draw together: a trace has no rate at which tasks come, so a unit that hosts an actor may be at \
-         work all the time, and is planned with its full power. Not from the paper, which leaves it to the future. Highest: the most that \
-         any window after the first decision drew.\n\n\
+        "PHOLD with 8 actors on 2 CPUs (65 W, 15 idle), an FPGA (30 W, 10 idle) and a GPU (250 W, 40 idle). The cap bounds the total \
+         power; a unit that hosts an actor is planned with its full power. Highest: maximum over the windows after the first \
+         decision. Not from the paper.\n\n\
          | cap, W | strategy | tasks/ms | mean W | highest W | tasks/J |\n|---|---|---:|---:|---:|---:|\n",
     );
     let kind = Kind::Phold(Phold { actors: 8, end: 12_000, probability: 0.125, seed: 1 });
@@ -377,7 +372,7 @@ pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
         .replace("speed: 4}", "speed: 4, powerWatts: 250, idleWatts: 40}");
     let entrants: Vec<Contestant> = ALL
         .iter()
-        .filter(|of| ["asp", "metis", "annealing-standard", "stays at the start"].contains(&of.label))
+        .filter(|of| ["asp", "metis", "annealing-standard", "static start"].contains(&of.label))
         .copied()
         .collect();
     for cap in [None, Some(400), Some(200)] {
@@ -410,7 +405,7 @@ pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
 
 /// Actors that run on some kinds only.
 pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("Actors that run on some kinds only");
+    let mut text = page("Actors restricted to some device kinds");
     let config = format!(
         "{}actors: [{{actors: [0, 1], runsOn: [cpu]}}, {{actors: [2, 3], runsOn: [cpu, gpu]}}, {{actors: [7], runsOn: [fpga, cpu]}}]\n",
         unequal_units(2, 1, 4, 2)
@@ -421,14 +416,14 @@ pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
     write!(
         text,
         "The surveillance example; both croppers run on CPUs only, two classifiers on CPUs and the GPU, the localizer on \
-         CPUs and the FPGA, the rest everywhere.\n\n{described}"
+         CPUs and the FPGA, the others on any kind.\n\n{described}"
     )?;
     setting.write("partial-kinds.md", &text)
 }
 
 /// How the weights of the annoyance change what is decided in the three worlds.
 pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
-    let mut text = page("The weights of the annoyance");
+    let mut text = page("Weights of the annoyance criterion");
     text.push_str(
         "The ring of scenario B in each world, with the annoyance as the first level after the overload (`adaptive`) and \
          with the weight of what gets in the way there at 0, 1 and 10.\n\n\

@@ -89,14 +89,14 @@ const fn other(strategy: &'static str) -> Contestant {
 /// Everybody: ours first.
 pub const ALL: &[Contestant] = &[
     ours("asp", Told::Busiest),
-    ours("asp, every better plan", Told::Ungated),
-    ours("asp, levels in time", Told::Time),
-    ours("asp, levels alone", Told::Levels),
-    ours("asp, levels alone, roomy", Told::Roomy),
+    ours("asp without gate", Told::Ungated),
+    ours("asp, objective in time", Told::Time),
+    ours("asp, plain objective", Told::Levels),
+    ours("asp, plain objective, slack", Told::Roomy),
     ours("asp, adaptive", Told::Adaptive),
-    ours("asp on the paper's facts", Told::Paper),
-    ours("asp on the paper's facts, adaptive", Told::PaperAdaptive),
-    ours("the authors' objective", Told::Authors),
+    ours("asp on the paper's inputs", Told::Paper),
+    ours("asp on the paper's inputs, adaptive", Told::PaperAdaptive),
+    ours("authors' objective", Told::Authors),
     other("metis"),
     other("metis-apolike"),
     other("metis-apolike-published"),
@@ -106,11 +106,11 @@ pub const ALL: &[Contestant] = &[
     other("annealing-standard"),
     other("round-robin"),
     other("random"),
-    Contestant { label: "stays at the start", ..other(NONE) },
+    Contestant { label: "static start", ..other(NONE) },
 ];
 
 /// The contestants whose changes are held against staying in results.
-const OURS: [&str; 4] = ["asp", "asp, every better plan", "asp, levels in time", "asp, levels alone"];
+const OURS: [&str; 4] = ["asp", "asp without gate", "asp, objective in time", "asp, plain objective"];
 
 /// A world in which strategies compete.
 pub struct Contest {
@@ -323,7 +323,7 @@ pub fn table(
 ) -> String {
     let (title, line) = added.map_or_else(Default::default, |(title, _)| (format!(" {title} |"), "---:|"));
     let mut text = format!(
-        "| strategy | ratio | {what}, tasks/ms | ratio of the run | mean of the run | moves | worst change |{title}\n\
+        "| strategy | ratio | {what}, tasks/ms | ratio, whole run | mean, whole run | moves | worst change |{title}\n\
          |---|---:|---:|---:|---:|---:|---:|{line}\n"
     );
     for (number, result) in results.iter().enumerate() {
@@ -377,8 +377,8 @@ const LOSS: f64 = 2.0;
 /// with the facts that the planner had.
 pub fn losses(results: &[Result]) -> String {
     let mut text = String::from(
-        "\nChanges of ours against staying, from the same state until the next decision:\n\n\
-         | strategy | changes | mean gain | lost more than 2 % |\n|---|---:|---:|---:|\n",
+        "\nRe-planning against staying, from the same state until the next decision:\n\n\
+         | strategy | re-plannings | mean gain | losses above 2 % |\n|---|---:|---:|---:|\n",
     );
     let mut listed = String::new();
     for result in results.iter().filter(|result| OURS.contains(&result.label)) {
@@ -413,8 +413,8 @@ pub fn losses(results: &[Result]) -> String {
     }
     if !listed.is_empty() {
         text.push_str(
-            "\n| strategy | seed | after window | stayed, tasks/ms (by window) | went | change | moves | expected gain \
-             | levels |\n|---|---:|---:|---:|---:|---:|---:|---|---|\n",
+            "\n| strategy | seed | after window | staying, tasks/ms (by window) | re-planned | change | moves | expected gain \
+             | objective |\n|---|---:|---:|---:|---:|---:|---:|---|---|\n",
         );
         text.push_str(&listed);
     }

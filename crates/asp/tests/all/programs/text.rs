@@ -49,7 +49,7 @@ impl Text {
             6 => self.say("app", format!("app({actor},\"s/p\")")),
             7 if !self.of_facts.is_empty() => {
                 let name = self.one(&self.of_facts.clone());
-                self.say("a predicate of its own", format!("{name}({actor})"))
+                self.say("a user predicate", format!("{name}({actor})"))
             }
             8 => self.say("current", format!("current({actor},_)")),
             9 => self.say("move_cost", format!("move_cost({actor},_)")),
@@ -101,7 +101,7 @@ impl Text {
         } else {
             elements
         };
-        let not = if self.chance(10) { self.say("not a set", "not ") } else { String::new() };
+        let not = if self.chance(10) { self.say("not an aggregate", "not ") } else { String::new() };
         let (low, high) = (self.rng.u8(1..3), self.rng.u8(2..6));
         let operator = self.one(&["<", "<=", ">", ">=", "=", "!="]);
         let set = format!("{function} {{ {elements} }}");
@@ -153,7 +153,7 @@ impl Text {
                 }
                 9 if !self.of_places.is_empty() => {
                     let (name, not) = (self.one(&self.of_places.clone()), self.one(&["", "not "]));
-                    self.say("a conclusion of places", format!("{not}{name}(A)"))
+                    self.say("a derived predicate on placement", format!("{not}{name}(A)"))
                 }
                 10 => self.say("node_label", "cu_node(U,M), node_label(M,\"region\",\"eu\")"),
                 11 => self.say("msg_exch_rate", "msg_exch_rate(A,_,R), R > 1"),
@@ -166,11 +166,11 @@ impl Text {
                 15 => self.say("cu_numa", "cu_numa(U,\"m0\")"),
                 16 => {
                     let not = self.one(&["", "not "]);
-                    self.say("stays or moves", format!("{not}current(A,U)"))
+                    self.say("current placement", format!("{not}current(A,U)"))
                 }
                 17 => {
                     let compared = self.comparison("L");
-                    self.say("what is done there", format!("workload(A,U,L), {compared}"))
+                    self.say("workload at the unit", format!("workload(A,U,L), {compared}"))
                 }
                 18 => self.say("node_provides", "cu_node(U,H), node_provides(H,\"cores\",J), J > 4"),
                 19 => self.say("cu_provides", "cu_provides(U,\"memory\",E), E > 8"),
@@ -211,13 +211,13 @@ impl Text {
         }
         if self.chance(25) {
             let (name, set) = ("k", self.set("_", true));
-            let line = self.say("a set of facts", format!("{name}(A) :- actor(A), {set}."));
+            let line = self.say("an aggregate of facts", format!("{name}(A) :- actor(A), {set}."));
             self.lines.push(line);
             self.of_facts.push(name.to_owned());
         }
         if self.chance(25) {
             let line = self.say(
-                "a value of a set",
+                "an aggregate value",
                 "c(G,C) :- group(_,G), C = #count { X : group(X,G) }.\nb(A) :- group(A,G), c(G,C), C > 1.",
             );
             self.lines.push(line);
@@ -231,7 +231,7 @@ impl Text {
         }
         if self.chance(40) {
             let body = self.body();
-            let line = self.say("a rule about places", format!("y(A) :- {body}."));
+            let line = self.say("a rule on placement", format!("y(A) :- {body}."));
             self.lines.push(line);
             self.of_places.push("y".to_owned());
         }
@@ -246,26 +246,26 @@ impl Text {
                 "e(G,X) :- group(_,G), X = {function} {{ W : group(Y,G), work(Y,\"{kind}\",W) }}.\n\
                  h(A) :- group(A,G), e(G,X), X {operator} 3."
             );
-            let lines = self.say("the least or largest of what may be nothing", lines);
+            let lines = self.say("min or max of a possibly empty set", lines);
             self.lines.push(lines);
             self.of_facts.push("h".to_owned());
         }
         if self.chance(25) {
             let (not, term) = (self.one(&["not ", "not not "]), self.one(&["X", "X+1"]));
             let sets = format!("{not}{term} = #count {{ Y : group(Y,G) }}, X = #count {{ Y : fixed(Y) }}");
-            let line = self.say("a denied value of a set", format!("d(A) :- group(A,G), {sets}."));
+            let line = self.say("a negated aggregate value", format!("d(A) :- group(A,G), {sets}."));
             self.lines.push(line);
             self.of_facts.push("d".to_owned());
         }
         if self.chance(25) {
             let line = "i(A) :- group(A,G), X-1 = #count { Y : group(Y,G) }, X = #count { U : cu(U) }.";
-            let line = self.say("a sum that is the value of a set", line);
+            let line = self.say("a sum as an aggregate value", line);
             self.lines.push(line);
             self.of_facts.push("i".to_owned());
         }
         if self.chance(25) {
             let lines = "j(f(W*2,W)) :- work(_,\"cpu\",W).\nl(A) :- X > 2, j(f(X*2,X)), work(A,\"cpu\",X).";
-            let lines = self.say("a term that needs what is beside it", lines);
+            let lines = self.say("a term bound by a neighbouring literal", lines);
             self.lines.push(lines);
             self.of_facts.push("l".to_owned());
         }
@@ -323,12 +323,12 @@ impl Text {
             let body = text.body();
             // A tuple that several of them say counts once.
             let (own, weight) = if text.chance(50) {
-                (text.say("a tuple that others may say", ""), text.rng.u8(1..3))
+                (text.say("a shared weak-constraint tuple", ""), text.rng.u8(1..3))
             } else {
                 (format!("w{number},"), text.rng.u8(1..9))
             };
             let line = if text.chance(40) {
-                text.say("a weight that is a variable", format!(":~ {body}; work(A,\"cpu\",P). [P,{own}A]"))
+                text.say("a variable weight", format!(":~ {body}; work(A,\"cpu\",P). [P,{own}A]"))
             } else {
                 text.say("a weak constraint", format!(":~ {body}. [{weight},{own}A]"))
             };

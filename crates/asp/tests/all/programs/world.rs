@@ -153,9 +153,9 @@ fn like(file: &Value) -> BTreeSet<String> {
     let some = |list: &[Value], name: &str| list.iter().any(|one| !one[name].is_null());
     let mut like = BTreeSet::from([
         format!("· actors: {}", actors.len()),
-        ["· nobody stays", "· one that stays", "· two or more that stay"][stay.min(2)].to_owned(),
+        ["· no fixed actor", "· one fixed actor", "· two or more fixed actors"][stay.min(2)].to_owned(),
         format!("· units: {}", units.len()),
-        format!("· kinds of units: {}", different(&units, "kind")),
+        format!("· unit kinds: {}", different(&units, "kind")),
         format!("· nodes: {}", different(&units, "node")),
         ["· at most one group", "· two groups", "· three groups"]
             [different(&actors, "group").saturating_sub(1)]
@@ -171,7 +171,7 @@ fn like(file: &Value) -> BTreeSet<String> {
     note(some(&units, "provides"), "memory of units");
     note(some(&nodes, "provides"), "cores of nodes");
     note(units.iter().any(|unit| unit["zone"].is_null()), "a node in no zone");
-    note(actors.iter().any(|actor| actor["fixed"] == json!(false)), "something runs that may move");
-    note(!list("constraints").is_empty(), "something runs that may not stay");
+    note(actors.iter().any(|actor| actor["fixed"] == json!(false)), "a running actor that may move");
+    note(!list("constraints").is_empty(), "a running actor that must move");
     like
 }

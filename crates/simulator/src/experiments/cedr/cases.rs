@@ -16,7 +16,7 @@ pub fn charts(setting: &Experiment) -> Result<(), Failure> {
     let pool = Counts(3, 1, 0);
     let applications = prepare(&graphs(&pair), &pool.platform())?;
     let dags = pair.arriving(2000);
-    let mut text = page("Who ran when and where (Figures 9, 15)");
+    let mut text = page("Gantt charts (Figures 9, 15)");
     text += "High latency workload, 2000 Mbps, 3 cores and 1 FFT: every transform on the accelerator (MET), or on both (EFT).\n\n";
     let (mut ends, mut moved) = (Vec::new(), Vec::new());
     let mut rows = Vec::new();
@@ -120,13 +120,9 @@ pub fn cache(setting: &Experiment) -> Result<(), Failure> {
     };
     let against = |ours: f64, other: f64| format!("{:+.1} %", 100.0 * (ours / other - 1.0));
     text += &claims(&[
+        ("execution of ETF − SIMPLE", "+468 ms", format!("{:+.0} ms", execution(&found[1].1) - simple)),
         (
-            "execution of ETF less that of SIMPLE",
-            "+468 ms",
-            format!("{:+.0} ms", execution(&found[1].1) - simple),
-        ),
-        (
-            "execution of cached ETF against SIMPLE's",
+            "execution of cached ETF against SIMPLE",
             "almost identical",
             against(execution(&found[2].1), simple),
         ),
@@ -169,7 +165,7 @@ pub fn queues(setting: &Experiment) -> Result<(), Failure> {
     let panel = Panel { title: String::new(), series: lines_of };
     setting.write("figure-13.svg", &lines(&labels, &[panel]))?;
     let mut text = page("Work queues (Figure 13)");
-    text += "Dispatch overhead, Σ (start - end of the task before on that core), of EFT on 3 cores; Radar Correlators every 31 µs.\n\n";
+    text += "Dispatch overhead, Σ (start − end of the previous task on that core), of EFT on 3 cores; Radar Correlators every 31 µs.\n\n";
     text += &table(&["instances", "without queues", "rounds", "with queues", "rounds"], &rows);
     text += &claims(&[("dispatch overhead grows faster without queues", "yes", growth(&grown))]);
     setting.write("queues.md", &text)
@@ -206,7 +202,7 @@ fn streamed(name: &str, mode: Streaming) -> Result<(Applications, Measures, Vec<
 /// `cedr-streaming`.
 pub fn streaming(setting: &Experiment) -> Result<(), Failure> {
     let mut text = page("Streaming (Table 6)");
-    text += "40 frames under SIMPLE on 3 cores, 1 FFT, 1 MMULT; frame after frame (`sequential`), or in a pipeline.\n\n";
+    text += "40 frames under SIMPLE on 3 cores, 1 FFT, 1 MMULT: sequential, or pipelined with single or double buffers.\n\n";
     // Frame after frame and in a pipeline: time, then utilisation of the cores.
     let published = [[19.35, 9.80, 28.74, 56.32], [86.41, 63.03, 36.68, 50.27]];
     let mut rows = Vec::new();

@@ -88,8 +88,8 @@ pub fn gpu(setting: &Experiment) -> Result<(), Failure> {
         let labels = Labels { title: &title, x: "injection rate (Mbps)", y: "ms", log: true };
         setting.write(&format!("figure-16{letter}.svg"), &lines(&labels, panels))?;
     }
-    let mut text = page("A board with a GPU (Figure 16)");
-    text += "High latency workload at 2000 Mbps: execution per application, in brackets overhead. A transform is expected to \
+    let mut text = page("Platform with a GPU (Figure 16)");
+    text += "High latency workload at 2000 Mbps: execution per application (overhead). A transform is expected to \
              take on the GPU what it takes on the FFT, does so, and takes 60 µs + 90 ns per KiB more to move its 4 KiB.\n\n";
     let head: Vec<&str> = std::iter::once("pool").chain(SCHEDULERS).collect();
     text += &table(&head, &rows);
@@ -100,7 +100,7 @@ pub fn gpu(setting: &Experiment) -> Result<(), Failure> {
     // Figure 16.
     text += &claims(&[
         ("with a GPU and its transfers MET has the longest execution", "yes", most("MET", 0)),
-        ("ETF has the most overhead", "yes", most("ETF", 1)),
+        ("ETF has the highest overhead", "yes", most("ETF", 1)),
     ]);
     setting.write("gpu.md", &text)
 }

@@ -27,7 +27,7 @@ pub fn example(setting: &Setting) -> Result<(), Failure> {
     let build = Build { seed: 1, ..Build::default() };
     let mut world = World::new(&graph, &platform, build, Scheme::Samples)?;
     let mut text = String::from(
-        "# The graph of ten nodes (Tables 3 to 5)\n\n| profile | On-Off : GA on-line | paper | ECT : On-Off | paper | On-Off : ideal | paper | remaps On-Off, ECT | paper |\n|---|---|---|---|---|---|---|---|---|\n",
+        "# Ten-node graph (Tables 3 to 5)\n\n| profile | On-Off ÷ GA on-line | paper | ECT ÷ On-Off | paper | On-Off ÷ ideal | paper | remaps On-Off, ECT | paper |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut totals = String::from(
         "\n| profile | On-Off | paper | On-Off, observed | ECT | paper | GA on-line | paper | ideal | paper |\n|---|---|---|---|---|---|---|---|---|---|\n",
@@ -101,7 +101,7 @@ fn table_4() -> Result<[Claim<'static>; 2], Failure> {
         }
     }
     Ok([
-        ("times of Table 4, within one unit", "40", format!("{times}; the furthest is {furthest:.2} apart")),
+        ("times of Table 4, within one unit", "40", format!("{times}; largest deviation {furthest:.2}")),
         ("messages of Table 4, within one unit", "48", format!("{messages}")),
     ])
 }
@@ -125,8 +125,8 @@ fn decisions() -> [Claim<'static>; 2] {
         }
     }
     [
-        ("decisions of Tables 3 and 5 that the rule repeats", "76", repeated.to_string()),
-        ("totals of Tables 3 and 5, from their rows", "4", sums.to_string()),
+        ("decisions of Tables 3 and 5 reproduced", "76", repeated.to_string()),
+        ("totals of Tables 3 and 5 equal to the sum of their rows", "4", sums.to_string()),
     ]
 }
 
@@ -134,7 +134,7 @@ fn decisions() -> [Claim<'static>; 2] {
 pub fn time(setting: &Setting) -> Result<(), Failure> {
     let platform = platform();
     let mut text = String::from(
-        "# How long mapping takes (5.8)\n\nBy the clock.\n\n| tasks | ECT, ms | one run of the GA, ms | a table entry (100 runs), s |\n|---|---|---|---|\n",
+        "# Mapping time (5.8)\n\nWall clock.\n\n| tasks | ECT, ms | one run of the GA, ms | a table entry (100 runs), s |\n|---|---|---|---|\n",
     );
     for size in [10, 50, 100] {
         let graph = shaped(Shape::Random, size, 1)?;

@@ -46,7 +46,7 @@ pub fn sampling(setting: &Setting) -> Result<(), Failure> {
         progress(setting, &format!("graph {seed}"));
     }
     let mut text = String::from(
-        "# Ways to choose a region's mapping (5.4)\n\n| scheme | total : scheme 4, ± 95 % | paper |\n|---|---|---|\n",
+        "# Sampling schemes for a region's mapping (5.4)\n\n| scheme | total ÷ scheme 4, ± 95 % | paper |\n|---|---|---|\n",
     );
     let names =
         ["1, the middle", "2, one random vector", "3, ten vectors, without ECT", "4, ten vectors, with ECT"];
@@ -63,7 +63,7 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
     let platform = platform();
     let mut csv = String::from("shape,size,seed,profile,on_off,ect,genetic,ideal\n");
     let mut text = String::from(
-        "# Shapes and sizes of graphs (5.5, Figures 7 to 9)\n\n| shape | profile | GA on-line : ideal, ± 95 % | On-Off : GA on-line | On-Off : ideal | ECT : ideal |\n|---|---|---|---|---|---|\n",
+        "# Graph shapes and sizes (5.5, Figures 7 to 9)\n\n| shape | profile | GA on-line ÷ ideal, ± 95 % | On-Off ÷ GA on-line | On-Off ÷ ideal | ECT ÷ ideal |\n|---|---|---|---|---|---|\n",
     );
     let mut panels = Vec::new();
     let mut ideals = [("A", Vec::new()), ("B", Vec::new())];
@@ -141,7 +141,7 @@ fn shapes_and_sizes(groups: &[Group]) -> [Claim<'static>; 4] {
         let most = all.iter().copied().fold(0.0, f64::max);
         let (low, high) = range(groups.iter().map(|group| group.ratio(a, b, 0)));
         format!(
-            "{}: at most {most:.3}, {:.3} in the mean of all {}; means by shape and profile {low:.3} to {high:.3}",
+            "{}: at most {most:.3}, {:.3} mean of all {}; means by shape and profile {low:.3} to {high:.3}",
             yes(most <= paper),
             mean(&all).0,
             all.len()
@@ -155,17 +155,17 @@ fn shapes_and_sizes(groups: &[Group]) -> [Claim<'static>; 4] {
     let above = ect().all(|(_, ratios)| ratios[0] <= random[0] && ratios[1] <= random[1]);
     let each: Vec<String> = ect().map(|(shape, [a, b])| format!("{shape} {a:.2} and {b:.2}")).collect();
     [
-        ("GA on-line : ideal", "at most 1.2", within(2, 3, 1.2)),
-        ("On-Off : GA on-line", "at most 1.3", within(0, 2, 1.3)),
+        ("GA on-line ÷ ideal", "at most 1.2", within(2, 3, 1.2)),
+        ("On-Off ÷ GA on-line", "at most 1.3", within(0, 2, 1.3)),
         (
             "profile B is not much worse than A",
             "yes",
-            format!("On-Off : ideal is {low:+.3} to {high:+.3} by shape"),
+            format!("On-Off ÷ ideal is {low:+.3} to {high:+.3} by shape"),
         ),
         (
             "ECT is far from the ideal, furthest on large random graphs",
             "yes",
-            format!("{}: ECT : ideal on A and B, {large} tasks: {}", yes(above), each.join(", ")),
+            format!("{}: ECT ÷ ideal on A and B, {large} tasks: {}", yes(above), each.join(", ")),
         ),
     ]
 }
@@ -212,7 +212,7 @@ pub fn cost(setting: &Setting) -> Result<(), Failure> {
         progress(setting, &format!("graph {seed}"));
     }
     let mut text = String::from(
-        "# What reconfigurations cost (Table 6)\n\n| reconfiguration | On-Off : at 1000 | paper | remaps | paper | ECT : at 1000 | remaps |\n|---|---|---|---|---|---|---|\n",
+        "# Cost of reconfiguration (Table 6)\n\n| reconfiguration cost | On-Off ÷ at 1000 | paper | remaps | paper | ECT ÷ at 1000 | remaps |\n|---|---|---|---|---|---|---|\n",
     );
     let printed = [11_124_981.0, 11_370_890.0, 11_691_931.0, 12_017_445.0, 12_529_694.0];
     let base = (mean(&rows[0].0).0, mean(&rows[0].2).0);
@@ -272,7 +272,7 @@ pub fn single(setting: &Setting) -> Result<(), Failure> {
     }
     let names = ["On-Off", "ECT", "GA on-line", "best single mapping"];
     let mut text = format!(
-        "# The best single mapping (5.7, Figure 10)\n\n| Δ, % | {} |\n|---|---|---|---|---|\n",
+        "# Best single mapping (5.7, Figure 10)\n\n| Δ, % | {} |\n|---|---|---|---|---|\n",
         names.join(" | ")
     );
     for (delta, of) in deltas.iter().zip(&ratios) {
@@ -316,10 +316,10 @@ mod tests {
         assert_eq!(
             said,
             [
-                "no: at most 1.250, 1.125 in the mean of all 8; means by shape and profile 1.125 to 1.125",
-                "yes: at most 1.100, 1.030 in the mean of all 8; means by shape and profile 1.030 to 1.030",
-                "On-Off : ideal is +0.000 to +0.000 by shape",
-                "yes: ECT : ideal on A and B, 50 tasks: random 1.50 and 1.60, in-tree 1.40 and 1.30",
+                "no: at most 1.250, 1.125 mean of all 8; means by shape and profile 1.125 to 1.125",
+                "yes: at most 1.100, 1.030 mean of all 8; means by shape and profile 1.030 to 1.030",
+                "On-Off ÷ ideal is +0.000 to +0.000 by shape",
+                "yes: ECT ÷ ideal on A and B, 50 tasks: random 1.50 and 1.60, in-tree 1.40 and 1.30",
             ]
         );
     }
