@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long the commands about task graphs take, and how much memory: processor time of the whole process, start and reading included.
+"""Measures CPU time, wall clock and memory of the task graph commands.
 
 taskgraph-speed.py CAIRN-SIM --commit COMMIT [--runs N] [--table-runs N] [--out FOLDER]
 """
@@ -11,12 +11,12 @@ import subprocess
 import tempfile
 import time
 
-PAGE = """# How fast task graphs are scheduled and mapped
+PAGE = """# Speed of task graph scheduling and mapping
 
-Processor time of the whole process, all its threads, with its start, reading and printing; beside it the wall clock, and the most memory. The least, the middle and
-the most of {runs} runs; the slow ones (*) are of one. {cores} cores. A ratio above 1 is slower than what is asked for. Single rounds and mappings are in [kernels.md](kernels.md).
+CPU time of the whole process (all threads, start, input and output), wall clock and peak memory on {cores} cores: min / median / max of {runs} runs,
+one run for rows marked *. A ratio above 1 misses the target. Single functions are in [kernels.md](kernels.md).
 
-| processor time / asked for | what | asked for | processor time | wall clock | MiB | command |
+| CPU time ÷ target | task | target | CPU time | wall clock | MiB | command |
 |---:|---|---:|---:|---:|---:|---|
 {table}
 
@@ -25,7 +25,7 @@ the most of {runs} runs; the slow ones (*) are of one. {cores} cores. A ratio ab
 ```yaml
 {platform}```
 
-Of the sweep and the 256 regions, 30 s and 5 minutes of two cores are asked for, of the others so much of one: as processor time here.
+Targets are wall clock on two cores for the sweep (30 s) and the 256 regions (5 min), on one core for the others; the table states them as CPU time.
 
 Made at {commit} by `make bench`, which runs `docs/results/taskgraph-speed.py`.
 """
@@ -36,12 +36,12 @@ links: {bandwidth: 4e9}
 
 
 def commands(table_runs):
-    """What, how many seconds of processor time are asked for (none: not asked), whether it is slow, and the command."""
-    yield "sweep, 3,480 runs (the board: under 3 h)", 60, False, "experiment cedr-sweep --out out"
-    yield "improved annealing, 1,008 tasks on 32, to its end", 15, False, "dag map --mapper annealing-improved --graph g1008 --platform p32"
-    yield "standard annealing, the same", None, False, "dag map --mapper annealing-standard --graph g1008 --platform p32"
-    yield "K-way, 5,068 tasks on 32", 1, False, "dag map --mapper kway --graph g5068 --platform p32"
-    yield "a table's entry, 100 tasks (the paper: about 10 min)", 30, True, "experiment semi-static-time --out out"
+    """Name, target in seconds of CPU time or None, whether it is run once only, and the command."""
+    yield "sweep, 3,480 runs (on the board: under 3 h)", 60, False, "experiment cedr-sweep --out out"
+    yield "improved annealing, 1,008 tasks on 32 PEs, to convergence", 15, False, "dag map --mapper annealing-improved --graph g1008 --platform p32"
+    yield "standard annealing, the same graph", None, False, "dag map --mapper annealing-standard --graph g1008 --platform p32"
+    yield "K-way, 5,068 tasks on 32 PEs", 1, False, "dag map --mapper kway --graph g5068 --platform p32"
+    yield "mapping table entry, 100 tasks (paper: about 10 min)", 30, True, "experiment semi-static-time --out out"
     yield (
         f"256 regions of the ten-node graph, {10 * table_runs} runs each",
         600,
@@ -62,7 +62,7 @@ def run(binary, arguments, folder):
 
 
 def prepare(binary, folder):
-    """The graphs and platforms by the short names that the commands have."""
+    """The graphs and platforms by the short names used in the commands."""
     files = {}
     for name, kind in [("g1008", "gram-schmidt --strip 22"), ("g5068", "gram-schmidt --strip 50"), ("g10", "ten-node")]:
         run(binary, ["dag", "generate", *kind.split(), "--out", name], folder)

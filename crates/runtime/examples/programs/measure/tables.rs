@@ -78,88 +78,78 @@ const fn ratio(what: &'static str, wanted: &'static str, ours: Reading, beside: 
 
 const RATIOS: [Ratio; 17] = [
     ratio(
-        "1 byte inside a process, µs, beside `rtrb`",
+        "1 byte inside a process, µs ÷ `rtrb`",
         "≤ 2",
         one_byte("ping-pong-inside"),
         median("ping-pong-inside", "rtrb"),
     ),
     ratio(
-        "1 byte inside a process, µs, beside `crossbeam`",
+        "1 byte inside a process, µs ÷ `crossbeam`",
         "",
         one_byte("ping-pong-inside"),
         median("ping-pong-inside", "crossbeam"),
     ),
     ratio(
-        "1 byte between processes, µs, beside Open MPI two-sided",
+        "1 byte between processes, µs ÷ Open MPI two-sided",
         "≤ 1",
         one_byte("ping-pong-processes"),
         median("ping-pong-mpi", "two-sided 1 bytes"),
     ),
     ratio(
-        "1 byte between processes, µs, beside Open MPI one-sided",
+        "1 byte between processes, µs ÷ Open MPI one-sided",
         "≤ 0.2",
         one_byte("ping-pong-processes"),
         median("ping-pong-mpi", "one-sided 1 bytes"),
     ),
     ratio(
-        "1 byte between processes, µs, beside `iceoryx2`",
+        "1 byte between processes, µs ÷ `iceoryx2`",
         "",
         one_byte("ping-pong-processes"),
         median("ping-pong-iceoryx2", ", 1 bytes"),
     ),
     ratio(
-        "1 byte over tcp, µs, beside blocking TCP",
+        "1 byte over TCP, µs ÷ blocking TCP",
         "≤ 1.5",
         one_byte("ping-pong-tcp"),
         median("ping-pong-tcp", "blocking TCP"),
     ),
+    ratio("Jacobi, 7 points, G points/s ÷ copying the grid", "≥ 0.7", points("jacobi"), copying("jacobi")),
     ratio(
-        "Jacobi, 7 points, G points/s, beside copying the grid",
-        "≥ 0.7",
-        points("jacobi"),
-        copying("jacobi"),
-    ),
-    ratio(
-        "Jacobi, 13 points, G points/s, beside copying the grid",
+        "Jacobi, 13 points, G points/s ÷ copying the grid",
         "≥ 0.7",
         points("jacobi-far"),
         copying("jacobi-far"),
     ),
-    ratio("Jacobi, 7 points, s, 2 processes beside 1", "≤ 1.15", seconds("jacobi-2"), seconds("jacobi-1")),
+    ratio("Jacobi, 7 points, s, 2 processes ÷ 1", "≤ 1.15", seconds("jacobi-2"), seconds("jacobi-1")),
     ratio(
-        "Jacobi, 13 points, s, 2 processes beside 1",
+        "Jacobi, 13 points, s, 2 processes ÷ 1",
         "≤ 1.15",
         seconds("jacobi-far-2"),
         seconds("jacobi-far-1"),
     ),
-    ratio("Fibonacci, ms, coroutines beside threads", "≤ 0.167", task("coroutines "), task("threads ")),
-    ratio("Fibonacci, ms, coroutines beside `tokio::spawn`", "", task("coroutines "), task("tokio ")),
+    ratio("Fibonacci, ms, coroutines ÷ threads", "≤ 0.167", task("coroutines "), task("threads ")),
+    ratio("Fibonacci, ms, coroutines ÷ `tokio::spawn`", "", task("coroutines "), task("tokio ")),
     ratio(
-        "Fibonacci, ms, with a trace beside without",
+        "Fibonacci, ms, tracing on ÷ off",
         "≤ 1.15",
         Before { row: "fibonacci-trace", line: "with one", unit: " ms, " },
         Before { row: "fibonacci-trace", line: "without a trace", unit: " ms, with" },
     ),
     ratio(
-        "Jacobi, 7 points, s, with a trace beside without",
+        "Jacobi, 7 points, s, tracing on ÷ off",
         "≤ 1.01",
         Before { row: "jacobi-trace", line: "with a trace", unit: " and " },
         Before { row: "jacobi-trace", line: "with a trace", unit: " s)" },
     ),
     ratio(
-        "Jacobi, 13 points, s, with a trace beside without",
+        "Jacobi, 13 points, s, tracing on ÷ off",
         "≤ 1.01",
         Before { row: "jacobi-far-trace", line: "with a trace", unit: " and " },
         Before { row: "jacobi-far-trace", line: "with a trace", unit: " s)" },
     ),
+    ratio("Inference, images/s, threads ÷ plain code", "≥ 0.95", images("threads "), images("plain code ")),
     ratio(
-        "Inference, images/s, threads beside plain code",
-        "≥ 0.95",
-        images("threads "),
-        images("plain code "),
-    ),
-    ratio(
-        "Inference, images/s, coroutines beside plain code",
+        "Inference, images/s, coroutines ÷ plain code",
         "≥ 0.95",
         images("coroutines "),
         images("plain code "),
@@ -237,20 +227,20 @@ pub fn scaling(all: &All) -> Vec<(&'static str, Vec<Bar>)> {
 
 /// All tables, and what each program said. What was not measured is not in it.
 pub fn page(all: &All, list: impl Iterator<Item = (&'static str, &'static str)>) -> String {
-    let mut page = "# The runtime: what was measured last\n\nWritten by `make bench-runtime`, which runs the commands of \
-                    `crates/runtime/examples/bench.list`; [the results](README.md) say what it means, and have the runs with a \
-                    priority of their own. The machine was shared where the load is above what a program has threads.\n"
+    let mut page = "# Runtime benchmarks\n\nMade by `make bench-runtime`, which runs the commands of \
+                    `crates/runtime/examples/bench.list`. Each row names its commit and the load average; above the thread count of the \
+                    program, the machine was shared.\n"
         .to_owned();
-    page += "\n## Ratios\n\n| | ratio | wanted | ours | beside it | commit |\n|---|---|---|---|---|---|\n";
+    page += "\n## Ratios to baselines\n\n| measured against baseline | ratio | target | measured | baseline | commit |\n|---|---|---|---|---|---|\n";
     for Ratio { what, wanted, ours, beside } in &RATIOS {
         let (Some(one), Some(other)) = (ours.of(all), beside.of(all)) else { continue };
         let commits = commits(all, &[ours.row(), beside.row()]);
         let _ = writeln!(page, "| {what} | {:.3} | {wanted} | {one} | {other} | {commits} |", one / other);
     }
     page += &sizes(all);
-    page += "\n## Jacobi: strong and weak scaling, and splits\n\n![efficiencies](scaling.svg)\n\nEfficiency: points a second \
-             for each processor, of the first row's of its kind. With * workers share two processors, so that they count as two.\n\n\
-             | | efficiency | G points/s | s | split | commit |\n|---|---|---|---|---|---|\n";
+    page += "\n## Jacobi: strong and weak scaling, domain splits\n\n![efficiencies](scaling.svg)\n\nEfficiency: points per second \
+             and core ÷ those of the first row of the group. *: workers share two cores and count as two.\n\n\
+             | setting: processes of workers | efficiency | G points/s | s | split | commit |\n|---|---|---|---|---|---|\n";
     for (title, scaled) in SCALING {
         let first = scaled.first().and_then(|first| points(first.1).of(all));
         for (name, row, processors) in scaled {
@@ -268,12 +258,12 @@ pub fn page(all: &All, list: impl Iterator<Item = (&'static str, &'static str)>)
             );
         }
     }
-    page += "\n## What each program said\n";
+    page += "\n## Program output\n";
     for (name, command) in list {
         let Some(Measured { commit, processors, load, said, .. }) = all.get(name) else { continue };
         let _ = write!(
             page,
-            "\n### {name}\n\n    {command}\n\nAt {commit}, {processors} processors, load {} before and {} after.\n\n```\n{}\n```\n",
+            "\n### {name}\n\n    {command}\n\nAt {commit}, {processors} cores, load {} before and {} after.\n\n```\n{}\n```\n",
             load[0],
             load[1],
             said.join("\n")
@@ -284,8 +274,8 @@ pub fn page(all: &All, list: impl Iterator<Item = (&'static str, &'static str)>)
 
 /// Ping-pong by size, of what is beside it.
 fn sizes(all: &All) -> String {
-    let mut table = "\n## Ping-pong by size: of the same copies by hand, best of both\n\n| bytes | inside, one thread | two | \
-                     processes, one | two | tcp beside blocking TCP |\n|---|---|---|---|---|---|\n"
+    let mut table = "\n## Ping-pong by message size ÷ plain copies, best runs\n\n| bytes | in process, one thread | two threads | \
+                     between processes, one thread | two threads | TCP ÷ blocking TCP |\n|---|---|---|---|---|---|\n"
         .to_owned();
     let columns = [
         (["ping-pong-inside", "ping-pong-inside-large"], 7),
