@@ -382,7 +382,11 @@ fn report(arguments: &ReportArguments, commit: Option<&str>) -> Result<(), Probl
     let records = Record::of_one_commit(lines_of(&arguments.out.join(RESULTS))?, commit);
     let Some(first) = records.first() else { return Err("no row is of that commit; see --commit".into()) };
     let summaries = Summary::of(&records, &BestKnown::read(&arguments.best)?);
-    std::fs::write(arguments.out.join("results.md"), markdown(&summaries, &first.commit))?;
+    let folder = arguments.out.file_name().and_then(|name| name.to_str()).filter(|name| *name != "placement");
+    let title = folder.map_or_else(String::new, |name| format!(": {name}"));
+    // The title is the first line.
+    let page = markdown(&summaries, &first.commit).replacen('\n', &format!("{title}\n"), 1);
+    std::fs::write(arguments.out.join("results.md"), page)?;
     std::fs::write(arguments.out.join("cost-over-time.svg"), cost_over_time(&summaries))?;
     std::fs::write(arguments.out.join("gap-by-size.svg"), gap_by_size(&summaries))?;
     Ok(())
