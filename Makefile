@@ -173,7 +173,7 @@ PLACEMENT := $(BENCH) run --resume --best $(BEST) --out $(RESULTS)/placement
 bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (half a day by estimate, goes on where it was stopped; SHORT=1: each part in brief) and write docs/results
 	@echo "measured at $(COMMIT), into $(RESULTS): $(PARTS)"
 
-# What a part leaves when all of it is done: when, on what.
+# The stamp of a finished part: time and cores.
 done = @date -u +'%FT%TZ on $(shell nproc) cores' > $@
 
 # Always, as the programs that are there may be those of another commit.
@@ -184,29 +184,29 @@ bench-programs: tree
 	@$(BIN)/cairn-e2e binaries >/dev/null
 
 $(DONE)/operator: | bench-programs
-	$(call say,the operator on a control plane)
+	$(call say,operator: kubectl apply to bound pods)
 	@$(BIN)/cairn-e2e bench --results $(RESULTS) $(HOW_MUCH_operator)
 	$(done)
 
 $(DONE)/scale: | bench-programs
-	$(call say,a thousand applications on a thousand nodes)
+	$(call say,operator: 1000 applications on 1000 nodes)
 	@$(BIN)/cairn-e2e scale --results $(RESULTS) $(HOW_MUCH_scale)
 	$(done)
 
 $(DONE)/beside: | bench-programs
-	$(call say,pods by way of a decision and by kube-scheduler alone)
+	$(call say,operator: against kube-scheduler alone)
 	@$(BIN)/cairn-e2e beside --results $(RESULTS) $(HOW_MUCH_beside)
 	$(done)
 
 $(DONE)/chaos: | bench-programs
-	$(call say,operators that are killed at random moments)
+	$(call say,operator: failover)
 	@$(BIN)/cairn-e2e chaos --results $(RESULTS) $(HOW_MUCH_chaos)
 	$(done)
 
 # The commit before, or `make bench OLDER=v0.1.0`, built in a tree of its own beside the cache of this one.
 OLDER := HEAD^
 $(DONE)/upgrade: | bench-programs
-	$(call say,an upgrade while applications run, and the way back)
+	$(call say,operator: upgrade and rollback)
 ifdef SHORT
 	@$(BIN)/cairn-e2e upgrade --older $(CURDIR) --programs $(BIN) --name itself --results $(RESULTS)
 else
@@ -217,19 +217,19 @@ endif
 	$(done)
 
 $(DONE)/planning: | bench-programs
-	$(call say,planning small worlds)
+	$(call say,offline planning of small instances)
 	@$(BIN)/cairn-e2e planning --results $(RESULTS)
 	$(done)
 
 $(DONE)/place-one: | bench-programs
-	$(call say,a place at once)
+	$(call say,placing one requested Instance)
 	@cargo bench --locked --profile dev --workspace --bench place_one > $@.log || { cat $@.log; exit 1; }
 	@{ printf '# Placing one requested Instance\n\n'; sed -n '/^| measured/,$$p' $@.log; \
 		printf '\nMade at %s, on %s cores, by `make bench`:\n\n    cargo bench --locked --profile dev --workspace --bench place_one\n' $(COMMIT) $(shell nproc); } > $(RESULTS)/place-one.md
 	$(done)
 
 $(DONE)/kernels: | bench-programs
-	$(call say,kernels)
+	$(call say,microbenchmarks)
 	@cargo bench --locked --profile dev --workspace --bench kernels --bench rounds --bench mappers $(HOW_MUCH_kernels) > $@.log || { cat $@.log; exit 1; }
 	@docs/results/logs.py criterion $@.log > $@.table
 	@{ printf '# Microbenchmarks\n\nSingle functions of the search, the schedulers and the mappers, wall clock on %s cores (criterion).\n\n' $(shell nproc); cat $@.table; \
@@ -237,7 +237,7 @@ $(DONE)/kernels: | bench-programs
 	$(done)
 
 $(DONE)/taskgraph-speed: | bench-programs
-	$(call say,task graphs: how fast they are scheduled and mapped)
+	$(call say,speed of task graph scheduling and mapping)
 	@docs/results/taskgraph-speed.py $(BIN)/cairn-sim --commit $(COMMIT) --out $(RESULTS) $(HOW_MUCH_taskgraph-speed)
 	$(done)
 
@@ -252,21 +252,21 @@ $(DONE)/large: | bench-programs
 	@$(PLACEMENT)/large --strategies asp,local,greedy,metis --budgets $(A_MINUTE) --seeds $(SEEDS) $(HOW_MUCH_large)
 	$(done)
 
-# Worlds of other shapes than those that the search was made with; what a minute finds beside five seconds.
+# Instances of other shapes than those used for tuning; 5 s against 60 s.
 $(DONE)/shapes: | bench-programs
-	$(call say,placement: shapes of worlds)
+	$(call say,placement: other shapes of instances)
 	@$(PLACEMENT) --strategies asp,local,greedy,metis --budgets $(SECONDS) --seeds $(SEEDS) --only $(SHAPES)
 	@$(PLACEMENT) --strategies asp --budgets $(A_MINUTE) --seeds $(SEEDS) --only $(SHAPES)
 	$(done)
 
-# ASP alone on the shipped programs, at every size; above some it says why it has no answer.
+# ASP alone on the shipped programs, at every size.
 $(DONE)/clingo: | bench-programs
 	$(call say,placement: clingo alone)
 	@$(PLACEMENT) --strategies clingo --budgets $(SECONDS) --seeds $(SEEDS) $(HOW_MUCH_clingo)
 	@$(PLACEMENT) --strategies clingo --budgets $(A_MINUTE) --seeds 1 $(HOW_MUCH_clingo)
 	$(done)
 
-# Grids of exclusive devices beside robust tabu search, which is made for nothing else.
+# Grids of exclusive devices against robust tabu search.
 $(DONE)/full-units: | bench-programs
 	$(call say,placement: full units)
 	@mkdir -p $(DONE)/grids
@@ -274,9 +274,9 @@ $(DONE)/full-units: | bench-programs
 	@$(PLACEMENT)/full-units --instances $(DONE)/grids --strategies asp,local,tabu --budgets $(SECONDS) --seeds $(SEEDS)
 	$(done)
 
-# Worlds that nothing was tuned on and no decision was made by: other seeds of the shapes, what a minute finds beside five seconds.
+# Held-out instances: seeds of the shapes that no design decision used; 5 s against 60 s.
 $(DONE)/held-out: | bench-programs
-	$(call say,placement: worlds that nothing was tuned on)
+	$(call say,placement: held-out instances)
 	@mkdir -p $(DONE)/unseen
 	@cargo build --locked --workspace --examples
 	@for seed in $(UNSEEN); do \
@@ -293,24 +293,24 @@ $(DONE)/groups: | bench-programs
 	@docs/results/placement/groups.py $(BIN)/kubectl-cairn --commit $(COMMIT) --out $(RESULTS)/placement $(HOW_MUCH_groups)
 	$(done)
 
-# The densest world of the table with ever more time: how late it ends, and whether more time is ever worse.
+# The densest instance with increasing budgets: overrun, and monotonicity in the budget.
 $(DONE)/dense: | bench-programs
-	$(call say,placement: 120000 edges with little time and more)
+	$(call say,placement: 120000 edges over several budgets)
 	@mkdir -p $(DONE)/dense-worlds
 	@docs/results/placement/groups.py --snapshots $(DONE)/dense-worlds --seeds $(DENSE_SEEDS)
 	@$(PLACEMENT)/dense --instances $(DONE)/dense-worlds --strategies asp --budgets $(DENSE_SECONDS) --seeds $(SEEDS)
 	$(done)
 
-# By processor time, so that what else a machine does decides little. A part that cannot act on a world is left in it all the same.
+# By CPU time, as the machine may be shared. Components are also removed where they cannot act.
 $(DONE)/ablation: | bench-programs
-	$(call say,placement: the search without each of its parts)
+	$(call say,placement: ablation)
 	@$(PLACEMENT)/ablation --processor --budgets $(SECONDS) --seeds $(SEEDS) --only $(SHAPES) \
 		--strategies asp,$$($(BENCH) strategies | sed -n 's/^\(asp-without-[a-z-]*\) .*/\1/p' | paste -sd,)
 	$(done)
 
-# Parts that earn on none or one of the shapes, on more worlds of the shape that they were made for.
+# Components that help on at most one shape, on more instances of that shape.
 $(DONE)/heavy-tails: | bench-programs
-	$(call say,placement: the search without two of its parts on other heavy tails)
+	$(call say,placement: ablation on more heavy tails)
 	@mkdir -p $(DONE)/tails
 	@cargo build --locked --workspace --examples
 	@for seed in $(TAILS); do $(BIN)/examples/shapes $(DONE)/tails $$seed || exit 1; done
@@ -324,7 +324,7 @@ $(DONE)/baselines: | bench-programs $(CP_SAT)
 	$(done)
 
 $(DONE)/brute-force: | bench-programs
-	$(call say,placement: equal to brute force)
+	$(call say,placement: optimality against brute force)
 	@CAIRN_EXACT_WORLDS=$(WORLDS) cargo test --locked --workspace --test all exact::random -- --nocapture > $@.log || { cat $@.log; exit 1; }
 	@{ printf '# Optimality against brute force\n\nRandom small instances with every feature of a snapshot, each solved by `asp` to the optimum over all assignments, which an\nindependent oracle enumerates. A feature is decisive where removing it changes the optimum.\n\n'; \
 		sed -n '/^|/p' $@.log; \
@@ -350,17 +350,17 @@ $(DONE)/bounds: | bench-programs
 	$(done)
 
 $(DONE)/footprint: | bench-programs $(EXPORTER)
-	$(call say,the footprint of the node agent)
+	$(call say,node agent: footprint)
 	@$(BIN)/cairn-e2e footprint --results $(RESULTS) $(HOW_MUCH_footprint)
 	$(done)
 
 $(DONE)/trouble: | bench-programs
-	$(call say,the node agent in trouble)
+	$(call say,node agent: leak test under churn)
 	@$(BIN)/cairn-e2e footprint --trouble --results $(RESULTS) $(HOW_MUCH_footprint)
 	$(done)
 
 $(DONE)/real-nodes: | bench-programs node-tools
-	$(call say,the node agent on real kubelets)
+	$(call say,node agent: real kubelets)
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	@cargo test --locked --workspace --test real_nodes -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
 	@docs/results/logs.py real-nodes $@.log > $@.table && mkdir -p $(RESULTS)/node-agent
@@ -368,9 +368,9 @@ $(DONE)/real-nodes: | bench-programs node-tools
 		printf '\nMade at %s by `make bench`, from the output of the test `real_nodes`:\n\n    cargo test -p e2e --test real_nodes -- --nocapture\n' $(COMMIT); } > $(RESULTS)/node-agent/real-nodes.md
 	$(done)
 
-# Where there are GPUs of NVIDIA; elsewhere there is no such page.
+# Needs an NVIDIA GPU.
 $(DONE)/gpus: | bench-programs
-	$(call say,the node agent beside nvidia-smi)
+	$(call say,node agent: against nvidia-smi)
 	@$(BIN)/cairn-e2e gpus --results $(RESULTS)
 	$(done)
 
@@ -381,7 +381,7 @@ $(DONE)/runtime: | bench-programs
 # What is measured for this commit is not measured again; ROWS="jacobi-2 waits*" measures some. The tables say of each row
 # at which commit it was measured.
 bench-runtime: tree runtime-tools $(if $(ROWS),,runtime-baselines)
-	$(call say,the runtime beside raw limits)
+	$(call say,runtime: against raw limits)
 	@cargo build --locked --workspace --bin cairn-run --examples
 	@$(BIN)/examples/measure --out $(RESULTS)/runtime --commit $(COMMIT) $(foreach row,$(ROWS),'$(row)')
 
@@ -392,9 +392,9 @@ runtime-baselines: tree runtime-tools $(MPI)
 	@cargo build --quiet --locked --release --target-dir $(CARGO_TARGET_DIR)/iceoryx2 --manifest-path crates/runtime/examples/opponents/iceoryx2/Cargo.toml
 	@cp $(CARGO_TARGET_DIR)/iceoryx2/release/ping_pong_iceoryx2 $(BIN)/examples/
 
-# Processes that tests start run without it.
+# Child processes run without valgrind.
 $(DONE)/soundness: | bench-programs $(VALGRIND)
-	$(call say,the runtime: a million inputs of its readers; its tests under valgrind)
+	$(call say,runtime: parsers on random inputs, tests under valgrind)
 	@CAIRN_WIRE_INPUTS=$(WIRE_INPUTS) cargo test --locked -p runtime --lib -- no_input_makes_a_reader_panic > $@.inputs.log 2>&1 || { tail -40 $@.inputs.log; exit 1; }
 	@CARGO_TARGET_$(shell uname -m | tr a-z A-Z)_UNKNOWN_LINUX_GNU_RUNNER="$(VALGRIND) -q --error-exitcode=1 --fair-sched=yes --max-stackframe=8000000 --suppressions=$(CURDIR)/crates/runtime/valgrind.supp" \
 		cargo test --locked $(UNDER_VALGRIND) --tests -- --test-threads=1 > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
@@ -406,9 +406,9 @@ $(DONE)/soundness: | bench-programs $(VALGRIND)
 	$(done)
 
 FUZZED := snapshot plan taskgraph wire
-# By coverage, from the corpus on: bytes, whole files and task graphs. What makes one fail stays in fuzz/artifacts.
+# Failing inputs stay in fuzz/artifacts.
 $(DONE)/fuzz: | bench-programs $(FUZZ)
-	$(call say,fuzz: readers and planners under inputs that nobody wrote ($(FUZZ_SECONDS) s each))
+	$(call say,fuzzing of parsers and planners ($(FUZZ_SECONDS) s each))
 	@for target in $(FUZZED); do \
 		mkdir -p $(CACHE)/fuzz/$$target fuzz/corpus/$$target; \
 		RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CACHE)/fuzz/target PATH="$(dir $(FUZZ)):$$PATH" cargo fuzz run --sanitizer none $$target \
@@ -423,7 +423,7 @@ $(DONE)/fuzz: | bench-programs $(FUZZ)
 # The last commit before names, comments and folders were rewritten.
 BEFORE_REWRITING := e418a64e
 $(DONE)/structure: | bench-programs
-	$(call say,the structure of the tree)
+	$(call say,structure of the source tree)
 	@{ printf '# Structure of the source tree\n\nRead by [structure.py](structure.py) per crate: dependencies, files, longest file, lines, and modules that use each other.\nProduction lines are the lines under `src` outside `#[cfg(test)]` modules. Of the criteria, those are counted whose names mean nothing else.\n\n## Now\n\n'; \
 		docs/results/structure.py && printf '\n## Before the rewriting in the vocabulary of the field (%s)\n\n' $(BEFORE_REWRITING) && docs/results/structure.py --rev $(BEFORE_REWRITING) && \
 		printf '\nMade at %s by `make bench`, part `structure`:\n\n    docs/results/structure.py [--rev REV]\n' $(COMMIT); } > $@.page && mv $@.page $(RESULTS)/structure.md

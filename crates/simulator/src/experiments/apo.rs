@@ -425,9 +425,9 @@ pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
 pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Weights of the annoyance criterion");
     text.push_str(
-        "The ring of scenario B in each world, with the annoyance as the first level after the overload (`adaptive`) and \
-         with the weight of what gets in the way there at 0, 1 and 10.\n\n\
-         | world | weight | tasks/ms after the decision | rolled back per window | null messages per window |\n\
+        "The ring of scenario B under each synchronisation, with the annoyance as the first level after the overload (`adaptive`) and its weight \
+         for the respective delay at 0, 1 and 10.\n\n\
+         | synchronisation | weight | tasks/ms after the decision | rollbacks per window | null messages per window |\n\
          |---|---:|---:|---:|---:|\n",
     );
     let adaptive: Vec<Contestant> = ALL.iter().filter(|of| of.label == "asp, adaptive").copied().collect();

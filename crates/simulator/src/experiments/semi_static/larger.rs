@@ -48,8 +48,12 @@ pub fn sampling(setting: &Setting) -> Result<(), Failure> {
     let mut text = String::from(
         "# Sampling schemes for a region's mapping (5.4)\n\n| scheme | total ÷ scheme 4, ± 95 % | paper |\n|---|---|---|\n",
     );
-    let names =
-        ["1, the middle", "2, one random vector", "3, ten vectors, without ECT", "4, ten vectors, with ECT"];
+    let names = [
+        "1, centre of the region",
+        "2, one random vector",
+        "3, ten vectors, without ECT",
+        "4, ten vectors, with ECT",
+    ];
     for ((name, paper), of) in names.iter().zip([1.23, 1.19, 1.16, 1.00]).zip(&totals) {
         let ratios: Vec<f64> = of.iter().zip(&totals[3]).map(|(total, best)| total / best).collect();
         let (mean, half) = mean(&ratios);
