@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use explain::{Origin, REASONS_EFFORT};
+use explain::{REASONS_EFFORT, Rebuild};
 use placement::ix::ActorIx;
 use placement::{Assignment, Cost, Plan, Snapshot, Unplaced};
 use serde::Serialize;
@@ -87,9 +87,9 @@ fn subject(args: &ExplainArgs, key: ApplicationKey) -> Result<Subject, CliError>
     let violations = world.violations(&current);
     let (explained, world, assignment, unplaced) = if is_decided(&snapshot) && violations.is_empty() {
         let judge = search.judge();
-        let open = explain::open_to_questions(&world, &snapshot, &judge, &current);
+        let open = explain::with_open_rules(&world, &snapshot, &judge, &current);
         let unplaced = explain::reasons(&open, &current, REASONS_EFFORT);
-        let origin = Origin { bare: &snapshot, judge: &judge };
+        let origin = Rebuild { bare: &snapshot, judge: &judge };
         (ExplainedPlan::new(world.clone(), origin, &current, None, only), world, current, unplaced)
     } else {
         notes.push(match violations.first() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use explain::{Alternative, Explanation, Origin, Outcome, REASONS_EFFORT, Relief, Whereabouts};
+use explain::{Alternative, Explanation, Outcome, REASONS_EFFORT, Rebuild, Relief, Whereabouts};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Objectives, Snapshot};
 use serde::Serialize;
@@ -48,7 +48,7 @@ impl ExplainedPlan {
     /// `in_part` is the partial assignment of an `AllOrNothing` application that cannot be placed completely.
     pub fn new(
         world: Snapshot,
-        origin: Origin,
+        origin: Rebuild,
         assignment: &Assignment,
         in_part: Option<&Assignment>,
         only: Option<ActorIx>,
@@ -66,7 +66,7 @@ impl ExplainedPlan {
         let base = in_part.unwrap_or(assignment);
         let remedy = |actors: Vec<ActorIx>| {
             let changes = explain::remedies(&world, origin, &actors, base, effort);
-            Remedy { actors, changes: changes.iter().map(|change| change.tell(&world)).collect() }
+            Remedy { actors, changes: changes.iter().map(|change| change.describe(&world)).collect() }
         };
         let remedies = targets.into_iter().map(remedy).filter(|remedy| !remedy.changes.is_empty()).collect();
         Self { world, explanation, remedies }
@@ -75,7 +75,7 @@ impl ExplainedPlan {
     /// Explains the result of a search.
     pub fn of(snapshot: &Snapshot, result: &SearchResult, only: Option<ActorIx>) -> Self {
         let (world, plan) = (result.plan.world(snapshot).into_owned(), &result.plan);
-        let origin = Origin { bare: snapshot, judge: &result.judge };
+        let origin = Rebuild { bare: snapshot, judge: &result.judge };
         Self::new(world, origin, &plan.assignment, result.in_part.as_ref(), only)
     }
 

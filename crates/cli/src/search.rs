@@ -87,7 +87,7 @@ impl Search {
         let plan = placement::plan(snapshot, &*strategy, &judge, &budget)?;
         let mut plan = control::go_or_stay(&plan.world(snapshot), &[], plan, self.least_gain);
         let took = self.wall.map(|_| started.elapsed());
-        explain::tell(&mut plan, snapshot, &judge, REASONS_EFFORT);
+        explain::explain_plan(&mut plan, snapshot, &judge, REASONS_EFFORT);
         let in_part = (all_or_nothing && !plan.unplaced.is_empty()).then(|| plan.assignment.clone());
         if in_part.is_some() {
             plan = control::all_or_nothing(&plan.world(snapshot), plan);

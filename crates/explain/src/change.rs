@@ -1,4 +1,4 @@
-//! What can be changed in a world so that there is more room, one thing at a time.
+//! Single changes of a snapshot that can make room.
 
 use std::collections::BTreeSet;
 
@@ -8,43 +8,43 @@ use placement::{LARGEST, Snapshot};
 
 use crate::limit::pool_of;
 
-/// One thing that people can change. Quantities are in the units of the snapshot.
+/// A change that an administrator or a user can make. Quantities are in the units of the snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// A constraint does not hold for one of the actors that it names.
+    /// Exempts one of the actors that a constraint names.
     LeaveOut {
         /// Its position in the file.
         position: usize,
         /// Position of the actor.
         actor: ActorIx,
     },
-    /// A constraint does not hold.
+    /// Removes a constraint.
     Without {
         /// Its position in the file.
         position: usize,
     },
-    /// A quota or a cap on power is raised.
+    /// Raises a quota or a power cap.
     Bound {
         /// Position of the constraint in the file.
         position: usize,
         /// By how much.
         more: u64,
     },
-    /// Less of a resource is kept free.
+    /// Lowers a reservation of a resource.
     Free {
         /// Position of the constraint in the file.
         position: usize,
         /// How much less.
         more: u64,
     },
-    /// A unit takes more actors.
+    /// Adds slots to a unit.
     Slots {
         /// Position of the unit.
         unit: UnitIx,
         /// How many more.
         more: u64,
     },
-    /// A unit has more of a resource.
+    /// Adds a quantity of a resource to a unit.
     OfUnit {
         /// Position of the unit.
         unit: UnitIx,
@@ -53,7 +53,7 @@ pub enum Change {
         /// How much more.
         more: u64,
     },
-    /// A node has more of a resource.
+    /// Adds a quantity of a resource to a node.
     OfNode {
         /// Position of the node.
         node: NodeIx,
@@ -62,21 +62,21 @@ pub enum Change {
         /// How much more.
         more: u64,
     },
-    /// An actor runs on one more kind, and needs nothing there but what it needs on every kind.
+    /// Adds an implementation for one more kind, which requires only what the actor requires on every kind.
     Implementation {
         /// Position of the actor.
         actor: ActorIx,
         /// The kind.
         kind: String,
     },
-    /// There are more nodes like one that is there, with units as that one has.
+    /// Adds nodes like an existing one, with the same units.
     Nodes {
         /// Position of the node.
         like: NodeIx,
         /// How many more.
         more: u64,
     },
-    /// There is a unit of a kind of which there is none, with what an actor needs there.
+    /// Adds a unit of a kind that has none, with what the actor requires there.
     Kind {
         /// Position of the actor.
         actor: ActorIx,
@@ -86,7 +86,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// How much of it there is, where that is a number that can be less.
+    /// Its quantity, if it has one that could be smaller.
     pub fn more(&self) -> Option<u64> {
         match *self {
             Self::Bound { more, .. }
@@ -99,7 +99,7 @@ impl Change {
         }
     }
 
-    /// The same with another number; itself where it has none.
+    /// The same change with another quantity; itself if it has none.
     #[must_use]
     pub fn with(&self, number: u64) -> Self {
         let mut change = self.clone();
@@ -115,7 +115,7 @@ impl Change {
         change
     }
 
-    /// Position of the constraint that it is about.
+    /// Position of the constraint that it changes.
     pub(crate) fn constraint(&self) -> Option<usize> {
         match *self {
             Self::LeaveOut { position, .. }
@@ -126,7 +126,7 @@ impl Change {
         }
     }
 
-    /// The same of a constraint at another position.
+    /// The same change of a constraint at another position.
     pub(crate) fn at(&self, other: usize) -> Self {
         let mut change = self.clone();
         match &mut change {
@@ -139,7 +139,7 @@ impl Change {
         change
     }
 
-    /// Makes the change in a file of the world: that of the snapshot, or one with fewer actors and the same constraints.
+    /// Applies the change to a file: that of the snapshot, or one with fewer actors and the same constraints.
     pub fn apply(&self, snapshot: &Snapshot, file: &mut SnapshotFile) {
         let id_of = |actor: ActorIx| snapshot.actor_id(actor).to_owned();
         match self {
@@ -180,8 +180,8 @@ impl Change {
         }
     }
 
-    /// The change in plain words.
-    pub fn tell(&self, snapshot: &Snapshot) -> String {
+    /// The change as a sentence.
+    pub fn describe(&self, snapshot: &Snapshot) -> String {
         let name = |actor: ActorIx| snapshot.short_name(actor);
         match self {
             Self::LeaveOut { position, actor } => {
@@ -214,7 +214,7 @@ impl Change {
         }
     }
 
-    /// What kind of change it is: of those that differ in the place within a pool alone one is told of.
+    /// Groups changes that differ only in the place within a pool; one of each group is reported.
     pub(crate) fn shape(&self, snapshot: &Snapshot) -> (u8, String) {
         let pools = |node: NodeIx| {
             let units = UnitIx::first(snapshot.units()).filter(|&unit| snapshot.node_of(unit) == node);
@@ -248,7 +248,7 @@ impl Change {
     }
 }
 
-/// What a constraint with a reason says, the digits in it left out: `node-1 is cordoned` and `node-2 is cordoned` are alike.
+/// A constraint's reason without digits: `node-1 is cordoned` and `node-2 is cordoned` are alike.
 pub(crate) fn name_of(snapshot: &Snapshot, position: usize) -> String {
     snapshot.says(position).chars().filter(|c| !c.is_ascii_digit()).collect()
 }
@@ -257,7 +257,7 @@ fn add(number: &mut u64, more: u64) {
     *number = number.saturating_add(more).min(LARGEST);
 }
 
-/// Takes actors out of what a constraint is about; where it is about one alone, it holds no more.
+/// Removes actors from a constraint; a constraint that names no other actor is removed.
 fn leave_out(constraint: &mut Constraint, is_one: impl Fn(&String) -> bool) {
     if let Some(actors) = constraint.actors_mut() {
         actors.retain(|id| !is_one(id));
@@ -279,7 +279,7 @@ fn node_of<'a>(file: &'a mut SnapshotFile, id: &str) -> &'a mut Node {
     &mut file.nodes[at]
 }
 
-/// Names that nothing has yet, all like one.
+/// Fresh names for copies of a node.
 struct Names {
     like: String,
     given: u64,
@@ -304,13 +304,13 @@ impl Names {
     }
 }
 
-/// The names that nodes have, and units.
+/// Names of existing nodes and units.
 fn taken(file: &SnapshotFile) -> (BTreeSet<String>, BTreeSet<String>) {
     let nodes = file.nodes.iter().map(|node| &node.id).chain(file.units.iter().map(|unit| &unit.node));
     (nodes.cloned().collect(), file.units.iter().map(|unit| unit.id.clone()).collect())
 }
 
-/// Nodes like one, with units like its own.
+/// Adds copies of a node with its units.
 fn more_nodes(snapshot: &Snapshot, like: NodeIx, more: u64, file: &mut SnapshotFile) {
     let id = &snapshot.nodes()[like];
     let (mut nodes, mut units) = taken(file);

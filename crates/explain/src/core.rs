@@ -1,52 +1,52 @@
-//! Why an actor has no place: an irreducible set of limits and rules that leave it none.
+//! Why an actor is unplaced: an irreducible set of limits and rules that leave it no place.
 //!
-//! The definition is in docs/concepts/explanations.md. The set is found by halving (`QuickXplain`: Junker, "Preferred Explanations and
-//! Relaxations for Over-Constrained Problems", AAAI 2004), and then each member is dropped once more to see that
-//! without it there is a place.
+//! The definition is in docs/concepts/explanations.md. The set is found by `QuickXplain` (Junker, "Preferred Explanations and
+//! Relaxations for Over-Constrained Problems", AAAI 2004); then each member is dropped once more to verify that it is
+//! necessary.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::limit::{Element, Limit, actors_of, elements};
+use crate::feasibility::{Effort, Feasibility};
+use crate::limit::{Limit, LimitGroup, actors_of, elements};
+use crate::obstacles_in_place;
 use crate::oracle::ask;
-use crate::relax::Question;
-use crate::stay;
-use crate::verdict::{Effort, Verdict};
+use crate::question::Question;
 use placement::ix::{ActorIx, IxVec, NodeIx, UnitIx};
 use placement::{Assignment, Holds, Snapshot};
 
-/// How often an element is narrowed to a part of it that says the same.
+/// How often a group is narrowed to an equivalent subset.
 const MOST_NARROWINGS: usize = 40;
 
-/// What keeps an actor out.
+/// An irreducible reason why an actor is unplaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Core {
     /// Position of the actor.
     pub actor: ActorIx,
-    /// The set; what is said of the actor itself comes first. Empty when there is no unit at all.
-    pub elements: Vec<Element>,
-    /// What was asked.
+    /// The set, with limits of the actor itself first. Empty if there is no unit at all.
+    pub elements: Vec<LimitGroup>,
+    /// The question that was answered.
     pub holds: Holds,
-    /// Whether without any one of them, the others kept, the actor has a place. Always so where others stay.
+    /// Whether the actor has a place if any one of them is dropped. Always true if the other actors stay.
     pub irreducible: bool,
 }
 
-/// Why an actor has no place.
+/// Why an actor is unplaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyNot {
-    /// Limits and rules leave it none.
+    /// Limits and rules leave it no place.
     Blocked(Core),
-    /// They would leave it one; who would have to be where for that: the actor, and those that would move.
+    /// There is a place: the new units of the actor, and of those that would have to move.
     Room(Vec<(ActorIx, UnitIx)>),
 }
 
-/// Why an actor that has no place in a feasible assignment has none.
+/// Explains why an actor is unplaced in a feasible assignment.
 ///
-/// `effort` bounds the proof: a piece is one actor looked at on one unit. The answer depends on nothing else.
+/// `effort` bounds the proof, in visited pairs of actor and unit. The answer depends on nothing else.
 pub fn why_not(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment, effort: u64) -> WhyNot {
     why_not_all(snapshot, &[actor], assignment, effort)
 }
 
-/// The same of several actors, that must all have a place at once. A set of limits is told as of the first of them.
+/// The same for several actors that must all have a place at once. A set of limits is reported for the first of them.
 pub(crate) fn why_not_all(
     snapshot: &Snapshot,
     whom: &[ActorIx],
@@ -54,33 +54,33 @@ pub(crate) fn why_not_all(
     effort: u64,
 ) -> WhyNot {
     let mut effort = Effort { left: effort };
-    let mut inquiry = Inquiry::new(snapshot, whom, assignment);
-    match inquiry.first(&mut effort) {
-        Verdict::Fits(found) => WhyNot::Room(inquiry.changes(&found)),
-        Verdict::Never => match inquiry.reduce(&mut effort) {
+    let mut diagnosis = Diagnosis::new(snapshot, whom, assignment);
+    match diagnosis.first(&mut effort) {
+        Feasibility::Fits(found) => WhyNot::Room(diagnosis.changes(&found)),
+        Feasibility::Never => match diagnosis.reduce(&mut effort) {
             Some(core) => WhyNot::Blocked(core),
-            None => WhyNot::Blocked(beside_those_that_stay(snapshot, whom, assignment)),
+            None => WhyNot::Blocked(blocked_in_place(snapshot, whom, assignment)),
         },
-        Verdict::Unknown => WhyNot::Blocked(beside_those_that_stay(snapshot, whom, assignment)),
+        Feasibility::Unknown => WhyNot::Blocked(blocked_in_place(snapshot, whom, assignment)),
     }
 }
 
-/// One question, with what has been answered already.
-struct Inquiry<'a> {
+/// One question, with cached answers.
+struct Diagnosis<'a> {
     snapshot: &'a Snapshot,
-    /// Who has no place, ascending, at least one.
+    /// The unplaced actors in question, ascending, at least one.
     whom: &'a [ActorIx],
     assignment: &'a Assignment,
     question: Question<'a>,
-    elements: Vec<Element>,
-    /// The same actors and the assignment in the question's positions.
+    elements: Vec<LimitGroup>,
+    /// The same actors, and the assignment, in the question's positions.
     asked: Vec<ActorIx>,
     base: Assignment,
-    /// By the limits that were kept.
+    /// Answers by the set of limits that was kept.
     known: BTreeMap<BTreeSet<Limit>, Option<bool>>,
 }
 
-impl<'a> Inquiry<'a> {
+impl<'a> Diagnosis<'a> {
     fn new(snapshot: &'a Snapshot, whom: &'a [ActorIx], assignment: &'a Assignment) -> Self {
         let placed: IxVec<ActorIx, bool> = assignment.iter().map(Option::is_some).collect();
         let question = Question::new(snapshot, whom, &placed);
@@ -96,17 +96,17 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    fn first(&mut self, effort: &mut Effort) -> Verdict {
+    fn first(&mut self, effort: &mut Effort) -> Feasibility {
         let most = effort.left / 4;
         effort.lend(most, |effort| self.ask(&BTreeSet::new(), effort))
     }
 
-    fn ask(&self, dropped: &BTreeSet<Limit>, effort: &mut Effort) -> Verdict {
+    fn ask(&self, dropped: &BTreeSet<Limit>, effort: &mut Effort) -> Feasibility {
         let (world, rules) = (self.question.without(dropped), self.question.rules_without(dropped));
         ask(&world, &rules, &self.asked, &self.base, effort)
     }
 
-    /// Who is elsewhere in it.
+    /// The actors whose unit differs from the current assignment.
     fn changes(&self, found: &Assignment) -> Vec<(ActorIx, UnitIx)> {
         let actors = self.question.actors.iter().zip(found);
         actors
@@ -114,8 +114,8 @@ impl<'a> Inquiry<'a> {
             .collect()
     }
 
-    /// Whether the actor has a place when only these elements are kept; `None` where that is not known.
-    fn has_place(&mut self, kept: &[Element], effort: &mut Effort) -> Option<bool> {
+    /// Whether the actor has a place if only these groups are kept; `None` if unknown.
+    fn has_place(&mut self, kept: &[LimitGroup], effort: &mut Effort) -> Option<bool> {
         let kept: BTreeSet<Limit> = kept.iter().flat_map(|element| element.limits.iter().copied()).collect();
         if let Some(known) = self.known.get(&kept) {
             return *known;
@@ -125,15 +125,15 @@ impl<'a> Inquiry<'a> {
         let most = effort.left / 8;
         let verdict = effort.lend(most, |effort| self.ask(&dropped, effort));
         let answer = match verdict {
-            Verdict::Fits(_) => Some(true),
-            Verdict::Never => Some(false),
-            Verdict::Unknown => None,
+            Feasibility::Fits(_) => Some(true),
+            Feasibility::Never => Some(false),
+            Feasibility::Unknown => None,
         };
         self.known.insert(kept, answer);
         answer
     }
 
-    /// An irreducible part of all elements; `None` when the effort ended before anything was certain.
+    /// An irreducible subset of all groups; `None` if the effort ended before anything was certain.
     fn reduce(&mut self, effort: &mut Effort) -> Option<Core> {
         let all = self.elements.clone();
         let mut found = self.halve(&[], false, &all, effort);
@@ -152,7 +152,7 @@ impl<'a> Inquiry<'a> {
                 None => irreducible = false,
             }
         }
-        // Of a set that may hold much that is not needed, the part that is certain says more.
+        // Of a set with possibly redundant members, the certain subset is more informative.
         if !irreducible && found.len() > 12 {
             return None;
         }
@@ -160,13 +160,19 @@ impl<'a> Inquiry<'a> {
         Some(Core { actor: self.whom[0], elements: found, holds: Holds::Always, irreducible })
     }
 
-    /// The part of `rest` that is needed beside `kept`; `grew` says whether `kept` grew since it was last asked about.
-    fn halve(&mut self, kept: &[Element], grew: bool, rest: &[Element], effort: &mut Effort) -> Vec<Element> {
+    /// The subset of `rest` that is needed in addition to `kept`; `grew` is whether `kept` changed since the last question.
+    fn halve(
+        &mut self,
+        kept: &[LimitGroup],
+        grew: bool,
+        rest: &[LimitGroup],
+        effort: &mut Effort,
+    ) -> Vec<LimitGroup> {
         if grew && self.has_place(kept, effort) == Some(false) {
             return Vec::new();
         }
         if rest.len() <= 1 {
-            // With nothing kept and one element left it may still be needed or not; what follows will tell.
+            // With nothing kept and one group left, whether it is needed is decided by later questions.
             return rest.to_vec();
         }
         let (one, two) = rest.split_at(rest.len() / 2);
@@ -177,9 +183,9 @@ impl<'a> Inquiry<'a> {
         [of_one, of_two].concat()
     }
 
-    /// Narrows elements of many limits to those that are enough: the set stays irreducible, because a world without
-    /// an element is the same as before, and one with less of it has no place if asked so.
-    fn narrow(&mut self, found: &mut [Element], effort: &mut Effort) {
+    /// Narrows large groups to sufficient subsets. The set stays irreducible: dropping a group is as before, and a smaller group was
+    /// verified to leave no place.
+    fn narrow(&mut self, found: &mut [LimitGroup], effort: &mut Effort) {
         let mut left = MOST_NARROWINGS;
         let own = self.own_part(found);
         self.try_part(found, &own, &mut left, effort);
@@ -192,7 +198,7 @@ impl<'a> Inquiry<'a> {
                 let (one, two) = (one.to_vec(), two.to_vec());
                 let narrower = |limits: Vec<Limit>| {
                     let mut part = found.to_vec();
-                    part[position] = Element { limits };
+                    part[position] = LimitGroup { limits };
                     part
                 };
                 let (one, two) = (narrower(one), narrower(two));
@@ -205,19 +211,22 @@ impl<'a> Inquiry<'a> {
         }
     }
 
-    /// Of the policy's rules the cases that the actor would break beside the others as they are.
-    fn near_part(&self, found: &[Element]) -> Vec<Element> {
-        let near: BTreeSet<usize> =
-            self.whom.iter().flat_map(|&actor| stay::cases(self.snapshot, actor, self.assignment)).collect();
+    /// The policy cases that the actor would violate while all other actors stay.
+    fn near_part(&self, found: &[LimitGroup]) -> Vec<LimitGroup> {
+        let near: BTreeSet<usize> = self
+            .whom
+            .iter()
+            .flat_map(|&actor| obstacles_in_place::cases(self.snapshot, actor, self.assignment))
+            .collect();
         let is_near = |limit: &Limit| !matches!(limit, Limit::Case { demand } if !near.contains(demand));
         narrowed(found, is_near)
     }
 
-    /// Takes the part if it says the same.
+    /// Accepts the subset if it leaves no place either.
     fn try_part(
         &mut self,
-        found: &mut [Element],
-        part: &[Element],
+        found: &mut [LimitGroup],
+        part: &[LimitGroup],
         left: &mut usize,
         effort: &mut Effort,
     ) -> bool {
@@ -232,8 +241,8 @@ impl<'a> Inquiry<'a> {
         is_enough
     }
 
-    /// Of each element what concerns the actors themselves: rules that name them, limits of where they could be by these.
-    fn own_part(&self, found: &[Element]) -> Vec<Element> {
+    /// Of each group the limits of the actors themselves: rules that name them, and limits of their candidates under these.
+    fn own_part(&self, found: &[LimitGroup]) -> Vec<LimitGroup> {
         let kept: BTreeSet<Limit> = found.iter().flat_map(|element| element.limits.iter().copied()).collect();
         let is_rule = |limit: &Limit| matches!(limit, Limit::Kinds { .. } | Limit::Constraint { .. });
         let all = self.elements.iter().flat_map(|element| &element.limits);
@@ -255,17 +264,18 @@ impl<'a> Inquiry<'a> {
     }
 }
 
-/// Of each element what is wanted; one that has nothing of that stays as it is.
-fn narrowed(found: &[Element], wanted: impl Fn(&Limit) -> bool) -> Vec<Element> {
-    let of = |element: &Element| {
+/// Filters each group; one without a match stays as it is.
+fn narrowed(found: &[LimitGroup], wanted: impl Fn(&Limit) -> bool) -> Vec<LimitGroup> {
+    let of = |element: &LimitGroup| {
         let limits: Vec<Limit> = element.limits.iter().copied().filter(|limit| wanted(limit)).collect();
-        if limits.is_empty() { element.clone() } else { Element { limits } }
+        if limits.is_empty() { element.clone() } else { LimitGroup { limits } }
     };
     found.iter().map(of).collect()
 }
 
-/// Why there is no place while everybody else stays.
-fn beside_those_that_stay(snapshot: &Snapshot, whom: &[ActorIx], assignment: &Assignment) -> Core {
-    let elements = whom.iter().flat_map(|&actor| stay::core(snapshot, actor, assignment)).collect();
+/// Why there is no place while all other actors stay.
+fn blocked_in_place(snapshot: &Snapshot, whom: &[ActorIx], assignment: &Assignment) -> Core {
+    let elements =
+        whom.iter().flat_map(|&actor| obstacles_in_place::core(snapshot, actor, assignment)).collect();
     Core { actor: whom[0], elements, holds: Holds::WhereOthersAre, irreducible: whom.len() == 1 }
 }

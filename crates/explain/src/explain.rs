@@ -1,78 +1,78 @@
-//! For each actor what it would cost to be elsewhere, and for the whole what binds.
+//! Alternatives of each actor with their cost, and the limits that bind the whole assignment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::limit::{Element, Limit, grouped, numbered, of_case, pool_of};
+use crate::limit::{Limit, LimitGroup, grouped, numbered, of_case, pool_of};
 use crate::moves::Moves;
-use crate::stay::blocks;
-use crate::words::Teller;
+use crate::obstacles_in_place::blocks;
+use crate::wording::Wording;
 use placement::ix::{ActorIx, ResourceIx, UnitIx};
 use placement::{Assignment, Snapshot, State};
 
-/// What can be said of a decision.
+/// An explanation of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The actors that were asked about and have a place.
+    /// The actors in question that are placed.
     pub placed: Vec<Whereabouts>,
-    /// What stands in the way of the whole.
+    /// The limits that prevent a better assignment.
     pub binding: Binding,
 }
 
-/// Where an actor is, and what there is instead.
+/// An actor's unit, and the alternatives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Whereabouts {
     /// Position of the actor.
     pub actor: ActorIx,
     /// Position of its unit.
     pub unit: UnitIx,
-    /// Every other unit: those that cost least first, those that are not open to it last.
+    /// All other units: the cheapest first, forbidden ones last.
     pub alternatives: Vec<Alternative>,
 }
 
-/// Units of one pool that are the same to an actor.
+/// Units of one pool that are equivalent for an actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
     /// The units, ascending.
     pub units: Vec<UnitIx>,
-    /// Their pool, or their kind where they are of none, in words.
+    /// Their pool, or their kind if they belong to none.
     pub pool: String,
-    /// What would be if the actor alone moved there.
+    /// The outcome of moving the actor there.
     pub outcome: Outcome,
 }
 
-/// What would be if an actor alone moved to a unit.
+/// The outcome of moving one actor to a unit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// What the whole would cost more, level by level; less where it is negative.
+    /// The increase of the cost by level; negative values are gains.
     Costs(Vec<i64>),
-    /// It may not: the first thing that is in the way, in plain words.
+    /// The move is forbidden: the first limit in the way, as a sentence.
     Forbidden(String),
 }
 
-/// What stands in the way of a better whole.
+/// The limits that prevent a better assignment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// Limits that nobody else fits into, in plain words.
+    /// Limits that are exhausted, as sentences.
     pub full: Vec<String>,
-    /// Rules and limits without which some actor alone could move to where the whole costs less; the one that gives
-    /// most first.
+    /// Rules and limits that alone prevent an improving move of some actor; the one with the largest gain
+    /// first.
     pub reliefs: Vec<Relief>,
 }
 
-/// What one rule or limit costs the whole.
+/// The cost of one rule or limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relief {
-    /// The rule or limit in plain words.
+    /// The rule or limit as a sentence.
     pub says: String,
-    /// How many actors could then move to where the whole costs less.
+    /// The number of actors with an improving move without it.
     pub actors: usize,
-    /// The one that would gain most, and where.
+    /// The actor with the largest gain, and its unit.
     pub best: (ActorIx, UnitIx),
-    /// By how much the levels would change; negative is less.
+    /// The change by level; negative values are gains.
     pub change: Vec<i64>,
 }
 
-/// The best move that a limit alone forbids.
+/// The best move that one limit alone forbids.
 #[derive(Default)]
 struct Forbidden {
     actors: BTreeSet<ActorIx>,
@@ -88,7 +88,7 @@ impl Forbidden {
         }
     }
 
-    /// What several limits forbid that are one to a reader.
+    /// Merges the moves that the limits of one group forbid.
     fn joined<'a>(all: impl Iterator<Item = &'a Forbidden>) -> Self {
         let mut joined = Self::default();
         for one in all {
@@ -100,13 +100,13 @@ impl Forbidden {
         joined
     }
 
-    fn told(self, says: impl FnOnce(ActorIx) -> String) -> Option<Relief> {
+    fn into_relief(self, says: impl FnOnce(ActorIx) -> String) -> Option<Relief> {
         let (change, actor, unit) = self.best?;
         Some(Relief { says: says(actor), actors: self.actors.len(), best: (actor, unit), change })
     }
 }
 
-/// Explains a feasible assignment: the alternatives of `whom`, and what binds the whole.
+/// Explains a feasible assignment: the alternatives of `whom`, and the binding limits.
 pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Explanation {
     let mut moves = Moves::new(snapshot, assignment);
     let placed = whom.iter().filter_map(|&actor| whereabouts(snapshot, actor, &mut moves)).collect();
@@ -114,7 +114,7 @@ pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -
     Explanation { placed, binding: Binding { full: full(snapshot, &moves.state), reliefs } }
 }
 
-/// The alternatives of one actor; the state is left as it was.
+/// The alternatives of one actor; the state is restored.
 fn whereabouts(snapshot: &Snapshot, actor: ActorIx, moves: &mut Moves) -> Option<Whereabouts> {
     let here = moves.take(actor)?;
     let stay = moves.price(actor, here);
@@ -145,11 +145,11 @@ fn whereabouts(snapshot: &Snapshot, actor: ActorIx, moves: &mut Moves) -> Option
         limits.push(limit);
         all.extend(units);
     }
-    let teller = Teller { snapshot, state: &moves.state, actor };
+    let wording = Wording { snapshot, state: &moves.state, actor };
     let forbidden = by_element.into_iter().map(|((_, pool), (limits, mut units))| {
         units.sort_unstable();
-        // Told of these units alone, not of all that the limit is about.
-        let outcome = Outcome::Forbidden(teller.tell_of(&Element { limits }, &units));
+        // Described for these units alone, not for all units of the limit.
+        let outcome = Outcome::Forbidden(wording.describe_for(&LimitGroup { limits }, &units));
         Alternative { units, pool, outcome }
     });
     let open = open.into_iter().map(|((outcome, pool), units)| Alternative { units, pool, outcome });
@@ -158,7 +158,7 @@ fn whereabouts(snapshot: &Snapshot, actor: ActorIx, moves: &mut Moves) -> Option
     Some(Whereabouts { actor, unit: here, alternatives })
 }
 
-/// What would gain if one limit, or one rule of the policy, fell.
+/// The improving moves that a single limit, or a single rule of the policy, prevents.
 fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
     let mut by_limit: BTreeMap<Limit, Forbidden> = BTreeMap::new();
     for actor in ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)) {
@@ -183,16 +183,17 @@ fn reliefs(snapshot: &Snapshot, moves: &mut Moves) -> Vec<Relief> {
         moves.put(actor, here);
     }
     let elements = grouped(snapshot, ActorIx::NONE, &by_limit.keys().copied().collect());
-    let told = elements.iter().filter_map(|element| {
+    let reliefs = elements.iter().filter_map(|element| {
         let all = element.limits.iter().filter_map(|limit| by_limit.get(limit));
-        Forbidden::joined(all).told(|actor| Teller { snapshot, state: &moves.state, actor }.tell(element))
+        Forbidden::joined(all)
+            .into_relief(|actor| Wording { snapshot, state: &moves.state, actor }.describe(element))
     });
-    let mut reliefs: Vec<Relief> = told.collect();
+    let mut reliefs: Vec<Relief> = reliefs.collect();
     reliefs.sort_by(|a, b| (&a.change, a.best).cmp(&(&b.change, b.best)));
     reliefs
 }
 
-/// Cases by the rule that they are of.
+/// Cases grouped by their rule.
 fn by_rule(snapshot: &Snapshot, cases: &[usize]) -> impl Iterator<Item = Vec<Limit>> {
     let mut rules: BTreeMap<&str, BTreeSet<Limit>> = BTreeMap::new();
     for &demand in cases {
@@ -202,7 +203,7 @@ fn by_rule(snapshot: &Snapshot, cases: &[usize]) -> impl Iterator<Item = Vec<Lim
     rules.into_values().map(|limits| limits.into_iter().collect())
 }
 
-/// The limits that nobody who needs some would find enough of.
+/// Limits whose remaining quantity is too small for any actor that needs it.
 fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
     let mut full = BTreeSet::new();
     for unit in UnitIx::first(snapshot.units()) {
@@ -236,8 +237,8 @@ fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
             full.extend(scarce.map(|unit| Limit::OfUnit { unit, resource }));
         }
     }
-    let teller = Teller { snapshot, state, actor: ActorIx::NONE };
-    grouped(snapshot, ActorIx::NONE, &full).iter().map(|element| teller.tell(element)).collect()
+    let wording = Wording { snapshot, state, actor: ActorIx::NONE };
+    grouped(snapshot, ActorIx::NONE, &full).iter().map(|element| wording.describe(element)).collect()
 }
 
 fn change(from: &[i64], to: &[i64]) -> Vec<i64> {

@@ -1,34 +1,34 @@
-//! Why things are where they are, and why something has no place. Pure.
+//! Explains placements: why actors are where they are, and why some are unplaced. Pure.
 //!
-//! [`tell`] fills in the reasons of a plan, [`explain()`] says what it would cost to be elsewhere and what binds,
-//! [`why_not`] finds an irreducible set of limits that leaves an actor no place, and [`remedies`] the smallest changes that would
-//! make room for it, or for several at once.
+//! [`explain_plan`] fills in the reasons of a plan, [`explain()`] prices alternatives and reports binding limits,
+//! [`why_not`] finds an irreducible set of limits that leaves an actor no place, and [`remedies`] the smallest changes that
+//! would make room for it, or for several at once.
 
-mod caps;
 mod change;
 mod core;
 mod explain;
+mod feasibility;
+mod kept_rules;
 mod limit;
 mod moves;
 mod obstacles;
+mod obstacles_in_place;
 mod oracle;
-mod origin;
-mod relax;
+mod plan_reasons;
+mod question;
+mod rebuild;
+mod relaxation;
+mod relaxations;
 mod remedy;
-mod ruled;
+mod rule_caps;
 mod search;
-mod stay;
-mod told;
-mod verdict;
-mod view;
-mod views;
-mod words;
+mod wording;
 
 pub use self::change::Change;
 pub use self::core::{Core, WhyNot, why_not};
 pub use self::explain::{Alternative, Binding, Explanation, Outcome, Relief, Whereabouts, explain};
-pub use self::limit::{Element, Limit};
+pub use self::limit::{Limit, LimitGroup};
 pub use self::obstacles::{moves, obstacles};
-pub use self::origin::Origin;
+pub use self::plan_reasons::{REASONS_EFFORT, explain_plan, reasons, with_open_rules};
+pub use self::rebuild::Rebuild;
 pub use self::remedy::{Remedy, remedies};
-pub use self::told::{REASONS_EFFORT, open_to_questions, reasons, tell};

@@ -1,4 +1,4 @@
-//! What can keep an actor off a unit, one thing at a time, and what people call it.
+//! Single limits that can keep an actor off a unit, and their grouping for readers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use placement::file::{Constraint, Places};
 use placement::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
 use placement::{GroundConstraint, LiftedLimit, Rules, Snapshot};
 
-/// One limit or rule of a world that could be dropped by itself.
+/// A limit or rule of a snapshot that can be dropped by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// That an actor runs only on the kinds that it has an implementation for.
+    /// An actor runs only on kinds that it has an implementation for.
     Kinds {
         /// Position of the actor.
         actor: ActorIx,
@@ -19,24 +19,24 @@ pub enum Limit {
         /// Its position in the file.
         position: usize,
     },
-    /// One case of a policy's rule about where actors are.
+    /// One case of a policy's rule over placements.
     Case {
-        /// Position among the demands of the world's rules.
+        /// Position among the cases of the snapshot's rules.
         demand: usize,
     },
-    /// How many actors a unit takes.
+    /// The number of slots of a unit.
     Slots {
         /// Position of the unit.
         unit: UnitIx,
     },
-    /// How much a unit has of a resource.
+    /// The quantity of a resource on a unit.
     OfUnit {
         /// Position of the unit.
         unit: UnitIx,
         /// Position of the resource.
         resource: ResourceIx,
     },
-    /// How much a node has of a resource.
+    /// The quantity of a resource on a node.
     OfNode {
         /// Position of the node.
         node: NodeIx,
@@ -45,33 +45,37 @@ pub enum Limit {
     },
 }
 
-/// Limits that are one thing to a reader: the slots of all units of a pool, the rules that give one reason.
+/// Limits that are one thing to a reader: the slots of all units of a pool, or rules with the same reason.
 ///
-/// An explanation names a few of these, and drops each as a whole when it asks whether it is needed.
+/// An explanation names a few of these, and drops each as a whole to test whether it is needed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Element {
-    /// What it consists of, ascending; never empty.
+pub struct LimitGroup {
+    /// Its limits, ascending; never empty.
     pub limits: Vec<Limit>,
 }
 
-/// What makes limits one element, after its rank: what is said of the actor itself comes before what it shares with
-/// others, and that before what concerns others alone.
+/// The key by which limits are grouped, after its rank: limits of the actor itself come first, then those it shares, then those
+/// of other actors.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Kinds(ActorIx),
-    /// Type, scope, whether what runs may stay, and the reason with the names of places left out.
+    /// Type, scope, whether current placements are exempt, and the reason without names of places.
     Reason(&'static str, String, bool, String),
     Constraint(usize),
     Slots(String),
     OfUnit(ResourceIx, String),
     OfNode(ResourceIx, BTreeSet<String>),
-    /// A rule of the policy, by its first case.
+    /// A rule of the policy, identified by its first case.
     Rule(usize),
 }
 
-/// Every limit that may keep one of `whom`, at least one, out of a world in which those of `placed` have a place, by element, in
-/// the order in which they are told of the first.
-pub(crate) fn elements(snapshot: &Snapshot, whom: &[ActorIx], placed: &IxVec<ActorIx, bool>) -> Vec<Element> {
+/// Every limit that can leave one of `whom` (at least one) no place in a snapshot in which those of `placed` have one, grouped, in
+/// the order for the first actor.
+pub(crate) fn elements(
+    snapshot: &Snapshot,
+    whom: &[ActorIx],
+    placed: &IxVec<ActorIx, bool>,
+) -> Vec<LimitGroup> {
     let names = Naming::new(snapshot);
     let takes_part = |other: &ActorIx| whom.contains(other) || placed[*other];
     let mut found: BTreeMap<(u8, Key), Vec<Limit>> = BTreeMap::new();
@@ -111,10 +115,10 @@ pub(crate) fn elements(snapshot: &Snapshot, whom: &[ActorIx], placed: &IxVec<Act
             add(Limit::OfNode { node, resource });
         }
     }
-    found.into_values().map(|limits| Element { limits }).collect()
+    found.into_values().map(|limits| LimitGroup { limits }).collect()
 }
 
-/// What a case of the world's rules is to a reader: a limit of the file where it is one, with what is reserved of it.
+/// The limits that a case stands for: a limit of the file, with reservations of the same resource, or the case itself.
 pub(crate) fn of_case(snapshot: &Snapshot, demand: usize) -> Vec<Limit> {
     let limit = snapshot.rules().and_then(|rules| rules.cases()[demand].limit);
     match limit {
@@ -132,7 +136,7 @@ pub(crate) fn of_case(snapshot: &Snapshot, demand: usize) -> Vec<Limit> {
     }
 }
 
-/// What is reserved of a unit's resource: the constraint, and how much.
+/// The reservations of a unit's resource: constraint and quantity.
 pub(crate) fn reserves(snapshot: &Snapshot, unit: UnitIx, resource: ResourceIx) -> Vec<(usize, i64)> {
     let (unit, resource) = (snapshot.unit_id(unit), &snapshot.resources()[resource]);
     let constraints = snapshot.file().constraints.iter().enumerate();
@@ -145,23 +149,23 @@ pub(crate) fn reserves(snapshot: &Snapshot, unit: UnitIx, resource: ResourceIx) 
     reserved.collect()
 }
 
-/// Elements of some limits, each once, in the order in which they are told. `actor` is who is told of.
-pub(crate) fn grouped(snapshot: &Snapshot, actor: ActorIx, limits: &BTreeSet<Limit>) -> Vec<Element> {
+/// Groups limits, in the order for `actor`.
+pub(crate) fn grouped(snapshot: &Snapshot, actor: ActorIx, limits: &BTreeSet<Limit>) -> Vec<LimitGroup> {
     let names = Naming::new(snapshot);
     let mut found: BTreeMap<(u8, Key), Vec<Limit>> = BTreeMap::new();
     for &limit in limits {
         found.entry(names.key(limit, actor)).or_default().push(limit);
     }
-    found.into_values().map(|limits| Element { limits }).collect()
+    found.into_values().map(|limits| LimitGroup { limits }).collect()
 }
 
-/// By limit the position of its element.
-pub(crate) fn numbered(elements: &[Element]) -> BTreeMap<Limit, usize> {
+/// Maps each limit to the position of its group.
+pub(crate) fn numbered(elements: &[LimitGroup]) -> BTreeMap<Limit, usize> {
     let numbers = elements.iter().enumerate();
     numbers.flat_map(|(number, element)| element.limits.iter().map(move |limit| (*limit, number))).collect()
 }
 
-/// The resources of units and of nodes that somebody asks for.
+/// The resources of units and of nodes that these actors require.
 fn wanted(
     snapshot: &Snapshot,
     actors: impl Iterator<Item = ActorIx>,
@@ -184,7 +188,7 @@ pub(crate) fn actors_of(snapshot: &Snapshot, constraint: &Constraint) -> Vec<Act
     ids.iter().map(|id| snapshot.problem().actor_by_id[id]).collect()
 }
 
-/// What limits are grouped by.
+/// The keys of a snapshot's limits.
 struct Naming<'a> {
     snapshot: &'a Snapshot,
     /// By node: the pools of its units, or their kinds.
@@ -235,13 +239,13 @@ impl<'a> Naming<'a> {
             Constraint::Apart { on, .. } => (5, "apart", on.to_string(), false),
             Constraint::Together { on, .. } => (5, "together", on.to_string(), false),
             Constraint::Reserve { unit, resource, .. } if self.is_lifted(unit, resource) => {
-                // What runs takes more than is left: that, and what is reserved, fall together.
+                // The unit is over-committed: its resource and what is reserved of it are dropped together.
                 let unit = self.snapshot.problem().unit_by_id[unit];
                 let resource = self.snapshot.problem().resource(resource);
                 return (3, Key::OfUnit(resource, pool_of(self.snapshot, unit)));
             }
             Constraint::Reserve { unit, resource, .. } => {
-                // What is reserved of one resource in one pool is one thing, like the resource itself.
+                // Reservations of one resource in one pool are one thing, like the resource itself.
                 let unit = self.snapshot.problem().unit_by_id[unit];
                 let what = format!("{resource} of {}", pool_of(self.snapshot, unit));
                 return (8, Key::Reason("reserve", what, false, String::new()));
@@ -256,13 +260,13 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// What people know a unit by: its pool, or the kind of it where it is of none.
+/// How readers refer to a unit: its pool, or its kind if it belongs to none.
 pub(crate) fn pool_of(snapshot: &Snapshot, unit: UnitIx) -> String {
     let given = &snapshot.file().units[unit.at()];
     given.pool.as_ref().map_or_else(|| format!("kind {}", given.kind), |pool| format!("pool {pool}"))
 }
 
-/// A constraint's reason with the names of its places left out: what 500 cordoned nodes have in common.
+/// A constraint's reason without names of places, which 500 cordoned nodes share.
 fn pattern(constraint: &Constraint) -> Option<String> {
     let (reason, places) = match constraint {
         Constraint::Only { reason, places, .. } | Constraint::Never { reason, places, .. } => {
@@ -275,7 +279,7 @@ fn pattern(constraint: &Constraint) -> Option<String> {
     };
     let mut text = reason.clone()?;
     for name in &places {
-        // The name of a node is the beginning of the names of its units.
+        // The name of a node is a prefix of the names of its units.
         let node = name.split('/').next().unwrap_or(name);
         text = text.replace(name.as_str(), "…").replace(node, "…");
     }

@@ -1,13 +1,13 @@
-//! Single moves from one assignment, with what the policy's rules say of them.
+//! Single moves from an assignment, including the policy's rules.
 
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, Ruling, Snapshot, State};
 
-/// An assignment from which one actor at a time is taken off and looked at elsewhere.
+/// An assignment from which one actor at a time is moved.
 pub(crate) struct Moves<'a> {
     pub state: State<'a>,
     ruling: Option<Ruling<'a>>,
-    /// Which level counts who is excused, and which penalties.
+    /// The levels that count grandfathered violations, and penalties.
     levels: [Option<usize>; 2],
 }
 
@@ -23,7 +23,7 @@ impl<'a> Moves<'a> {
         }
     }
 
-    /// Takes an actor off its unit, and says which that was.
+    /// Removes an actor from its unit, and returns the unit.
     pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
         let unit = self.state.take(actor)?;
         if let Some(ruling) = &mut self.ruling {
@@ -39,8 +39,8 @@ impl<'a> Moves<'a> {
         }
     }
 
-    /// What the levels would be, those that others decide left out, if the actor, which has no place now, were on the
-    /// unit: two such prices differ by as much as the wholes do.
+    /// The actor's share of each level if it were on the unit; it has no place now. Two such prices differ by as much as the
+    /// costs of the whole assignments.
     pub fn price(&mut self, actor: ActorIx, unit: UnitIx) -> Vec<i64> {
         let mut price = self.state.price(actor, unit);
         if let Some(ruling) = &mut self.ruling {
@@ -56,7 +56,7 @@ impl<'a> Moves<'a> {
         price
     }
 
-    /// The cases of the policy's rules that would be broken if the actor, which has no place now, were on the unit.
+    /// The policy cases that would be violated if the actor, which has no place now, were on the unit.
     pub fn broken_cases(&mut self, actor: ActorIx, unit: UnitIx) -> Vec<usize> {
         let Some(ruling) = &mut self.ruling else { return Vec::new() };
         ruling.put(actor, unit);

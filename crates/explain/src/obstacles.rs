@@ -1,4 +1,4 @@
-//! Why an actor moves, and what keeps one out, in plain words.
+//! Sentences: why an actor moves, and what keeps an unplaced one off the units.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use crate::moves::Moves;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Move, Objectives, Snapshot, State};
 
-/// What keeps an actor out that has no place: one line per cause, with how many units it concerns.
+/// What keeps an unplaced actor off the units: one line per cause, with the number of units.
 pub fn obstacles(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> Vec<String> {
-    why_without(snapshot, actor, &State::of(snapshot, assignment))
+    obstacles_of(snapshot, actor, &State::of(snapshot, assignment))
 }
 
-fn why_without(snapshot: &Snapshot, actor: ActorIx, state: &State) -> Vec<String> {
+fn obstacles_of(snapshot: &Snapshot, actor: ActorIx, state: &State) -> Vec<String> {
     let kinds: Vec<&str> = snapshot.file().actors[actor.at()].runs_on.keys().map(String::as_str).collect();
     let mut lines: Vec<String> = kinds
         .iter()
@@ -36,7 +36,7 @@ fn why_without(snapshot: &Snapshot, actor: ActorIx, state: &State) -> Vec<String
     lines
 }
 
-/// The first thing that keeps the actor off a unit of a kind that it can run on.
+/// The first obstacle of an actor on a unit whose kind it supports.
 fn obstacle(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &State) -> String {
     let problem = snapshot.problem();
     let broken = problem.rules_of[actor].iter().map(|&rule| &problem.rules[rule]);
@@ -64,7 +64,7 @@ fn obstacle(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &State) ->
     }
 }
 
-/// What runs now and is elsewhere in `assignment`, by position of the actor, each with why.
+/// The moves from the current placement to `assignment`, by position of the actor, each with its reason.
 pub fn moves(snapshot: &Snapshot, assignment: &Assignment) -> Vec<Move> {
     let mut steps = snapshot.moves(assignment);
     if !steps.is_empty() {
@@ -76,7 +76,7 @@ pub fn moves(snapshot: &Snapshot, assignment: &Assignment) -> Vec<Move> {
     steps
 }
 
-/// Why an actor leaves a unit: that it may not stay, or what staying would cost. The state is left as it was.
+/// Why an actor leaves a unit: it may not stay, or staying would cost more. The state is restored.
 fn why_moved(snapshot: &Snapshot, actor: ActorIx, (from, to): (UnitIx, UnitIx), moves: &mut Moves) -> String {
     if snapshot.implementation(actor, from).is_none() {
         return format!("it has no implementation for {} any more", snapshot.file().units[from.at()].kind);
@@ -89,18 +89,18 @@ fn why_moved(snapshot: &Snapshot, actor: ActorIx, (from, to): (UnitIx, UnitIx), 
             let obstacle = obstacle(snapshot, actor, from, &moves.state);
             format!("it may not stay on {}: {obstacle}", snapshot.unit_id(from))
         }
-    } else if let Some(rule) = what_it_breaks(snapshot, actor, (from, to), moves) {
+    } else if let Some(rule) = newly_violated_rule(snapshot, actor, (from, to), moves) {
         format!("it may not stay on {}: {rule}", snapshot.unit_id(from))
     } else {
-        what_it_gains(snapshot, &moves.price(actor, from), &moves.price(actor, to))
+        gain_of_moving(snapshot, &moves.price(actor, from), &moves.price(actor, to))
     };
     moves.put(actor, to);
     reason
 }
 
-/// The first of the rules, those of the policy and limits that what runs breaks already, that an actor without a place would break
-/// on one unit and not on the other.
-fn what_it_breaks<'a>(
+/// The first rule, of the policy or of an already violated limit, that the actor would violate on one unit and not on the
+/// other.
+fn newly_violated_rule<'a>(
     snapshot: &'a Snapshot,
     actor: ActorIx,
     (from, to): (UnitIx, UnitIx),
@@ -110,17 +110,17 @@ fn what_it_breaks<'a>(
     if here.is_empty() {
         return None;
     }
-    // Where a plan keeps what is broken already, that keeps nobody from staying.
+    // A violation that the plan keeps is no reason to leave.
     let there = moves.broken_cases(actor, to);
     let case = here.into_iter().find(|case| there.binary_search(case).is_err())?;
     Some(snapshot.rules()?.cases()[case].says.as_str())
 }
 
-fn what_it_gains(snapshot: &Snapshot, stay: &[i64], go: &[i64]) -> String {
+fn gain_of_moving(snapshot: &Snapshot, stay: &[i64], go: &[i64]) -> String {
     let mut levels = snapshot.objectives().levels().iter().zip(stay.iter().zip(go));
     match levels.find(|(_, (stay, go))| stay != go) {
         Some((level, (stay, go))) if stay > go => {
-            format!("{} of the whole would be {} higher if it stayed", Objectives::key(level), stay - go)
+            format!("staying would raise {} by {}", Objectives::key(level), stay - go)
         }
         _ => "it makes room for others".to_owned(),
     }

@@ -1,10 +1,10 @@
-//! What would make room for actors: the smallest changes of the world after which they have a place, and everybody else too.
+//! Remedies: the smallest changes of a snapshot after which unplaced actors have a place, and all placed ones keep one.
 //!
-//! A set of changes is *sufficient* if with all of them there is a feasible assignment in which the actors asked about and all
-//! that have a place have one; it is *smallest* if none of them can be left out and no number in it can be less by one.
-//! Sufficient sets are found unit by unit, as what is in the way of the actors there while the others stay, and limit by limit,
-//! from the irreducible set that keeps them out; each is then made smaller while others may move. Each is asked of a world in
-//! which it was made; where a policy has a program, what it says of that world is derived anew.
+//! A set of changes is *sufficient* if with all of them there is a feasible assignment that places the actors in question and all
+//! that have a place; it is *smallest* if no change can be left out and no quantity can be smaller by one. Sufficient sets are
+//! found unit by unit, as the obstacles of the actors there while the others stay, and limit by limit, from the irreducible set
+//! that keeps them out; each is then reduced while others may move. Each is tested on a snapshot to which it was applied; the
+//! program of a policy is derived again on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,25 +15,25 @@ use placement::{Assignment, LARGEST, Snapshot, State};
 
 use crate::change::{Change, name_of};
 use crate::core::{WhyNot, why_not_all};
+use crate::feasibility::{Effort, Feasibility};
 use crate::limit::{Limit, actors_of, pool_of};
+use crate::obstacles_in_place::blocks;
 use crate::oracle::ask;
-use crate::origin::Origin;
-use crate::relax::Question;
-use crate::stay::blocks;
-use crate::told::open_to_questions;
-use crate::verdict::{Effort, Verdict};
+use crate::plan_reasons::with_open_rules;
+use crate::question::Question;
+use crate::rebuild::Rebuild;
 
-/// How many sets of changes are made smaller, those of the fewest changes first.
+/// The number of sets that are reduced, those with the fewest changes first.
 const MOST_TRIED: usize = 48;
-/// How many actors that a rule names are left out of it, one at a time.
+/// The number of actors of a rule that are exempted, one at a time.
 const MOST_LEFT_OUT: usize = 8;
 
-/// How many nodes that are proposed at most: each is made in a world of its own, and who needs more does not need to be told how many.
+/// The maximum number of proposed nodes: each is added to a snapshot of its own, and a larger number helps no reader.
 const MOST_NODES: u64 = 256;
 
-/// Of several actors, all limits that keep them out are lifted at once where they are no more than so many.
+/// For several actors, all limits that keep them out are lifted at once if there are at most this many.
 const MOST_LIFTED: usize = 12;
-/// What it takes to write a policy out, in pieces for each unit and actor: about as long as so many looks.
+/// The effort of grounding a policy, in pairs of unit and actor.
 const TO_DERIVE: usize = 20;
 
 /// Changes that together make room.
@@ -41,33 +41,33 @@ const TO_DERIVE: usize = 20;
 pub struct Remedy {
     /// All of them are needed.
     pub changes: Vec<Change>,
-    /// Whether it is known that nothing smaller of the same kind is enough; else the effort ended first.
+    /// Whether nothing smaller of the same kind is sufficient; otherwise the effort ended first.
     pub is_smallest: bool,
 }
 
 impl Remedy {
-    /// The changes in plain words.
-    pub fn tell(&self, snapshot: &Snapshot) -> String {
-        let mut told: Vec<(String, usize)> = Vec::new();
-        for text in self.changes.iter().map(|change| change.tell(snapshot)) {
-            match told.iter_mut().find(|(known, _)| *known == text) {
+    /// The changes as a sentence.
+    pub fn describe(&self, snapshot: &Snapshot) -> String {
+        let mut texts: Vec<(String, usize)> = Vec::new();
+        for text in self.changes.iter().map(|change| change.describe(snapshot)) {
+            match texts.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, times)) => *times += 1,
-                None => told.push((text, 1)),
+                None => texts.push((text, 1)),
             }
         }
         let word = |(text, times)| if times == 1 { text } else { format!("{text} ({times} times)") };
-        let told = told.into_iter().map(word).collect::<Vec<_>>().join(", and ");
-        if self.is_smallest { told } else { format!("{told} (less may be enough)") }
+        let texts = texts.into_iter().map(word).collect::<Vec<_>>().join(", and ");
+        if self.is_smallest { texts } else { format!("{texts} (less may be enough)") }
     }
 }
 
-/// The smallest changes after which actors that have no place in a feasible assignment have one, all at once: one set of each
-/// kind, of as few changes as any has. Empty where there is room as things are, and where the effort ends first.
+/// The smallest changes after which actors that are unplaced in a feasible assignment have a place, all at once: one set of each
+/// kind, with the fewest changes. Empty if there is room already, and if the effort ends first.
 ///
-/// `snapshot` is what the origin's judge made of the bare world.
+/// `snapshot` is what the origin's judge made of the bare snapshot.
 pub fn remedies(
     snapshot: &Snapshot,
-    origin: Origin,
+    origin: Rebuild,
     whom: &[ActorIx],
     assignment: &Assignment,
     effort: u64,
@@ -75,7 +75,7 @@ pub fn remedies(
     if whom.is_empty() {
         return Vec::new();
     }
-    let snapshot = &open_to_questions(snapshot, origin.bare, origin.judge, assignment);
+    let snapshot = &with_open_rules(snapshot, origin.bare, origin.judge, assignment);
     let WhyNot::Blocked(core) = why_not_all(snapshot, whom, assignment, effort / 2) else {
         return Vec::new();
     };
@@ -107,14 +107,14 @@ pub fn remedies(
     let few: Vec<Remedy> = found.into_values().filter(|remedy| remedy.changes.len() == fewest).collect();
     let left_out: BTreeSet<String> = few.iter().filter_map(|remedy| left_out(snapshot, remedy)).collect();
     let is_needed = |remedy: &Remedy| match remedy.changes.as_slice() {
-        // To leave one actor out is less.
+        // Exempting one actor is a smaller change.
         [Change::Without { position }] => !left_out.contains(&name_of(snapshot, *position)),
         _ => true,
     };
     few.into_iter().filter(is_needed).collect()
 }
 
-/// What the constraint says that one actor is left out of.
+/// The reason of the constraint from which one actor is exempted.
 fn left_out(snapshot: &Snapshot, remedy: &Remedy) -> Option<String> {
     match remedy.changes.as_slice() {
         [Change::LeaveOut { position, .. }] => Some(name_of(snapshot, *position)),
@@ -122,28 +122,28 @@ fn left_out(snapshot: &Snapshot, remedy: &Remedy) -> Option<String> {
     }
 }
 
-/// The numbers in it together.
+/// The sum of the quantities.
 fn size(remedy: &Remedy) -> u128 {
     remedy.changes.iter().filter_map(Change::more).map(u128::from).sum()
 }
 
 struct Search<'a> {
     snapshot: &'a Snapshot,
-    origin: Origin<'a>,
-    /// Who has no place.
+    origin: Rebuild<'a>,
+    /// The unplaced actors in question.
     whom: &'a [ActorIx],
     question: Rc<Question<'a>>,
     placed: IxVec<ActorIx, bool>,
-    /// The same actors and the assignment in the question's positions.
+    /// The same actors, and the assignment, in the question's positions.
     asked: Vec<ActorIx>,
     base: Assignment,
-    /// What has been answered.
+    /// Cached answers.
     known: BTreeMap<Vec<Change>, Option<bool>>,
     effort: Effort,
 }
 
 impl Search<'_> {
-    /// Sets of changes that may make room, each once, those of the fewest changes first.
+    /// Distinct sets of changes that may make room, those with the fewest changes first.
     fn candidates(&self, limits: &BTreeSet<Limit>, assignment: &Assignment) -> Vec<Vec<Change>> {
         let mut all: Vec<Vec<Change>> = Vec::new();
         let mut shapes = BTreeSet::new();
@@ -178,8 +178,8 @@ impl Search<'_> {
         all
     }
 
-    /// What lifts all that is in the way if each goes in turn to where `goes` says; none where nothing does. The state, in which
-    /// nobody of them has a place, is left as it was.
+    /// The changes that lift all obstacles if the actors are placed one after the other on the units of `goes`; `None` if an obstacle
+    /// cannot be lifted. The state, in which none of them has a place, is restored.
     fn in_the_way(&self, state: &mut State, goes: impl Fn(&State, ActorIx) -> UnitIx) -> Option<Vec<Change>> {
         let mut changes = Some(Vec::new());
         let mut came = Vec::new();
@@ -205,13 +205,13 @@ impl Search<'_> {
         changes
     }
 
-    /// The unit where fewest things are in the way of an actor.
+    /// The unit with the fewest obstacles for an actor.
     fn least_in_the_way(&self, state: &State, actor: ActorIx) -> UnitIx {
         let number = |unit: &UnitIx| blocks(self.snapshot, actor, *unit, state).len();
         UnitIx::first(self.snapshot.units()).min_by_key(number).unwrap_or(UnitIx::new(0))
     }
 
-    /// What lifts a limit that is in the way of an actor on a unit; more than enough, where it is a number.
+    /// A change that lifts a limit for an actor on a unit; quantities are more than sufficient.
     fn lifted(&self, limit: Limit, whose: ActorIx, unit: UnitIx) -> Option<Change> {
         Some(match limit {
             Limit::Kinds { actor } => {
@@ -232,7 +232,7 @@ impl Search<'_> {
         })
     }
 
-    /// What lifts a limit for everybody, wherever they are; none for kinds, of which there are several.
+    /// A change that lifts a limit for all actors; `None` for kinds, of which there are several.
     fn lifted_of(&self, limit: Limit) -> Option<Change> {
         if let Limit::Kinds { .. } = limit {
             return None;
@@ -243,7 +243,7 @@ impl Search<'_> {
         })
     }
 
-    /// Changes of one limit alone, which may make room for somebody who would make way.
+    /// Changes of a single limit, which may make room for an actor that would have to move.
     fn one_of(&self, limit: Limit) -> Vec<Change> {
         match limit {
             Limit::Kinds { actor } => {
@@ -270,7 +270,7 @@ impl Search<'_> {
         }
     }
 
-    /// More nodes of each kind of node, and a unit of each kind that somebody runs on and there is none of.
+    /// More nodes of each kind of node, and a unit of each kind that the actors support and that has none.
     fn more_places(&self) -> impl Iterator<Item = Change> {
         let snapshot = self.snapshot;
         let mut like: BTreeMap<Vec<String>, NodeIx> = BTreeMap::new();
@@ -293,7 +293,7 @@ impl Search<'_> {
         like.into_values().map(move |like| Change::Nodes { like, more }).chain(missing)
     }
 
-    /// Whether there is room after some changes; none where that is not known.
+    /// Whether there is room after some changes; `None` if unknown.
     fn suffices(&mut self, changes: &[Change]) -> Option<bool> {
         if let Some(known) = self.known.get(changes) {
             return *known;
@@ -304,7 +304,7 @@ impl Search<'_> {
     }
 
     fn ask(&mut self, changes: &[Change]) -> Option<bool> {
-        // What is broken already, and what a policy says, may be otherwise in a changed world.
+        // Grandfathered violations, and what a policy derives, may differ in the changed snapshot.
         if self.snapshot.rules().is_some() || self.origin.has_program() {
             if self.origin.has_program()
                 && !self.effort.spend(TO_DERIVE * self.snapshot.units() * self.snapshot.actors())
@@ -325,19 +325,19 @@ impl Search<'_> {
         let most = self.effort.left / 8;
         let (asked, base) = (&self.asked, &self.base);
         match self.effort.lend(most, |effort| ask(&world, &rules, asked, base, effort)) {
-            Verdict::Fits(_) => Some(true),
-            Verdict::Never => Some(false),
-            Verdict::Unknown => None,
+            Feasibility::Fits(_) => Some(true),
+            Feasibility::Never => Some(false),
+            Feasibility::Unknown => None,
         }
     }
 
-    /// The smallest part of a set that suffices; none where it does not.
+    /// The smallest subset that is sufficient; `None` if the set is not.
     fn smallest(&mut self, mut changes: Vec<Change>) -> Option<Remedy> {
         if self.suffices(&changes) != Some(true) {
             if !self.origin.has_program() {
                 return None;
             }
-            // What is more than enough may be more than a policy allows: one for each may be enough, too.
+            // More than sufficient may be more than a policy admits: one of each is tried as well.
             let number = self.whom.len() as u64;
             changes = changes.iter().map(|change| change.with(number)).collect();
             if self.suffices(&changes) != Some(true) {
@@ -359,7 +359,7 @@ impl Search<'_> {
         for position in 0..changes.len() {
             let less = less(&changes, position);
             match self.suffices(&less) {
-                // Though something between was not: a policy may say so.
+                // Although a quantity in between was not: a policy can cause that.
                 Some(true) => return self.smallest(less),
                 Some(false) => {}
                 None => is_smallest = false,
@@ -368,8 +368,8 @@ impl Search<'_> {
         Some(Remedy { changes, is_smallest })
     }
 
-    /// One of the changes with the least number that is enough beside the others, as `enough` is: doubled until it is, then
-    /// halved in between.
+    /// The change with the smallest sufficient quantity beside the others, up to `enough`: by doubling, then
+    /// bisection.
     fn least(&mut self, changes: &[Change], position: usize, enough: u64) -> Change {
         let mut tried = changes.to_vec();
         let mut is_enough = |number: u64| {
@@ -389,7 +389,7 @@ impl Search<'_> {
     }
 }
 
-/// The changes without one of them, or with its number less by one.
+/// The changes without one of them, or with its quantity smaller by one.
 fn less(changes: &[Change], position: usize) -> Vec<Change> {
     let mut less = changes.to_vec();
     match less[position].more() {

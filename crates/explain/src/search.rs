@@ -1,51 +1,51 @@
-//! The complete search of everything that the places of those without one can depend on.
+//! The complete search of everything that the placement of the actors in question can depend on.
 //!
-//! What can depend: the actors on units where they could be, the units where those could be, and so on, with whoever
-//! shares a limit or a rule. Everybody else stays. States that differ only by which of several interchangeable units
-//! or actors take which part are looked at once.
+//! The closure: the actors on units that are candidates, the candidates of those, and so on, with all actors that share a
+//! limit or a rule. All other actors stay. States that differ only in interchangeable units or actors are visited
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ruled::Seats;
-use crate::verdict::{Effort, Verdict};
-use crate::views::{Views, has_excesses};
+use crate::feasibility::{Effort, Feasibility};
+use crate::kept_rules::PartialAssignment;
+use crate::relaxations::{Relaxations, has_running_totals};
 use placement::file::Scope;
 use placement::ix::{ActorIx, IxVec, NodeIx, PlaceIx, UnitIx};
 use placement::{Assignment, Snapshot};
 
-/// More actors than this are not searched: the effort would end first.
+/// With more actors than this there is no search: the effort would end first.
 const MOST_ACTORS: usize = 300;
 
-/// What a unit is to the members, and which classes of them it hosts.
+/// The symmetry class of a unit, and the classes of the members on it.
 type Role = (usize, Vec<usize>);
 
-/// The search of one question.
+/// The search for one question.
 pub(crate) struct Search<'a> {
-    views: &'a Views<'a>,
+    relaxations: &'a Relaxations<'a>,
     world: &'a Snapshot,
-    /// Who is placed anew, ascending.
+    /// The actors that are placed anew, ascending.
     members: Vec<ActorIx>,
-    /// Where they can be, ascending.
+    /// Their candidates, ascending.
     units: Vec<UnitIx>,
-    /// By unit: equal numbers are interchangeable as long as they host the same.
+    /// By unit: units with equal numbers are interchangeable if they host the same classes.
     unit_kind: IxVec<UnitIx, usize>,
     /// By node: the same.
     node_kind: IxVec<NodeIx, usize>,
     /// By unit: classes of the members on it, ascending.
     content: IxVec<UnitIx, Vec<usize>>,
-    /// States without a way on.
+    /// States without a solution.
     dead: BTreeSet<Vec<usize>>,
 }
 
 impl<'a> Search<'a> {
-    pub fn new(views: &'a Views<'a>) -> Self {
-        let (members, units) = closure(views);
+    pub fn new(relaxations: &'a Relaxations<'a>) -> Self {
+        let (members, units) = closure(relaxations);
         let mut search = Self {
-            views,
-            world: views.world,
+            relaxations,
+            world: relaxations.world,
             unit_kind: IxVec::new(),
             node_kind: IxVec::new(),
-            content: IxVec::of(Vec::new(), views.world.units()),
+            content: IxVec::of(Vec::new(), relaxations.world.units()),
             dead: BTreeSet::new(),
             members,
             units,
@@ -54,47 +54,52 @@ impl<'a> Search<'a> {
         search
     }
 
-    pub fn run(mut self, effort: &mut Effort) -> Verdict {
+    pub fn run(mut self, effort: &mut Effort) -> Feasibility {
         if self.members.len() > MOST_ACTORS {
-            return Verdict::Unknown;
+            return Feasibility::Unknown;
         }
-        let mut seats = Seats::new(self.world, self.views.kept);
-        // Who stays takes no room of the members', but a rule may be about it.
-        for (actor, place) in self.views.base.enumerate() {
+        let mut partial = PartialAssignment::new(self.world, self.relaxations.kept);
+        // Actors outside of the closure take no room of the members', but rules may depend on them.
+        for (actor, place) in self.relaxations.base.enumerate() {
             if let Some(unit) = *place
                 && !self.world.is_fixed(actor)
                 && self.members.binary_search(&actor).is_err()
             {
-                seats.take_in(actor, unit);
+                partial.take_in(actor, unit);
             }
         }
         let mut waiting = self.members.clone();
-        match self.place(&mut seats, &mut waiting, effort) {
-            Some(false) => Verdict::Never,
-            None => Verdict::Unknown,
-            Some(true) => self.with_the_others(&seats),
+        match self.place(&mut partial, &mut waiting, effort) {
+            Some(false) => Feasibility::Never,
+            None => Feasibility::Unknown,
+            Some(true) => self.with_the_others(&partial),
         }
     }
 
-    /// The arrangement that was found beside everybody who stays.
-    fn with_the_others(&self, seats: &Seats) -> Verdict {
-        let mut whole: Assignment = self.views.base.clone();
+    /// The solution together with all actors that stay.
+    fn with_the_others(&self, partial: &PartialAssignment) -> Feasibility {
+        let mut whole: Assignment = self.relaxations.base.clone();
         for &member in &self.members {
-            whole[member] = seats.state.assignment[member];
+            whole[member] = partial.state.assignment[member];
         }
-        // Who stays is bound to nobody here; the checker has the last word all the same.
-        let obeys = Seats::of(self.world, self.views.kept, &whole).obeys();
+        // Actors that stay are not bound by the members' rules; the checker verifies the whole.
+        let obeys = PartialAssignment::of(self.world, self.relaxations.kept, &whole).obeys();
         if obeys && self.world.violations(&whole).is_empty() {
-            Verdict::Fits(whole)
+            Feasibility::Fits(whole)
         } else {
-            Verdict::Unknown
+            Feasibility::Unknown
         }
     }
 
-    /// Places who is waiting; `None` when the effort ends first.
-    fn place(&mut self, seats: &mut Seats, waiting: &mut Vec<ActorIx>, effort: &mut Effort) -> Option<bool> {
+    /// Places the waiting actors; `None` if the effort ends first.
+    fn place(
+        &mut self,
+        partial: &mut PartialAssignment,
+        waiting: &mut Vec<ActorIx>,
+        effort: &mut Effort,
+    ) -> Option<bool> {
         if waiting.is_empty() {
-            return Some(seats.obeys());
+            return Some(partial.obeys());
         }
         let key = self.key(waiting);
         if !effort.spend(key.len()) {
@@ -103,25 +108,25 @@ impl<'a> Search<'a> {
         if self.dead.contains(&key) {
             return Some(false);
         }
-        let position = self.choosiest(seats, waiting, effort)?;
+        let position = self.choosiest(partial, waiting, effort)?;
         let actor = waiting.swap_remove(position);
         let mut tried = BTreeSet::new();
-        let home = self.views.base[actor];
-        let domain = self.views.domain_of(actor).iter().copied();
-        let mut places: Vec<UnitIx> = domain.filter(|unit| seats.admits(actor, *unit)).collect();
+        let home = self.relaxations.base[actor];
+        let domain = self.relaxations.domain_of(actor).iter().copied();
+        let mut places: Vec<UnitIx> = domain.filter(|unit| partial.admits(actor, *unit)).collect();
         places.sort_by_key(|&unit| (Some(unit) != home, unit));
         for unit in places {
             if !tried.insert(self.role(unit)) {
                 continue;
             }
-            seats.put(actor, unit);
+            partial.put(actor, unit);
             self.enter(actor, unit);
-            let found = self.place(seats, waiting, effort);
+            let found = self.place(partial, waiting, effort);
             if found == Some(true) {
                 return found;
             }
             self.leave(actor, unit);
-            seats.take(actor);
+            partial.take(actor);
             found?;
         }
         waiting.push(actor);
@@ -130,20 +135,25 @@ impl<'a> Search<'a> {
         Some(false)
     }
 
-    /// Who has the fewest places left, by position among the waiting.
-    fn choosiest(&self, seats: &mut Seats, waiting: &[ActorIx], effort: &mut Effort) -> Option<usize> {
+    /// The waiting actor with the fewest candidates left (first-fail).
+    fn choosiest(
+        &self,
+        partial: &mut PartialAssignment,
+        waiting: &[ActorIx],
+        effort: &mut Effort,
+    ) -> Option<usize> {
         let mut best = (usize::MAX, 0);
         let mut seen = BTreeSet::new();
         for (position, &actor) in waiting.iter().enumerate() {
-            // Who is alike has as many.
-            if !seen.insert(self.views.class[actor]) {
+            // Actors of one class have equally many.
+            if !seen.insert(self.relaxations.class[actor]) {
                 continue;
             }
-            let domain = self.views.domain_of(actor);
+            let domain = self.relaxations.domain_of(actor);
             if !effort.spend(domain.len()) {
                 return None;
             }
-            let places = domain.iter().filter(|unit| seats.admits(actor, **unit)).take(best.0).count();
+            let places = domain.iter().filter(|unit| partial.admits(actor, **unit)).take(best.0).count();
             if places < best.0 {
                 best = (places, position);
             }
@@ -155,18 +165,18 @@ impl<'a> Search<'a> {
     }
 
     fn enter(&mut self, actor: ActorIx, unit: UnitIx) {
-        let class = self.views.class[actor];
+        let class = self.relaxations.class[actor];
         let at = self.content[unit].partition_point(|other| *other < class);
         self.content[unit].insert(at, class);
     }
 
     fn leave(&mut self, actor: ActorIx, unit: UnitIx) {
-        let class = self.views.class[actor];
+        let class = self.relaxations.class[actor];
         let at = self.content[unit].partition_point(|other| *other < class);
         self.content[unit].remove(at);
     }
 
-    /// What a unit is now, up to exchanging it for one that is the same.
+    /// The state of a unit, up to symmetry.
     fn role(&self, unit: UnitIx) -> (Role, usize, Vec<Role>) {
         let node = self.world.node_of(unit);
         let neighbours = self.units.iter().filter(|other| self.world.node_of(**other) == node);
@@ -176,7 +186,7 @@ impl<'a> Search<'a> {
         ((self.unit_kind[unit], self.content[unit].clone()), self.node_kind[node], around)
     }
 
-    /// The state, up to exchanging what is the same: who is waiting, and what each node hosts.
+    /// The state, up to symmetry: the waiting actors, and the content of each node.
     fn key(&self, waiting: &[ActorIx]) -> Vec<usize> {
         let mut nodes: BTreeMap<NodeIx, Vec<(usize, &[usize])>> = BTreeMap::new();
         for &unit in &self.units {
@@ -191,9 +201,9 @@ impl<'a> Search<'a> {
             })
             .collect();
         roles.sort_unstable();
-        let mut classes: Vec<usize> = waiting.iter().map(|&actor| self.views.class[actor]).collect();
+        let mut classes: Vec<usize> = waiting.iter().map(|&actor| self.relaxations.class[actor]).collect();
         classes.sort_unstable();
-        // Numbers are told from separators by standing one higher.
+        // Numbers are offset by one to distinguish them from separators.
         let mut key: Vec<usize> = classes.into_iter().map(|class| class + 1).collect();
         for (kind, units) in roles {
             key.extend([0, kind + 1]);
@@ -205,35 +215,37 @@ impl<'a> Search<'a> {
         key
     }
 
-    /// Numbers units and nodes so that equal numbers mean equal in all that matters to the members.
+    /// Numbers units and nodes so that equal numbers mean equal in everything relevant to the members.
     fn find_symmetries(&mut self) {
-        let (world, views) = (self.world, self.views);
+        let (world, relaxations) = (self.world, self.relaxations);
         let problem = world.problem();
-        let member_classes: BTreeSet<usize> = self.members.iter().map(|&a| views.class[a]).collect();
-        let of_class: BTreeMap<usize, ActorIx> = self.members.iter().map(|&a| (views.class[a], a)).collect();
+        let member_classes: BTreeSet<usize> = self.members.iter().map(|&a| relaxations.class[a]).collect();
+        let of_class: BTreeMap<usize, ActorIx> =
+            self.members.iter().map(|&a| (relaxations.class[a], a)).collect();
         let scopes: BTreeSet<Scope> = self
             .members
             .iter()
             .flat_map(|&actor| &problem.relations_of[actor])
             .map(|&relation| problem.relations[relation].scope)
             .collect();
-        // What a unit adds to an excess, as its watts to a cap, depends on more than what is compared here.
-        let all_differ = has_excesses(world);
+        // A unit's contribution to a limit over several units, as its watts to a power cap, is not compared here.
+        let all_differ = has_running_totals(world);
         let mut known = BTreeMap::new();
         self.unit_kind = IxVec::of(usize::MAX, world.units());
         for &unit in &self.units {
             let takes: Vec<usize> = member_classes
                 .iter()
                 .copied()
-                .filter(|c| views.domain[*c].binary_search(&unit).is_ok())
+                .filter(|c| relaxations.domain[*c].binary_search(&unit).is_ok())
                 .collect();
             let numa = scopes.contains(&Scope::Numa).then(|| world.place(Scope::Numa, unit));
-            let ruled: Vec<_> = of_class.values().map(|&actor| views.kept.effects(actor, unit)).collect();
+            let ruled: Vec<_> =
+                of_class.values().map(|&actor| relaxations.kept.effects(actor, unit)).collect();
             let alike = (
                 all_differ.then_some(unit),
                 problem.unit_kind[unit],
-                views.slots_left[unit],
-                views.unit_left[unit].clone(),
+                relaxations.slots_left[unit],
+                relaxations.unit_left[unit].clone(),
                 numa,
                 takes,
                 ruled,
@@ -251,32 +263,32 @@ impl<'a> Search<'a> {
         for (node, mut units) in units_of {
             units.sort_unstable();
             let next = known.len();
-            self.node_kind[node] = *known.entry((views.node_left[node].clone(), units)).or_insert(next);
+            self.node_kind[node] = *known.entry((relaxations.node_left[node].clone(), units)).or_insert(next);
         }
     }
 }
 
-/// Everybody whose place those of the actors asked about can depend on, they included, and where they can be.
-fn closure(views: &Views) -> (Vec<ActorIx>, Vec<UnitIx>) {
-    let world = views.world;
+/// The actors whose placement those in question can depend on, including them, and their candidates.
+fn closure(relaxations: &Relaxations) -> (Vec<ActorIx>, Vec<UnitIx>) {
+    let world = relaxations.world;
     let problem = world.problem();
     let mut on_node: BTreeMap<NodeIx, Vec<ActorIx>> = BTreeMap::new();
-    for (actor, place) in views.base.enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
+    for (actor, place) in relaxations.base.enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
         if let Some(unit) = *place {
             on_node.entry(world.node_of(unit)).or_default().push(actor);
         }
     }
-    let ties = views.kept.ties(world.actors());
+    let ties = relaxations.kept.ties(world.actors());
     let mut bound_by: BTreeMap<usize, Vec<ActorIx>> = BTreeMap::new();
     for (actor, tie) in ties.enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
         if let Some(tie) = *tie {
             bound_by.entry(tie).or_default().push(actor);
         }
     }
-    let mut members: BTreeSet<ActorIx> = views.whom.iter().copied().collect();
-    let mut queue = views.whom.to_vec();
-    if has_excesses(world) {
-        // A cap may reach over nodes: everybody draws from what is left of it.
+    let mut members: BTreeSet<ActorIx> = relaxations.whom.iter().copied().collect();
+    let mut queue = relaxations.whom.to_vec();
+    if has_running_totals(world) {
+        // A cap may span nodes: all actors draw from what is left of it.
         queue.extend(on_node.values().flatten().copied().filter(|&actor| members.insert(actor)));
     }
     let mut units = BTreeSet::new();
@@ -287,10 +299,10 @@ fn closure(views: &Views) -> (Vec<ActorIx>, Vec<UnitIx>) {
             problem.relations_of[actor].iter().flat_map(|&relation| &problem.relations[relation].actors);
         let mut found: Vec<ActorIx> = bound.copied().filter(|other| !world.is_fixed(*other)).collect();
         found.extend(ties[actor].and_then(|tie| bound_by.remove(&tie)).into_iter().flatten());
-        if classes.insert(views.class[actor]) {
-            for &unit in views.domain_of(actor) {
+        if classes.insert(relaxations.class[actor]) {
+            for &unit in relaxations.domain_of(actor) {
                 units.insert(unit);
-                // The whole node: its units share what it has.
+                // The whole node: its units share its resources.
                 if nodes.insert(world.node_of(unit)) {
                     found.extend(on_node.get(&world.node_of(unit)).into_iter().flatten());
                 }

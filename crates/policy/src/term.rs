@@ -161,7 +161,7 @@ mod tests {
 
     /// `asp` compares both with clingo's, through whole programs.
     #[test]
-    fn division_goes_towards_zero_and_nothing_wraps() {
+    fn division_truncates_and_overflow_is_refused() {
         let computed = |a, operator, b| compute(operator, Value::Number(a), Value::Number(b));
         let number = |number| Ok(Some(Value::Number(number)));
         assert_eq!(computed(-7, "/", 2), number(-3));

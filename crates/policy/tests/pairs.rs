@@ -50,7 +50,7 @@ fn pairs(snapshot: &Snapshot) -> Result<Vec<String>, String> {
 /// Where channels are not written out a policy reads of each pair what it reads where they are, but for what others' channels tie
 /// to one another.
 #[test]
-fn channels_that_are_not_written_out_are_read_as_far_as_own_actors_are_in_them() {
+fn group_channels_are_read_as_pairs_of_own_actors() {
     let written = world(3, 4);
     let whole = Snapshot::with_most_pairs(written.file().clone(), 0).unwrap();
     assert!(!written.problem().channels.are_whole() && whole.problem().channels.are_whole());
@@ -63,7 +63,7 @@ fn channels_that_are_not_written_out_are_read_as_far_as_own_actors_are_in_them()
 }
 
 #[test]
-fn channels_of_others_refuse_nobody() {
+fn channels_of_other_applications_cause_no_refusal() {
     let said = pairs(&world(2, 500)).unwrap();
     assert_eq!(said.len(), 2 * (2 * 500 + 1) + 1);
     let refused = pairs(&world(700, 1)).unwrap_err();

@@ -18,7 +18,7 @@ fn cases() -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn what_a_policy_may_not_say_is_refused_in_these_words() {
+fn invalid_policies_are_refused_with_these_messages() {
     let cases = cases();
     assert!(cases.len() >= 60, "{} texts", cases.len());
     let mut wrong = String::new();
@@ -35,7 +35,7 @@ fn what_a_policy_may_not_say_is_refused_in_these_words() {
 }
 
 #[test]
-fn a_text_that_is_too_long_or_too_deep_is_refused() {
+fn texts_that_are_too_long_or_too_deep_are_refused() {
     let long = "% x\n".repeat(20_000);
     let told = |text: &str| Program::parse(text).unwrap_err()[0].to_string();
     assert_eq!(told(&long), "line 1 column 1: the text has 80000 bytes; a policy has at most 65536");
@@ -51,7 +51,7 @@ fn a_text_that_is_too_long_or_too_deep_is_refused() {
 }
 
 #[test]
-fn what_a_policy_may_say_is_accepted() {
+fn valid_policies_are_accepted() {
     for text in [
         "",
         "% nothing but a comment",

@@ -407,7 +407,7 @@ async fn search(
             if plan.assignment != found {
                 plan = plan.judged_again(&derived, &judge)?;
             }
-            explain::tell(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
+            explain::explain_plan(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             if let Some(ended) = ended.get() {
                 aside.took(begun.elapsed().saturating_sub(*ended));
             }

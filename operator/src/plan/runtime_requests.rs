@@ -90,7 +90,7 @@ async fn placed(world: &Arc<World>, policy: &Policy, decision: &Decision) -> Res
     let task = tokio::task::spawn_blocking(move || {
         let mut plan = control::place_one(&world.snapshot, &waited)?;
         if plan.cost.unplaced > 0 {
-            explain::tell(&mut plan, &world.snapshot, &judge, explain::REASONS_EFFORT);
+            explain::explain_plan(&mut plan, &world.snapshot, &judge, explain::REASONS_EFFORT);
         }
         Some(plan)
     });

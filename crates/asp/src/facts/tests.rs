@@ -42,7 +42,7 @@ fn facts(snapshot: &Snapshot) -> String {
 }
 
 #[test]
-fn facts_are_sorted_and_leave_out_what_cannot_matter() {
+fn facts_are_sorted_and_omit_irrelevant_ones() {
     let snapshot = world(str::to_owned);
     // Both directions are summed, self-messages are dropped; `d` has no pair with a movable actor.
     insta::assert_snapshot!(facts(&snapshot));
@@ -50,7 +50,7 @@ fn facts_are_sorted_and_leave_out_what_cannot_matter() {
 }
 
 #[test]
-fn what_is_settled_is_added_again() {
+fn constant_parts_are_added_back() {
     let mut file = world(str::to_owned).file().clone();
     file.actors[3].current = Some("w".into());
     file.actors[3].runs_on = file.actors[0].runs_on.clone();
@@ -77,7 +77,7 @@ proptest! {
 
     /// From an assignment to the model that represents it, and back.
     #[test]
-    fn an_answer_is_read_back(seed: u64) {
+    fn models_decode_to_assignments(seed: u64) {
         let snapshot = world(str::to_owned);
         let answer = Greedy.solve(&snapshot, &Budget::effort(None, seed)).unwrap().assignment;
         let encoded = Encoded::new(&snapshot, &answer);

@@ -34,7 +34,7 @@ fn derive(program: &str) -> Result<Derived, JudgeError> {
 }
 
 #[test]
-fn what_follows_from_facts_becomes_constraints_with_their_line() {
+fn conclusions_from_facts_become_constraints_with_their_line() {
     let derived = derive(
         "% batch stays off accelerators\n\
          forbid(A,U) :- actor_label(A,\"tier\",\"batch\"), cu_kind(U,\"gpu\").\n\
@@ -51,7 +51,7 @@ fn what_follows_from_facts_becomes_constraints_with_their_line() {
 /// What a policy forbids is no candidate any more, and its rules were written out while it was one: clingo is told of the same
 /// candidates as they.
 #[test]
-fn a_policy_reads_the_candidates_that_there_were_before_it() {
+fn policies_read_the_candidates_without_their_own_constraints() {
     let snapshot = world(
         "forbid(A,\"n0/cpu\") :- group(A,\"a\").\n\
          :~ run_on(A,U), runnable_on(A,\"n0/cpu\"). [3,A]\n\
@@ -92,7 +92,7 @@ fn weak_constraints_share_their_tuples() {
 }
 
 #[test]
-fn what_depends_on_placements_is_said_by_the_rules_as_by_clingo() {
+fn ground_rules_over_placements_match_clingo() {
     let program = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n\
         :- group(_,G), cu_zone(_,Z), #count { A : zone(A,Z), group(A,G) } > 2.\n\
         :- zone(A,Z), zone(B,Z), A < B, group(A,\"a\"), group(B,\"b\"), A = a(\"shop\",\"app\",\"a-0\").\n\
@@ -139,7 +139,7 @@ fn said(program: &str, assignment: &Assignment) -> [Vec<String>; 2] {
 }
 
 #[test]
-fn arithmetic_and_order_are_clingos() {
+fn arithmetic_and_term_order_match_clingo() {
     let mut program = String::new();
     for number in [-7, -2, -1, 0, 1, 2, 3, 10] {
         writeln!(program, "n({number}).").unwrap();
@@ -165,7 +165,7 @@ fn arithmetic_and_order_are_clingos() {
 
 /// Values of sets, and operations that are not defined: how often each constraint is broken where one actor is on one unit.
 #[test]
-fn values_of_sets_and_what_is_not_defined_are_clingos() {
+fn aggregates_and_undefined_operations_match_clingo() {
     let mut assignment = Assignment::of(None, 6);
     assignment[ActorIx::new(0)] = Some(UnitIx::new(0));
     let premises = "t(f(4,2)). t(g(f(4,1),2)). zero(0). here :- run_on(_,\"n0/cpu\").\n\
@@ -216,7 +216,7 @@ fn values_of_sets_and_what_is_not_defined_are_clingos() {
 
 /// In clingo the opposite of a name is a term of its own, which policies do not have.
 #[test]
-fn only_numbers_have_an_opposite() {
+fn only_numbers_can_be_negated() {
     for rule in ["s(X) :- state(Y), X = -Y.", "s(X) :- state(-X)."] {
         let program = format!("state(ok).\n{rule}\n:- s(_), run_on(_,\"n0/cpu\").");
         assert_eq!(
@@ -228,7 +228,7 @@ fn only_numbers_have_an_opposite() {
 
 /// By how much three on a unit break what each constraint says of it.
 #[test]
-fn a_breach_is_measured_where_something_is_counted() {
+fn grandfathered_limits_are_measured_by_amount() {
     let three: Assignment = (0..6).map(|actor| (actor < 3).then_some(UnitIx::new(0))).collect();
     for (body, degree) in [
         ("#count { A : run_on(A,\"n0/cpu\") } >= 2", 2),
@@ -246,7 +246,7 @@ fn a_breach_is_measured_where_something_is_counted() {
 
 /// What a unit takes while idle is a number of the policy, as what it takes at full load is.
 #[test]
-fn watts_that_do_not_fit_are_named() {
+fn power_that_exceeds_the_range_is_named() {
     for (program, idle, problem) in [
         (
             ":- run_on(_,U), cu_power(U,I,_), I > 5.",
@@ -272,7 +272,7 @@ fn watts_that_do_not_fit_are_named() {
 
 /// What a policy prefers and keeps free breaks nothing where it is forgotten: clingo's conclusions are held against what was derived.
 #[test]
-fn what_is_preferred_and_kept_free_is_clingos() {
+fn preferences_and_reservations_match_clingo() {
     let program = "prefer(A,\"n0/cpu\",5) :- group(A,\"b\").\n\
         prefer(a(\"shop\",\"app\",\"b-0\"),\"n0/cpu\",2).\n\
         reserve(U,\"memory\",2) :- cu_zone(U,\"z0\"), cu_kind(U,\"cpu\").";
@@ -305,7 +305,7 @@ fn what_is_preferred_and_kept_free_is_clingos() {
 
 /// What several rules conclude is one conclusion, as in clingo, and adds up where they say different numbers.
 #[test]
-fn what_several_rules_prefer_or_keep_free_counts_once() {
+fn duplicate_preferences_and_reservations_count_once() {
     let prefer = "prefer(a(\"shop\",\"app\",\"b-0\"),\"n0/cpu\",";
     let reserve = "reserve(\"n0/cpu\",\"memory\",";
     for (what, one, other, expected) in [

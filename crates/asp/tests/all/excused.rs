@@ -258,7 +258,7 @@ impl<'a> Table<'a> {
 }
 
 #[test]
-fn what_is_excused_of_a_policy_is_as_defined() {
+fn grandfathered_violations_of_policies_match_the_definition() {
     let judge = ClingoJudge::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default(), 2_000);
     // Placements that break something, that are excused of it, and those in which one is who could not stay.
     let (mut seen_held, mut seen_excused, mut seen_moved) = (0, 0, 0);

@@ -31,7 +31,7 @@ fn choose_gives_every_actor_one_candidate_or_none_at_a_price() {
 }
 
 #[test]
-fn every_level_is_told_even_when_nothing_can_cost_anything_there() {
+fn every_level_is_reported_even_if_it_is_constant() {
     assert_eq!(apart("level(communication,2). level(annoyance,1)."), [0, 0, 0]);
 }
 
@@ -85,7 +85,7 @@ fn domains_count_between_units_of_one_node() {
 
 /// A tuple of two criteria, or of two classes, that does not name them would count once when the values are equal.
 #[test]
-fn equal_prices_on_one_level_both_count() {
+fn equal_costs_on_one_level_both_count() {
     let rate = "level(communication,1). msg_exch_rate(a,b,1). kind_cost(x,x,5). kind_cost(x,y,10).";
     assert_eq!(apart(&format!("{rate} other_node(5). other_zone(5).")), [0, 20], "classes");
     let drags =
@@ -110,7 +110,7 @@ fn annoyance_counts_apart_and_interference_together() {
 }
 
 #[test]
-fn migration_counts_what_is_not_where_it_was() {
+fn migration_counts_actors_that_moved() {
     let moved = "level(migration,1). current(a,v). move_cost(a,7). current(b,v). move_cost(b,7).";
     assert_eq!(apart(moved), [0, 7]);
     assert_eq!(free(moved), "run_on(a,v) run_on(b,v) [0,0]");
@@ -119,7 +119,7 @@ fn migration_counts_what_is_not_where_it_was() {
 }
 
 #[test]
-fn a_preference_counts_when_the_actor_is_elsewhere() {
+fn preferences_count_if_the_actor_is_elsewhere() {
     let preferred = "level(policy,1). prefer(a,v,5). prefer(b,v,5).";
     assert_eq!(apart(preferred), [0, 5]);
     assert_eq!(free(preferred), "run_on(a,v) run_on(b,v) [0,0]");
@@ -128,7 +128,7 @@ fn a_preference_counts_when_the_actor_is_elsewhere() {
 }
 
 #[test]
-fn limits_bind_whoever_can_be_elsewhere() {
+fn limits_bind_movable_actors() {
     let one_slot = "slots_left(u,1). slots_left(v,0).";
     assert!(free(one_slot).ends_with("[1]"));
     assert!(free("slots_left(u,1). slots_left(v,1).").ends_with("[0]"));
@@ -149,7 +149,7 @@ fn limits_bind_whoever_can_be_elsewhere() {
 }
 
 #[test]
-fn relations_hold_on_every_level_of_places() {
+fn relations_hold_on_every_topology_level() {
     let members = "member(0,a). member(0,b).";
     for level in ["unit", "numa", "node", "zone"] {
         let wanted = format!("{members} together_on(0,{level}).");
@@ -188,19 +188,19 @@ fn fixed_actors_bind_others_and_not_each_other() {
 }
 
 #[test]
-fn an_incumbent_is_the_first_model() {
+fn the_incumbent_is_the_first_model() {
     let indifferent = "start(a,v). start(b,v).";
     assert_eq!(free(indifferent), "run_on(a,v) run_on(b,v) [0]");
     assert_eq!(free("start(a,u). start(b,v)."), "run_on(a,u) run_on(b,v) [0]");
 }
 
 #[test]
-fn facts_that_clingo_does_not_understand_are_an_error() {
+fn invalid_facts_are_an_error() {
     assert!(asp::optimum("cu(").unwrap_err().to_string().contains("pars"));
 }
 
 #[test]
-fn the_bottleneck_is_the_fullest_unit() {
+fn the_bottleneck_is_the_most_loaded_unit() {
     let bits =
         "peak_bit(0,1024). peak_bit(1,512). peak_bit(2,256). peak_bit(3,128). peak_bit(4,64). peak_bit(5,32).
         peak_bit(6,16). peak_bit(7,8). peak_bit(8,4). peak_bit(9,2). peak_bit(10,1). level(bottleneck,1).";
@@ -218,7 +218,7 @@ fn the_bottleneck_is_the_fullest_unit() {
 }
 
 #[test]
-fn units_in_use_are_counted_once_and_those_of_others_are_not() {
+fn units_in_use_count_once_and_foreign_ones_do_not() {
     assert!(free("level(consolidate,1). counted(u). counted(v).").ends_with("[0,1]"));
     assert_eq!(free("level(consolidate,1). counted(u)."), "run_on(a,v) run_on(b,v) [0,0]");
     assert_eq!(apart("level(consolidate,1). counted(u). counted(v)."), [0, 2]);
@@ -247,7 +247,7 @@ fn a_cap_on_power_counts_both() {
 }
 
 #[test]
-fn spread_is_what_a_group_has_most_of_in_one_zone() {
+fn spread_is_the_largest_count_of_a_group_in_one_zone() {
     let groups = "level(spread,1). in_group(a,0). in_group(b,0). crowd_bit(0,0,1). crowd_bit(0,1,2).";
     assert!(free(&format!("{groups} cu_zone(u,y). cu_zone(v,z).")).ends_with("[0,1]"));
     assert!(free(groups).ends_with("[0,1]"), "zones that are not known differ");
@@ -257,7 +257,7 @@ fn spread_is_what_a_group_has_most_of_in_one_zone() {
 }
 
 #[test]
-fn latency_is_the_dearest_path() {
+fn latency_is_the_longest_path() {
     let bits =
         "until_bit(0,1). until_bit(1,2). until_bit(2,4). until_bit(3,8). until_bit(4,16). level(latency,1).";
     let path = "kind_cost(x,x,1). kind_cost(x,y,5). kind_cost(y,y,1). sends(b,a). link(a,b).";

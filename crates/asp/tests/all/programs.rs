@@ -223,7 +223,7 @@ pub fn cases_are_the_same(judge: &ClingoJudge, world: &Snapshot, assignment: &As
 }
 
 #[test]
-fn any_program_means_the_same_to_the_planner_and_to_clingo() {
+fn random_policies_mean_the_same_to_the_planner_and_to_clingo() {
     let programs: u64 = std::env::var("CAIRN_PROGRAMS").map_or(PROGRAMS, |number| number.parse().unwrap());
     let judge = ClingoJudge::with_executable(CHILD, Limits::default(), 2_000);
     let (mut used, mut compared, mut feasible) = (BTreeMap::<String, u64>::new(), 0, 0);

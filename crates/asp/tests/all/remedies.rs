@@ -2,7 +2,7 @@
 //! says anew what it says, and every way of placing is tried there.
 
 use asp::{ClingoJudge, Limits};
-use explain::{Change, Origin, remedies};
+use explain::{Change, Rebuild, remedies};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Judge as _, Snapshot};
 use serde_json::{Value, json};
@@ -74,23 +74,23 @@ fn tell(program: &str, actors: &[&str], constraints: &Value, nodes: &[usize]) ->
     let nobody = || -> Assignment { actors.iter().map(|_| None).collect() };
     assert!(!fit(&ruled, &all, &mut nobody()), "{program}: there is room");
     let judge = judge();
-    let origin = Origin { bare: &bare, judge: &judge };
+    let origin = Rebuild { bare: &bare, judge: &judge };
     let proposed = remedies(&ruled, origin, whom, &assignment, 20_000_000);
     for remedy in &proposed {
-        let told = remedy.tell(&ruled);
-        assert!(remedy.is_smallest, "{told}");
+        let text = remedy.describe(&ruled);
+        assert!(remedy.is_smallest, "{text}");
         let has_room = |changes: &[Change]| fit(&changed(&ruled, &bare, changes), &all, &mut nobody());
-        assert!(has_room(&remedy.changes), "{program}: {told} is not enough");
+        assert!(has_room(&remedy.changes), "{program}: {text} is not enough");
         for position in 0..remedy.changes.len() {
             let mut less = remedy.changes.clone();
             match less[position].more() {
                 Some(more) if more > 1 => less[position] = less[position].with(more - 1),
                 _ => drop(less.remove(position)),
             }
-            assert!(!has_room(&less), "{program}: {told} is more than needed");
+            assert!(!has_room(&less), "{program}: {text} is more than needed");
         }
     }
-    proposed.iter().map(|remedy| remedy.tell(&ruled)).collect::<Vec<_>>().join("; or ")
+    proposed.iter().map(|remedy| remedy.describe(&ruled)).collect::<Vec<_>>().join("; or ")
 }
 
 const ONE_OF_A_GROUP_ON_A_NODE: &str =
@@ -107,7 +107,7 @@ const WEB_AND_DB_APART: &str = ":- run_on(A,U), run_on(B,U), group(A,\"web\"), g
 type Case<'a> = (&'a str, &'a [&'a str], &'a Value, &'a [usize], &'a str);
 
 #[test]
-fn under_a_policy_what_is_proposed_is_enough_and_smallest_in_the_world_that_it_makes() {
+fn remedies_under_a_policy_are_sufficient_and_smallest_after_rederivation() {
     let full = ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5", "web-6", "web-7", "web-8"];
     let on_all = [0, 0, 1, 1, 2, 2, 3, 3];
     let none = json!([]);

@@ -7,13 +7,13 @@ use policy::{actor, string};
 proptest! {
     /// What clingo reads back is the name, and nothing but the name.
     #[test]
-    fn a_name_is_read_back_as_itself(name in r#"[a-z"\\\n\r\t().,%#:\-{}é ]{0,12}|[^\x00]{0,8}"#) {
+    fn names_round_trip(name in r#"[a-z"\\\n\r\t().,%#:\-{}é ]{0,12}|[^\x00]{0,8}"#) {
         let symbol = clingo::parse_term(&string(&name)).unwrap();
         prop_assert_eq!(symbol.string().unwrap(), &name);
     }
 
     #[test]
-    fn an_actor_is_read_back_as_its_id(id in r#"[a"\\\n(),.]{1,5}(/[a"\\\n(),.]{1,5}){0,3}"#) {
+    fn actor_ids_round_trip(id in r#"[a"\\\n(),.]{1,5}(/[a"\\\n(),.]{1,5}){0,3}"#) {
         let symbol = clingo::parse_term(&actor(&id)).unwrap();
         let parts: Vec<&str> = match symbol.arguments() {
             Ok(parts) => parts.into_iter().map(|part| part.string().unwrap()).collect(),

@@ -172,7 +172,7 @@ fn changes_are_relative_to_the_current_placement() {
     localize-0  cairn-cpu/cpus-0   cairn-cpu   cpu   cpus  stays
 
     Moves
-      crop-0: communication+migration of the whole would be 32916 higher if it stayed
+      crop-0: staying would raise communication+migration by 32916
 
     8/8 actors placed · overload 0 · communication 100,440 + migration 564 · annoyance 17
     Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)

@@ -113,7 +113,7 @@ fn plan_as_a_table() {
     classify-1  -                         unplaced
 
     Moves
-      crop-0: communication+migration of the whole would be 29995 higher if it stayed
+      crop-0: staying would raise communication+migration by 29995
 
     Unplaced
       classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
@@ -138,7 +138,7 @@ fn explanation_has_alternatives_and_remedies() {
     classify-1  -                         unplaced
 
     Moves
-      crop-0: communication+migration of the whole would be 29995 higher if it stayed
+      crop-0: staying would raise communication+migration by 29995
 
     ACTOR       UNIT    ALTERNATIVE           EFFECT
     crop-0      n1/cpu  n0/cpu                communication+migration +29,995
@@ -280,7 +280,7 @@ fn json_and_yaml_are_equal() {
           "actor": "vision/surveillance/crop-0",
           "from": "n0/cpu",
           "to": "n1/cpu",
-          "reason": "communication+migration of the whole would be 29995 higher if it stayed"
+          "reason": "staying would raise communication+migration by 29995"
         }
       ]
     }

@@ -9,7 +9,7 @@ use search::Greedy;
 use testkit::line::{any_world, assignment, world};
 
 #[test]
-fn alternatives_and_what_binds_are_told_shortly() {
+fn alternatives_and_binding_limits_are_described_briefly() {
     let snapshot = world(
         "u:cpu:9:pool=p v:cpu:9:pool=p,slots=1 w:cpu:9:node=m,pool=p x:cpu:9:node=m,pool=p g:gpu:9:pool=q,mem=4",
         "a:cpu=4 b:cpu=4 c:cpu=4,gpu=1:mem=3 d:cpu=1",
@@ -84,7 +84,7 @@ fn far(snapshot: Snapshot) -> Snapshot {
 }
 
 #[test]
-fn a_policys_rules_are_in_the_way_too() {
+fn policy_rules_are_obstacles_too() {
     let snapshot = ruled("u:cpu:9 v:cpu:9");
     let explained =
         explain::explain(&snapshot, &assignment(&snapshot, "a=u b=v c=u"), &[0, 2].map(ActorIx::new));
@@ -102,7 +102,7 @@ fn a_policys_rules_are_in_the_way_too() {
 }
 
 #[test]
-fn rules_and_limits_that_are_broken_already_say_why_actors_move() {
+fn violated_rules_and_limits_are_reasons_to_move() {
     let policy = "a:cpu=1:at=u b:cpu=1:at=v c:cpu=1:at=v";
     let objectives = "objectives overload,communication,policy";
     let over_full = "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1";
@@ -111,7 +111,7 @@ fn rules_and_limits_that_are_broken_already_say_why_actors_move() {
         (
             far(world("u:cpu:9 v:cpu:9", policy, objectives)),
             "a=u b=v c=u",
-            vec!["policy of the whole would be 4 higher if it stayed"],
+            vec!["staying would raise policy by 4"],
         ),
         (
             far(world("u:cpu:9 v:cpu:9", policy, objectives)),
@@ -125,7 +125,7 @@ fn rules_and_limits_that_are_broken_already_say_why_actors_move() {
         (
             world("u:cpu:9:slots=1 v:cpu:9", over_full, ""),
             "a=u b=v c=v",
-            vec!["excused of the whole would be 2 higher if it stayed"],
+            vec!["staying would raise excused by 2"],
         ),
         // Nobody may come to it while they are there.
         (world("u:cpu:9:slots=1 v:cpu:9", over_full, ""), "a=v b=v c=u", vec![full, full]),
@@ -147,7 +147,7 @@ fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
 
 proptest! {
     #[test]
-    fn alternatives_cost_what_the_whole_costs_with_them(snapshot in any_world()) {
+    fn prices_of_alternatives_equal_the_change_of_the_vector(snapshot in any_world()) {
         let places = Greedy.solve(&snapshot, &Budget::effort(Some(3), 0)).unwrap().assignment;
         let everybody: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
         let explained = explain::explain(&snapshot, &places, &everybody);

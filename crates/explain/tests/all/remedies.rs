@@ -1,6 +1,6 @@
 //! What would make room: each of the proposed sets of changes does, and no smaller one of the same kind.
 
-use explain::{Change, Origin, remedies};
+use explain::{Change, Rebuild, remedies};
 use placement::file::{Constraint, SnapshotFile};
 use placement::ix::ActorIx;
 use placement::{Assignment, NoPolicy, Snapshot};
@@ -23,14 +23,14 @@ fn makes_room(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx], ch
 /// What is proposed, each checked: with it there is room, and with less of it there is none.
 fn proposed(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Vec<String> {
     assert!(!makes_room(snapshot, assignment, whom, &[]), "{snapshot:?}: there is room");
-    let origin = Origin { bare: snapshot, judge: &NoPolicy };
+    let origin = Rebuild { bare: snapshot, judge: &NoPolicy };
     let proposed = remedies(snapshot, origin, whom, assignment, EFFORT);
     for remedy in &proposed {
-        let told = remedy.tell(snapshot);
-        assert!(remedy.is_smallest, "{snapshot:?}: {told}");
+        let text = remedy.describe(snapshot);
+        assert!(remedy.is_smallest, "{snapshot:?}: {text}");
         assert!(
             makes_room(snapshot, assignment, whom, &remedy.changes),
-            "{snapshot:?}: {told} is not enough"
+            "{snapshot:?}: {text} is not enough"
         );
         for position in 0..remedy.changes.len() {
             let mut less = remedy.changes.clone();
@@ -40,11 +40,11 @@ fn proposed(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> V
             }
             assert!(
                 !makes_room(snapshot, assignment, whom, &less),
-                "{snapshot:?}: {told} is more than needed"
+                "{snapshot:?}: {text} is more than needed"
             );
         }
     }
-    proposed.iter().map(|remedy| remedy.tell(snapshot)).collect()
+    proposed.iter().map(|remedy| remedy.describe(snapshot)).collect()
 }
 
 /// Reasons as the operator gives them, one for each constraint, in their order.
@@ -241,7 +241,7 @@ const CASES: [Case; 20] = [
 ];
 
 #[test]
-fn of_twenty_impossible_worlds_each_has_smallest_changes_that_make_it_possible() {
+fn twenty_infeasible_snapshots_have_smallest_remedies() {
     let mut wrong = Vec::new();
     for (units, actors, rules, reasons, places, expected) in CASES {
         let snapshot = because(file(units, actors, rules), reasons);
@@ -320,7 +320,7 @@ const TOGETHER: [Case; 9] = [
 ];
 
 #[test]
-fn several_that_must_all_have_a_place_get_changes_that_are_enough_for_all() {
+fn remedies_for_several_actors_are_sufficient_for_all() {
     let mut wrong = Vec::new();
     for (units, actors, rules, reasons, places, expected) in TOGETHER {
         let snapshot = because(file(units, actors, rules), reasons);
@@ -341,7 +341,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     /// In random worlds without room, too: for one after the other, and for all of them at once.
     #[test]
-    fn every_proposal_is_enough_and_nothing_of_it_can_be_missed(seed: u64) {
+    fn remedies_are_sufficient_and_smallest(seed: u64) {
         let snapshot = asked(seed);
         let best = most_placed(&snapshot);
         let out: Vec<ActorIx> =

@@ -135,35 +135,35 @@ fn ruled(snapshot: Snapshot, text: &str) -> (Snapshot, Vec<Case>) {
     (snapshot.with_rules(Some(rules)), cases)
 }
 
-fn tell(units: &str, actors: &str, rules: &str, policy: &str, places: &str) -> String {
+fn describe(units: &str, actors: &str, rules: &str, policy: &str, places: &str) -> String {
     let (snapshot, cases) = ruled(world(units, actors, rules), policy);
     tell_under(&snapshot, &cases, places, "x")
 }
 
 #[test]
-fn rules_that_keep_an_actor_out_are_told_by_name_and_line() {
+fn rules_in_the_way_are_named_by_policy_and_line() {
     let three = "u:cpu:9:slots=1 v:cpu:9:slots=1 w:cpu:9:slots=1";
     // A rule alone.
-    insta::assert_snapshot!(tell(three, "x:cpu=1", "", "3 most 0 x u,v,w", ""), @"always: policy p line 3: most 0 x u,v,w");
+    insta::assert_snapshot!(describe(three, "x:cpu=1", "", "3 most 0 x u,v,w", ""), @"always: policy p line 3: most 0 x u,v,w");
     // A rule and a capacity.
-    insta::assert_snapshot!(tell(three, "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 most 0 x w; 3 most 0 a w; 3 most 0 b w", "a=u b=v"), @"always: 3 units of kind cpu: 2 of 3 slots taken; policy p line 3: most 0 x w, and 2 more like it");
+    insta::assert_snapshot!(describe(three, "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 most 0 x w; 3 most 0 a w; 3 most 0 b w", "a=u b=v"), @"always: 3 units of kind cpu: 2 of 3 slots taken; policy p line 3: most 0 x w, and 2 more like it");
     // A rule and others that may not meet.
-    insta::assert_snapshot!(tell("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "apart unit a x", "3 most 0 x,a v", "a=u"), @"always: each on a unit of its own (with a); policy p line 3: most 0 x,a v");
+    insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "apart unit a x", "3 most 0 x,a v", "a=u"), @"always: each on a unit of its own (with a); policy p line 3: most 0 x,a v");
     // Two rules.
-    insta::assert_snapshot!(tell("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "", "3 most 1 a,x u; 7 most 0 x,a v", "a=u"), @"always: policy p line 3: most 1 a,x u; policy p line 7: most 0 x,a v");
+    insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "", "3 most 1 a,x u; 7 most 0 x,a v", "a=u"), @"always: policy p line 3: most 1 a,x u; policy p line 7: most 0 x,a v");
     // Cases of one rule, and one that is innocent.
-    insta::assert_snapshot!(tell("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 x:cpu=1", "", "2 most 3 a,b u; 3 most 1 a,b,x u; 3 most 1 a,b,x v", "a=u b=v"), @"always: policy p line 3: most 1 a,b,x u, and 1 more like it");
+    insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 x:cpu=1", "", "2 most 3 a,b u; 3 most 1 a,b,x u; 3 most 1 a,b,x v", "a=u b=v"), @"always: policy p line 3: most 1 a,b,x u, and 1 more like it");
     // A rule, and what pins those that could make room.
-    insta::assert_snapshot!(tell(three, "a:cpu=1 x:cpu=1", "pin a u; only x units u,v", "3 most 1 a,x u,v", "a=u"), @"always: kept to other places by constraints[1]; policy p line 3: most 1 a,x u,v; a: pinned to u");
+    insta::assert_snapshot!(describe(three, "a:cpu=1 x:cpu=1", "pin a u; only x units u,v", "3 most 1 a,x u,v", "a=u"), @"always: kept to other places by constraints[1]; policy p line 3: most 1 a,x u,v; a: pinned to u");
     // Who is in the way of a rule moves.
-    insta::assert_snapshot!(tell(three, "a:cpu=1 x:cpu=1", "pin x u", "3 most 1 a,x u,v", "a=v"), @"room: a on w, x on u");
+    insta::assert_snapshot!(describe(three, "a:cpu=1 x:cpu=1", "pin x u", "3 most 1 a,x u,v", "a=v"), @"room: a on w, x on u");
     // A rule that wants somebody somewhere, which leaves room and which does not.
-    insta::assert_snapshot!(tell("u:cpu:9:slots=1 v:cpu:9:slots=1", "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 least 1 a,b u", "a=u"), @"room: x on v");
-    insta::assert_snapshot!(tell("u:cpu:9:slots=1 v:cpu:9:slots=1", "a:cpu=1 x:cpu=1", "pin x u", "3 least 1 a u", "a=u"), @"always: pinned to u; u: 1 of 1 slots taken; policy p line 3: least 1 a u");
+    insta::assert_snapshot!(describe("u:cpu:9:slots=1 v:cpu:9:slots=1", "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 least 1 a,b u", "a=u"), @"room: x on v");
+    insta::assert_snapshot!(describe("u:cpu:9:slots=1 v:cpu:9:slots=1", "a:cpu=1 x:cpu=1", "pin x u", "3 least 1 a u", "a=u"), @"always: pinned to u; u: 1 of 1 slots taken; policy p line 3: least 1 a u");
     // A rule about some that are together anywhere.
-    insta::assert_snapshot!(tell("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "pin x v; pin a u", "3 both a,x u v", "a=u"), @"always: pinned to v; policy p line 3: both a,x u v; a: pinned to u");
+    insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "pin x v; pin a u", "3 both a,x u v", "a=u"), @"always: pinned to v; policy p line 3: both a,x u v; a: pinned to u");
     // What fixed actors break by themselves is held against nobody.
-    insta::assert_snapshot!(tell("u:cpu:9 v:cpu:9", "a:cpu=1:at=u,fixed b:cpu=1:at=u,fixed x:cpu=1", "", "3 most 1 a,b u; 4 most 0 x u,v", ""), @"always: policy p line 4: most 0 x u,v");
+    insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1:at=u,fixed b:cpu=1:at=u,fixed x:cpu=1", "", "3 most 1 a,b u; 4 most 0 x u,v", ""), @"always: policy p line 4: most 0 x u,v");
 }
 
 /// Random rules about the actors and units of a file.
@@ -191,7 +191,7 @@ fn some_rules(file: &SnapshotFile, seed: u64) -> String {
 }
 
 #[test]
-fn every_set_that_is_named_is_enough_and_irreducible_rules_included() {
+fn cores_with_rules_are_sufficient_and_irreducible() {
     let (mut instances, mut ruled_out) = (0, 0);
     for seed in 0..4_000 {
         let file = tight_file(seed);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use explain::{Core, Element, Limit, WhyNot};
+use explain::{Core, Limit, LimitGroup, WhyNot};
 use placement::file::{Actor, Constraint, Node, SnapshotFile, Unit};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Holds, LARGEST, Snapshot, Strategy as _};
@@ -162,7 +162,7 @@ pub fn most_placed(snapshot: &Snapshot) -> Assignment {
     best.1
 }
 
-fn limits(elements: &[Element]) -> BTreeSet<Limit> {
+fn limits(elements: &[LimitGroup]) -> BTreeSet<Limit> {
     elements.iter().flat_map(|element| element.limits.iter().copied()).collect()
 }
 
@@ -170,7 +170,7 @@ fn limits(elements: &[Element]) -> BTreeSet<Limit> {
 pub fn check_core(snapshot: &Snapshot, cases: &[Case], core: &Core, assignment: &Assignment) {
     let actors: Vec<ActorIx> =
         ActorIx::first(snapshot.actors()).filter(|&a| a == core.actor || assignment[a].is_some()).collect();
-    let has_place = |elements: &[Element]| {
+    let has_place = |elements: &[LimitGroup]| {
         let kept = limits(elements);
         let file = only(snapshot, core.actor, &kept);
         let cases =
@@ -200,7 +200,7 @@ pub fn check_core(snapshot: &Snapshot, cases: &[Case], core: &Core, assignment: 
     }
 }
 
-fn tell(snapshot: &Snapshot, places: &str, actor: &str) -> String {
+fn describe(snapshot: &Snapshot, places: &str, actor: &str) -> String {
     tell_under(snapshot, &[], places, actor)
 }
 
@@ -280,44 +280,44 @@ pub fn tight_file(seed: u64) -> SnapshotFile {
 }
 
 #[test]
-fn what_keeps_an_actor_out_is_told_in_the_words_of_the_file() {
+fn cores_are_described_in_the_terms_of_the_file() {
     let gpus = "g:gpu:9:slots=1 h:gpu:9:slots=1 c:cpu:9";
     let snapshot = world(gpus, "a:gpu=1 b:gpu=1 x:gpu=1", "");
-    insta::assert_snapshot!(tell(&snapshot, "a=g b=h", "x"), @"always: it runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken");
+    insta::assert_snapshot!(describe(&snapshot, "a=g b=h", "x"), @"always: it runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken");
     let snapshot = world(gpus, "a:gpu=1,cpu=1 x:gpu=1 b:gpu=1:at=h,fixed", "");
-    insta::assert_snapshot!(tell(&snapshot, "a=g", "x"), @"room: a on c, x on g");
+    insta::assert_snapshot!(describe(&snapshot, "a=g", "x"), @"room: a on c, x on g");
     let snapshot = world(gpus, "a:gpu=1,cpu=1 x:gpu=1 b:gpu=1:at=h,fixed", "only a units g");
-    insta::assert_snapshot!(tell(&snapshot, "a=g", "x"), @"always: it runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken; a: kept to other places by constraints[0]");
+    insta::assert_snapshot!(describe(&snapshot, "a=g", "x"), @"always: it runs on gpu only; 2 units of kind gpu: 2 of 2 slots taken; a: kept to other places by constraints[0]");
     let units = "g:gpu:9:mem=4,slots=1 h:gpu:9:mem=9,slots=1";
     let snapshot = world(units, "a:gpu=1:mem=2 x:gpu=1:mem=8", "pin a h");
-    insta::assert_snapshot!(tell(&snapshot, "a=h", "x"), @"always: 2 units of kind gpu: 11 of 13 mem left, at most 7 on one, it needs 8; a: pinned to h");
+    insta::assert_snapshot!(describe(&snapshot, "a=h", "x"), @"always: 2 units of kind gpu: 11 of 13 mem left, at most 7 on one, it needs 8; a: pinned to h");
     let snapshot = world(units, "a:gpu=1:mem=2 x:gpu=1:mem=8", "");
-    insta::assert_snapshot!(tell(&snapshot, "a=h", "x"), @"room: a on g, x on h");
+    insta::assert_snapshot!(describe(&snapshot, "a=h", "x"), @"room: a on g, x on h");
     let snapshot = world(units, "x:gpu=1:mem=8", "reserve h mem 2; never x units g");
-    insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: 2 units of kind gpu: 11 of 11 mem left, at most 7 on one, it needs 8; 2 mem of h kept free");
+    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: 2 units of kind gpu: 11 of 11 mem left, at most 7 on one, it needs 8; 2 mem of h kept free");
     let snapshot = world("u:cpu:9:node=n v:cpu:9:node=m", "a:cpu=1 b:cpu=1 x:cpu=1", "apart node a b x");
-    insta::assert_snapshot!(tell(&snapshot, "a=u b=v", "x"), @"always: each on a node of its own (with a and b)");
+    insta::assert_snapshot!(describe(&snapshot, "a=u b=v", "x"), @"always: each on a node of its own (with a and b)");
     let snapshot = world(
         "u:cpu:9:node=n v:cpu:9:node=n w:cpu:9:node=m",
         "a:cpu=1:node.cores=2 b:cpu=1:node.cores=2 x:cpu=1:node.cores=3",
         "node n cores=6; node m cores=1; together node a b x",
     );
-    insta::assert_snapshot!(tell(&snapshot, "a=u b=v", "x"), @"always: m and n: 3 of 7 cores left, at most 2 on one, it needs 3");
+    insta::assert_snapshot!(describe(&snapshot, "a=u b=v", "x"), @"always: m and n: 3 of 7 cores left, at most 2 on one, it needs 3");
     let snapshot = world("u:cpu:9 g:gpu:9", "x:fpga=1 y:", "");
-    insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: it runs on fpga only, and there is no unit of that kind");
-    insta::assert_snapshot!(tell(&snapshot, "", "y"), @"always: it has no implementation");
+    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: it runs on fpga only, and there is no unit of that kind");
+    insta::assert_snapshot!(describe(&snapshot, "", "y"), @"always: it has no implementation");
     let snapshot = world("", "x:fpga=1", "");
-    insta::assert_snapshot!(tell(&snapshot, "", "x"), @"always: it runs on fpga, and there is no unit of any kind");
+    insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: it runs on fpga, and there is no unit of any kind");
     // What runs breaks it already.
     let snapshot = world("u:cpu:9:slots=1", "f:cpu=1:at=u,fixed a:cpu=1:at=u x:cpu=1", "");
-    insta::assert_snapshot!(tell(&snapshot, "a=u", "x"), @"always: u: 2 of 1 slots taken");
+    insta::assert_snapshot!(describe(&snapshot, "a=u", "x"), @"always: u: 2 of 1 slots taken");
     let actors = "a:cpu=1:at=u,mem=2 b:cpu=1:at=u,mem=2 x:cpu=1:mem=1";
     let snapshot = world("u:cpu:9:mem=3", actors, "reserve u mem 1");
-    insta::assert_snapshot!(tell(&snapshot, "a=u b=u", "x"), @"always: u: 0 of 2 mem left, it needs 1");
+    insta::assert_snapshot!(describe(&snapshot, "a=u b=u", "x"), @"always: u: 0 of 2 mem left, it needs 1");
     let bins = "b0:cpu:9:mem=5 b1:cpu:9:mem=5 b2:cpu:9:mem=5 b3:cpu:9:mem=5";
     let snapshot =
         world(bins, "a0:cpu=1:mem=3 a1:cpu=1:mem=3 a2:cpu=1:mem=3 a3:cpu=1:mem=3 x:cpu=1:mem=3", "");
-    insta::assert_snapshot!(tell(&snapshot, "a0=b0 a1=b1 a2=b2 a3=b3", "x"), @"always: 4 units of kind cpu: 8 of 20 mem left, at most 2 on one, it needs 3");
+    insta::assert_snapshot!(describe(&snapshot, "a0=b0 a1=b1 a2=b2 a3=b3", "x"), @"always: 4 units of kind cpu: 8 of 20 mem left, at most 2 on one, it needs 3");
 }
 
 /// As many nodes as `nodes`, each a machine with two GPUs of 16 and a CPU; every GPU is taken by something of 9 or
@@ -350,7 +350,7 @@ fn full_cluster(nodes: usize) -> (Snapshot, Assignment, ActorIx) {
 }
 
 #[test]
-fn five_hundred_nodes_are_explained_as_shortly_as_five() {
+fn explanations_of_500_nodes_are_as_short_as_of_5() {
     let told = [5, 500].map(|nodes| {
         let (snapshot, assignment, actor) = full_cluster(nodes);
         assert_eq!(snapshot.violations(&assignment), []);
@@ -367,7 +367,7 @@ fn five_hundred_nodes_are_explained_as_shortly_as_five() {
 }
 
 #[test]
-fn every_set_that_is_named_is_enough_and_irreducible() {
+fn cores_are_sufficient_and_irreducible() {
     let mut instances = 0;
     for seed in 0..4_000 {
         let snapshot = asked(seed);
@@ -387,7 +387,7 @@ fn every_set_that_is_named_is_enough_and_irreducible() {
 }
 
 #[test]
-fn who_is_alike_is_asked_about_once_and_told_of_by_its_own_name() {
+fn similar_actors_share_one_diagnosis_under_their_own_names() {
     let snapshot = world(
         "g:gpu:9:slots=1 c:cpu:9",
         "a:gpu=1 x:gpu=1 y:gpu=1 z:cpu=1,gpu=1",
@@ -407,7 +407,7 @@ fn who_is_alike_is_asked_about_once_and_told_of_by_its_own_name() {
 
 proptest! {
     #[test]
-    fn room_that_is_told_is_there(seed in any::<u64>()) {
+    fn reported_room_exists(seed in any::<u64>()) {
         let snapshot = asked(seed);
         let found = Greedy.solve(&snapshot, &Budget::effort(None, 0)).unwrap().assignment;
         for actor in ActorIx::first(snapshot.actors()).filter(|actor| found[*actor].is_none()) {

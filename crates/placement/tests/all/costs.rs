@@ -144,7 +144,7 @@ fn licences_are_paid_once_for_each_node_that_hosts_anything() {
 }
 
 #[test]
-fn spread_is_what_a_group_has_most_of_in_one_zone() {
+fn spread_is_the_largest_count_of_a_group_in_one_zone() {
     let units = "u:cpu:9:zone=y v:cpu:9:zone=y w:cpu:9:zone=z x:cpu:9 y:cpu:9";
     let actors = "a:cpu=1:group=g b:cpu=1:group=g c:cpu=1:group=g d:cpu=1:group=h e:cpu=1";
     let spread = |places| alone(Criterion::Spread, units, actors, "", places);
@@ -159,7 +159,7 @@ fn spread_is_what_a_group_has_most_of_in_one_zone() {
 }
 
 #[test]
-fn latency_is_the_dearest_path() {
+fn latency_is_the_longest_path() {
     let units = "u:cpu:9 v:cpu:9 w:cpu:9:node=m g:gpu:9";
     let actors = "a:cpu=1 b:cpu=1,gpu=1 c:cpu=1 d:cpu=1";
     let rules = "a to b 1000; b to c 1; a to c 1; d to c 1; d to d 7; c to a 0";

@@ -118,7 +118,7 @@ fn every_reason_for_a_move_is_told() {
     let snapshot = world(units, actors, "c to d 1; never e units v");
     insta::assert_snapshot!(tell(&snapshot, &by(&Greedy, &snapshot)), @r"
     move a from g to w: it has no implementation for gpu any more
-    move c from u to w: overload of the whole would be 1 higher if it stayed
+    move c from u to w: staying would raise overload by 1
     move e from v to u: it may not stay on v: kept away by constraints[0]
     excused 0, overload 0, communication+migration 3, annoyance 0
     ");
@@ -171,7 +171,7 @@ fn a_claim_that_what_runs_refutes_is_not_repeated() {
 fn moves_that_gain_nothing_are_taken_back() {
     let snapshot = world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=v", "a to c 5");
     insta::assert_snapshot!(told(&snapshot, "a=v b=w c=v"), @r"
-    move a from u to v: communication+migration of the whole would be 5 higher if it stayed
+    move a from u to v: staying would raise communication+migration by 5
     overload 0, communication+migration 0, annoyance 0
     ");
 }

@@ -1,17 +1,17 @@
-//! What keeps an actor off each unit while everybody else stays where they are.
+//! The obstacles of an actor on each unit while all other actors stay.
 
 use std::collections::BTreeSet;
 
-use crate::limit::{Element, Limit, grouped, numbered, of_case, reserves};
+use crate::limit::{Limit, LimitGroup, grouped, numbered, of_case, reserves};
 use placement::ix::{ActorIx, ResourceIx, UnitIx};
 use placement::{Assignment, Ruling, Snapshot, State};
 
-/// Limits that together, and not without any one of them, keep an actor off a unit.
+/// Limits that together, and none of them alone, keep an actor off a unit.
 pub(crate) type Block = Vec<Limit>;
 
-/// Everything that keeps the actor, which has no place in `state`, off the unit; empty when nothing does.
+/// All obstacles of an actor, which has no place in `state`, on a unit; empty if there is none.
 ///
-/// On a kind that it has no implementation for it is taken to need what it needs on every kind.
+/// On a kind without an implementation the actor is assumed to require what it requires on every kind.
 pub(crate) fn blocks(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &State) -> Vec<Block> {
     let problem = snapshot.problem();
     let mut blocks: Vec<Block> = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn blocks(snapshot: &Snapshot, actor: ActorIx, unit: UnitIx, state: &
     blocks
 }
 
-/// By unit: the cases of the policy's rules that the actor, which has no place, would break there.
+/// By unit: the policy cases that the unplaced actor would violate there.
 fn broken_cases<'a>(
     snapshot: &'a Snapshot,
     actor: ActorIx,
@@ -68,13 +68,13 @@ fn broken_cases<'a>(
     })
 }
 
-/// The cases that the actor, which has no place in the assignment, would break anywhere.
+/// The policy cases that the unplaced actor would violate on any unit.
 pub(crate) fn cases(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> BTreeSet<usize> {
     broken_cases(snapshot, actor, assignment).flatten().collect()
 }
 
-/// An irreducible set of elements that keeps the actor off every unit while everybody else stays.
-pub(crate) fn core(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> Vec<Element> {
+/// An irreducible set of groups that keeps the actor off every unit while all other actors stay.
+pub(crate) fn core(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment) -> Vec<LimitGroup> {
     let mut state = State::of(snapshot, assignment);
     state.take(actor);
     let by_unit: Vec<Vec<Block>> = broken_cases(snapshot, actor, &state.assignment)
@@ -88,7 +88,7 @@ pub(crate) fn core(snapshot: &Snapshot, actor: ActorIx, assignment: &Assignment)
     let all: BTreeSet<Limit> = by_unit.iter().flatten().flatten().copied().collect();
     let elements = grouped(snapshot, actor, &all);
     let numbers = numbered(&elements);
-    // Units that differ in nothing here count once.
+    // Units with the same obstacles count once.
     let by_unit: BTreeSet<BTreeSet<BTreeSet<usize>>> = by_unit
         .iter()
         .map(|blocks| blocks.iter().map(|block| block.iter().map(|limit| numbers[limit]).collect()).collect())

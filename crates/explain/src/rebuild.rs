@@ -1,26 +1,26 @@
-//! How a world is made anew when something in it changes.
+//! Rebuilds a snapshot after changes.
 
 use placement::{Judge, Snapshot};
 
 use crate::change::Change;
 
-/// The world before a policy derived anything of it, and who derives.
+/// The snapshot without what a policy derived, and the judge that derives it.
 #[derive(Clone, Copy)]
-pub struct Origin<'a> {
-    /// The world as it was given.
+pub struct Rebuild<'a> {
+    /// The snapshot as given.
     pub bare: &'a Snapshot,
-    /// Who evaluates the policy.
+    /// Evaluates the policy.
     pub judge: &'a dyn Judge,
 }
 
-impl Origin<'_> {
-    /// Whether a policy has anything to derive.
+impl Rebuild<'_> {
+    /// Whether the policy has a program.
     pub(crate) fn has_program(&self) -> bool {
         self.bare.file().policy.as_ref().is_some_and(|policy| policy.program.is_some())
     }
 
-    /// The whole world after some changes of `snapshot`, which is the bare world with what was derived: what the policy says of it
-    /// is derived anew, and so is which limits what runs breaks. None where there is no such world.
+    /// Rebuilds `snapshot`, which is the bare snapshot with what was derived, after some changes: the policy's constraints and the
+    /// grandfathered limits are derived again. `None` if the changed snapshot is invalid.
     pub(crate) fn with(&self, snapshot: &Snapshot, changes: &[Change]) -> Option<Snapshot> {
         let given = self.bare.file().constraints.len();
         let is_derived = |change: &&Change| change.constraint().is_some_and(|position| position >= given);
@@ -32,7 +32,7 @@ impl Origin<'_> {
         let derived = self.judge.derive(&bare).ok()?;
         let mut file = bare.file().clone();
         file.constraints.extend(derived.constraints);
-        // What was derived may have another position now; where it is not derived any more, there is nothing to change.
+        // A derived constraint may have moved to another position; if it is not derived any more, there is nothing to change.
         let constraints = &snapshot.file().constraints;
         let moved = |change: &Change| {
             let position = change.constraint()?;

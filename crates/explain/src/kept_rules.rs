@@ -1,32 +1,32 @@
-//! A policy's rules about where actors are, as far as a question keeps them.
+//! The policy's rules over placements, restricted to those that a question keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Assignment, Rules, Ruling, Snapshot, State};
 
-/// What somebody's place changes in the rules, beyond what is said of it alone.
+/// How a placement affects the rules, beyond atoms that it alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
-    /// A body comes nearer to what it needs, or further from it.
+    /// The weight of a body changes.
     Body(u32),
-    /// An atom holds, which may also hold for another reason.
+    /// An atom holds, which other placements may also derive.
     Atom(u32),
-    /// A demand is broken by this place alone.
+    /// A case is violated by this placement alone.
     Case(usize),
 }
 
-/// Effects in order, each with how much it adds.
+/// Effects in order, each with its weight.
 pub(crate) type Effects = Vec<(Effect, i64)>;
 
-/// The rules of one question's world, and what the place of each of its actors changes in them.
+/// The rules of a question's snapshot, and the effects of the placements of its actors.
 pub(crate) struct Policy<'a> {
     pub rules: &'a Rules,
     /// The question's actors by their positions in the rules.
     actors: IxVec<ActorIx, ActorIx>,
-    /// By the question's actor: units, ascending, with what being there changes.
+    /// By the question's actor: units, ascending, with the effects of a placement there.
     effects: IxVec<ActorIx, Vec<(UnitIx, Effects)>>,
-    /// By demand: whether one that is broken stays so.
+    /// By case: whether a violation is permanent once it occurs.
     grows: Vec<bool>,
 }
 
@@ -45,13 +45,13 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// What an actor of the question changes in the rules, unit by unit.
+    /// The effects of an actor's placements, by unit.
     pub fn effects(&self, actor: ActorIx) -> &[(UnitIx, Effects)] {
         &self.effects[actor]
     }
 }
 
-/// By atom: the actor whose place alone decides it.
+/// By atom: the actor whose placement alone decides it.
 fn owners(rules: &Rules) -> Vec<Option<ActorIx>> {
     let ground = rules.ground();
     let atoms = ground.iter().map(|rule| rule.head).chain(rules.cases().iter().map(|case| case.atom));
@@ -65,7 +65,7 @@ fn owners(rules: &Rules) -> Vec<Option<ActorIx>> {
         bodies[rule.head as usize] += 1;
     }
     let mut owner = vec![None; most + 1];
-    // By head: whose atoms conclude it so far, and by how many bodies.
+    // By head: the actor whose atoms derive it so far, and by how many bodies.
     let mut support: BTreeMap<u32, (ActorIx, usize)> = BTreeMap::new();
     let mut open = Vec::new();
     for (actor, atom) in inputs.into_iter().filter(|(_, atom)| bodies[*atom as usize] == 0) {
@@ -86,13 +86,13 @@ fn owners(rules: &Rules) -> Vec<Option<ActorIx>> {
     owner
 }
 
-/// The head of a body that holds whenever its only atom does.
+/// The head of a body that is equivalent to its only atom.
 fn passed_on(rules: &Rules, body: u32, weight: i64) -> Option<u32> {
     let rule = &rules.ground()[body as usize];
     (rule.body.len() == 1 && rule.lower > 0 && weight >= rule.lower).then_some(rule.head)
 }
 
-/// What changes when an actor is where the atom says.
+/// The effects of the placement that an atom stands for.
 fn effects(rules: &Rules, owner: &[Option<ActorIx>], input: u32) -> Effects {
     let mut found: BTreeMap<Effect, i64> = BTreeMap::new();
     let mut own = BTreeSet::from([input]);
@@ -117,16 +117,16 @@ fn effects(rules: &Rules, owner: &[Option<ActorIx>], input: u32) -> Effects {
 }
 
 /// The rules that a question keeps.
-pub(crate) struct Kept<'a> {
+pub(crate) struct KeptRules<'a> {
     policy: Option<&'a Policy<'a>>,
-    /// Demands that are not asked about.
+    /// Cases that are dropped.
     dropped: BTreeSet<usize>,
-    /// By atom: whether a demand that is kept depends on it.
+    /// By atom: whether a kept case depends on it.
     matters: Vec<bool>,
 }
 
-impl<'a> Kept<'a> {
-    /// All but some demands, by position.
+impl<'a> KeptRules<'a> {
+    /// All rules except some cases, by position.
     pub fn new(policy: Option<&'a Policy<'a>>, dropped: BTreeSet<usize>) -> Self {
         let Some(policy) = policy else { return Self { policy, dropped, matters: Vec::new() } };
         let rules = policy.rules;
@@ -144,7 +144,7 @@ impl<'a> Kept<'a> {
         }
     }
 
-    /// What an actor's place on a unit changes in what is kept.
+    /// The effects of a placement on the kept rules.
     pub fn effects(&self, actor: ActorIx, unit: UnitIx) -> Effects {
         let Some(policy) = self.policy else { return Vec::new() };
         let of_actor = policy.effects(actor);
@@ -152,7 +152,7 @@ impl<'a> Kept<'a> {
         of_actor[at].1.iter().copied().filter(|(effect, _)| self.matters(policy.rules, *effect)).collect()
     }
 
-    /// By actor: equal numbers mean the same to what is kept, wherever they are.
+    /// By actor: a class number; actors of one class have the same effects on the kept rules everywhere.
     pub fn classes(&self, actors: usize) -> IxVec<ActorIx, usize> {
         let Some(policy) = self.policy else { return IxVec::of(0, actors) };
         let mut known: BTreeMap<Vec<(UnitIx, Effects)>, usize> = BTreeMap::new();
@@ -166,7 +166,7 @@ impl<'a> Kept<'a> {
         ActorIx::first(actors).map(of_actor).collect()
     }
 
-    /// By actor: equal numbers where what is kept ties them to each other; none where it is not about the actor.
+    /// By actor: a component number; kept rules connect the actors of one component. `None` if no kept rule depends on the actor.
     pub fn ties(&self, actors: usize) -> IxVec<ActorIx, Option<usize>> {
         let Some(policy) = self.policy else { return IxVec::of(None, actors) };
         let mut leader: Vec<usize> = (0..self.matters.len()).collect();
@@ -194,7 +194,7 @@ impl<'a> Kept<'a> {
             .collect()
     }
 
-    /// Bodies that break a demand that is kept, each with its demand.
+    /// Bodies that violate a kept case, each with the case.
     pub fn breaking(&self) -> Vec<(u32, usize)> {
         let Some(policy) = self.policy else { return Vec::new() };
         let rules = policy.rules;
@@ -219,7 +219,7 @@ impl<'a> Kept<'a> {
         found
     }
 
-    /// The rules, where any are kept.
+    /// The policy, if any rule is kept.
     pub fn policy(&self) -> Option<&'a Policy<'a>> {
         self.policy
     }
@@ -234,16 +234,16 @@ fn find(leader: &mut [usize], of: usize) -> usize {
     top
 }
 
-/// Who is where, with what the world and the rules that are kept say of it.
-pub(crate) struct Seats<'a> {
+/// A partial assignment with its state and the kept rules.
+pub(crate) struct PartialAssignment<'a> {
     pub state: State<'a>,
-    /// The question's actors in the rules' positions, what stays broken once it is, and all the rest.
+    /// The question's actors in the rules' positions; the rules whose violations are permanent; all other rules.
     rulings: Option<(&'a IxVec<ActorIx, ActorIx>, Ruling<'a>, Ruling<'a>)>,
 }
 
-impl<'a> Seats<'a> {
-    /// Fixed actors at their places, nobody else anywhere.
-    pub fn new(world: &'a Snapshot, kept: &Kept<'a>) -> Self {
+impl<'a> PartialAssignment<'a> {
+    /// Fixed actors on their units, all others unplaced.
+    pub fn new(world: &'a Snapshot, kept: &KeptRules<'a>) -> Self {
         let rulings = kept.policy.map(|policy| {
             let of = |grows: bool| {
                 let others = (0..policy.grows.len()).filter(|demand| policy.grows[*demand] != grows);
@@ -251,27 +251,27 @@ impl<'a> Seats<'a> {
             };
             (&policy.actors, of(true), of(false))
         });
-        let mut seats = Self { state: State::new(world), rulings };
+        let mut partial = Self { state: State::new(world), rulings };
         for actor in ActorIx::first(world.actors()).filter(|actor| world.is_fixed(*actor)) {
             if let Some(home) = world.current(actor) {
-                seats.take_in(actor, home);
+                partial.take_in(actor, home);
             }
         }
-        seats
+        partial
     }
 
     /// A whole assignment.
-    pub fn of(world: &'a Snapshot, kept: &Kept<'a>, assignment: &Assignment) -> Self {
-        let mut seats = Self::new(world, kept);
+    pub fn of(world: &'a Snapshot, kept: &KeptRules<'a>, assignment: &Assignment) -> Self {
+        let mut partial = Self::new(world, kept);
         for (actor, place) in assignment.enumerate().filter(|(actor, _)| !world.is_fixed(*actor)) {
             if let Some(unit) = *place {
-                seats.put(actor, unit);
+                partial.put(actor, unit);
             }
         }
-        seats
+        partial
     }
 
-    /// An actor comes to a unit, as far as the rules go.
+    /// Adds a placement to the rules alone.
     pub fn take_in(&mut self, actor: ActorIx, unit: UnitIx) {
         if let Some((actors, growing, rest)) = &mut self.rulings {
             growing.put(actors[actor], unit);
@@ -279,13 +279,13 @@ impl<'a> Seats<'a> {
         }
     }
 
-    /// An actor that had no place comes to a unit.
+    /// Places an unplaced actor.
     pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         self.state.put(actor, unit);
         self.take_in(actor, unit);
     }
 
-    /// An actor leaves its unit.
+    /// Removes an actor from its unit.
     pub fn take(&mut self, actor: ActorIx) {
         if let Some(unit) = self.state.take(actor)
             && let Some((actors, growing, rest)) = &mut self.rulings
@@ -295,7 +295,7 @@ impl<'a> Seats<'a> {
         }
     }
 
-    /// Whether the actor, which has no place now, may be put on the unit, whoever comes after it.
+    /// Whether the unplaced actor may be put on the unit as a step towards a larger assignment.
     pub fn admits(&mut self, actor: ActorIx, unit: UnitIx) -> bool {
         if !self.state.admits(actor, unit) {
             return false;
@@ -307,13 +307,13 @@ impl<'a> Seats<'a> {
         admits
     }
 
-    /// Whether no rule that is kept is broken as things are.
+    /// Whether no kept rule is violated.
     pub fn obeys(&self) -> bool {
         self.rulings.as_ref().is_none_or(|(_, growing, rest)| growing.degree() == 0 && rest.degree() == 0)
     }
 
-    /// Whether the actor, which has no place now, has one on the unit, nobody else coming after it.
-    pub fn seats(&mut self, actor: ActorIx, unit: UnitIx) -> bool {
+    /// Whether the unplaced actor can have the unit in a final assignment.
+    pub fn can_host(&mut self, actor: ActorIx, unit: UnitIx) -> bool {
         if !self.admits(actor, unit) {
             return false;
         }

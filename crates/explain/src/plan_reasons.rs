@@ -1,54 +1,54 @@
-//! What is told of the actors of a plan that have no place.
+//! The reasons of a plan: why actors move, and why some are unplaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::{Core, WhyNot, why_not};
+use crate::kept_rules::{Effects, Policy};
 use crate::limit::{Limit, actors_of};
 use crate::obstacles::moves;
-use crate::ruled::{Effects, Policy};
-use crate::words::few;
+use crate::wording::few;
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Assignment, Judge, Plan, Snapshot, Unplaced};
 
-/// The effort that is worth knowing why: a second or two at 500 nodes.
+/// A reasonable effort for reasons: a second or two at 500 nodes.
 pub const REASONS_EFFORT: u64 = 20_000_000;
 
-/// What actors that are kept out by the same have in common: what they need, the rules that name them, where they are,
-/// and what the policy makes of their places.
+/// What unplaced actors with the same reasons share: requirements, constraints that name them, current unit, and effects on the
+/// policy's rules.
 type Alike = (String, Vec<usize>, Option<UnitIx>, Vec<(UnitIx, Effects)>);
 
-/// Fills in why each actor of a plan moves, and why each one without a place has none.
+/// Fills in why each actor of a plan moves, and why each unplaced one has no place.
 ///
-/// `snapshot` and `judge` are those that were planned with; `effort` is as for [`why_not`](crate::why_not), for all
-/// actors without a place together.
-pub fn tell(plan: &mut Plan, snapshot: &Snapshot, judge: &dyn Judge, effort: u64) {
+/// `snapshot` and `judge` are those of the plan; `effort` is as for [`why_not`](crate::why_not), for all unplaced actors
+/// together.
+pub fn explain_plan(plan: &mut Plan, snapshot: &Snapshot, judge: &dyn Judge, effort: u64) {
     let world = plan.world(snapshot);
     plan.moves = moves(&world, &plan.assignment);
     if !plan.unplaced.is_empty() {
-        let asked = open_to_questions(&world, snapshot, judge, &plan.assignment);
+        let asked = with_open_rules(&world, snapshot, judge, &plan.assignment);
         plan.unplaced = reasons(&asked, &plan.assignment, effort);
     }
 }
 
-/// The same world, with the policy's rules also about places that only a dropped limit opens, for questions about
-/// who has no place. `bare` is the world before the policy derived anything. Where the policy cannot be written out
-/// so far, its rules stay as they are.
+/// The same snapshot with the policy grounded also for placements that only a dropped limit permits, for questions about
+/// unplaced actors. `bare` is the snapshot before the policy derived anything. If the grounding exceeds its budget, the rules
+/// stay as they are.
 #[must_use]
-pub fn open_to_questions(
+pub fn with_open_rules(
     snapshot: &Snapshot,
     bare: &Snapshot,
     judge: &dyn Judge,
     assignment: &Assignment,
 ) -> Snapshot {
-    let homeless: Vec<ActorIx> =
+    let displaced: Vec<ActorIx> =
         ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
-    match snapshot.rules().map(|_| judge.rules_everywhere(bare, &homeless)) {
+    match snapshot.rules().map(|_| judge.rules_everywhere(bare, &displaced)) {
         Some(Ok(rules)) => snapshot.clone().with_rules_everywhere(rules),
         _ => snapshot.clone(),
     }
 }
 
-/// Why each actor that has no place in a feasible assignment has none. Actors that are alike are asked about once.
+/// Why each unplaced actor of a feasible assignment has no place. Similar actors share one answer.
 pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec<Unplaced> {
     let actors: Vec<ActorIx> =
         ActorIx::first(snapshot.actors()).filter(|&actor| assignment[actor].is_none()).collect();
@@ -56,12 +56,12 @@ pub fn reasons(snapshot: &Snapshot, assignment: &Assignment, effort: u64) -> Vec
     let different = alike.iter().collect::<BTreeSet<_>>().len();
     let share = effort / (different.max(1) as u64);
     let mut known: BTreeMap<&Alike, (ActorIx, WhyNot)> = BTreeMap::new();
-    let told = actors.iter().zip(&alike).map(|(&actor, alike)| {
+    let unplaced = actors.iter().zip(&alike).map(|(&actor, alike)| {
         let (asked, why) =
             known.entry(alike).or_insert_with(|| (actor, why_not(snapshot, actor, assignment, share)));
         unplaced_because(snapshot, actor, &why.of_another(*asked, actor), assignment)
     });
-    told.collect()
+    unplaced.collect()
 }
 
 fn alike(snapshot: &Snapshot, actors: &[ActorIx]) -> Vec<Alike> {
@@ -101,7 +101,7 @@ fn unplaced_because(snapshot: &Snapshot, actor: ActorIx, why: &WhyNot, assignmen
 }
 
 impl WhyNot {
-    /// The same, said of an actor that is like the one that was asked about.
+    /// The same reason, for a similar actor.
     fn of_another(&self, asked: ActorIx, actor: ActorIx) -> Self {
         match self {
             WhyNot::Blocked(core) => {
@@ -114,7 +114,8 @@ impl WhyNot {
                 WhyNot::Blocked(core)
             }
             WhyNot::Room(moves) => {
-                let of = |&(who, unit): &(ActorIx, UnitIx)| (if who == asked { actor } else { who }, unit);
+                let of =
+                    |&(moved, unit): &(ActorIx, UnitIx)| (if moved == asked { actor } else { moved }, unit);
                 WhyNot::Room(moves.iter().map(of).collect())
             }
         }

@@ -1,11 +1,11 @@
-//! What may be said of a question, and how much may be looked at.
+//! Answers to feasibility questions, and the effort they may take.
 
 use placement::Assignment;
 
-/// What is known of a question.
+/// The answer to a feasibility question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// A feasible arrangement in which everybody has a place.
+pub(crate) enum Feasibility {
+    /// A feasible assignment that places all actors.
     Fits(Assignment),
     /// There is none.
     Never,
@@ -13,20 +13,20 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
-/// How much may be looked at: one piece is one actor looked at on one unit.
+/// The remaining effort, in visited pairs of actor and unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     pub left: u64,
 }
 
 impl Effort {
-    /// Spends some; false when there is no more.
+    /// Spends some; false if none is left.
     pub fn spend(&mut self, pieces: usize) -> bool {
         self.left = self.left.saturating_sub(pieces as u64);
         self.left > 0
     }
 
-    /// A part that may be spent by itself; what of it is not spent stays.
+    /// Runs `work` with at most `most` of the effort; what it does not spend is returned.
     pub fn lend<T>(&mut self, most: u64, work: impl FnOnce(&mut Effort) -> T) -> T {
         let lent = self.left.min(most);
         let mut part = Effort { left: lent };

@@ -1,9 +1,9 @@
-//! One simplified view of a world, exact in what it refutes: actors as weights that flow to places with room.
+//! A relaxation of a snapshot whose refutations are exact: actors are weights that flow to units and groups with capacity.
 //!
-//! If a set of actors can only be on units that have less room than the set weighs, no arrangement exists (the
-//! deficiency form of Hall's theorem). A feasible arrangement of all but one actor is a flow that is feasible already;
-//! whether the weight of those left can be added is a search for augmenting paths (Ford and Fulkerson 1956), and where
-//! none is left, what was reached is the set.
+//! If a set of actors has candidates with less capacity than the set weighs, no assignment exists (deficiency form of Hall's
+//! theorem). A feasible assignment of all but some actors is a feasible flow; whether the remaining weight can be added is a
+//! search for augmenting paths (Ford and Fulkerson 1956). If there is none, the vertices reached are such a
+//! set.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,12 +13,12 @@ use placement::ix::{ActorIx, IxVec, UnitIx};
 /// No limit; small enough that sums do not overflow.
 pub(crate) const UNLIMITED: i64 = i64::MAX / 4;
 
-/// How many paths are tried before a view gives up.
+/// The maximum number of paths before a relaxation gives up.
 const MOST_PATHS: usize = 4_000;
 
-/// Weights, and the room of units and of the groups that units are in.
-pub(crate) struct View {
-    /// By actor; one of weight 0 takes no part.
+/// Weights of actors, and capacities of units and of groups of units.
+pub(crate) struct Relaxation {
+    /// By actor; actors of weight 0 are ignored.
     pub weight: IxVec<ActorIx, i64>,
     /// By unit.
     pub unit_room: IxVec<UnitIx, i64>,
@@ -28,26 +28,26 @@ pub(crate) struct View {
     pub group_room: Vec<i64>,
 }
 
-/// How a unit was reached.
+/// The predecessor of a unit on an augmenting path.
 #[derive(Clone, Copy)]
 enum From {
-    /// An actor would come, from the unit where it is now.
+    /// An actor would move here from its present unit.
     Actor(ActorIx, Option<UnitIx>),
-    /// Its group is full, and somebody here could leave it.
+    /// The group is full, and an actor on this unit could leave it.
     Group(usize),
 }
 
 struct Flow<'a> {
-    view: &'a View,
+    relaxation: &'a Relaxation,
     units_of_group: Vec<Vec<UnitIx>>,
-    /// By unit: how much of each actor.
+    /// By unit: the weight of each actor on it.
     on: IxVec<UnitIx, BTreeMap<ActorIx, i64>>,
     unit_used: IxVec<UnitIx, i64>,
     group_used: Vec<i64>,
 }
 
-impl View {
-    /// Whether the view rules out that all of `whom` join those that `base` places. `domain` is where an actor may be.
+impl Relaxation {
+    /// Whether all of `whom` cannot join those that `base` places. `domain` gives the candidates of an actor.
     pub fn refutes<'d>(
         &self,
         whom: &[ActorIx],
@@ -73,22 +73,22 @@ impl View {
 }
 
 impl<'a> Flow<'a> {
-    fn new(view: &'a View, base: &Assignment) -> Self {
+    fn new(relaxation: &'a Relaxation, base: &Assignment) -> Self {
         let mut flow = Self {
-            view,
-            units_of_group: vec![Vec::new(); view.group_room.len()],
-            on: IxVec::of(BTreeMap::new(), view.unit_room.len()),
-            unit_used: IxVec::of(0, view.unit_room.len()),
-            group_used: vec![0; view.group_room.len()],
+            relaxation,
+            units_of_group: vec![Vec::new(); relaxation.group_room.len()],
+            on: IxVec::of(BTreeMap::new(), relaxation.unit_room.len()),
+            unit_used: IxVec::of(0, relaxation.unit_room.len()),
+            group_used: vec![0; relaxation.group_room.len()],
         };
-        for (unit, group) in view.group_of.enumerate() {
+        for (unit, group) in relaxation.group_of.enumerate() {
             flow.units_of_group[*group].push(unit);
         }
         for (actor, place) in base.enumerate() {
             if let Some(unit) = *place
-                && view.weight[actor] > 0
+                && relaxation.weight[actor] > 0
             {
-                flow.add(actor, unit, view.weight[actor]);
+                flow.add(actor, unit, relaxation.weight[actor]);
             }
         }
         flow
@@ -101,14 +101,14 @@ impl<'a> Flow<'a> {
             self.on[unit].remove(&actor);
         }
         self.unit_used[unit] += amount;
-        self.group_used[self.view.group_of[unit]] += amount;
+        self.group_used[self.relaxation.group_of[unit]] += amount;
     }
 
     fn spare(&self, unit: UnitIx) -> i64 {
-        self.view.unit_room[unit] - self.unit_used[unit]
+        self.relaxation.unit_room[unit] - self.unit_used[unit]
     }
 
-    /// Finds a way for some more of the actor's weight, and takes it; `None` if there is none.
+    /// Augments the flow by some of the actor's weight; `None` if there is no path.
     fn augment<'d>(
         &mut self,
         actor: ActorIx,
@@ -124,7 +124,7 @@ impl<'a> Flow<'a> {
                          at: Option<UnitIx>,
                          from: &mut IxVec<UnitIx, Option<From>>,
                          queue: &mut VecDeque<UnitIx>| {
-            // All of a class may be on the same units: the first of them has reached what the others could.
+            // Actors of one class have the same candidates, so one of them is expanded.
             if std::mem::replace(&mut expanded[class[mover]], true) {
                 return;
             }
@@ -137,10 +137,10 @@ impl<'a> Flow<'a> {
         };
         reach(actor, None, &mut unit_from, &mut queue);
         while let Some(unit) = queue.pop_front() {
-            let group = self.view.group_of[unit];
+            let group = self.relaxation.group_of[unit];
             if self.spare(unit) > 0 && group_from[group].is_none() {
                 group_from[group] = Some(unit);
-                if self.group_used[group] < self.view.group_room[group] {
+                if self.group_used[group] < self.relaxation.group_room[group] {
                     return Some(self.take(left, unit, &unit_from, &group_from));
                 }
                 for &other in &self.units_of_group[group] {
@@ -157,7 +157,7 @@ impl<'a> Flow<'a> {
         None
     }
 
-    /// Carries out the way that ends at `last`: everybody on it moves one step on, as much as all of them can.
+    /// Applies the path that ends at `last`: each actor on it moves one step, by the bottleneck amount.
     fn take(
         &mut self,
         left: i64,
@@ -165,11 +165,11 @@ impl<'a> Flow<'a> {
         unit_from: &IxVec<UnitIx, Option<From>>,
         group_from: &[Option<UnitIx>],
     ) -> i64 {
-        let group = self.view.group_of[last];
-        let mut amount = left.min(self.view.group_room[group] - self.group_used[group]);
+        let group = self.relaxation.group_of[last];
+        let mut amount = left.min(self.relaxation.group_room[group] - self.group_used[group]);
         let mut steps = Vec::new();
         let mut unit = last;
-        // Where weight is added without any being taken off, there must be room for it.
+        // Where weight is added and none removed, there must be capacity.
         let mut adds = true;
         loop {
             if adds {

@@ -1,27 +1,27 @@
-//! A world without some of its limits: what an explanation compares with.
+//! A snapshot without some of its limits, with which explanations compare.
 
 use std::collections::BTreeSet;
 
 use crate::change::Change;
+use crate::kept_rules::{KeptRules, Policy};
 use crate::limit::{Limit, of_case};
-use crate::ruled::{Kept, Policy};
 use placement::file::{Constraint, Levels, Node, SnapshotFile};
 use placement::ix::{ActorIx, IxVec};
 use placement::{Criterion, LARGEST, Rules, Snapshot};
 
-/// A world reduced to the question who can have a place: only some of its actors, and nothing that only costs.
+/// A snapshot reduced to feasibility: some of the actors, and no costs.
 pub(crate) struct Question<'a> {
     snapshot: &'a Snapshot,
-    /// The actors that are to have a place, ascending.
+    /// The actors that need a place, ascending.
     pub actors: Vec<ActorIx>,
     bare: SnapshotFile,
     policy: Option<Policy<'a>>,
-    /// Limits of the file that the rules have, and the cases that say so.
+    /// Limits of the file that are represented by rules, with their cases.
     lifted: Vec<(Limit, usize)>,
 }
 
 impl<'a> Question<'a> {
-    /// The question whether `whom` and all of `placed` can have a place at once.
+    /// Whether `whom` and all of `placed` can have a place at once.
     pub fn new(snapshot: &'a Snapshot, whom: &[ActorIx], placed: &IxVec<ActorIx, bool>) -> Self {
         let mut takes_part = placed.clone();
         for &actor in whom {
@@ -47,23 +47,23 @@ impl<'a> Question<'a> {
         Self { snapshot, actors, bare, policy, lifted: lifted.collect() }
     }
 
-    /// Actors that take part by their positions in the question.
+    /// The positions of actors in the question.
     pub fn positions(&self, actors: &[ActorIx]) -> Vec<ActorIx> {
         let position = |actor: &ActorIx| self.actors.partition_point(|other| other < actor);
         actors.iter().map(|actor| ActorIx::new(position(actor))).collect()
     }
 
     /// The policy's rules without `dropped`.
-    pub fn rules_without(&self, dropped: &BTreeSet<Limit>) -> Kept<'_> {
+    pub fn rules_without(&self, dropped: &BTreeSet<Limit>) -> KeptRules<'_> {
         let cases = dropped.iter().filter_map(|limit| match limit {
             Limit::Case { demand } => Some(*demand),
             _ => None,
         });
         let lifted = self.lifted.iter().filter(|(limit, _)| dropped.contains(limit));
-        Kept::new(self.policy.as_ref(), cases.chain(lifted.map(|(_, demand)| *demand)).collect())
+        KeptRules::new(self.policy.as_ref(), cases.chain(lifted.map(|(_, demand)| *demand)).collect())
     }
 
-    /// The world of the question without `dropped`, the policy's rules aside. Units keep their positions; actors have those of `actors`.
+    /// The question's snapshot without `dropped`, apart from the policy's rules. Units keep their positions; actors have those of `actors`.
     pub fn without(&self, dropped: &BTreeSet<Limit>) -> Snapshot {
         let snapshot = self.snapshot;
         let mut file = self.bare.clone();
@@ -94,9 +94,9 @@ impl<'a> Question<'a> {
         snapshot.reduced(file, &kept).expect("a world with fewer actors and limits is as sound as the whole")
     }
 
-    /// The world of the question after some changes; none where there is no such world. Units and actors that were there
-    /// keep their positions. A limit that is broken already is what the rules say of it, whatever changes: where rules are
-    /// nothing else, who changes such a limit asks of the changed world.
+    /// The question's snapshot after some changes; `None` if it is invalid. Existing units and actors keep their positions. An already
+    /// violated limit is represented by rules, which do not change: if there are no other rules, changes of such a limit are tested on
+    /// the changed snapshot.
     pub fn with(&self, changes: &[Change]) -> Option<Snapshot> {
         let mut file = self.bare.clone();
         file.constraints.clone_from(&self.snapshot.file().constraints);
@@ -112,7 +112,7 @@ impl<'a> Question<'a> {
         self.snapshot.reduced(file, &kept).ok()
     }
 
-    /// An implementation that needs nothing of its own, for every kind that the actor has none for.
+    /// An implementation without requirements of its own, for every kind that the actor does not support.
     fn lift_kinds(&self, actor: ActorIx, file: &mut SnapshotFile) {
         let Ok(position) = self.actors.binary_search(&actor) else { return };
         for unit in &self.bare.units {
@@ -120,7 +120,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// A constraint as far as it concerns the actors of the question.
+    /// A constraint restricted to the actors of the question.
     fn concerning(&self, constraint: &Constraint, dropped: &BTreeSet<Limit>) -> Option<Constraint> {
         let takes_part =
             |id: &String| self.actors.binary_search(&self.snapshot.problem().actor_by_id[id]).is_ok();
@@ -128,17 +128,17 @@ impl<'a> Question<'a> {
         let matters = match &mut constraint {
             Constraint::Prefer { .. } => false,
             Constraint::Reserve { unit, resource, .. } => {
-                // Who drops a resource's limit drops what is reserved of it too.
+                // Dropping a resource's limit drops its reservations too.
                 let unit = self.snapshot.problem().unit_by_id[unit];
                 let resource = self.snapshot.problem().resource(resource);
                 !dropped.contains(&Limit::OfUnit { unit, resource })
             }
             other => {
-                let names_nobody = other.actors().is_empty();
+                let names_no_actor = other.actors().is_empty();
                 if let Some(actors) = other.actors_mut() {
                     actors.retain(takes_part);
                 }
-                names_nobody || other.actors().iter().any(takes_part)
+                names_no_actor || other.actors().iter().any(takes_part)
             }
         };
         matters.then_some(constraint)

@@ -1,18 +1,18 @@
-//! The views of a world that are tried to refute it, and what they have in common: classes of actors that are alike.
+//! The relaxations that are tried to refute a snapshot, and the classes of interchangeable actors that they share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ruled::{Kept, Seats};
-use crate::view::{UNLIMITED, View};
+use crate::kept_rules::{KeptRules, PartialAssignment};
+use crate::relaxation::{Relaxation, UNLIMITED};
 use placement::constraints::excesses;
 use placement::file::Scope;
 use placement::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, SetIx, UnitIx};
 use placement::{Assignment, Implementation, Snapshot};
 
-/// How many thresholds of one resource are tried.
+/// The number of thresholds that are tried for one resource.
 const MOST_THRESHOLDS: usize = 6;
 
-/// What actors of one class have in common, as far as having a place goes.
+/// What actors of one class share, as far as feasibility is concerned.
 type Alike<'a> = (
     SetIx,
     Vec<Option<&'a [(ResourceIx, i64)]>>,
@@ -22,26 +22,26 @@ type Alike<'a> = (
     usize,
 );
 
-/// A world of which some actors have no place, with what is left beside the fixed actors.
-pub(crate) struct Views<'a> {
+/// A snapshot with unplaced actors, and the capacities left by fixed actors.
+pub(crate) struct Relaxations<'a> {
     pub world: &'a Snapshot,
-    pub kept: &'a Kept<'a>,
-    /// Who has no place.
+    pub kept: &'a KeptRules<'a>,
+    /// The unplaced actors in question.
     pub whom: &'a [ActorIx],
-    /// Where the others are, feasibly.
+    /// A feasible assignment of all others.
     pub base: &'a Assignment,
-    /// By actor; fixed actors have one too, which means nothing.
+    /// By actor; the class of a fixed actor is its own and has no meaning.
     pub class: IxVec<ActorIx, usize>,
-    /// By class: the units that take one of it beside the fixed actors.
+    /// By class: the units that accept one of its actors beside the fixed actors.
     pub domain: Vec<Vec<UnitIx>>,
     /// By unit, beside the fixed actors.
     pub slots_left: IxVec<UnitIx, i64>,
     pub unit_left: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     /// By node, beside the fixed actors.
     pub node_left: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
-    /// By class: how many actors that are not fixed.
+    /// By class: the number of movable actors.
     count: Vec<usize>,
-    /// By unit: the classes that it may take.
+    /// By unit: the classes that have it as a candidate.
     classes_on: IxVec<UnitIx, Vec<usize>>,
 }
 
@@ -52,9 +52,14 @@ enum Resource {
     OfNode(ResourceIx),
 }
 
-impl<'a> Views<'a> {
-    pub fn new(world: &'a Snapshot, kept: &'a Kept<'a>, whom: &'a [ActorIx], base: &'a Assignment) -> Self {
-        let mut free = Seats::new(world, kept);
+impl<'a> Relaxations<'a> {
+    pub fn new(
+        world: &'a Snapshot,
+        kept: &'a KeptRules<'a>,
+        whom: &'a [ActorIx],
+        base: &'a Assignment,
+    ) -> Self {
+        let mut free = PartialAssignment::new(world, kept);
         let (class, first) = classes(world, kept);
         let domain: Vec<Vec<UnitIx>> = first
             .iter()
@@ -63,7 +68,7 @@ impl<'a> Views<'a> {
                 world.candidates(actor).iter().copied().filter(admitted).collect()
             })
             .collect();
-        let mut views = Self {
+        let mut relaxations = Self {
             world,
             kept,
             whom,
@@ -78,17 +83,19 @@ impl<'a> Views<'a> {
         };
         for actor in ActorIx::first(world.actors()) {
             if world.is_fixed(actor) {
-                views.take_off(actor);
+                relaxations.take_off(actor);
             } else {
-                views.count[views.class[actor]] += 1;
+                relaxations.count[relaxations.class[actor]] += 1;
             }
         }
-        for (class, units) in views.domain.iter().enumerate().filter(|(class, _)| views.count[*class] > 0) {
+        for (class, units) in
+            relaxations.domain.iter().enumerate().filter(|(class, _)| relaxations.count[*class] > 0)
+        {
             for &unit in units {
-                views.classes_on[unit].push(class);
+                relaxations.classes_on[unit].push(class);
             }
         }
-        views
+        relaxations
     }
 
     fn take_off(&mut self, actor: ActorIx) {
@@ -105,12 +112,12 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Where the actor may be beside the fixed ones.
+    /// The candidates of an actor beside the fixed ones.
     pub fn domain_of(&self, actor: ActorIx) -> &[UnitIx] {
         &self.domain[self.class[actor]]
     }
 
-    /// Whether some view proves that not everybody can have a place.
+    /// Whether some relaxation proves that not all actors can be placed.
     pub fn refute(&self) -> bool {
         if self.whom.iter().any(|&actor| self.domain_of(actor).is_empty()) {
             return true;
@@ -135,12 +142,12 @@ impl<'a> Views<'a> {
                 .any(|relation| problem.relations[relation].apart && self.refutes(&self.apart(relation)))
     }
 
-    /// Whether a view says that there is no place.
-    pub fn refutes(&self, view: &View) -> bool {
-        view.refutes(self.whom, self.base, &|actor| self.domain_of(actor), &self.class)
+    /// Whether a relaxation refutes the question.
+    pub fn refutes(&self, relaxation: &Relaxation) -> bool {
+        relaxation.refutes(self.whom, self.base, &|actor| self.domain_of(actor), &self.class)
     }
 
-    /// The least that an actor of the class takes of the resource, wherever it is.
+    /// The smallest requirement of the resource over the candidates of a class.
     fn least(&self, class: usize, resource: Resource, first: ActorIx) -> i64 {
         let needs = |unit: &UnitIx| self.needs(first, *unit, resource);
         self.domain[class].iter().map(needs).min().unwrap_or(0)
@@ -155,7 +162,7 @@ impl<'a> Views<'a> {
         list.iter().find(|(resource, _)| *resource == wanted).map_or(0, |(_, quantity)| *quantity)
     }
 
-    /// By actor: the least of the resource that it takes wherever it is; 0 of fixed ones.
+    /// By actor: the smallest requirement of the resource over its candidates; 0 for fixed actors.
     fn least_of_all(&self, resource: Resource) -> IxVec<ActorIx, i64> {
         let mut by_class = vec![None; self.domain.len()];
         ActorIx::first(self.world.actors())
@@ -169,20 +176,20 @@ impl<'a> Views<'a> {
             .collect()
     }
 
-    /// Quantities of one resource that flow as if they could be split.
-    fn summing(&self, resource: Resource) -> View {
+    /// The quantities of one resource, treated as divisible.
+    fn summing(&self, resource: Resource) -> Relaxation {
         let units = self.world.units();
         let node_of = |unit: UnitIx| self.world.node_of(unit).at();
         let weight = self.least_of_all(resource);
         let clamp = |left: i64| left.max(0);
         match resource {
-            Resource::OfUnit(r) => View {
+            Resource::OfUnit(r) => Relaxation {
                 weight,
                 unit_room: self.unit_left.iter().map(|left| clamp(left[r])).collect(),
                 group_of: UnitIx::first(units).map(node_of).collect(),
                 group_room: vec![UNLIMITED; self.node_left.len()],
             },
-            Resource::OfNode(r) => View {
+            Resource::OfNode(r) => Relaxation {
                 weight,
                 unit_room: IxVec::of(UNLIMITED, units),
                 group_of: UnitIx::first(units).map(node_of).collect(),
@@ -191,7 +198,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// Counts those that take at least as much of the resource as some threshold: so many fit on each unit.
+    /// Counts actors that require at least a threshold of the resource, and how many of them fit on each unit.
     fn refuted_by_size(&self, resource: Resource) -> bool {
         let least = self.least_of_all(resource);
         let own = self.whom.iter().map(|&actor| least[actor]).max().unwrap_or(0);
@@ -204,27 +211,27 @@ impl<'a> Views<'a> {
             .any(|threshold| self.refutes(&self.counting(&|actor| least[actor] >= threshold)))
     }
 
-    /// Members of an `apart`, one to a place.
-    fn apart(&self, relation: RelationIx) -> View {
+    /// The members of an `apart` constraint, one per domain.
+    fn apart(&self, relation: RelationIx) -> Relaxation {
         let relation = &self.world.problem().relations[relation];
-        let mut view = self.counting(&|actor| relation.actors.contains(&actor));
+        let mut relaxation = self.counting(&|actor| relation.actors.contains(&actor));
         if relation.scope == Scope::Unit {
-            view.unit_room.iter_mut().for_each(|room| *room = (*room).min(1));
-            return view;
+            relaxation.unit_room.iter_mut().for_each(|room| *room = (*room).min(1));
+            return relaxation;
         }
         let mut places = BTreeMap::new();
-        view.group_of = UnitIx::first(self.world.units())
+        relaxation.group_of = UnitIx::first(self.world.units())
             .map(|unit| {
                 let next = places.len();
                 *places.entry(self.world.place(relation.scope, unit)).or_insert(next)
             })
             .collect();
-        view.group_room = vec![1; places.len()];
-        view
+        relaxation.group_room = vec![1; places.len()];
+        relaxation
     }
 
-    /// Actors as one each, and how many of them a unit and a node can take at most.
-    pub fn counting(&self, counts: &dyn Fn(ActorIx) -> bool) -> View {
+    /// Counts actors, and how many of them a unit and a node can host at most.
+    pub fn counting(&self, counts: &dyn Fn(ActorIx) -> bool) -> Relaxation {
         let world = self.world;
         let mut weight = IxVec::of(0, world.actors());
         let mut members = vec![0i64; self.domain.len()];
@@ -256,7 +263,7 @@ impl<'a> Views<'a> {
                 let least = node.entry(class).or_insert_with(|| {
                     node_requires.iter().map(|(resource, quantity)| (*resource, *quantity)).collect()
                 });
-                // On another unit of the node it may take less.
+                // On another unit of the node it may require less.
                 least.retain(|resource, _| node_requires.iter().any(|(wanted, _)| wanted == resource));
                 for (resource, quantity) in node_requires {
                     least.entry(*resource).and_modify(|least| *least = (*least).min(*quantity));
@@ -277,7 +284,7 @@ impl<'a> Views<'a> {
             let left = &self.node_left[node];
             needs.into_iter().map(|(resource, needs)| fits(needs, all, left[resource])).fold(all, i64::min)
         });
-        View {
+        Relaxation {
             weight,
             group_of: UnitIx::first(world.units()).map(|unit| world.node_of(unit).at()).collect(),
             group_room: group_room.collect(),
@@ -286,7 +293,7 @@ impl<'a> Views<'a> {
     }
 }
 
-/// How many of `all` fit into what is left, those that take least first; `needs` lists quantity and how many.
+/// How many of `all` fit into `left`, the smallest requirements first; `needs` lists quantity and number.
 fn fits(mut needs: Vec<(i64, i64)>, all: i64, left: i64) -> i64 {
     needs.sort_unstable();
     let needing: i64 = needs.iter().map(|(_, count)| count).sum();
@@ -306,12 +313,12 @@ fn slots(world: &Snapshot, unit: UnitIx) -> i64 {
     world.problem().slots[unit].unwrap_or(UNLIMITED)
 }
 
-/// By actor its class, and the first actor of each class.
-fn classes(world: &Snapshot, kept: &Kept) -> (IxVec<ActorIx, usize>, Vec<ActorIx>) {
+/// The class of each actor, and the first actor of each class.
+fn classes(world: &Snapshot, kept: &KeptRules) -> (IxVec<ActorIx, usize>, Vec<ActorIx>) {
     let problem = world.problem();
     let ruled = kept.classes(world.actors());
-    // How much an actor works, and which of the constraints that are followed step by step name it, matters where there
-    // are such, and nowhere else.
+    // An actor's work, and the constraints with running totals that name it, matter only if there are such
+    // constraints.
     let followed: Vec<BTreeSet<&String>> = excesses(world)
         .into_iter()
         .map(|(position, _)| world.file().constraints[position].actors().iter().collect())
@@ -334,7 +341,7 @@ fn classes(world: &Snapshot, kept: &Kept) -> (IxVec<ActorIx, usize>, Vec<ActorIx
             problem.relations_of[actor].as_slice(),
             ruled[actor],
         );
-        // A fixed actor shares its class with nobody: its candidates are no domain.
+        // A fixed actor has a class of its own: its candidates are not a domain.
         let next = first.len();
         if world.is_fixed(actor) {
             first.push(actor);
@@ -348,7 +355,7 @@ fn classes(world: &Snapshot, kept: &Kept) -> (IxVec<ActorIx, usize>, Vec<ActorIx
     (class.collect(), first)
 }
 
-/// Whether there are constraints that are followed step by step, such as caps on power.
-pub(crate) fn has_excesses(world: &Snapshot) -> bool {
+/// Whether there are constraints with running totals, such as power caps.
+pub(crate) fn has_running_totals(world: &Snapshot) -> bool {
     !excesses(world).is_empty()
 }

@@ -1,18 +1,18 @@
-//! Explanations in the words of the manifest.
+//! Sentences about limits, in the terms of the manifest.
 
 use std::collections::BTreeSet;
 
 use crate::core::Core;
-use crate::limit::{Element, Limit, actors_of, pool_of};
+use crate::limit::{Limit, LimitGroup, actors_of, pool_of};
 use placement::file::Constraint;
 use placement::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
 use placement::{Assignment, Rules, Snapshot, State};
 
-/// How many names are listed before the rest is counted.
+/// The number of names that are listed before the rest is counted.
 const MOST_NAMES: usize = 3;
 
 impl Core {
-    /// The set in plain words, one line for each element. `assignment` is the one in which the actor has no place.
+    /// The set as sentences, one for each group. `assignment` is the one in which the actor is unplaced.
     pub fn lines(&self, snapshot: &Snapshot, assignment: &Assignment) -> Vec<String> {
         if self.elements.is_empty() {
             let kinds: Vec<&str> =
@@ -23,21 +23,21 @@ impl Core {
             }];
         }
         let state = State::of(snapshot, assignment);
-        let teller = Teller { snapshot, state: &state, actor: self.actor };
-        self.elements.iter().map(|element| teller.tell(element)).collect()
+        let wording = Wording { snapshot, state: &state, actor: self.actor };
+        self.elements.iter().map(|element| wording.describe(element)).collect()
     }
 }
 
-/// Tells elements of what concerns an actor.
-pub(crate) struct Teller<'a> {
+/// Describes limits for an actor.
+pub(crate) struct Wording<'a> {
     pub snapshot: &'a Snapshot,
     pub state: &'a State<'a>,
     pub actor: ActorIx,
 }
 
-impl Teller<'_> {
-    pub fn tell(&self, element: &Element) -> String {
-        // What is reserved of a resource of which more is taken than there is stands before it.
+impl Wording<'_> {
+    pub fn describe(&self, element: &LimitGroup) -> String {
+        // The last limit decides: the reservations of an over-committed resource come before it.
         match element.limits[element.limits.len() - 1] {
             Limit::Kinds { actor } => self.kinds(actor),
             Limit::Constraint { .. } => self.constraints(element),
@@ -49,15 +49,15 @@ impl Teller<'_> {
         }
     }
 
-    /// The same of some units, ascending, alone: limits of other units, and of nodes that these are not on, are left out.
-    pub fn tell_of(&self, element: &Element, units: &[UnitIx]) -> String {
+    /// The same for some units, ascending: limits of other units, and of other nodes, are left out.
+    pub fn describe_for(&self, element: &LimitGroup, units: &[UnitIx]) -> String {
         let nodes: BTreeSet<NodeIx> = units.iter().map(|&unit| self.snapshot.node_of(unit)).collect();
         let concerns = |limit: &Limit| {
             limit.unit().is_none_or(|unit| units.binary_search(&unit).is_ok())
                 && limit.node().is_none_or(|n| nodes.contains(&n))
         };
         let limits: Vec<Limit> = element.limits.iter().copied().filter(concerns).collect();
-        if limits.is_empty() { self.tell(element) } else { self.tell(&Element { limits }) }
+        if limits.is_empty() { self.describe(element) } else { self.describe(&LimitGroup { limits }) }
     }
 
     fn kinds(&self, actor: ActorIx) -> String {
@@ -74,7 +74,7 @@ impl Teller<'_> {
         }
     }
 
-    fn cases(&self, element: &Element) -> String {
+    fn cases(&self, element: &LimitGroup) -> String {
         let cases = self.snapshot.rules().map(Rules::cases).unwrap_or_default();
         let all = element.limits.iter().filter_map(Limit::case).map(|demand| cases[demand].says.as_str());
         let says: BTreeSet<&str> = all.collect();
@@ -88,7 +88,7 @@ impl Teller<'_> {
         more_like_it(own.into_iter().chain(others))
     }
 
-    fn constraints(&self, element: &Element) -> String {
+    fn constraints(&self, element: &LimitGroup) -> String {
         let positions: Vec<usize> = element.limits.iter().filter_map(Limit::constraint).collect();
         let file = self.snapshot.file();
         if let Constraint::Reserve { resource, .. } = &file.constraints[positions[0]] {
@@ -126,7 +126,7 @@ impl Teller<'_> {
         format!("{sum} {resource} of {} kept free", self.units(&units))
     }
 
-    fn slots(&self, element: &Element) -> String {
+    fn slots(&self, element: &LimitGroup) -> String {
         let units: BTreeSet<UnitIx> = element.limits.iter().filter_map(Limit::unit).collect();
         let slots =
             units.iter().filter_map(|&unit| self.snapshot.file().units[unit.at()].slots).map(u128::from);
@@ -134,7 +134,7 @@ impl Teller<'_> {
         format!("{}: {taken} of {} slots taken", self.units(&units), slots.sum::<u128>())
     }
 
-    fn resource(&self, element: &Element, resource: ResourceIx) -> String {
+    fn resource(&self, element: &LimitGroup, resource: ResourceIx) -> String {
         let name = &self.snapshot.resources()[resource];
         let mut sum: (i128, i128, i64) = (0, 0, 0);
         let mut add = |provided: i64, left: i64| {
@@ -164,7 +164,7 @@ impl Teller<'_> {
         format!("{places}: {of}{most}{needs}")
     }
 
-    /// The least and the most that the actor needs of the resource there; `None` where it needs nothing.
+    /// The smallest and largest requirement of the resource there; `None` if the actor requires none.
     fn needed(
         &self,
         resource: ResourceIx,
@@ -173,7 +173,7 @@ impl Teller<'_> {
     ) -> Option<(i64, i64)> {
         let quantity =
             |needs: &[(ResourceIx, i64)]| needs.iter().find(|(r, _)| *r == resource).map(|(_, q)| *q);
-        // Where a limit is told by itself, nobody in particular needs anything.
+        // A limit that is described without an actor has no requirement.
         let units_of_anybody =
             if self.actor.at() < self.snapshot.actors() { self.snapshot.units() } else { 0 };
         let wanted: Vec<i64> = UnitIx::first(units_of_anybody)
@@ -236,7 +236,7 @@ impl Limit {
     }
 }
 
-/// The first, and how many others there are.
+/// The first sentence, and the number of others.
 fn more_like_it<'a>(mut says: impl Iterator<Item = &'a str>) -> String {
     let first = says.next().unwrap_or_default();
     match says.count() {
@@ -254,7 +254,7 @@ pub(crate) fn and(names: &[&str]) -> String {
     }
 }
 
-/// The first few names, and how many more there are.
+/// The first few names, and the number of others.
 pub(crate) fn few(names: &[&str]) -> String {
     if names.len() <= MOST_NAMES + 1 {
         return and(names);
