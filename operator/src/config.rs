@@ -97,7 +97,7 @@ impl Election {
     }
 
     /// The election turns more often than this, or it is stuck.
-    pub fn stuck(&self) -> Duration {
+    pub fn stall_limit(&self) -> Duration {
         self.duration() * 4
     }
 

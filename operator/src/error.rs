@@ -65,12 +65,12 @@ impl Error {
     }
 
     /// The reason of the condition `Accepted`: what people can look up.
-    pub fn told(&self) -> &'static str {
+    pub fn condition_reason(&self) -> &'static str {
         if matches!(self, Self::World(WorldError::TooLarge(_))) { TOO_LARGE } else { self.reason() }
     }
 
     /// Whether it lies in what is planned, so that people are told and it is tried again when something has changed or much later.
-    pub fn is_told(&self) -> bool {
+    pub fn is_reported(&self) -> bool {
         matches!(
             self,
             Self::World(_)
@@ -100,7 +100,7 @@ impl Error {
     }
 
     /// After how long to try again, the first time.
-    pub fn wait(&self) -> Duration {
+    pub fn initial_backoff(&self) -> Duration {
         match self {
             Self::Overtaken => Duration::from_millis(50),
             _ => Duration::from_secs(2),
@@ -108,7 +108,7 @@ impl Error {
     }
 
     /// After how long to try again at the latest, where it fails again and again.
-    pub fn longest_wait(&self) -> Duration {
+    pub fn max_backoff(&self) -> Duration {
         match self {
             Self::NotLeading | Self::Overtaken => Duration::from_secs(2),
             Self::Refused(_) => Duration::from_mins(1),

@@ -37,7 +37,7 @@ use crate::api::events;
 use crate::api::leader;
 use crate::api::leader::Campaign;
 use crate::api::writes;
-use crate::apply::reconcile::look;
+use crate::apply::reconcile::reconcile;
 use crate::commit::locks;
 use crate::commit::slow;
 use crate::config::{Config, LogFormat};
@@ -48,10 +48,10 @@ use crate::plan::plans;
 use crate::plan::policies;
 use crate::plan::searches;
 use crate::queue::retries;
-use crate::queue::solver_slots::Line;
+use crate::queue::solver_slots::SolverSlots;
 use crate::queue::throttle;
 use crate::queue::uid_tracker;
-use crate::queue::workqueue::rounds;
+use crate::queue::workqueue::run_workqueue;
 use crate::runtime::admin;
 use crate::runtime::context::Context;
 use crate::runtime::liveness;
@@ -110,7 +110,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (requests, mut wanted) = mpsc::unbounded();
     let (refused, refused_policies) = mpsc::unbounded();
     let pools_changed = Arc::new(Notify::new());
-    let (caches, neighbours, feeds) = feeds::watch(
+    let (caches, owned_resources, feeds) = feeds::watch(
         &client,
         &config.election.namespace,
         requests,
@@ -118,12 +118,12 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         policies.clone(),
         refused,
     );
-    let silence = agents::start(&client, &caches, &config.planning);
+    let agent_leases = agents::start(&client, &caches, &config.planning);
     for feed in feeds {
         tokio::spawn(feed);
     }
     let (warm, is_warm) = tokio_watch::channel(false);
-    let pulse = liveness::Pulse::new(config.election.stuck());
+    let liveness = liveness::Liveness::new(config.election.stall_limit());
     let mismatches = judged::Mismatches::default();
     let admin = admin::Admin {
         metrics: metrics.clone(),
@@ -131,60 +131,64 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         policies: policies.clone(),
         default_policy: config.planning.default_policy.clone(),
         warm: is_warm.clone(),
-        pulse: pulse.clone(),
+        liveness: liveness.clone(),
         mismatches: mismatches.clone(),
     };
     serve(admin, &config.serving).await?;
     let (mut election, leadership) =
-        leader::start(connection, config.election.clone(), metrics.clone(), pulse.clone(), is_warm)?;
+        leader::start(connection, config.election.clone(), metrics.clone(), liveness.clone(), is_warm)?;
     let writer = writes::Writer {
         client: client.clone(),
         leadership: leadership.clone(),
         metrics: metrics.clone(),
-        pulse: pulse.clone(),
+        liveness: liveness.clone(),
     };
     let (searches, settles) = searches::Searches::new();
     let (plans, (to_plan, planned)) = plans::Plans::new();
     let context = Arc::new(Context {
         caches: caches.clone(),
-        neighbours,
+        owned_resources,
         policies,
         events: events::Events::new(writer.clone(), config.election.identity.clone()),
         writer,
         metrics,
         mismatches,
-        solver_slots: Line::new(config.planning.slots()),
-        turns: locks::Turns::default(),
-        looks: Semaphore::new(config.planning.slots()),
-        heals: Semaphore::new(config.planning.slots()),
-        one_at_a_time: searches::OneAtATime::default(),
+        solver_slots: SolverSlots::new(config.planning.slots()),
+        commit_locks: locks::CommitLocks::default(),
+        snapshot_permits: Semaphore::new(config.planning.slots()),
+        reconcile_permits: Semaphore::new(config.planning.slots()),
+        plan_locks: searches::PlanLocks::default(),
         plans,
-        plan_retries: retries::Retries::default(),
-        heal_retries: retries::Retries::default(),
-        late: slow::Late::default(),
-        pace: throttle::Pace::default(),
-        starts: throttle::Starts::default(),
-        made: throttle::Made::default(),
+        plan_backoff: retries::Retries::default(),
+        reconcile_backoff: retries::Retries::default(),
+        slow_commits: slow::SlowCommits::default(),
+        status_throttle: throttle::StatusThrottle::default(),
+        recent_starts: throttle::RecentStarts::default(),
+        expectations: throttle::Expectations::default(),
         searches,
-        considered: std::sync::Mutex::new(HashMap::new()),
+        last_planned: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),
-        met: uid_tracker::Met::default(),
+        uids: uid_tracker::UidTracker::default(),
         back_offs: std::sync::Mutex::default(),
         planning: config.planning.clone(),
     });
     let mut work = std::pin::pin!(async {
-        pass_over(&mut wanted, leads(&caches, silence, &warm, leadership.clone())).await;
-        caches.ring_everybody();
+        discard_until_leading(
+            &mut wanted,
+            wait_for_leadership(&caches, agent_leases, &warm, leadership.clone()),
+        )
+        .await;
+        caches.enqueue_all();
         tokio::spawn(pools::run(context.clone(), pools_changed));
         tokio::spawn(planning::background(context.clone()));
-        tokio::spawn(tell_of_policies(context.clone(), refused_policies));
-        look_after(&context, Queues { wanted, planned, to_plan, settles }).await;
+        tokio::spawn(report_refused_policies(context.clone(), refused_policies));
+        run_queues(&context, Queues { wanted, planned, to_plan, settles }).await;
     });
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         () = &mut work => Err("the watches ended; this cannot be".into()),
         // In one task with the work: what blocks that blocks this.
-        () = pulse.turn() => Err("a loop without an end ended; this cannot be".into()),
+        () = liveness.heartbeat() => Err("a loop without an end ended; this cannot be".into()),
         () = election.lost() => {
             leadership.close();
             tracing::error!("the lease is lost to another operator; this one ends and starts as a follower");
@@ -201,7 +205,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
 async fn hand_over(
     leadership: &leader::Leadership,
     work: std::pin::Pin<&mut impl Future<Output = ()>>,
-    election: leader::Running,
+    election: leader::ElectionThread,
     (client, settings): (Client, &config::Election),
 ) {
     leadership.close();
@@ -220,14 +224,14 @@ async fn hand_over(
 }
 
 /// Waits until everything is known that is to be planned from, which makes this operator one that may lead, and until it leads.
-async fn leads(
+async fn wait_for_leadership(
     caches: &caches::Caches,
-    silence: agents::Silence,
+    agent_leases: agents::AgentLeases,
     warm: &tokio_watch::Sender<bool>,
     mut leadership: leader::Leadership,
 ) {
     caches.warm().await;
-    silence.known(caches).await;
+    agent_leases.synced(caches).await;
     warm.send_replace(true);
     tracing::info!("the caches are filled");
     leadership.acquired().await;
@@ -235,7 +239,7 @@ async fn leads(
 
 /// Passes over whoever is rung for until this operator leads: everybody is looked after then, and a queue would grow as long as
 /// another leads.
-async fn pass_over(
+async fn discard_until_leading(
     wanted: &mut UnboundedReceiver<ObjectRef<ActorApplication>>,
     leads: impl Future<Output = ()>,
 ) {
@@ -261,16 +265,16 @@ struct Queues {
 /// Looks after whoever rings, plans whom that is due for, and settles what searches found; ends only with the watches.
 ///
 /// Neither who is planned nor what is searched holds up who heals.
-async fn look_after(context: &Arc<Context>, queues: Queues) {
+async fn run_queues(context: &Arc<Context>, queues: Queues) {
     let Queues { wanted, planned, to_plan, settles } = queues;
     let rings = stream::select(wanted.map(|who| (who, DEBOUNCE)), planned.map(|who| (who, Duration::ZERO)));
-    let looked = rounds(rings, AT_ONCE, |who| look(who, context.clone()).boxed_local());
+    let reconciles = run_workqueue(rings, AT_ONCE, |who| reconcile(who, context.clone()).boxed_local());
     let plans = to_plan.for_each_concurrent(AT_ONCE, |key| plan(key, context.clone()).boxed_local());
-    let settled = settles.for_each_concurrent(AT_ONCE, |key| settle(key, context.clone()).boxed_local());
+    let commits = settles.for_each_concurrent(AT_ONCE, |key| settle(key, context.clone()).boxed_local());
     tokio::select! {
-        () = looked => {}
+        () = reconciles => {}
         () = plans => {}
-        () = settled => {}
+        () = commits => {}
     }
 }
 
@@ -294,14 +298,17 @@ async fn is_asked_to_stop(mut terminate: tokio::signal::unix::Signal) {
 }
 
 /// Says on a policy's ConfigMap why its newest version is not in force.
-async fn tell_of_policies(
+async fn report_refused_policies(
     context: Arc<Context>,
     mut refused: mpsc::UnboundedReceiver<(Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyError)>,
 ) {
     while let Some((config_map, problem)) = refused.next().await {
         let note = format!("{problem}; the last good version stays in force");
         context
-            .tell(config_map.as_ref(), &report::event(EventType::Warning, "PolicyRefused", "Read", note))
+            .emit_event(
+                config_map.as_ref(),
+                &report::event(EventType::Warning, "PolicyRefused", "Read", note),
+            )
             .await;
     }
 }
@@ -321,7 +328,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        pass_over(&mut wanted, leads).await;
+        discard_until_leading(&mut wanted, leads).await;
         assert!(wanted.try_recv().is_err(), "nobody is in the queue any more");
         rings.unbounded_send(ObjectRef::new("c")).unwrap();
         assert_eq!(wanted.try_recv().unwrap().name, "c");

@@ -25,7 +25,7 @@ const SERIES: Duration = Duration::from_mins(6);
 
 /// What was said to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Words {
+struct EventKey {
     uid: Option<String>,
     reason: String,
     note: Option<String>,
@@ -36,43 +36,43 @@ pub struct Events {
     writer: Writer,
     /// The operator by name, as in its lease.
     identity: String,
-    said: Mutex<HashMap<Words, Written>>,
+    recent: Mutex<HashMap<EventKey, Written>>,
 }
 
 impl Events {
     pub fn new(writer: Writer, identity: String) -> Self {
-        Self { writer, identity, said: Mutex::default() }
+        Self { writer, identity, recent: Mutex::default() }
     }
 
     /// Writes an event about an object; one without a namespace is told about in `default`.
     ///
     /// # Errors
     /// When the lease is lost, or the API server does not take it.
-    pub async fn tell<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) -> Result<(), Error> {
+    pub async fn emit<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) -> Result<(), Error> {
         let regarding = object.object_ref(&());
-        let words =
-            Words { uid: regarding.uid.clone(), reason: event.reason.clone(), note: event.note.clone() };
+        let key =
+            EventKey { uid: regarding.uid.clone(), reason: event.reason.clone(), note: event.note.clone() };
         let now = Timestamp::now();
-        let written = match self.before(&words, now) {
-            Some(before) => self.writer.count_event(&again(before, now)).await,
-            None => self.writer.create_event(&first(regarding, event, &self.identity, now)).await,
+        let written = match self.recent_series(&key, now) {
+            Some(before) => self.writer.count_event(&repeated(before, now)).await,
+            None => self.writer.create_event(&new_event(regarding, event, &self.identity, now)).await,
         };
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         match written {
-            Ok(ref written) => said.insert(words, written.clone()),
+            Ok(ref written) => recent.insert(key, written.clone()),
             // Somebody may have deleted it: it is said anew the next time.
-            Err(_) => said.remove(&words),
+            Err(_) => recent.remove(&key),
         };
         written.map(|_| ())
     }
 
     /// The event that said the same, if that was lately.
-    fn before(&self, words: &Words, now: Timestamp) -> Option<Written> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.retain(|_, event| {
+    fn recent_series(&self, key: &EventKey, now: Timestamp) -> Option<Written> {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.retain(|_, event| {
             last(event).is_some_and(|last| now.duration_since(last).unsigned_abs() < SERIES)
         });
-        said.get(words).cloned()
+        recent.get(key).cloned()
     }
 }
 
@@ -83,7 +83,7 @@ fn last(event: &Written) -> Option<Timestamp> {
 }
 
 /// The event as it is said for the first time.
-fn first(regarding: ObjectReference, event: &Event, identity: &str, now: Timestamp) -> Written {
+fn new_event(regarding: ObjectReference, event: &Event, identity: &str, now: Timestamp) -> Written {
     let name = format!("{}.{:x}", regarding.name.as_deref().unwrap_or_default(), now.as_nanosecond());
     let type_ = match event.type_ {
         EventType::Normal => "Normal",
@@ -109,7 +109,7 @@ fn first(regarding: ObjectReference, event: &Event, identity: &str, now: Timesta
 }
 
 /// The event, said once more.
-fn again(mut event: Written, now: Timestamp) -> Written {
+fn repeated(mut event: Written, now: Timestamp) -> Written {
     let count = event.series.as_ref().map_or(1, |series| series.count) + 1;
     event.series = Some(EventSeries { count, last_observed_time: MicroTime(now) });
     event
@@ -129,11 +129,11 @@ mod tests {
             secondary: None,
         };
         let about = ObjectReference { name: Some("app".into()), ..ObjectReference::default() };
-        let once = first(about, &event, "operator-0", Timestamp::UNIX_EPOCH);
+        let once = new_event(about, &event, "operator-0", Timestamp::UNIX_EPOCH);
         assert_eq!(once.metadata.namespace.as_deref(), Some("default"));
         assert_eq!(last(&once), Some(Timestamp::UNIX_EPOCH));
         let later = Timestamp::from_second(7).unwrap();
-        let thrice = again(again(once.clone(), Timestamp::UNIX_EPOCH), later);
+        let thrice = repeated(repeated(once.clone(), Timestamp::UNIX_EPOCH), later);
         assert_eq!(thrice.series.as_ref().map(|series| series.count), Some(3));
         assert_eq!((last(&thrice), &thrice.note), (Some(later), &once.note));
     }

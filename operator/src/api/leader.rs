@@ -14,7 +14,7 @@ use tokio::sync::{OwnedRwLockReadGuard, RwLock, oneshot, watch};
 
 use crate::config::Election;
 use crate::error::Error;
-use crate::runtime::liveness::Pulse;
+use crate::runtime::liveness::Liveness;
 use crate::runtime::metrics::Metrics;
 
 /// The name of the Lease.
@@ -29,16 +29,16 @@ pub struct Leadership {
     /// Set when the process is to end: from then on nothing is written.
     closed: Arc<AtomicBool>,
     /// Held by every write that is under way.
-    under_way: Arc<RwLock<()>>,
+    in_flight: Arc<RwLock<()>>,
 }
 
 /// A write that may begin, and that must have ended before the lease may be another's; dropped when it has.
-pub struct Turn {
+pub struct WritePermit {
     valid_until: watch::Receiver<Option<Instant>>,
     _under_way: OwnedRwLockReadGuard<()>,
 }
 
-impl Turn {
+impl WritePermit {
     /// The answer of a call, which is given up before anybody else can lead, and at once when the lease is known to be lost. As
     /// long as the lease is renewed it may take its time: an API server that answers late is none that does not answer.
     pub async fn within<T>(
@@ -49,12 +49,12 @@ impl Turn {
         tokio::select! {
             biased;
             answer = call => answer,
-            () = self.over() => Err(late()),
+            () = self.expired() => Err(late()),
         }
     }
 
     /// Waits until the lease is not sure to be held any more.
-    async fn over(&self) {
+    async fn expired(&self) {
         let mut valid_until = self.valid_until.clone();
         loop {
             let until = *valid_until.borrow_and_update();
@@ -84,11 +84,11 @@ impl Leadership {
     }
 
     /// Lets a write begin.
-    pub fn begin(&self) -> Result<Turn, Error> {
+    pub fn begin(&self) -> Result<WritePermit, Error> {
         // Nobody waits here: it is taken for good when the process ends.
-        let under_way = self.under_way.clone().try_read_owned().map_err(|_| Error::NotLeading)?;
+        let in_flight = self.in_flight.clone().try_read_owned().map_err(|_| Error::NotLeading)?;
         self.until()?;
-        Ok(Turn { valid_until: self.valid_until.clone(), _under_way: under_way })
+        Ok(WritePermit { valid_until: self.valid_until.clone(), _under_way: in_flight })
     }
 
     /// Waits until this operator leads.
@@ -104,7 +104,7 @@ impl Leadership {
 
     /// Waits a moment until nothing is under way, and says whether that is so; call it after [`close`](Self::close).
     pub async fn idle(&self) -> bool {
-        tokio::time::timeout(LAST_WRITES, self.under_way.write()).await.is_ok()
+        tokio::time::timeout(LAST_WRITES, self.in_flight.write()).await.is_ok()
     }
 }
 
@@ -114,7 +114,7 @@ pub struct Campaign {
     accounts: Api<ServiceAccount>,
     election: Election,
     metrics: Metrics,
-    pulse: Pulse,
+    liveness: Liveness,
     valid_until: watch::Sender<Option<Instant>>,
     /// The lease as this operator wrote it last; nothing where that is not known.
     held: Option<Lease>,
@@ -125,12 +125,12 @@ pub struct Campaign {
 }
 
 /// The election, on a thread of its own: nothing else that this process does puts the renewal of the lease off.
-pub struct Running {
+pub struct ElectionThread {
     stop: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
 }
 
-impl Running {
+impl ElectionThread {
     /// Waits until the lease is lost.
     pub async fn lost(&mut self) {
         let _ = (&mut self.ended).await;
@@ -151,11 +151,11 @@ pub fn start(
     connection: kube::Config,
     election: Election,
     metrics: Metrics,
-    pulse: Pulse,
+    liveness: Liveness,
     warm: watch::Receiver<bool>,
-) -> std::io::Result<(Running, Leadership)> {
+) -> std::io::Result<(ElectionThread, Leadership)> {
     let (valid_until, receiver) = watch::channel(None);
-    let leadership = Leadership { valid_until: receiver, closed: Arc::default(), under_way: Arc::default() };
+    let leadership = Leadership { valid_until: receiver, closed: Arc::default(), in_flight: Arc::default() };
     let (stop, stopped) = oneshot::channel::<()>();
     let (end, ended) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -164,7 +164,7 @@ pub fn start(
         let _inside = runtime.enter();
         Client::try_from(connection).map_err(std::io::Error::other)?
     };
-    let campaign = Campaign::new(client, election, metrics, pulse, valid_until);
+    let campaign = Campaign::new(client, election, metrics, liveness, valid_until);
     std::thread::Builder::new().name("election".to_owned()).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
@@ -174,7 +174,7 @@ pub fn start(
         });
         let _ = end.send(());
     })?;
-    Ok((Running { stop, ended }, leadership))
+    Ok((ElectionThread { stop, ended }, leadership))
 }
 
 impl Campaign {
@@ -182,7 +182,7 @@ impl Campaign {
         client: Client,
         election: Election,
         metrics: Metrics,
-        pulse: Pulse,
+        liveness: Liveness,
         valid_until: watch::Sender<Option<Instant>>,
     ) -> Self {
         let leases = Api::namespaced(client.clone(), &election.namespace);
@@ -192,7 +192,7 @@ impl Campaign {
             accounts,
             election,
             metrics,
-            pulse,
+            liveness,
             valid_until,
             held: None,
             seen: None,
@@ -204,7 +204,7 @@ impl Campaign {
     async fn run(mut self, mut warm: watch::Receiver<bool>) {
         // Who knows nothing yet leaves the lease to who can decide.
         loop {
-            self.pulse.election_turned();
+            self.liveness.election_heartbeat();
             if tokio::time::timeout(self.election.retry(), warm.wait_for(|warm| *warm)).await.is_ok() {
                 break;
             }
@@ -214,21 +214,21 @@ impl Campaign {
             // A hundred years: without election there is nobody to lose it to.
             let _ = self.valid_until.send(Some(Instant::now() + Duration::from_hours(24 * 36_500)));
             loop {
-                self.pulse.election_turned();
+                self.liveness.election_heartbeat();
                 tokio::time::sleep(self.election.retry()).await;
             }
         }
         loop {
-            self.pulse.election_turned();
+            self.liveness.election_heartbeat();
             let began = Instant::now();
             // What is answered after the end of the lease is of no use to who holds it.
             let until = self.valid_until.borrow().unwrap_or(began + self.election.deadline());
             let answer = tokio::time::timeout_at(until.into(), self.try_hold()).await;
             let late = || kube::Error::Service("no answer in time".into());
             match answer.unwrap_or_else(|_| Err(late())) {
-                Ok(Some(asked)) => {
+                Ok(Some(requested_at)) => {
                     self.metrics.leading.set(1);
-                    let before = self.valid_until.send_replace(Some(asked + self.election.deadline()));
+                    let before = self.valid_until.send_replace(Some(requested_at + self.election.deadline()));
                     if before.is_none() {
                         tracing::info!(identity = self.election.identity, "leading");
                     }
@@ -280,7 +280,7 @@ impl Campaign {
         }
         let Some(lease) = self.leases.get_opt(LEASE).await? else {
             let since = *self.missing.get_or_insert_with(Instant::now);
-            if !may_make(self.leads(), since.elapsed(), self.election.duration()) {
+            if !may_create(self.leads(), since.elapsed(), self.election.duration()) {
                 return Ok(None);
             }
             let metadata = ObjectMeta {
@@ -290,17 +290,17 @@ impl Campaign {
             };
             tracing::warn!("the lease was deleted; it is made again");
             let lease = self.record(metadata, MicroTime(Timestamp::now()), None);
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             let made = self.leases.create(&PostParams::default(), &lease).await;
-            let made = made.map(|lease| self.keep(lease, asked));
-            return self.won(made);
+            let made = made.map(|lease| self.keep(lease, requested_at));
+            return self.resolve_conflict(made);
         };
         let held = lease.spec.clone().unwrap_or_default();
         // One that nobody has held yet was made anew: whoever held the one before may not know of it yet.
         let knew_another = self.seen.as_ref().is_some_and(|(renewed, _)| renewed.is_some());
         if held.renew_time.is_none() && knew_another {
             let since = *self.missing.get_or_insert_with(Instant::now);
-            if !may_make(self.leads(), since.elapsed(), self.election.duration()) {
+            if !may_create(self.leads(), since.elapsed(), self.election.duration()) {
                 return Ok(None);
             }
         }
@@ -310,29 +310,32 @@ impl Campaign {
             return Ok(None);
         }
         let written = self.write(lease).await;
-        self.won(written)
+        self.resolve_conflict(written)
     }
 
     /// Writes our record over exactly this version of the lease; when that was begun.
     async fn write(&mut self, lease: Lease) -> Result<Instant, kube::Error> {
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let held = lease.spec.unwrap_or_default();
         let lease = self.record(lease.metadata, MicroTime(Timestamp::now()), Some(&held));
         let written = self.leases.replace(LEASE, &PostParams::default(), &lease).await?;
-        Ok(self.keep(written, asked))
+        Ok(self.keep(written, requested_at))
     }
 
     /// Remembers what was written.
-    fn keep(&mut self, written: Lease, asked: Instant) -> Instant {
+    fn keep(&mut self, written: Lease, requested_at: Instant) -> Instant {
         self.held = Some(written);
-        asked
+        requested_at
     }
 
     /// A conflict means that another was faster: no error, and not ours. To who leads it means only that it is not known whose
     /// it is: what came first may have been a renewal of its own.
-    fn won(&self, written: Result<Instant, kube::Error>) -> Result<Option<Instant>, kube::Error> {
+    fn resolve_conflict(
+        &self,
+        written: Result<Instant, kube::Error>,
+    ) -> Result<Option<Instant>, kube::Error> {
         match written {
-            Ok(asked) => Ok(Some(asked)),
+            Ok(requested_at) => Ok(Some(requested_at)),
             Err(kube::Error::Api(status)) if status.code == 409 && !self.leads() => Ok(None),
             Err(e) => Err(e),
         }
@@ -379,7 +382,7 @@ impl Campaign {
 
 /// Whether a lease that is not there may be made: by who leads at once, by others when whoever led before cannot lead any
 /// more, as if it had been there and stood still.
-fn may_make(leads: bool, missing: Duration, duration: Duration) -> bool {
+fn may_create(leads: bool, missing: Duration, duration: Duration) -> bool {
     leads || missing > duration
 }
 

@@ -14,10 +14,10 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::api::leader::{Leadership, Turn};
+use crate::api::leader::{Leadership, WritePermit};
 use crate::api::undeclared;
 use crate::error::Error;
-use crate::runtime::liveness::Pulse;
+use crate::runtime::liveness::Liveness;
 use crate::runtime::metrics::Metrics;
 
 /// The name under which the operator owns fields.
@@ -47,7 +47,7 @@ pub struct Writer {
     pub client: Client,
     pub leadership: Leadership,
     pub metrics: Metrics,
-    pub pulse: Pulse,
+    pub liveness: Liveness,
 }
 
 /// What became of a create.
@@ -60,11 +60,11 @@ pub enum Created {
 }
 
 impl Writer {
-    fn begin(&self, kind: &str, verb: &str) -> Result<Turn, Error> {
-        let turn = self.leadership.begin()?;
-        self.pulse.went_on();
+    fn begin(&self, kind: &str, verb: &str) -> Result<WritePermit, Error> {
+        let permit = self.leadership.begin()?;
+        self.liveness.progress();
         self.metrics.writes.with_label_values(&[kind, verb]).inc();
-        Ok(turn)
+        Ok(permit)
     }
 
     /// Writes a decision: a new object where it has no uid, else the whole spec of exactly that one in exactly the version
@@ -77,12 +77,12 @@ impl Writer {
         let api: Api<Placement> =
             Api::namespaced(self.client.clone(), &placement.namespace().unwrap_or_default());
         let written = if placement.uid().is_none() {
-            let turn = self.begin("Placement", "create")?;
+            let permit = self.begin("Placement", "create")?;
             let parameters =
                 PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-            turn.within(api.create(&parameters, placement)).await
+            permit.within(api.create(&parameters, placement)).await
         } else {
-            let turn = self.begin("Placement", "patch")?;
+            let permit = self.begin("Placement", "patch")?;
             // No two objects have one version.
             let whole = serde_json::json!([
                 {"op": "replace", "path": "/metadata/resourceVersion", "value": placement.resource_version()},
@@ -91,7 +91,7 @@ impl Writer {
             let patch = serde_json::from_value(whole).expect("it is a list of operations");
             let parameters =
                 PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-            turn.within(api.patch(&name, &parameters, &Patch::Json::<()>(patch))).await
+            permit.within(api.patch(&name, &parameters, &Patch::Json::<()>(patch))).await
         };
         written.map_err(|source| match source {
             // It is there by now, or it is another one: the watch will say which.
@@ -117,10 +117,10 @@ impl Writer {
         let request = kube::core::Request::new(K::url_path(&(), object.namespace().as_deref()));
         let failed = |source| Error::Apply { what: format!("status of {kind} {name}"), source };
         loop {
-            let turn = self.begin(&kind, "apply-status")?;
+            let permit = self.begin(&kind, "apply-status")?;
             let request = request.patch_subresource("status", &name, &parameters, &Patch::Apply(&body));
             let request = request.map_err(|e| failed(kube::Error::BuildRequest(e)))?;
-            match turn.within(self.client.request::<K>(request)).await {
+            match permit.within(self.client.request::<K>(request)).await {
                 Err(kube::Error::Api(refused)) if undeclared::strip(&mut body, &refused) => {}
                 // It changed meanwhile, or is another one by now: the watch will say.
                 Err(kube::Error::Api(status)) if status.code == 409 => return Err(Error::Overtaken),
@@ -139,11 +139,11 @@ impl Writer {
             + DeserializeOwned,
     {
         let kind = K::kind(&());
-        let turn = self.begin(&kind, "create")?;
+        let permit = self.begin(&kind, "create")?;
         let api: Api<K> = Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default());
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-        match existing_is_fine(turn.within(api.create(&parameters, object)).await) {
+        match allow_existing(permit.within(api.create(&parameters, object)).await) {
             Ok(created) => Ok(Ok(created)),
             Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(NotAdmitted::of(&status))),
             Err(source) => Err(Error::Apply { what: format!("{kind} {}", object.name_any()), source }),
@@ -158,7 +158,7 @@ impl Writer {
         owner: &[OwnerReference],
         labels: &BTreeMap<String, String>,
     ) -> Result<Result<(), String>, Error> {
-        let turn = self.begin("Instance", "patch")?;
+        let permit = self.begin("Instance", "patch")?;
         let name = there.name_any();
         let api: Api<Instance> = Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
         let others = there.owner_references().iter().cloned();
@@ -167,7 +167,7 @@ impl Writer {
             Patch::Merge(serde_json::json!({"metadata": {"ownerReferences": owners, "labels": labels,
             "uid": there.uid(), "resourceVersion": there.resource_version()}}));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
-        match turn.within(api.patch(&name, &parameters, &patch)).await {
+        match permit.within(api.patch(&name, &parameters, &patch)).await {
             Ok(_) => Ok(Ok(())),
             // It changed meanwhile, went, or is another one by now: the watch will say.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
@@ -183,14 +183,14 @@ impl Writer {
         there: &ConfigMap,
         data: &BTreeMap<String, String>,
     ) -> Result<Result<(), NotAdmitted>, Error> {
-        let turn = self.begin("ConfigMap", "patch")?;
+        let permit = self.begin("ConfigMap", "patch")?;
         let name = there.name_any();
         let api: Api<ConfigMap> =
             Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
         let patch = Patch::Merge(serde_json::json!({"data": data,
             "metadata": {"uid": there.uid(), "resourceVersion": there.resource_version()}}));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
-        match turn.within(api.patch(&name, &parameters, &patch)).await {
+        match permit.within(api.patch(&name, &parameters, &patch)).await {
             Ok(_) => Ok(Ok(())),
             // It changed meanwhile, went, or is another one by now: the watch will say.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Err(Error::Overtaken),
@@ -200,11 +200,11 @@ impl Writer {
     }
 
     /// Asks whether a pod would be taken, and makes none; what the API server says against it is told apart from failures.
-    pub async fn try_pod(&self, pod: &Pod) -> Result<Result<(), String>, Error> {
-        let turn = self.begin("Pod", "try")?;
+    pub async fn dry_run_pod(&self, pod: &Pod) -> Result<Result<(), String>, Error> {
+        let permit = self.begin("Pod", "try")?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
         let parameters = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        match existing_is_fine(turn.within(api.create(&parameters, pod)).await) {
+        match allow_existing(permit.within(api.create(&parameters, pod)).await) {
             Ok(_) => Ok(Ok(())),
             // A webhook that cannot be tried says nothing against the pod.
             Err(kube::Error::Api(status)) if status.message.contains("does not support dry run") => {
@@ -212,7 +212,7 @@ impl Writer {
             }
             Err(kube::Error::Api(status))
                 if is_refusal(&status)
-                    && !namespace_goes(&status)
+                    && !is_namespace_terminating(&status)
                     // A quota is full of those that the pod would replace.
                     && !status.message.contains("exceeded quota") =>
             {
@@ -226,7 +226,7 @@ impl Writer {
     /// Evicts exactly the pod of this uid; that it is gone already is fine. What a disruption budget or admission says against it is
     /// told apart from failures.
     pub async fn evict(&self, namespace: &str, name: &str, uid: &str) -> Result<Result<(), String>, Error> {
-        let turn = self.begin("Pod", "evict")?;
+        let permit = self.begin("Pod", "evict")?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let preconditions = Preconditions { resource_version: None, uid: Some(uid.to_owned()) };
         let parameters = EvictParams {
@@ -236,12 +236,12 @@ impl Writer {
             }),
             ..EvictParams::default()
         };
-        match turn.within(api.evict(name, &parameters)).await {
+        match permit.within(api.evict(name, &parameters)).await {
             Ok(_) => Ok(Ok(())),
             // Gone, or another one of that name: either way the one that was meant is not there any more.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
             // A budget that allows no disruption now, several budgets, which eviction cannot obey, or admission.
-            Err(kube::Error::Api(status)) if names_budgets(&status) || is_refusal(&status) => {
+            Err(kube::Error::Api(status)) if is_blocked_by_budget(&status) || is_refusal(&status) => {
                 Ok(Err(status.message.clone()))
             }
             Err(source) => Err(Error::Apply { what: format!("eviction of Pod {name}"), source }),
@@ -250,17 +250,17 @@ impl Writer {
 
     /// Writes a new event.
     pub async fn create_event(&self, event: &Event) -> Result<Event, Error> {
-        let turn = self.begin("Event", "create")?;
-        let written = turn.within(self.events(event).create(&PostParams::default(), event)).await;
+        let permit = self.begin("Event", "create")?;
+        let written = permit.within(self.events(event).create(&PostParams::default(), event)).await;
         written.map_err(|source| Error::Apply { what: format!("Event {}", event.name_any()), source })
     }
 
     /// Writes how often an event has been said.
     pub async fn count_event(&self, event: &Event) -> Result<Event, Error> {
-        let turn = self.begin("Event", "patch")?;
+        let permit = self.begin("Event", "patch")?;
         let name = event.name_any();
         let patch = Patch::Merge(serde_json::json!({"series": event.series}));
-        let written = turn.within(self.events(event).patch(&name, &PatchParams::default(), &patch)).await;
+        let written = permit.within(self.events(event).patch(&name, &PatchParams::default(), &patch)).await;
         written.map_err(|source| Error::Apply { what: format!("Event {name}"), source })
     }
 
@@ -269,10 +269,10 @@ impl Writer {
     }
 
     /// Whether the API server knows a node, asked itself and not what a watch has brought of it.
-    pub async fn knows_node(&self, name: &str) -> Result<bool, Error> {
-        let turn = self.leadership.begin()?;
+    pub async fn node_exists(&self, name: &str) -> Result<bool, Error> {
+        let permit = self.leadership.begin()?;
         let api: Api<Node> = Api::all(self.client.clone());
-        match turn.within(api.get_metadata_opt(name)).await {
+        match permit.within(api.get_metadata_opt(name)).await {
             Ok(node) => Ok(node.is_some()),
             Err(source) => Err(Error::Apply { what: format!("what is to be done on Node {name}"), source }),
         }
@@ -293,7 +293,7 @@ impl Writer {
             + DeserializeOwned,
     {
         let kind = K::kind(&());
-        let turn = self.begin(&kind, "delete")?;
+        let permit = self.begin(&kind, "delete")?;
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
         let Id { name, uid, version } = object;
         let preconditions = Preconditions { resource_version: version.clone(), uid: Some(uid.clone()) };
@@ -302,7 +302,7 @@ impl Writer {
             preconditions: Some(preconditions),
             ..DeleteParams::background()
         };
-        match turn.within(api.delete(name, &parameters)).await {
+        match permit.within(api.delete(name, &parameters)).await {
             Ok(_) => Ok(Ok(())),
             // Gone, another one of that name, or not what it was: what was meant is not there any more. What it is by now the watch
             // brings, and the next look is about that.
@@ -314,7 +314,7 @@ impl Writer {
 }
 
 /// Whether a disruption budget allows no disruption now, or several select a pod. A busy API server answers 429, too.
-fn names_budgets(status: &Status) -> bool {
+fn is_blocked_by_budget(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let is_kept = || causes.into_iter().any(|cause| cause.reason == "DisruptionBudget");
     match status.code {
@@ -338,25 +338,25 @@ fn lacks_right(status: &Status) -> bool {
 
 /// What admission says against an object.
 pub struct NotAdmitted {
-    pub says: String,
+    pub message: String,
     /// Whether that is for all of its kind in the namespace: a quota, or it is being deleted.
     pub by_namespace: bool,
 }
 
 impl NotAdmitted {
     fn of(status: &Status) -> Self {
-        let by_namespace = namespace_goes(status) || status.message.contains("exceeded quota");
-        Self { says: status.message.clone(), by_namespace }
+        let by_namespace = is_namespace_terminating(status) || status.message.contains("exceeded quota");
+        Self { message: status.message.clone(), by_namespace }
     }
 }
 
 /// Whether the namespace is on its way out: no fault of the pod or of its node, and over soon.
-fn namespace_goes(status: &Status) -> bool {
+fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
-fn existing_is_fine<K>(created: Result<K, kube::Error>) -> Result<Created, kube::Error> {
+fn allow_existing<K>(created: Result<K, kube::Error>) -> Result<Created, kube::Error> {
     match created {
         Ok(_) => Ok(Created::New),
         // A quota that several writers count at once answers 409, too, and the object is not there.
@@ -384,7 +384,7 @@ mod tests {
         ] {
             let status = json!({"code": code, "message": message, "details": details});
             let status: Status = serde_json::from_value(status).unwrap();
-            assert_eq!(names_budgets(&status), expected, "{message}");
+            assert_eq!(is_blocked_by_budget(&status), expected, "{message}");
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::runtime::context::Context;
 
 /// What could not be done now, and is tried again.
-pub enum NotNow {
+pub enum Deferred {
     /// An actor whose Instance was not taken, until when it is not tried again, what was said, and whether that is news.
     Create { actor: String, until: Moment, why: String, just_now: bool },
     /// An actor whose pod was not admitted, what that concerns, and what was said.
@@ -29,13 +29,13 @@ pub async fn evict(
     key: &ApplicationKey,
     actor: String,
     pod: &Id,
-) -> Result<Option<NotNow>, Error> {
-    let tried = (key.clone(), format!("eviction of {actor}"));
-    if let Some((until, why)) = ctx.held_back(&tried) {
-        return Ok(Some(NotNow::Evict(actor, until, why)));
+) -> Result<Option<Deferred>, Error> {
+    let backoff_key = (key.clone(), format!("eviction of {actor}"));
+    if let Some((until, why)) = ctx.backoff(&backoff_key) {
+        return Ok(Some(Deferred::Evict(actor, until, why)));
     }
     let Err(why) = ctx.writer.evict(&key.namespace, &pod.name, &pod.uid).await? else { return Ok(None) };
     tracing::info!(actor, why, "may not be evicted now");
-    let until = ctx.hold_back(tried, &why, None);
-    Ok(Some(NotNow::Evict(actor, until, why)))
+    let until = ctx.back_off(backoff_key, &why, None);
+    Ok(Some(Deferred::Evict(actor, until, why)))
 }

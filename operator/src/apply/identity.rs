@@ -112,11 +112,11 @@ struct Peers<'a> {
     /// The host names of each group's actors, by index, and then of those that were asked for, the oldest first.
     actors: BTreeMap<&'a str, Vec<String>>,
     /// Who sends to whom.
-    channels: Vec<Line<'a>>,
+    channels: Vec<Channel<'a>>,
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct Channel<'a> {
     from: &'a str,
     to: &'a str,
     pattern: ChannelPattern,
@@ -134,7 +134,7 @@ pub fn peers(application: &ActorApplication, all: &[ActorName]) -> ConfigMap {
         }
     }
     let channels = application.spec.channels.iter();
-    let channels = channels.map(|it| Line { from: &it.from, to: &it.to, pattern: it.pattern }).collect();
+    let channels = channels.map(|it| Channel { from: &it.from, to: &it.to, pattern: it.pattern }).collect();
     // Names and three words per channel: nothing in it can fail to be written.
     let text = serde_json::to_string_pretty(&Peers { actors, channels }).unwrap_or_default();
     let data = Some([(PEERS_FILE.to_owned(), text)].into());

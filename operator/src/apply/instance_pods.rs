@@ -14,11 +14,11 @@ use serde::de::DeserializeOwned;
 use world::{ActorName, ApplicationKey, Unit};
 
 use crate::api::writes::{Created, each};
-use crate::apply::eviction::NotNow;
+use crate::apply::eviction::Deferred;
 use crate::apply::ownership::owner;
 use crate::apply::pods;
 use crate::error::{Error, Failures};
-use crate::queue::throttle::Made;
+use crate::queue::throttle::Expectations;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::status::report::event;
@@ -55,15 +55,15 @@ async fn adopt_one(
     owner: &[OwnerReference],
     ctx: &Context,
 ) -> Result<Option<(Moment, String)>, Error> {
-    let tried = (key.clone(), format!("adoption of {}", instance.uid().unwrap_or_default()));
-    if let Some(held) = ctx.held_back(&tried) {
+    let backoff_key = (key.clone(), format!("adoption of {}", instance.uid().unwrap_or_default()));
+    if let Some(held) = ctx.backoff(&backoff_key) {
         return Ok(Some(held));
     }
     let labels = pods::labels_of_host(&world::actors_in(instance));
     let Err(why) = ctx.writer.adopt(instance, owner, &labels).await? else { return Ok(None) };
     let why = format!("Instance {} cannot be made one of its actors: {why}", instance.name_any());
-    let until = ctx.hold_back(tried, &why, None);
-    ctx.tell(application, &event(EventType::Warning, "Refused", "Adopt", why.clone())).await;
+    let until = ctx.back_off(backoff_key, &why, None);
+    ctx.emit_event(application, &event(EventType::Warning, "Refused", "Adopt", why.clone())).await;
     Ok(Some((until, why)))
 }
 
@@ -72,58 +72,58 @@ async fn adopt_one(
 ///
 /// # Errors
 /// When the API server cannot be asked, or the lease is lost.
-pub async fn create(
+pub async fn create_instance(
     application: &ActorApplication,
     key: &ApplicationKey,
     name: &ActorName,
-    is_made: &AtomicBool,
+    is_created: &AtomicBool,
     ctx: &Context,
-) -> Result<Option<NotNow>, Error> {
+) -> Result<Option<Deferred>, Error> {
     let actor = name.short();
-    let awaited = Made::instance(&application.uid().unwrap_or_default(), &actor);
-    if ctx.made.is_awaited(&awaited, moment()) {
-        is_made.store(true, Ordering::Release);
+    let expected = Expectations::instance(&application.uid().unwrap_or_default(), &actor);
+    if ctx.expectations.is_expected(&expected, moment()) {
+        is_created.store(true, Ordering::Release);
         return Ok(None);
     }
     // A quota that is full is so for all of them.
     let [all, one] = ["Instances".to_owned(), format!("Instance of {actor}")].map(|what| (key.clone(), what));
-    if let Some((until, why)) = ctx.held_back(&all).or_else(|| ctx.held_back(&one)) {
-        return Ok(Some(NotNow::Create { actor, until, why, just_now: false }));
+    if let Some((until, why)) = ctx.backoff(&all).or_else(|| ctx.backoff(&one)) {
+        return Ok(Some(Deferred::Create { actor, until, why, just_now: false }));
     }
     let refused = match ctx.writer.create(&pods::instance(application, name)).await? {
         Ok(created) => {
             if created == Created::New {
-                ctx.made.made(&awaited, moment());
-                is_made.store(true, Ordering::Release);
+                ctx.expectations.expect(&expected, moment());
+                is_created.store(true, Ordering::Release);
             }
             return Ok(None);
         }
         Err(refused) => refused,
     };
-    let (tried, why) = (if refused.by_namespace { all } else { one }, refused.says);
+    let (backoff_key, why) = (if refused.by_namespace { all } else { one }, refused.message);
     // Several that are refused at the same time are one failure.
-    let held = ctx.held_back(&tried).map(|(until, _)| until);
-    let until = held.unwrap_or_else(|| ctx.hold_back(tried, &why, None));
-    Ok(Some(NotNow::Create { actor, until, why, just_now: true }))
+    let held = ctx.backoff(&backoff_key).map(|(until, _)| until);
+    let until = held.unwrap_or_else(|| ctx.back_off(backoff_key, &why, None));
+    Ok(Some(Deferred::Create { actor, until, why, just_now: true }))
 }
 
 /// Makes the pod of an actor; says who may not be started where admission refuses it.
 ///
 /// # Errors
 /// When the API server cannot be asked, or the lease is lost.
-pub async fn start(
+pub async fn create_pod(
     application: &ActorApplication,
     name: &ActorName,
     instance: &Instance,
     (unit, pool): (&Unit, Option<&DevicePool>),
     (is_root, has_peers): (bool, bool),
     ctx: &Context,
-) -> Result<Option<NotNow>, Error> {
+) -> Result<Option<Deferred>, Error> {
     let Some(pod) = pods::pod(application, name, instance, unit, pool, is_root, has_peers) else {
         return Ok(None);
     };
     let Err(refused) = ctx.writer.create(&pod).await? else {
-        ctx.made.made(&instance.uid().unwrap_or_default(), moment());
+        ctx.expectations.expect(&instance.uid().unwrap_or_default(), moment());
         return Ok(None);
     };
     // Everybody of the namespace, or whoever is made of the same template.
@@ -132,31 +132,31 @@ pub async fn start(
     } else {
         About { scope: Scope::Template, group: name.group.clone(), kind: unit.kind.clone() }
     };
-    Ok(Some(NotNow::Start(name.short(), about, refused.says)))
+    Ok(Some(Deferred::Start(name.short(), about, refused.message)))
 }
 
 /// Takes away exactly this object, unless that was refused a moment ago; says which actor's stays because it is refused.
 ///
 /// # Errors
 /// When the API server cannot be asked, or the lease is lost.
-pub async fn remove<K>(
+pub async fn delete<K>(
     ctx: &Context,
     key: &ApplicationKey,
     actor: String,
     object: &Id,
     at_once: bool,
-) -> Result<Option<NotNow>, Error>
+) -> Result<Option<Deferred>, Error>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
-    let tried = (key.clone(), format!("removal of {} {}", K::kind(&()), object.uid));
-    if let Some((until, why)) = ctx.held_back(&tried) {
-        return Ok(Some(NotNow::Remove { actor, until, why, just_now: false }));
+    let backoff_key = (key.clone(), format!("removal of {} {}", K::kind(&()), object.uid));
+    if let Some((until, why)) = ctx.backoff(&backoff_key) {
+        return Ok(Some(Deferred::Remove { actor, until, why, just_now: false }));
     }
     let done = ctx.writer.delete::<K>(&key.namespace, object, at_once).await?;
     let Err(why) = done else { return Ok(None) };
     tracing::info!(actor, why, "may not be taken away now");
     let why = format!("{} {} may not be taken away: {why}", K::kind(&()), object.name);
-    let until = ctx.hold_back(tried, &why, None);
-    Ok(Some(NotNow::Remove { actor, until, why, just_now: true }))
+    let until = ctx.back_off(backoff_key, &why, None);
+    Ok(Some(Deferred::Remove { actor, until, why, just_now: true }))
 }

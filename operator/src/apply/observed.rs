@@ -22,7 +22,7 @@ pub fn is_newest(decision: &Placement, application: &ActorApplication) -> bool {
 }
 
 /// What is there of an application, at one moment.
-pub struct Sight {
+pub struct ObservedApplication {
     pub units: BTreeMap<String, Unit>,
     pub seen: control::Seen,
     pub instances: Own,
@@ -30,13 +30,13 @@ pub struct Sight {
 }
 
 /// Looks at what is there.
-fn look(
+fn observe(
     application: &ActorApplication,
     ctx: &Context,
     (wanted, decided): (&control::Wanted, &control::Decision),
     rollout: &Rollout,
     refusals: &[Refusal],
-) -> Sight {
+) -> ObservedApplication {
     // Which units there are does not depend on the policy; capacities, which do, are not read here.
     let plain = Policy::builtin("units");
     let key = ApplicationKey::of(application);
@@ -70,7 +70,7 @@ fn look(
         let keeps_out = |it: &Refusal| it.keeps_out((&actor, &name.group), (node, kind), now);
         found.no_return |= refusals.iter().any(keeps_out);
     }
-    Sight {
+    ObservedApplication {
         seen,
         instances: own,
         pools: index.pools().map(|pool| (pool.name_any(), pool.clone())).collect(),
@@ -82,53 +82,53 @@ fn look(
 ///
 /// # Errors
 /// When decided places cannot be looked at.
-pub async fn to_do(
+pub async fn plan_actions(
     application: &ActorApplication,
     decision: &Placement,
     ctx: &Context,
     rollout: &Rollout,
     outcome: &mut Outcome,
     refusals: &[Refusal],
-) -> Result<(Sight, control::Todo), Error> {
+) -> Result<(ObservedApplication, control::Todo), Error> {
     let mut wanted = world::wanted(&ctx.caches.index(), application, &decision.spec.policy);
     let decided = world::decision(decision);
     // Until there is a decision for the newest manifest, what runs is healed by the last one.
     let is_newest = is_newest(decision, application);
-    if !application.spec.paused && !is_newest || !rollout.is_sound() {
+    if !application.spec.paused && !is_newest || !rollout.is_accepted() {
         wanted.max_unavailable = 0;
         // Who comes again is made from the last templates that served, and asks for what they ask for.
         let served = rollout.last_good(application);
         wanted.asks = world::wanted(&ctx.caches.index(), &served, &decision.spec.policy).asks;
     }
-    let mut sight = look(application, ctx, (&wanted, &decided), rollout, refusals);
+    let mut observed = observe(application, ctx, (&wanted, &decided), rollout, refusals);
     let known = outcome.infeasible.take();
     let mut infeasible = match &known {
         Some(known) => known.clone(),
-        None if control::is_carried_out(&decided, &sight.seen) => BTreeSet::new(),
+        None if control::is_carried_out(&decided, &observed.seen) => BTreeSet::new(),
         None => infeasible(ctx, application, &decided).await?,
     };
     let closed = refusals.iter().find(|refusal| refusal.about.scope == Scope::Namespace);
-    sight.seen.closed = closed.map(|it| HeldBack { until: it.until, why: it.reason.clone() });
-    let mut todo = control::steps(&wanted, &decided, &sight.seen, &infeasible);
-    let anew = match &known {
+    observed.seen.closed = closed.map(|it| HeldBack { until: it.until, why: it.reason.clone() });
+    let mut todo = control::steps(&wanted, &decided, &observed.seen, &infeasible);
+    let rechecked = match &known {
         Some(known) => {
-            recheck_places::anew((application, decision), known, (&todo, &sight.seen), ctx).await?
+            recheck_places::recheck((application, decision), known, (&todo, &observed.seen), ctx).await?
         }
         None => None,
     };
-    if let Some(anew) = anew {
-        todo = control::steps(&wanted, &decided, &sight.seen, &anew);
-        infeasible = anew;
+    if let Some(rechecked) = rechecked {
+        todo = control::steps(&wanted, &decided, &observed.seen, &rechecked);
+        infeasible = rechecked;
     }
     if application.spec.start == StartPolicy::AllOrNothing {
-        control::hold_start(&mut todo, &sight.seen, &infeasible);
+        control::hold_start(&mut todo, &observed.seen, &infeasible);
     }
     if application.spec.paused {
-        control::only_finish(&mut todo, &sight.seen);
+        control::only_finish(&mut todo, &observed.seen);
     } else if !is_newest {
         control::only_heal(&mut todo);
     }
     outcome.waiting = std::mem::take(&mut todo.waiting);
-    outcome.next = todo.next.into_iter().chain(outcome.next).min();
-    Ok((sight, todo))
+    outcome.requeue_at = todo.next.into_iter().chain(outcome.requeue_at).min();
+    Ok((observed, todo))
 }

@@ -13,17 +13,17 @@ use world::{ActorName, ApplicationKey, controller};
 use crate::api::writes::{Created, NotAdmitted};
 use crate::apply::identity;
 use crate::error::{Error, Failures};
-use crate::runtime::context::{Context, Tried};
+use crate::runtime::context::{BackoffKey, Context};
 use crate::status::report::{Outcome, PEERS, event};
-use crate::watch::owned_cache::{Beside, Neighbours, Of, is_of};
+use crate::watch::owned_cache::{OwnedKind, OwnedObject, OwnedResources, is_controlled_by};
 use crate::watch::watches::name_of;
 
-impl Neighbours {
+impl OwnedResources {
     /// Keeps a state of the templates.
     ///
     /// # Errors
     /// When something could not be written, or the lease is lost; it is tried again.
-    pub async fn keep_revision(
+    pub async fn ensure_revision(
         &self,
         wanted: ControllerRevision,
         application: &ActorApplication,
@@ -31,13 +31,13 @@ impl Neighbours {
         ctx: &Context,
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
-        self.revisions.there(wanted, application, key, ctx, outcome).await.map(drop)
+        self.revisions.ensure_one(wanted, application, key, ctx, outcome).await.map(drop)
     }
 
     /// Whether a state of an application's templates is kept by now, be it that the watch is still to bring it.
-    pub fn is_kept(&self, state: &ControllerRevision, application: &ActorApplication) -> bool {
+    pub fn has_revision(&self, state: &ControllerRevision, application: &ActorApplication) -> bool {
         // Asked first: what the watch brings is there before it is made no more.
-        self.revisions.is_made(state) || self.revisions(application).knows(&state.name_any())
+        self.revisions.is_pending(state) || self.revisions(application).knows(&state.name_any())
     }
 
     /// Makes what is missing and puts right what changed; another's object under a name that is needed is left alone. Says whether
@@ -45,7 +45,7 @@ impl Neighbours {
     ///
     /// # Errors
     /// When the lease is lost; what else fails is kept, and tried again.
-    pub async fn keep(
+    pub async fn ensure(
         &self,
         (application, actors): (&ActorApplication, &[ActorName]),
         key: &ApplicationKey,
@@ -54,21 +54,21 @@ impl Neighbours {
         failures: &mut Failures,
     ) -> Result<bool, Error> {
         let service = identity::service(application);
-        failures.keep(self.services.there(service, application, key, ctx, outcome).await)?;
-        let peers = self.keep_peers((application, actors), key, ctx, outcome).await;
+        failures.keep(self.services.ensure_one(service, application, key, ctx, outcome).await)?;
+        let peers = self.ensure_peers((application, actors), key, ctx, outcome).await;
         let has_failed = peers.is_err();
         failures.keep(peers)?;
         // Who starts without the file never has it, so a failure is waited for that may be over by then; one that lasts holds up
         // nobody.
-        let tried = (key.clone(), format!("wait for {}", identity::peers_name(&key.name)));
-        let waits = has_failed && !self.may_be_mounted(application) && ctx.held_back(&tried).is_none();
+        let backoff_key = (key.clone(), format!("wait for {}", identity::peers_name(&key.name)));
+        let waits = has_failed && !self.owns_peers_file(application) && ctx.backoff(&backoff_key).is_none();
         if waits {
-            ctx.hold_back(tried, "it was waited for", None);
+            ctx.back_off(backoff_key, "it was waited for", None);
         }
         Ok(waits)
     }
 
-    async fn keep_peers(
+    async fn ensure_peers(
         &self,
         (application, actors): (&ActorApplication, &[ActorName]),
         key: &ApplicationKey,
@@ -77,7 +77,7 @@ impl Neighbours {
     ) -> Result<(), Error> {
         let peers = identity::peers(application, actors);
         let data = peers.data.clone().unwrap_or_default();
-        let Some(there) = self.peers.there(peers, application, key, ctx, outcome).await? else {
+        let Some(there) = self.peers.ensure_one(peers, application, key, ctx, outcome).await? else {
             return Ok(());
         };
         let has = |(name, text): (&String, &String)| {
@@ -86,28 +86,30 @@ impl Neighbours {
         if data.iter().all(has) {
             return Ok(());
         }
-        let tried = (key.clone(), format!("data of {}", described(there.as_ref())));
-        let (until, why) = match ctx.held_back(&tried) {
+        let backoff_key = (key.clone(), format!("data of {}", described(there.as_ref())));
+        let (until, why) = match ctx.backoff(&backoff_key) {
             Some(held) => held,
             None => match ctx.writer.patch_data(&there, &data).await? {
                 Ok(()) => return Ok(()),
-                Err(refused) => (refuse(tried, &refused, application, ctx).await, refused.says),
+                Err(refused) => {
+                    (report_refusal(backoff_key, &refused, application, ctx).await, refused.message)
+                }
             },
         };
-        lacks(outcome, until, Wait::BackOff(why));
+        add_problem(outcome, until, Wait::BackOff(why));
         Ok(())
     }
 }
 
-impl Neighbours {
+impl OwnedResources {
     /// Whether the peers file of the application's name is its own. Where none is known it is not: what is not labelled as ours is
     /// not seen, and one that is not there yet may be somebody else's when it comes.
-    pub fn may_be_mounted(&self, application: &ActorApplication) -> bool {
+    pub fn owns_peers_file(&self, application: &ActorApplication) -> bool {
         self.peers.is_own(&identity::peers(application, &[]), application)
     }
 
     /// What was found of names that somebody else has stays told while nothing is made, as of a paused application.
-    pub fn recall(
+    pub fn restore_name_conflicts(
         &self,
         application: &ActorApplication,
         key: &ApplicationKey,
@@ -123,8 +125,8 @@ impl Neighbours {
         let known = ctx.caches.application(key).filter(|known| known.uid() == application.uid());
         let status = known.as_deref().unwrap_or(application).status.as_ref();
         for what in missing.into_iter().flatten() {
-            let held = ctx.held_back(&(key.clone(), what.clone()));
-            if held.is_some_and(|(_, why)| why == TAKEN) || was_told(status, &what) {
+            let held = ctx.backoff(&(key.clone(), what.clone()));
+            if held.is_some_and(|(_, why)| why == TAKEN) || was_reported(status, &what) {
                 outcome.waiting.insert(PEERS.to_owned(), Wait::Name(what));
             }
         }
@@ -132,46 +134,46 @@ impl Neighbours {
 }
 
 /// Whether people were told that somebody else has this name.
-fn was_told(status: Option<&ActorApplicationStatus>, what: &str) -> bool {
+fn was_reported(status: Option<&ActorApplicationStatus>, what: &str) -> bool {
     let words = format!("{PEERS}: {}", Wait::Name(what.to_owned()));
     let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
     conditions.any(|it| it.type_ == "NameTaken" && it.status == "True" && it.message.contains(&words))
 }
 
 /// Whether an object says that an application of this name controls it: this one, or one before that is gone.
-fn names(object: &impl ResourceExt, application: &ActorApplication) -> bool {
+fn names_as_owner(object: &impl ResourceExt, application: &ActorApplication) -> bool {
     controller(object, "ActorApplication").is_some_and(|owner| owner.name == application.name_any())
 }
 
 /// Whether what has a name is the application's own, or will be: what is left of an application of its name before goes, and its
 /// own follows. Of what was just made nothing need be found.
-fn is_own(found: Option<&impl ResourceExt>, is_made: bool, application: &ActorApplication) -> bool {
-    found.map_or(is_made, |found| names(found, application))
+fn is_own(found: Option<&impl ResourceExt>, is_pending: bool, application: &ActorApplication) -> bool {
+    found.map_or(is_pending, |found| names_as_owner(found, application))
 }
 
 /// Why what is there under a name that is needed is left alone.
 const TAKEN: &str = "its name is taken";
 
-fn described<K: Beside>(object: &K) -> String {
+fn described<K: OwnedObject>(object: &K) -> String {
     format!("{} {}", K::kind(&()), object.name_any())
 }
 
-impl<K: Beside> Of<K> {
+impl<K: OwnedObject> OwnedKind<K> {
     /// Whether this operator made it, and the watch has not brought it yet.
-    fn is_made(&self, wanted: &K) -> bool {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).contains(&name_of(wanted))
+    fn is_pending(&self, wanted: &K) -> bool {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).contains(&name_of(wanted))
     }
 
     /// Whether what has its name is the application's own.
     fn is_own(&self, wanted: &K, application: &ActorApplication) -> bool {
         // Asked first: what the watch brings is there before it is made no more.
-        let is_made = self.is_made(wanted);
-        is_own(self.there.get(&ObjectRef::from_obj(wanted)).as_deref(), is_made, application)
+        let is_pending = self.is_pending(wanted);
+        is_own(self.store.get(&ObjectRef::from_obj(wanted)).as_deref(), is_pending, application)
     }
 
     /// The application's own object of this name. Where there is none it is made, or, where somebody else has the name or it is
     /// not taken, that is said, and tried again after growing waits.
-    pub async fn there(
+    pub async fn ensure_one(
         &self,
         wanted: K,
         application: &ActorApplication,
@@ -179,48 +181,51 @@ impl<K: Beside> Of<K> {
         ctx: &Context,
         outcome: &mut Outcome,
     ) -> Result<Option<Arc<K>>, Error> {
-        if let Some(found) = self.there.get(&ObjectRef::from_obj(&wanted))
-            && names(found.as_ref(), application)
+        if let Some(found) = self.store.get(&ObjectRef::from_obj(&wanted))
+            && names_as_owner(found.as_ref(), application)
         {
             // One that is left of an application of this name before goes, and rings.
-            return Ok(is_of(found.as_ref(), application).then_some(found));
+            return Ok(is_controlled_by(found.as_ref(), application).then_some(found));
         }
-        if self.is_made(&wanted) {
+        if self.is_pending(&wanted) {
             return Ok(None);
         }
         let what = described(&wanted);
-        let tried = (key.clone(), what.clone());
-        let (until, why) = match ctx.held_back(&tried) {
+        let backoff_key = (key.clone(), what.clone());
+        let (until, why) = match ctx.backoff(&backoff_key) {
             Some(held) => held,
             None => match ctx.writer.create(&wanted).await? {
                 Ok(Created::New) => {
-                    self.made.lock().unwrap_or_else(PoisonError::into_inner).insert(name_of(&wanted));
+                    self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(name_of(&wanted));
                     return Ok(None);
                 }
-                Ok(Created::Existed) => (ctx.hold_back(tried, TAKEN, None), TAKEN.to_owned()),
-                Err(refused) => (refuse(tried, &refused, application, ctx).await, refused.says),
+                Ok(Created::Existed) => (ctx.back_off(backoff_key, TAKEN, None), TAKEN.to_owned()),
+                Err(refused) => {
+                    (report_refusal(backoff_key, &refused, application, ctx).await, refused.message)
+                }
             },
         };
-        lacks(outcome, until, if why == TAKEN { Wait::Name(what) } else { Wait::BackOff(why) });
+        add_problem(outcome, until, if why == TAKEN { Wait::Name(what) } else { Wait::BackOff(why) });
         Ok(None)
     }
 }
 
 /// Says that something beside the actors is not taken; until when it is not tried again.
-async fn refuse(
-    tried: Tried,
+async fn report_refusal(
+    backoff_key: BackoffKey,
     refused: &NotAdmitted,
     application: &ActorApplication,
     ctx: &Context,
 ) -> Moment {
-    let until = ctx.hold_back(tried, &refused.says, None);
-    ctx.tell(application, &event(EventType::Warning, "Refused", "Create", refused.says.clone())).await;
+    let until = ctx.back_off(backoff_key, &refused.message, None);
+    ctx.emit_event(application, &event(EventType::Warning, "Refused", "Create", refused.message.clone()))
+        .await;
     until
 }
 
 /// What lacks beside the actors holds up none of them: it is told, and tried again.
-fn lacks(outcome: &mut Outcome, until: Moment, wait: Wait) {
-    outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
+fn add_problem(outcome: &mut Outcome, until: Moment, wait: Wait) {
+    outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
     let wait = match (outcome.waiting.remove(PEERS), wait) {
         (Some(Wait::BackOff(before)), Wait::BackOff(why)) => Wait::BackOff(format!("{before}; {why}")),
         // What is somebody else's has to be known: it is not mounted.
@@ -255,7 +260,7 @@ mod tests {
             json!([{"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "name": name, "uid": uid,
                 "controller": true}])
         };
-        for (owners, is_made, expected) in [
+        for (owners, is_pending, expected) in [
             (None, false, false),
             (None, true, true),
             (Some(json!([])), false, false),
@@ -270,25 +275,25 @@ mod tests {
                 serde_json::from_value(json!({"metadata": metadata})).unwrap()
             });
             assert_eq!(
-                is_own(found.as_ref(), is_made, &application()),
+                is_own(found.as_ref(), is_pending, &application()),
                 expected,
-                "{owners:?}, made: {is_made}"
+                "{owners:?}, made: {is_pending}"
             );
         }
     }
 
     #[test]
-    fn whose_name_is_taken_is_known_by_what_was_told() {
+    fn whose_name_is_taken_is_known_by_what_was_reported() {
         let told = |outcome: &Outcome| {
             application_status(&application(), &[], outcome, &BTreeMap::new(), Timestamp::UNIX_EPOCH)
         };
         let file = "ConfigMap web-peers";
         let mut outcome = Outcome::default();
-        assert!(!was_told(Some(&told(&outcome)), file));
+        assert!(!was_reported(Some(&told(&outcome)), file));
         outcome.waiting.insert(PEERS.to_owned(), Wait::Name(file.to_owned()));
-        assert!(was_told(Some(&told(&outcome)), file));
-        assert!(!was_told(Some(&told(&outcome)), "Service web"));
-        assert!(!was_told(None, file));
+        assert!(was_reported(Some(&told(&outcome)), file));
+        assert!(!was_reported(Some(&told(&outcome)), "Service web"));
+        assert!(!was_reported(None, file));
     }
 
     #[test]
@@ -304,10 +309,10 @@ mod tests {
         ] {
             let mut outcome = Outcome::default();
             for (at, wait) in (1..).zip(waits.clone()) {
-                lacks(&mut outcome, Duration::from_secs(10 * at), wait);
+                add_problem(&mut outcome, Duration::from_secs(10 * at), wait);
             }
             assert_eq!(outcome.waiting.get(PEERS), Some(&expected), "{waits:?}");
-            assert_eq!(outcome.next, Some(Duration::from_secs(10)), "the first that is tried again");
+            assert_eq!(outcome.requeue_at, Some(Duration::from_secs(10)), "the first that is tried again");
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::status::report::Outcome;
 ///
 /// # Errors
 /// When it cannot be looked at.
-pub async fn anew(
+pub async fn recheck(
     (application, decision): (&ActorApplication, &Placement),
     known: &BTreeSet<String>,
     (todo, seen): (&Todo, &Seen),
@@ -32,41 +32,41 @@ pub async fn anew(
         && !control::has_started(seen)
         && todo.steps.iter().any(|step| matches!(step, Step::Start { .. }));
     let matters = starts || todo.waiting.values().any(Wait::is_for_its_place);
-    if !(matters && ctx.caches.doubts().take(&key, starts, moment())) {
+    if !(matters && ctx.caches.recheck().take(&key, starts, moment())) {
         return Ok(None);
     }
-    let anew = infeasible(ctx, application, &world::decision(decision)).await?;
+    let recheck = infeasible(ctx, application, &world::decision(decision)).await?;
     if !ctx.is_in_force(&key, &(decision.uid(), decision.metadata.generation)) {
         // What is decided anew meanwhile is for the next look.
-        ctx.caches.doubts().add([key]);
+        ctx.caches.recheck().add([key]);
         return Ok(None);
     }
-    ctx.found_infeasible(&key, application.metadata.generation, &anew);
-    if !anew.is_subset(known) {
-        ctx.ask_for_a_plan(&key);
+    ctx.set_infeasible(&key, application.metadata.generation, &recheck);
+    if !recheck.is_subset(known) {
+        ctx.enqueue_replan(&key);
     }
-    Ok(Some(anew))
+    Ok(Some(recheck))
 }
 
 /// When the places of an application that waits for one are to be looked at again: something happened where they are that rang
 /// for nobody, as it was not known to wait. Where one may not be taken and no other was found, another is asked for after waits
 /// that grow, as room may have come elsewhere.
-pub fn again(key: &ApplicationKey, outcome: &Outcome, ctx: &Context) -> Option<Moment> {
+pub fn next_recheck(key: &ApplicationKey, outcome: &Outcome, ctx: &Context) -> Option<Moment> {
     if !outcome.waiting.values().any(Wait::is_for_its_place) {
         return None;
     }
-    let in_doubt = ctx.caches.doubts().next(key, moment());
+    let in_doubt = ctx.caches.recheck().next_check(key, moment());
     let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Infeasible(_)));
-    let asked = is_lost.then(|| ask_again(key, ctx));
+    let asked = is_lost.then(|| enqueue_replan_with_backoff(key, ctx));
     asked.into_iter().chain(in_doubt).min()
 }
 
 /// Asks for other places, unless that was done a while ago; until when it is not done again.
-fn ask_again(key: &ApplicationKey, ctx: &Context) -> Moment {
-    let tried = (key.clone(), "its places".to_owned());
-    if let Some((until, _)) = ctx.held_back(&tried) {
+fn enqueue_replan_with_backoff(key: &ApplicationKey, ctx: &Context) -> Moment {
+    let backoff_key = (key.clone(), "its places".to_owned());
+    if let Some((until, _)) = ctx.backoff(&backoff_key) {
         return until;
     }
-    ctx.ask_for_a_plan(key);
-    ctx.hold_back(tried, "one may not be taken", None)
+    ctx.enqueue_replan(key);
+    ctx.back_off(backoff_key, "one may not be taken", None)
 }

@@ -15,18 +15,18 @@ use kube::runtime::reflector::ObjectRef;
 use world::{ActorName, Actors, ApplicationKey, Index, Note, Own, Policy, Unit, Which};
 
 use crate::api::writes::{all, each};
-use crate::apply::eviction::{NotNow, evict};
-use crate::apply::instance_pods::{adopt, create, remove, start};
-use crate::apply::observed::{Sight, is_newest, to_do};
+use crate::apply::eviction::{Deferred, evict};
+use crate::apply::instance_pods::{adopt, create_instance, create_pod, delete};
+use crate::apply::observed::{ObservedApplication, is_newest, plan_actions};
 use crate::apply::recheck_places;
-use crate::apply::refusals::{as_told, by_nodes, remember, wait_for};
+use crate::apply::refusals::{block_actors, by_node, record_refusals, to_status};
 use crate::apply::rollout::Rollout;
 use crate::error::{Error, Failures};
-use crate::plan::planning::ask_if_due;
-use crate::queue::triggers::Waits;
+use crate::plan::planning::enqueue_if_due;
+use crate::queue::triggers::Waiting;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
-use crate::status::instances::{About, instance_status, passes, root_of};
+use crate::status::instances::{InstanceContext, defer_report, instance_status, root_of};
 use crate::status::phase::{self, placement_status};
 use crate::status::report::{self, Outcome, application_status, event};
 use crate::watch::devices;
@@ -34,14 +34,14 @@ use crate::watch::devices;
 /// Looks after an application once, if there is one of that name; after how long again, where nobody rings before.
 ///
 /// What fails is told, and tried again.
-pub async fn look(who: ObjectRef<ActorApplication>, ctx: Arc<Context>) -> Option<Duration> {
+pub async fn reconcile(who: ObjectRef<ActorApplication>, ctx: Arc<Context>) -> Option<Duration> {
     let application = ctx.caches.applications.get(&who)?;
-    match reconcile(&application, &ctx).await {
+    match reconcile_application(&application, &ctx).await {
         Ok(again) => again,
         Err(error) => {
             let key = ApplicationKey::of(application.as_ref());
             tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
-            Some(ctx.heal_retries.after(&key, &error, moment()))
+            Some(ctx.reconcile_backoff.next_delay(&key, &error, moment()))
         }
     }
 }
@@ -52,33 +52,36 @@ pub async fn look(who: ObjectRef<ActorApplication>, ctx: Arc<Context>) -> Option
 /// # Errors
 /// When something could not be written, or the lease is lost; it is tried again.
 #[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(application)))]
-async fn reconcile(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Option<Duration>, Error> {
-    let working = ctx.writer.pulse.begin();
-    let result = Box::pin(step(application, ctx)).await;
+async fn reconcile_application(
+    application: &ActorApplication,
+    ctx: &Arc<Context>,
+) -> Result<Option<Duration>, Error> {
+    let working = ctx.writer.liveness.begin();
+    let result = Box::pin(run_phases(application, ctx)).await;
     drop(working);
     if result.is_ok() {
-        ctx.heal_retries.went_well(&ApplicationKey::of(application));
+        ctx.reconcile_backoff.reset(&ApplicationKey::of(application));
     }
     ctx.metrics.reconciles.with_label_values(&[result.as_ref().map_or_else(Error::reason, |_| "ok")]).inc();
     result
 }
 
-async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Option<Duration>, Error> {
+async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Option<Duration>, Error> {
     ctx.writer.leadership.check()?;
     if application.metadata.deletion_timestamp.is_some() {
         // Everything of it is owned by it: the garbage collector takes it away.
         return Ok(None);
     }
     let key = ApplicationKey::of(application);
-    ctx.meet(&key, application);
-    ask_if_due(&key, ctx);
+    ctx.forget_if_recreated(&key, application);
+    enqueue_if_due(&key, ctx);
     let mut failures = Failures::default();
     let not_adopted = adopt(application, &key, ctx, &mut failures).await?;
     let (said, again) = ctx.plans.last(&key);
     let is_planned = said.is_some();
-    let mut outcome = Outcome { next: again, ..said.unwrap_or_default() };
+    let mut outcome = Outcome { requeue_at: again, ..said.unwrap_or_default() };
     for (until, message) in not_adopted {
-        outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
+        outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
         outcome.notes.push(Note { condition: "Refused", message });
     }
     // Another's decision of its name is told by who plans.
@@ -86,62 +89,63 @@ async fn step(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Opti
     let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
     if outcome.decision.is_none() && is_pending {
         // There is nothing to carry out or to tell before it is planned, and then it rings.
-        return failures.or(Some(wait(&outcome, control::LOOK_AGAIN)));
+        return failures.or(Some(requeue_after(&outcome, control::LOOK_AGAIN)));
     }
     if !is_pending && outcome.failure.is_none() {
         outcome.infeasible = ctx.infeasible(&key, application.metadata.generation);
     }
     let is_known = outcome.infeasible.is_some();
-    let mut refusals = ctx.refused(&key, outcome.decision.as_ref());
-    let mut is_made = false;
+    let mut refusals = ctx.active_refusals(&key, outcome.decision.as_ref());
+    let mut is_created = false;
     if let Some(mut decision) = outcome.decision.clone() {
-        let done = carry_out(application, &mut decision, ctx, &mut outcome, &mut refusals, &mut failures);
-        is_made = Box::pin(done).await?;
+        let done = apply(application, &mut decision, ctx, &mut outcome, &mut refusals, &mut failures);
+        is_created = Box::pin(done).await?;
         outcome.decision = Some(decision);
     }
-    if is_made {
-        return failures.or(Some(wait(&outcome, BROUGHT_WITHIN)));
+    if is_created {
+        return failures.or(Some(requeue_after(&outcome, WATCH_DELAY)));
     }
-    let waits = waits(&ctx.caches.index(), application, &outcome);
-    if ctx.caches.waits(&key, waits) && ctx.has_room_come(&key) {
+    let waits = waiting_for(&ctx.caches.index(), application, &outcome);
+    if ctx.caches.set_waiting(&key, waits) && ctx.has_room_grown(&key) {
         // It came before it was known who could use it.
-        ctx.ask_for_a_plan(&key);
+        ctx.enqueue_replan(&key);
     }
     // While it is planned, or cannot be, its places are looked at each time.
-    let again = if is_known { recheck_places::again(&key, &outcome, ctx) } else { None };
-    outcome.next = again.into_iter().chain(outcome.next).min();
+    let again = if is_known { recheck_places::next_recheck(&key, &outcome, ctx) } else { None };
+    outcome.requeue_at = again.into_iter().chain(outcome.requeue_at).min();
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
         // What runs is looked after; what is told is told of the newest manifest, once it was looked at.
-        return failures.or(Some(wait(&outcome, control::LOOK_AGAIN)));
+        return failures.or(Some(requeue_after(&outcome, control::LOOK_AGAIN)));
     }
-    let later = ctx.pace.not_before(&key, moment()).filter(|_| outcome.failure.is_none());
+    let later = ctx.status_throttle.next_report(&key, moment()).filter(|_| outcome.failure.is_none());
     if later.is_some() {
-        outcome.next = later.into_iter().chain(outcome.next).min();
+        outcome.requeue_at = later.into_iter().chain(outcome.requeue_at).min();
     } else {
-        let told = report(application, &key, ctx, &outcome, &refusals).await?;
-        outcome.next = told.again.into_iter().chain(outcome.next).min();
-        ctx.plans.told(&key);
-        ctx.pace.told(&key, moment(), told.written);
+        let reported = report(application, &key, ctx, &outcome, &refusals).await?;
+        outcome.requeue_at = reported.requeue_at.into_iter().chain(outcome.requeue_at).min();
+        ctx.plans.clear_moved(&key);
+        ctx.status_throttle.reported(&key, moment(), reported.written);
     }
     let second_look = ctx.second_look(&key);
     let longest = look_again(moment(), &refusals, second_look, outcome.failure.is_some());
-    failures.or(Some(wait(&outcome, longest)))
+    failures.or(Some(requeue_after(&outcome, longest)))
 }
 
 /// Looks again when there may be more to do, and after `longest` in any case.
-fn wait(outcome: &Outcome, longest: Duration) -> Duration {
-    let sooner = outcome.next.map(|at| at.saturating_sub(moment()).max(NEXT_SOONEST));
+fn requeue_after(outcome: &Outcome, longest: Duration) -> Duration {
+    let sooner = outcome.requeue_at.map(|at| at.saturating_sub(moment()).max(MIN_REQUEUE));
     sooner.map_or(longest, |sooner| sooner.min(longest))
 }
 
 /// What an application waits for; of actors without a place what they ask for, once for all of a group.
-fn waits(index: &Index, application: &ActorApplication, outcome: &Outcome) -> Waits {
+fn waiting_for(index: &Index, application: &ActorApplication, outcome: &Outcome) -> Waiting {
     let pools = outcome.waiting.values().filter_map(|wait| match wait {
         Wait::Pool(pool) => Some(pool.clone()),
         _ => None,
     });
-    let mut waits = Waits { any: !outcome.waiting.is_empty(), pools: pools.collect(), unplaced: Vec::new() };
+    let mut waits =
+        Waiting { any: !outcome.waiting.is_empty(), pools: pools.collect(), unplaced: Vec::new() };
     let unplaced = outcome.decision.iter().flat_map(|decision| &decision.spec.unplaced);
     let without: BTreeSet<&str> = unplaced.map(|unplaced| unplaced.actor.as_str()).collect();
     if !without.is_empty() {
@@ -154,15 +158,15 @@ fn waits(index: &Index, application: &ActorApplication, outcome: &Outcome) -> Wa
 }
 
 /// What was made is looked after again after this time, should no watch bring it.
-const BROUGHT_WITHIN: Duration = Duration::from_secs(1);
+const WATCH_DELAY: Duration = Duration::from_secs(1);
 
 /// What is to be done at some moment is done no sooner after a look.
-const NEXT_SOONEST: Duration = Duration::from_millis(200);
+const MIN_REQUEUE: Duration = Duration::from_millis(200);
 
 /// Does what is to be done now; refusals are written before the pods that met them go. A step that fails, or what fails beside
 /// the actors, keeps no other step from being done. Says whether Instances were made: then nobody was started or stopped, and that
 /// follows in the next look.
-async fn carry_out(
+async fn apply(
     application: &ActorApplication,
     decision: &mut Placement,
     ctx: &Context,
@@ -173,42 +177,43 @@ async fn carry_out(
     let key = ApplicationKey::of(application);
     let actors = world::actors(&ctx.caches.index(), application).names;
     let rollout = Rollout::of(application, ctx);
-    let (Sight { units, instances, pools, seen }, mut todo) =
-        to_do(application, decision, ctx, &rollout, outcome, refusals).await?;
-    ask_for_nodes(&mut todo.steps, &seen, ctx, failures).await?;
-    ctx.made.are_there(&application.uid().unwrap_or_default(), seen.instances.keys());
-    let awaited = ctx.made.leave_out(&mut todo.steps, &seen, moment());
-    outcome.next = awaited.into_iter().chain(outcome.next).min();
+    let (ObservedApplication { units, instances, pools, seen }, mut todo) =
+        plan_actions(application, decision, ctx, &rollout, outcome, refusals).await?;
+    keep_pods_on_unseen_nodes(&mut todo.steps, &seen, ctx, failures).await?;
+    ctx.expectations.observe_instances(&application.uid().unwrap_or_default(), seen.instances.keys());
+    let awaited = ctx.expectations.drop_expected(&mut todo.steps, &seen, moment());
+    outcome.requeue_at = awaited.into_iter().chain(outcome.requeue_at).min();
     let version = (decision.uid(), decision.metadata.generation);
     if todo.steps.iter().any(|step| matches!(step, Step::Create { .. } | Step::Start { .. })) {
-        ctx.starts.start(&key, moment());
+        ctx.recent_starts.record(&key, moment());
     }
     let names: BTreeMap<String, &ActorName> = actors.iter().map(|actor| (actor.short(), actor)).collect();
     let is_create = |step: &mut Step| matches!(step, Step::Create { .. });
     let missing = todo.steps.extract_if(.., is_create).collect();
-    let creating = create_all(application, &names, (&key, &version), missing, ctx);
+    let creating = create_instances(application, &names, (&key, &version), missing, ctx);
     let keeping = async {
         if !application.spec.paused && is_newest(decision, application) {
             let of_it = (application, actors.as_slice());
-            if ctx.neighbours.keep(of_it, &key, ctx, outcome, failures).await? {
+            if ctx.owned_resources.ensure(of_it, &key, ctx, outcome, failures).await? {
                 todo.steps.retain(|step| !matches!(step, Step::Start { .. }));
             }
             // What starts now was chosen by what was kept before: nobody waits for the newest state.
-            failures.keep(rollout.keep(of_it, &key, ctx, outcome).await)
+            failures.keep(rollout.sync_revisions(of_it, &key, ctx, outcome).await)
         } else {
-            ctx.neighbours.recall(application, &key, ctx, outcome);
+            ctx.owned_resources.restore_name_conflicts(application, &key, ctx, outcome);
             Ok(None)
         }
     };
-    let ((created, is_made), kept) = futures::join!(creating, keeping);
+    let ((created, is_created), kept) = futures::join!(creating, keeping);
     kept?;
-    let mut not_now: Vec<NotNow> = Vec::new();
+    let mut deferred: Vec<Deferred> = Vec::new();
     for done in created {
-        not_now.extend(failures.keep(done)?.flatten());
+        deferred.extend(failures.keep(done)?.flatten());
     }
-    if is_made {
+    if is_created {
         // Who was made starts before anybody is stopped, or told of: in the next look, which follows when the watch brings it.
-        settle(application, not_now, decision, ctx, outcome, refusals, (&seen, &units, &actors)).await?;
+        record_deferred(application, deferred, decision, ctx, outcome, refusals, (&seen, &units, &actors))
+            .await?;
         return Ok(true);
     }
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
@@ -216,15 +221,15 @@ async fn carry_out(
         // However often it is seen until it is taken away.
         let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
         let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
-        ctx.hold_back((key.clone(), actor), "its pod ended", Some(uid));
+        ctx.back_off((key.clone(), actor), "its pod ended", Some(uid));
     }
     if !todo.refused.is_empty() {
-        let (refused, said) = by_nodes(todo.refused, &units, &actors, &[]);
-        remember(&key, decision, ctx, refusals, refused).await?;
-        ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+        let (refused, said) = by_node(todo.refused, &units, &actors, &[]);
+        record_refusals(&key, decision, ctx, refusals, refused).await?;
+        ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;
     }
     let root = root_of(&actors, &instances);
-    let has_peers = ctx.neighbours.may_be_mounted(application);
+    let has_peers = ctx.owned_resources.owns_peers_file(application);
     tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
     let work = todo.steps.into_iter().map(|step| {
         let (names, instances, units, pools) = (&names, &instances, &units, &pools);
@@ -238,11 +243,11 @@ async fn carry_out(
                 // Made above, before all others.
                 Step::Create { .. } => Ok(None),
                 Step::Remove { instance } => {
-                    remove::<Instance>(ctx, key, instance.name.clone(), &instance, false).await
+                    delete::<Instance>(ctx, key, instance.name.clone(), &instance, false).await
                 }
                 Step::Stop { actor, pod, end: End::Evict } => evict(ctx, key, actor, &pod).await,
                 Step::Stop { actor, pod, end } => {
-                    remove::<Pod>(ctx, key, actor, &pod, end == End::AtOnce).await
+                    delete::<Pod>(ctx, key, actor, &pod, end == End::AtOnce).await
                 }
                 Step::Start { actor, instance, unit, newest } => {
                     let application = if newest { application } else { last_good };
@@ -252,27 +257,28 @@ async fn carry_out(
                     let Some((instance, _)) = instances.get(&instance.name) else { return Ok(None) };
                     let has = (*root == Some(instance.name_any()), has_peers);
                     let pool = pools.get(&unit.pool).map(AsRef::as_ref);
-                    start(application, name, instance, (unit, pool), has, ctx).await
+                    create_pod(application, name, instance, (unit, pool), has, ctx).await
                 }
             }
         }
     });
     for done in each(work).await {
-        not_now.extend(failures.keep(done)?.flatten());
+        deferred.extend(failures.keep(done)?.flatten());
     }
-    settle(application, not_now, decision, ctx, outcome, refusals, (&seen, &units, &actors)).await?;
+    record_deferred(application, deferred, decision, ctx, outcome, refusals, (&seen, &units, &actors))
+        .await?;
     Ok(false)
 }
 
 /// Makes the Instances of actors that have none; who has none yet because it is refused, and whether one was made.
-async fn create_all(
+async fn create_instances(
     application: &ActorApplication,
     names: &BTreeMap<String, &ActorName>,
     (key, version): (&ApplicationKey, &(Option<String>, Option<i64>)),
     steps: Vec<Step>,
     ctx: &Context,
-) -> (Vec<Result<Option<NotNow>, Error>>, bool) {
-    let is_made = AtomicBool::new(false);
+) -> (Vec<Result<Option<Deferred>, Error>>, bool) {
+    let is_created = AtomicBool::new(false);
     let work = steps.into_iter().filter_map(|step| match step {
         // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
         Step::Create { actor } => names.get(&actor).filter(|name| matches!(name.which, Which::Index(_))),
@@ -281,17 +287,17 @@ async fn create_all(
     let work = work.map(async |name| {
         // What is decided anew meanwhile is for the next look.
         if ctx.is_in_force(key, version) {
-            create(application, key, name, &is_made, ctx).await
+            create_instance(application, key, name, &is_created, ctx).await
         } else {
             Ok(None)
         }
     });
-    (each(work).await, is_made.load(Ordering::Acquire))
+    (each(work).await, is_created.load(Ordering::Acquire))
 }
 
 /// Leaves out of what is to be done what ends at once who ran on a node that no watch has brought, where the API server knows it: then
 /// the watch of nodes is late. Each node is asked for once; where that fails nobody of it is ended.
-async fn ask_for_nodes(
+async fn keep_pods_on_unseen_nodes(
     steps: &mut Vec<Step>,
     seen: &control::Seen,
     ctx: &Context,
@@ -307,7 +313,7 @@ async fn ask_for_nodes(
     };
     let asked: BTreeSet<String> = steps.iter().filter_map(node_of).cloned().collect();
     for node in asked {
-        if failures.keep(ctx.writer.knows_node(&node).await)? != Some(false) {
+        if failures.keep(ctx.writer.node_exists(&node).await)? != Some(false) {
             tracing::info!(
                 node,
                 "nobody of it is ended: it is there and known to no watch yet, or cannot be asked for"
@@ -319,9 +325,9 @@ async fn ask_for_nodes(
 }
 
 /// Tells what could not be done now, and remembers what that says of places.
-async fn settle(
+async fn record_deferred(
     application: &ActorApplication,
-    not_now: Vec<NotNow>,
+    deferred: Vec<Deferred>,
     decision: &mut Placement,
     ctx: &Context,
     outcome: &mut Outcome,
@@ -330,42 +336,42 @@ async fn settle(
 ) -> Result<(), Error> {
     let key = ApplicationKey::of(application);
     if !application.spec.paused {
-        let (refused, said) = by_nodes(stuck(&not_now, decision, seen, outcome), units, actors, refusals);
+        let (refused, said) = by_node(stuck(&deferred, decision, seen, outcome), units, actors, refusals);
         if !said.is_empty() {
-            remember(&key, decision, ctx, refusals, refused).await?;
-            ctx.tell(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+            record_refusals(&key, decision, ctx, refusals, refused).await?;
+            ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;
         }
     }
-    let (said, not_admitted) = wait_for(not_now.into_iter(), &key, ctx, outcome);
+    let (said, not_admitted) = block_actors(deferred.into_iter(), &key, ctx, outcome);
     if !not_admitted.is_empty() {
-        remember(&key, decision, ctx, refusals, not_admitted).await?;
+        record_refusals(&key, decision, ctx, refusals, not_admitted).await?;
     }
     if !said.is_empty() {
-        ctx.tell(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
+        ctx.emit_event(application, &event(EventType::Warning, "Refused", "Start", said.join("; "))).await;
     }
     Ok(())
 }
 
 /// Who lies for a place whose holder may not be evicted.
 fn stuck(
-    not_now: &[NotNow],
+    deferred: &[Deferred],
     decision: &Placement,
     seen: &control::Seen,
     outcome: &Outcome,
 ) -> Vec<control::Refused> {
-    let kept = not_now.iter().filter_map(|it| match it {
-        NotNow::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
-        NotNow::Create { .. } | NotNow::Start(..) | NotNow::Remove { .. } => None,
+    let kept = deferred.iter().filter_map(|it| match it {
+        Deferred::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
+        Deferred::Create { .. } | Deferred::Start(..) | Deferred::Remove { .. } => None,
     });
     control::stuck(&world::decision(decision), seen, &outcome.waiting, &kept.collect())
 }
 
 /// What was told of an application.
-struct Told {
+struct StatusReport {
     /// Whether its status or that of its decision was written.
     written: bool,
     /// When there is more to tell: of somebody who is on its way, or how many run.
-    again: Option<Moment>,
+    requeue_at: Option<Moment>,
 }
 
 /// Writes what has changed of the statuses: what people wait for at once, and how many actors run so far now and then.
@@ -375,19 +381,19 @@ async fn report(
     ctx: &Context,
     outcome: &Outcome,
     refusals: &[Refusal],
-) -> Result<Told, Error> {
+) -> Result<StatusReport, Error> {
     let (own, actors) = {
         let index = ctx.caches.index();
         (world::own(&index, application), world::actors(&index, application))
     };
-    let others_start = ctx.starts.are_of_others(key, moment());
-    let on_its_way = report_instances(&actors, ctx, &own, (outcome, others_start)).await?;
-    let mut told = Told { written: false, again: on_its_way.map(|next| moment() + next) };
-    let not_counted_before = ctx.pace.not_counted_before(key, moment());
+    let others_starting = ctx.recent_starts.others_starting(key, moment());
+    let requeue_in = report_instances(&actors, ctx, &own, (outcome, others_starting)).await?;
+    let mut reported = StatusReport { written: false, requeue_at: requeue_in.map(|next| moment() + next) };
+    let next_count_report = ctx.status_throttle.next_count_report(key, moment());
     let mut is_due = |only_counts: bool| {
-        let later = not_counted_before.filter(|_| only_counts);
-        told.again = later.into_iter().chain(told.again).min();
-        told.written |= later.is_none();
+        let later = next_count_report.filter(|_| only_counts);
+        reported.requeue_at = later.into_iter().chain(reported.requeue_at).min();
+        reported.written |= later.is_none();
         later.is_none()
     };
     let plain = Policy::builtin("units");
@@ -402,10 +408,10 @@ async fn report(
     let instances = own.iter().map(|(name, (instance, _))| (name.clone(), instance.as_ref())).collect();
     let status = application_status(application, &actors.names, outcome, &instances, now);
     if let Some(decision) = &outcome.decision {
-        let placement = placement_status(decision, (&instances, &outcome.waiting), as_told(refusals), now);
+        let placement = placement_status(decision, (&instances, &outcome.waiting), to_status(refusals), now);
         let before = decision.status.clone().unwrap_or_default();
         if before != placement && is_due(phase::only_counts(&before, &placement)) {
-            ctx.caches.wrote(ctx.writer.apply_status(decision, &placement).await?);
+            ctx.caches.record_written(ctx.writer.apply_status(decision, &placement).await?);
         }
     }
     // The newest state, so that what was just written is not written again from an older one.
@@ -416,7 +422,7 @@ async fn report(
             ctx.writer.apply_status(newest.as_ref(), &status).await?;
         }
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// Writes what has changed of Instances' statuses; after what time to look at those of which is told later.
@@ -424,7 +430,7 @@ async fn report_instances(
     actors: &Actors,
     ctx: &Context,
     own: &Own,
-    (outcome, others_start): (&Outcome, bool),
+    (outcome, others_starting): (&Outcome, bool),
 ) -> Result<Option<Duration>, Error> {
     let topologies: BTreeMap<String, Arc<NodeTopology>> = {
         let index = ctx.caches.index();
@@ -447,23 +453,24 @@ async fn report_instances(
         .map(|it| (it.actor.as_str(), it.reasons.as_slice()))
         .collect();
     let now = Timestamp::now();
-    let mut on_its_way = None;
+    let mut requeue_in = None;
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
         let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
         let hosted: Vec<String> = world::actors_in(instance).iter().map(ActorName::short).collect();
-        let about = About {
+        let context = InstanceContext {
             place: hosted.iter().find_map(|actor| places.get(actor.as_str()).copied()),
             reasons: hosted.iter().find_map(|actor| reasons.get(actor.as_str()).copied()),
             wait: hosted.iter().find_map(|actor| outcome.waiting.get(actor)),
             unfit: actors.refused.get(name),
-            others_start,
+            others_starting,
             now,
         };
-        let status = instance_status(instance, pod, devices, root.as_ref() == Some(name), &about);
-        let passes = passes(instance, pod, &about, &status);
-        on_its_way = on_its_way.into_iter().chain(passes).min();
-        (passes.is_none() && instance.status.as_ref() != Some(&status)).then_some((instance.as_ref(), status))
+        let status = instance_status(instance, pod, devices, root.as_ref() == Some(name), &context);
+        let deferred = defer_report(instance, pod, &context, &status);
+        requeue_in = requeue_in.into_iter().chain(deferred).min();
+        (deferred.is_none() && instance.status.as_ref() != Some(&status))
+            .then_some((instance.as_ref(), status))
     });
     let changed: Vec<(&Instance, InstanceStatus)> = changed.collect();
     let work = changed.into_iter().map(|(instance, status)| async move {
@@ -476,5 +483,5 @@ async fn report_instances(
         }
     });
     all(work).await?;
-    Ok(on_its_way)
+    Ok(requeue_in)
 }

@@ -7,51 +7,51 @@ use crds::{Placement, PlacementStatus, RefusalScope, Time};
 use jiff::Timestamp;
 use world::{ActorName, ApplicationKey, Unit};
 
-use crate::apply::eviction::NotNow;
+use crate::apply::eviction::Deferred;
 use crate::error::Error;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
 /// Has actors wait for what is not now; says what was not admitted, in words, and of pods by what it is about.
-pub fn wait_for(
-    not_now: impl Iterator<Item = NotNow>,
+pub fn block_actors(
+    deferred: impl Iterator<Item = Deferred>,
     key: &ApplicationKey,
     ctx: &Context,
     outcome: &mut Outcome,
-) -> (Vec<String>, Vec<NotTaken>) {
+) -> (Vec<String>, Vec<NewRefusal>) {
     let (mut said, mut not_admitted) = (Vec::new(), Vec::new());
-    for refused in not_now {
+    for refused in deferred {
         let (actor, until, wait) = match refused {
             // Quota, policies, a template that is none: nothing that another node would take. The actor waits where it is.
-            NotNow::Start(actor, about, reason) => {
+            Deferred::Start(actor, about, reason) => {
                 said.push(format!("{actor}: {reason}"));
                 not_admitted.push((about, actor.clone(), reason.clone()));
-                let until = ctx.hold_back((key.clone(), actor.clone()), &reason, None);
+                let until = ctx.back_off((key.clone(), actor.clone()), &reason, None);
                 (actor, until, Wait::BackOff(reason))
             }
-            NotNow::Create { actor, until, why, just_now }
-            | NotNow::Remove { actor, until, why, just_now } => {
+            Deferred::Create { actor, until, why, just_now }
+            | Deferred::Remove { actor, until, why, just_now } => {
                 said.extend(just_now.then(|| format!("{actor}: {why}")));
                 (actor, until, Wait::BackOff(why))
             }
-            NotNow::Evict(actor, until, reason) => (actor, until, Wait::Eviction(reason)),
+            Deferred::Evict(actor, until, reason) => (actor, until, Wait::Eviction(reason)),
         };
-        outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
+        outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
         outcome.waiting.insert(actor, wait);
     }
     (said, not_admitted)
 }
 
 /// What a refusal is about, the actor, and what was said.
-pub type NotTaken = (control::About, String, String);
+pub type NewRefusal = (control::About, String, String);
 
 /// What nodes refused and was not `known` yet, by what it is about, and in words.
-pub fn by_nodes(
+pub fn by_node(
     refused: Vec<control::Refused>,
     units: &BTreeMap<String, Unit>,
     actors: &[ActorName],
     known: &[Refusal],
-) -> (Vec<NotTaken>, String) {
+) -> (Vec<NewRefusal>, String) {
     let mut said = Vec::new();
     let refused = refused.into_iter().filter_map(|it| {
         let kind = units.get(&it.unit).map_or(String::new(), |unit| unit.kind.clone());
@@ -72,27 +72,27 @@ pub fn by_nodes(
 ///
 /// # Errors
 /// When they could not be written, or the lease is lost; it is tried again.
-pub async fn remember(
+pub async fn record_refusals(
     key: &ApplicationKey,
     decision: &mut Placement,
     ctx: &Context,
     refusals: &mut Vec<Refusal>,
-    refused: Vec<NotTaken>,
+    refused: Vec<NewRefusal>,
 ) -> Result<(), Error> {
     // Several at once are one of their kind.
     for (about, actor, reason) in refused {
-        ctx.refuse(key, &about, &actor, &reason);
+        ctx.record_refusal(key, &about, &actor, &reason);
     }
-    *refusals = ctx.refused(key, None);
+    *refusals = ctx.active_refusals(key, None);
     let before = decision.status.clone().unwrap_or_default();
-    let status = PlacementStatus { refusals: as_told(refusals), ..before };
+    let status = PlacementStatus { refusals: to_status(refusals), ..before };
     *decision = ctx.writer.apply_status(decision, &status).await?;
-    ctx.caches.wrote(decision.clone());
+    ctx.caches.record_written(decision.clone());
     Ok(())
 }
 
 /// Refusals as a Placement's status has them.
-pub fn as_told(refusals: &[Refusal]) -> Vec<crds::Refusal> {
+pub fn to_status(refusals: &[Refusal]) -> Vec<crds::Refusal> {
     let time = |refusal: &Refusal| {
         let seconds = i64::try_from(refusal.until.as_secs()).unwrap_or(i64::MAX);
         Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX))

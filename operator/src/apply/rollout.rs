@@ -8,12 +8,12 @@ use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use world::{ActorName, ApplicationKey, Own, Unit, is_ready, object_name, unit_of};
 
-use crate::apply::instance_pods::remove;
+use crate::apply::instance_pods::delete;
 use crate::apply::pods;
 use crate::apply::revisions::{Hashes, Revisions, newest};
 use crate::error::Error;
 use crate::runtime::context::Context;
-use crate::status::readiness::why_not;
+use crate::status::readiness::not_ready_reason;
 use crate::status::report::{Outcome, Progress, event};
 
 /// How far an application's templates are.
@@ -34,7 +34,7 @@ impl Rollout {
         let known = known.filter(|known| known.uid() == application.uid());
         let status = known.as_deref().unwrap_or(application).status.as_ref();
         let said = status.and_then(|status| status.revision.clone()).unwrap_or_default();
-        let revisions = ctx.neighbours.revisions(application);
+        let revisions = ctx.owned_resources.revisions(application);
         Self {
             hashes: Hashes::of(application, &revisions),
             revisions,
@@ -44,7 +44,7 @@ impl Rollout {
     }
 
     /// Whether the newest state may be given to pods.
-    pub fn is_sound(&self) -> bool {
+    pub fn is_accepted(&self) -> bool {
         self.revisions.knows(&self.newest)
     }
 
@@ -67,40 +67,41 @@ impl Rollout {
     ///
     /// # Errors
     /// When something could not be written, or the lease is lost; it is tried again.
-    pub async fn keep(
+    pub async fn sync_revisions(
         &self,
         (application, actors): (&ActorApplication, &[ActorName]),
         key: &ApplicationKey,
         ctx: &Context,
         outcome: &mut Outcome,
     ) -> Result<(), Error> {
-        if self.is_sound() {
+        if self.is_accepted() {
             let in_use: Vec<&str> =
                 std::iter::once(&self.newest).chain(&self.current).map(String::as_str).collect();
             for old in self.revisions.surplus(&in_use) {
                 let uid = old.uid().unwrap_or_default();
                 let id = Id { name: old.name_any(), uid, version: None };
                 // One that may not go is one too many, and nobody waits for that.
-                remove::<ControllerRevision>(ctx, key, id.name.clone(), &id, false).await?;
+                delete::<ControllerRevision>(ctx, key, id.name.clone(), &id, false).await?;
             }
             return Ok(());
         }
         // A look of a moment ago tried and kept it: when this one began, the watch had not brought it.
-        if ctx.neighbours.is_kept(&newest(application), application) {
+        if ctx.owned_resources.has_revision(&newest(application), application) {
             return Ok(());
         }
-        let tried = (key.clone(), format!("templates {}", self.newest));
-        if let Some((until, why)) = ctx.held_back(&tried) {
+        let backoff_key = (key.clone(), format!("templates {}", self.newest));
+        if let Some((until, why)) = ctx.backoff(&backoff_key) {
             refused(outcome, until, why);
             return Ok(());
         }
         if let Some(why) = self.problem(application, actors, ctx).await? {
-            let until = ctx.hold_back(tried, &why, None);
-            ctx.tell(application, &event(EventType::Warning, "TemplateInvalid", "Update", why.clone())).await;
+            let until = ctx.back_off(backoff_key, &why, None);
+            ctx.emit_event(application, &event(EventType::Warning, "TemplateInvalid", "Update", why.clone()))
+                .await;
             refused(outcome, until, why);
             return Ok(());
         }
-        ctx.neighbours.keep_revision(newest(application), application, key, ctx, outcome).await
+        ctx.owned_resources.ensure_revision(newest(application), application, key, ctx, outcome).await
     }
 
     /// What the API server says against pods of the templates that are new, in words.
@@ -113,7 +114,7 @@ impl Rollout {
         for (group, kind) in self.revisions.unknown(application) {
             let Some(actor) = actors.iter().find(|actor| actor.group == group) else { continue };
             let Some(pod) = pods::trial(application, actor, &kind) else { continue };
-            if let Err(why) = ctx.writer.try_pod(&pod).await? {
+            if let Err(why) = ctx.writer.dry_run_pod(&pod).await? {
                 return Ok(Some(format!("the template of {group} for {kind}: {why}")));
             }
         }
@@ -129,7 +130,7 @@ impl Rollout {
         units: &dyn Fn(&str) -> Option<Unit>,
     ) -> Progress {
         let places = decision.map_or(0, |decision| decision.spec.assignments.len());
-        let (mut ready, mut updated, mut good, mut hangs) = (0, 0, 0, None);
+        let (mut ready, mut updated, mut good, mut not_ready) = (0, 0, 0, None);
         for actor in actors {
             let Some((_, Some(pod))) = own.get(&object_name(actor)) else { continue };
             let kind = unit_of(pod).and_then(units).map(|unit| unit.kind).unwrap_or_default();
@@ -137,16 +138,16 @@ impl Rollout {
             ready += usize::from(is_ready(pod));
             updated += usize::from(is_new);
             good += usize::from(is_new && is_ready(pod));
-            hangs = hangs.or_else(|| Some((actor.short(), why_not(pod)?)));
+            not_ready = not_ready.or_else(|| Some((actor.short(), not_ready_reason(pod)?)));
         }
-        let update = self.is_sound().then(|| self.newest.clone());
+        let update = self.is_accepted().then(|| self.newest.clone());
         let all_good = places > 0 && good == places;
         let current = if all_good { update.clone() } else { None }.or_else(|| self.current.clone());
-        Progress { ready, updated, hangs, revisions: crds::Revisions { current, update } }
+        Progress { ready, updated, not_ready, revisions: crds::Revisions { current, update } }
     }
 }
 
 fn refused(outcome: &mut Outcome, until: Moment, why: String) {
-    outcome.next = Some(outcome.next.map_or(until, |next| next.min(until)));
+    outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
     outcome.template_problem = Some(why);
 }

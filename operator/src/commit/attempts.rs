@@ -2,23 +2,23 @@
 
 /// So often it is worked out before the lock what a program derives of the newest world; where the world changes faster, under
 /// it.
-const AHEAD: u32 = 2;
+const MAX_AHEAD: u32 = 2;
 /// So often a plan is mended or judged anew before it is made again.
-const WORKS: u32 = 5;
+const MAX_WORK: u32 = 5;
 
 /// What a look at a plan showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Recheck {
     /// It stands as it was judged.
     Judged,
     /// So it does, and the policy says another thing than where it was judged.
-    UnderAnotherLaw,
+    PolicyChanged,
     /// It stands, and is another plan than was judged.
     Unjudged,
     /// What collides with what is there now is left out of it.
-    InPart,
+    Partial,
     /// It collides, and nothing of it is kept.
-    Lost,
+    Infeasible,
 }
 
 /// What is done next.
@@ -29,7 +29,7 @@ pub enum Next {
     /// Others that collided come first.
     Wait,
     /// What collided is placed again.
-    Mend,
+    Repair,
     /// It is judged before it is committed.
     Judge,
     /// It is made again.
@@ -38,27 +38,34 @@ pub enum Next {
 
 /// What was done with a plan so far.
 #[derive(Debug)]
-pub struct Tries {
+pub struct CommitAttempts {
     /// Whether what is made of the plan is judged before it is committed.
     is_judged: bool,
     /// How often what collides may still be placed again.
-    mends: u32,
-    may_follow_law: bool,
+    repairs: u32,
+    may_follow_policy: bool,
     has_waited: bool,
     /// How often the world was another one than was looked at ahead.
     missed: u32,
     worked: u32,
 }
 
-impl Tries {
+impl CommitAttempts {
     /// Nothing was done yet.
     pub fn new(is_judged: bool) -> Self {
-        Self { is_judged, mends: WORKS, may_follow_law: true, has_waited: false, missed: 0, worked: 0 }
+        Self {
+            is_judged,
+            repairs: MAX_WORK,
+            may_follow_policy: true,
+            has_waited: false,
+            missed: 0,
+            worked: 0,
+        }
     }
 
     /// Whether the world changes faster than it can be worked out what a program derives of it.
-    pub fn is_too_fast(&self) -> bool {
-        self.missed >= AHEAD
+    pub fn derive_under_lock(&self) -> bool {
+        self.missed >= MAX_AHEAD
     }
 
     /// The world was another one than was looked at ahead.
@@ -67,38 +74,39 @@ impl Tries {
     }
 
     /// What collided can be placed again by a search alone.
-    pub fn cannot_mend(&mut self) {
-        self.mends = 0;
+    pub fn cannot_repair(&mut self) {
+        self.repairs = 0;
     }
 
     /// What is done with a plan of which a look has shown this.
     ///
     /// One that is as it was judged is committed in the end, whatever else a policy says by then; one that is not is never.
-    pub fn next(&mut self, shown: Shown) -> Next {
-        let may_work = self.worked < WORKS;
-        let is_mended = matches!(shown, Shown::InPart | Shown::Lost) && self.mends > 0 && may_work;
+    pub fn next(&mut self, recheck: Recheck) -> Next {
+        let may_work = self.worked < MAX_WORK;
+        let is_repaired =
+            matches!(recheck, Recheck::Partial | Recheck::Infeasible) && self.repairs > 0 && may_work;
         let is_judged_first = self.is_judged
-            && match shown {
-                Shown::Unjudged | Shown::InPart => true,
-                Shown::UnderAnotherLaw => self.may_follow_law && may_work,
-                Shown::Judged | Shown::Lost => false,
+            && match recheck {
+                Recheck::Unjudged | Recheck::Partial => true,
+                Recheck::PolicyChanged => self.may_follow_policy && may_work,
+                Recheck::Judged | Recheck::Infeasible => false,
             };
-        if !is_mended && !is_judged_first {
+        if !is_repaired && !is_judged_first {
             return Next::Commit;
         }
         if !may_work {
             return Next::GiveUp;
         }
-        let follows_law = shown == Shown::UnderAnotherLaw;
-        if self.is_judged && !follows_law && !self.has_waited {
+        let follows_policy = recheck == Recheck::PolicyChanged;
+        if self.is_judged && !follows_policy && !self.has_waited {
             self.has_waited = true;
             // Whoever came first has changed the world, and nobody else of those who collide does from now on.
-            self.missed = self.missed.min(AHEAD - 1);
+            self.missed = self.missed.min(MAX_AHEAD - 1);
             return Next::Wait;
         }
         self.worked += 1;
-        self.may_follow_law &= !follows_law;
-        if is_mended { Next::Mend } else { Next::Judge }
+        self.may_follow_policy &= !follows_policy;
+        if is_repaired { Next::Repair } else { Next::Judge }
     }
 }
 
@@ -109,29 +117,29 @@ mod tests {
     /// What is done in a row of looks: `m` the world was another one than was looked at ahead, `s` it stands as it was judged, `l` so and
     /// the law is another, `u` it stands and was not judged, `c` it collides, `p` it is kept in part, `n` it collides and cannot be
     /// mended. Answers `f` where it is worked out under the lock what a program derives.
-    fn done(looks: &str, is_judged: bool) -> String {
-        let mut tries = Tries::new(is_judged);
+    fn done(checks: &str, is_judged: bool) -> String {
+        let mut attempts = CommitAttempts::new(is_judged);
         let mut done = String::new();
-        for look in looks.chars() {
-            if look == 'm' {
-                done.push(if tries.is_too_fast() { 'f' } else { '-' });
-                tries.missed();
+        for check in checks.chars() {
+            if check == 'm' {
+                done.push(if attempts.derive_under_lock() { 'f' } else { '-' });
+                attempts.missed();
                 continue;
             }
-            let next = tries.next(match look {
-                's' => Shown::Judged,
-                'l' => Shown::UnderAnotherLaw,
-                'u' => Shown::Unjudged,
-                'p' => Shown::InPart,
-                _ => Shown::Lost,
+            let next = attempts.next(match check {
+                's' => Recheck::Judged,
+                'l' => Recheck::PolicyChanged,
+                'u' => Recheck::Unjudged,
+                'p' => Recheck::Partial,
+                _ => Recheck::Infeasible,
             });
-            if look == 'n' && next == Next::Mend {
-                tries.cannot_mend();
+            if check == 'n' && next == Next::Repair {
+                attempts.cannot_repair();
             }
             done.push(match next {
                 Next::Commit => 'C',
                 Next::Wait => 'W',
-                Next::Mend => 'M',
+                Next::Repair => 'M',
                 Next::Judge => 'J',
                 Next::GiveUp => '!',
             });
@@ -141,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_was_judged_and_stands_is_committed_and_no_other() {
-        for (looks, is_judged, expected) in [
+        for (checks, is_judged, expected) in [
             ("s", true, "C"),
             ("c", false, "M"),
             ("ls", true, "JC"),
@@ -159,7 +167,7 @@ mod tests {
             // Who misses twice works it out under the lock, and once more ahead where others came first.
             ("mmmmcmmmcs", true, "--ffW-ffMC"),
         ] {
-            assert_eq!(done(looks, is_judged), expected, "{looks}");
+            assert_eq!(done(checks, is_judged), expected, "{checks}");
         }
     }
 }

@@ -10,12 +10,12 @@ use placement::{Objectives, Plan};
 use world::{ApplicationKey, Index, Policy, World};
 
 /// Names in an object are bounded; a reason is cut rather than refused.
-const LONGEST_REASON: usize = 1000;
+const MAX_REASON_CHARS: usize = 1000;
 /// How many reasons are told of one actor.
-const MOST_REASONS: usize = 16;
+const MAX_REASONS: usize = 16;
 /// How many bytes of reasons a decision holds in all: etcd takes no object of more than 1.5 MB, and what is not taken would be
 /// searched for again and again.
-const MOST_TOLD: usize = 300_000;
+const MAX_REASON_BYTES: usize = 300_000;
 
 /// What is written for a plan; the moves are counted against what was decided before.
 pub fn spec(
@@ -44,8 +44,8 @@ pub fn spec(
     let levels: Vec<String> =
         snapshot.objectives().levels().iter().map(|level| Objectives::key(level)).collect();
     let vector = plan.cost.vector(snapshot);
-    let told = |reasons: &[String]| -> Vec<String> {
-        reasons.iter().take(MOST_REASONS).map(|it| cut(&policy.retold(it))).collect()
+    let reasons_of = |reasons: &[String]| -> Vec<String> {
+        reasons.iter().take(MAX_REASONS).map(|it| cut(&policy.retold(it))).collect()
     };
     let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let mut spec = PlacementSpec {
@@ -76,26 +76,29 @@ pub fn spec(
         unplaced: plan
             .unplaced
             .iter()
-            .map(|left| UnplacedActor { actor: short(left.actor), reasons: told(&left.reasons) })
+            .map(|left_node| UnplacedActor {
+                actor: short(left_node.actor),
+                reasons: reasons_of(&left_node.reasons),
+            })
             .collect(),
         excused: plan
             .excused
             .iter()
             .filter(|one| own(&one.actor))
-            .map(|one| ExcusedActor { actor: short(one.actor), reasons: told(&one.reasons) })
+            .map(|one| ExcusedActor { actor: short(one.actor), reasons: reasons_of(&one.reasons) })
             .collect(),
         moves: moves((world, policy), plan, before, &assignments, index),
         assignments,
     };
-    leave_out(&mut spec);
+    truncate_reasons(&mut spec);
     spec
 }
 
 /// Leaves out the reasons that are too much in all; the first ones stay.
 ///
 /// Those of moves come last: the others are compared with what is decided next, and moves are other ones each time.
-fn leave_out(spec: &mut PlacementSpec) {
-    let mut left = MOST_TOLD;
+fn truncate_reasons(spec: &mut PlacementSpec) {
+    let mut left = MAX_REASON_BYTES;
     let mut fits = |reason: &str| {
         let rest = left.checked_sub(reason.len());
         left = rest.unwrap_or_default();
@@ -120,7 +123,7 @@ pub fn short_name(id: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    text.chars().take(LONGEST_REASON).collect()
+    text.chars().take(MAX_REASON_CHARS).collect()
 }
 
 /// Every actor that was somewhere and is elsewhere now, with the reason.
@@ -146,7 +149,7 @@ fn moves(
                 format!("node {} is gone", from.node)
             }
             None if world.units.get(&from.unit).is_none() => format!("unit {} is gone", from.unit),
-            None => refused(before, &now.actor, &from.node).unwrap_or_else(|| left(index, &from.node)),
+            None => refused(before, &now.actor, &from.node).unwrap_or_else(|| left_node(index, &from.node)),
         };
         Some(Move {
             actor: now.actor.clone(),
@@ -159,7 +162,7 @@ fn moves(
 }
 
 /// Why somebody is not on a node any more whom nobody refused there.
-fn left(index: &Index, node: &str) -> String {
+fn left_node(index: &Index, node: &str) -> String {
     if index.turns_away(node) {
         format!("its pod on {node} is gone, and no new one may come there")
     } else {
@@ -182,7 +185,7 @@ fn concerns(refusal: &crds::Refusal, actor: &str) -> bool {
 }
 
 /// Whether a new decision says anything that the old one does not.
-pub fn says_the_same(old: &PlacementSpec, new: &PlacementSpec) -> bool {
+pub fn is_unchanged(old: &PlacementSpec, new: &PlacementSpec) -> bool {
     old.assignments == new.assignments
         && old.unplaced == new.unplaced
         && old.excused == new.excused
@@ -211,11 +214,11 @@ mod tests {
     }
 
     fn unplaced() -> Vec<UnplacedActor> {
-        all(|actor, _| UnplacedActor { actor, reasons: vec![reason(); MOST_REASONS] })
+        all(|actor, _| UnplacedActor { actor, reasons: vec![reason(); MAX_REASONS] })
     }
 
     fn excused() -> Vec<ExcusedActor> {
-        all(|actor, _| ExcusedActor { actor, reasons: vec![reason(); MOST_REASONS] })
+        all(|actor, _| ExcusedActor { actor, reasons: vec![reason(); MAX_REASONS] })
     }
 
     fn moved() -> Vec<Move> {
@@ -249,7 +252,7 @@ mod tests {
                 1_500_000,
             ),
         ] {
-            leave_out(&mut spec);
+            truncate_reasons(&mut spec);
             let written = serde_json::to_string(&spec).unwrap().len();
             assert!(written < most, "{what}: {written}");
         }
@@ -258,18 +261,21 @@ mod tests {
     #[test]
     fn the_first_reasons_stay_and_nobody_is_left_out() {
         let mut spec = PlacementSpec { unplaced: unplaced(), moves: moved(), ..PlacementSpec::default() };
-        leave_out(&mut spec);
+        truncate_reasons(&mut spec);
         assert_eq!((spec.unplaced.len(), spec.moves.len()), (ACTORS, ACTORS));
-        let told: Vec<usize> = spec.unplaced.iter().map(|it| it.reasons.len()).collect();
-        let whole = MOST_TOLD / LENGTH / MOST_REASONS;
-        assert!(told.is_sorted_by(|one, other| one >= other), "{told:?}");
-        assert_eq!((told[whole - 1], told.iter().sum::<usize>()), (MOST_REASONS, MOST_TOLD / LENGTH));
+        let reasons_of: Vec<usize> = spec.unplaced.iter().map(|it| it.reasons.len()).collect();
+        let whole = MAX_REASON_BYTES / LENGTH / MAX_REASONS;
+        assert!(reasons_of.is_sorted_by(|one, other| one >= other), "{reasons_of:?}");
+        assert_eq!(
+            (reasons_of[whole - 1], reasons_of.iter().sum::<usize>()),
+            (MAX_REASONS, MAX_REASON_BYTES / LENGTH)
+        );
         assert!(spec.moves.iter().all(|it| it.reason.is_empty()));
 
         let mut few = PlacementSpec { moves: moved(), ..PlacementSpec::default() };
-        few.moves.truncate(MOST_TOLD / LENGTH);
+        few.moves.truncate(MAX_REASON_BYTES / LENGTH);
         let before = few.clone();
-        leave_out(&mut few);
+        truncate_reasons(&mut few);
         assert_eq!(few, before);
     }
 }

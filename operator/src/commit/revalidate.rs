@@ -12,25 +12,25 @@ use portfolio::Use;
 use tokio::sync::Semaphore;
 use world::{ApplicationKey, Policy, World};
 
-use crate::commit::attempts::{Next, Shown, Tries};
-use crate::commit::locks::Held;
+use crate::commit::attempts::{CommitAttempts, Next, Recheck};
+use crate::commit::locks::CommitGuard;
 use crate::error::Error;
-use crate::plan::observe::{judge, judged, limits, newest, newest_at_once};
+use crate::plan::observe::{judge, judge_plan, latest_snapshot, latest_snapshot_unqueued, limits};
 use crate::plan::searches::Manifest;
 use crate::runtime::context::Context;
 
 /// The strategy that places again what collided.
-const QUICK: &str = "greedy";
+const REPAIR_STRATEGY: &str = "greedy";
 /// So long a plan that collided waits for others to be mended, judged and committed before it. Each takes some tenths of a second; who
 /// does not wait may be overtaken once more, and that is all.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A plan, and the world that it was made for.
-pub struct Standing<'a> {
+pub struct Revalidation<'a> {
     pub planned: &'a Arc<World>,
     pub plan: Plan,
     /// Whether so much of it is kept as holds.
-    pub settle: bool,
+    pub keep_partial: bool,
     /// Whether it was judged, so that what is made of it is judged before it is committed.
     pub is_judged: bool,
     pub key: &'a ApplicationKey,
@@ -47,38 +47,41 @@ struct Ahead {
 
 /// What has become of a plan that may be committed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Becomes {
-    Whole,
-    Mended,
-    Part,
+enum Change {
+    None,
+    Repaired,
+    Partial,
 }
 
-impl Becomes {
+impl Change {
     fn verdict(self, plan: Plan) -> Verdict {
         let of = match self {
-            Self::Whole => Verdict::Stands,
-            Self::Mended => Verdict::Mended,
-            Self::Part => Verdict::Partly,
+            Self::None => Verdict::Stands,
+            Self::Repaired => Verdict::Mended,
+            Self::Partial => Verdict::Partly,
         };
         of(Box::new(plan))
     }
 }
 
 /// A world with what the policy derives of it.
-struct Known {
+struct DerivedWorld {
     world: Arc<World>,
     snapshot: Arc<Snapshot>,
     derived: Derived,
 }
 
-impl Known {
-    fn has_law_of(&self, other: &Self) -> bool {
-        is_same_law((&self.derived, &self.snapshot), (&other.derived, &other.snapshot))
+impl DerivedWorld {
+    fn has_policy_facts_of(&self, other: &Self) -> bool {
+        same_policy_facts((&self.derived, &self.snapshot), (&other.derived, &other.snapshot))
     }
 }
 
 /// Whether a policy says the same of two worlds, and of the same actors and units.
-fn is_same_law((derived, snapshot): (&Derived, &Snapshot), (before, of): (&Derived, &Snapshot)) -> bool {
+fn same_policy_facts(
+    (derived, snapshot): (&Derived, &Snapshot),
+    (before, of): (&Derived, &Snapshot),
+) -> bool {
     let (here, there) = (snapshot.file(), of.file());
     let are_same_units =
         || here.units.iter().map(|unit| &unit.id).eq(there.units.iter().map(|unit| &unit.id));
@@ -89,22 +92,22 @@ fn is_same_law((derived, snapshot): (&Derived, &Snapshot), (before, of): (&Deriv
 }
 
 /// A plan in the world that it was last made, mended or judged for.
-struct At {
-    known: Known,
+struct Candidate {
+    known: DerivedWorld,
     plan: Plan,
-    becomes: Becomes,
+    change: Change,
     /// Whether clingo has judged it there.
     is_judged: bool,
 }
 
 /// What becomes of the plan in a newer world.
-struct Looked {
-    known: Known,
+struct Rechecked {
+    known: DerivedWorld,
     verdict: Verdict,
-    shown: Shown,
+    recheck: Recheck,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> Revalidation<'a> {
     /// The newest world and what becomes of the plan in it, with the lock under which that may be committed; nothing
     /// where the world changes too fast.
     ///
@@ -115,81 +118,84 @@ impl<'a> Standing<'a> {
     ///
     /// # Errors
     /// When the manifest is another one by now, the world cannot be read, or who judges does not agree.
-    pub async fn in_the_newest_world(&self) -> Result<Option<(Held<'a>, Arc<World>, Verdict)>, Error> {
-        let known = self.known_first().await?;
-        let mut at = At { known, plan: self.plan.clone(), becomes: Becomes::Whole, is_judged: true };
-        let (mut tries, mut turn) = (Tries::new(self.is_judged), None);
+    pub async fn revalidate(&self) -> Result<Option<(CommitGuard<'a>, Arc<World>, Verdict)>, Error> {
+        let known = self.planned_world().await?;
+        let mut candidate =
+            Candidate { known, plan: self.plan.clone(), change: Change::None, is_judged: true };
+        let (mut attempts, mut repair_lock) = (CommitAttempts::new(self.is_judged), None);
         loop {
-            let is_too_fast = tries.is_too_fast();
-            let ahead = if is_too_fast { None } else { self.look_ahead(&at).await? };
-            let lock = self.ctx.turns.commit.lock().await;
-            let Some(Looked { known, verdict, shown }) = self.under_lock(&at, ahead, is_too_fast).await?
+            let derive_under_lock = attempts.derive_under_lock();
+            let ahead = if derive_under_lock { None } else { self.derive_ahead(&candidate).await? };
+            let lock = self.ctx.commit_locks.commit.lock().await;
+            let Some(Rechecked { known, verdict, recheck }) =
+                self.under_lock(&candidate, ahead, derive_under_lock).await?
             else {
-                tries.missed();
+                attempts.missed();
                 continue;
             };
-            let next = tries.next(shown);
+            let next = attempts.next(recheck);
             if next == Next::Commit {
-                return Ok(Some(((lock, turn), known.world, verdict)));
+                return Ok(Some(((lock, repair_lock), known.world, verdict)));
             }
             drop(lock);
-            let (plan, becomes) = match (next, verdict) {
+            let (plan, change) = match (next, verdict) {
                 (Next::Wait, _) => {
-                    turn = tokio::time::timeout(PATIENCE, self.ctx.turns.mend.lock()).await.ok();
+                    repair_lock =
+                        tokio::time::timeout(REPAIR_TIMEOUT, self.ctx.commit_locks.repair.lock()).await.ok();
                     continue;
                 }
-                (Next::Mend, _) => {
-                    let Some(plan) = self.mended(&at, &known.snapshot).await? else {
+                (Next::Repair, _) => {
+                    let Some(plan) = self.repair(&candidate, &known.snapshot).await? else {
                         // It is kept in part, or made again.
-                        tries.cannot_mend();
+                        attempts.cannot_repair();
                         continue;
                     };
-                    (plan, Becomes::Mended)
+                    (plan, Change::Repaired)
                 }
-                (Next::Judge, Verdict::Stands(plan)) => (*plan, Becomes::Whole),
-                (Next::Judge, Verdict::Mended(plan)) => (*plan, Becomes::Mended),
-                (Next::Judge, Verdict::Partly(plan)) => (*plan, Becomes::Part),
+                (Next::Judge, Verdict::Stands(plan)) => (*plan, Change::None),
+                (Next::Judge, Verdict::Mended(plan)) => (*plan, Change::Repaired),
+                (Next::Judge, Verdict::Partly(plan)) => (*plan, Change::Partial),
                 (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Overtaken) => return Ok(None),
             };
             let plan = if self.is_judged { self.judged(&known, plan).await? } else { plan };
-            at = At { known, plan, becomes, is_judged: self.is_judged };
+            candidate = Candidate { known, plan, change, is_judged: self.is_judged };
         }
     }
 
     /// The world that was planned, with what was derived of it then.
-    async fn known_first(&self) -> Result<Known, Error> {
+    async fn planned_world(&self) -> Result<DerivedWorld, Error> {
         let (world, plan) = (self.planned.clone(), self.plan.clone());
         let task = tokio::task::spawn_blocking(move || {
             let snapshot = match plan.world(&world.snapshot) {
                 Cow::Borrowed(_) => world.snapshot.clone(),
                 Cow::Owned(snapshot) => Arc::new(snapshot),
             };
-            Known { world, snapshot, derived: plan.derived }
+            DerivedWorld { world, snapshot, derived: plan.derived }
         });
         task.await.map_err(|e| Error::Search(e.to_string()))
     }
 
     /// The plan with what clingo makes of it in this world.
-    async fn judged(&self, known: &Known, plan: Plan) -> Result<Plan, Error> {
+    async fn judged(&self, known: &DerivedWorld, plan: Plan) -> Result<Plan, Error> {
         // Whoever stands in the line of those who are mended stands in no other.
         let by = (judge(self.policy), &Semaphore::new(1));
-        judged(self.key, (&known.world, &known.snapshot), plan, by, self.ctx).await
+        judge_plan(self.key, (&known.world, &known.snapshot), plan, by, self.ctx).await
     }
 
     /// The plan with what collided placed again in this world; nothing where only a search can do that. It takes no longer than others
     /// wait for it.
-    async fn mended(&self, at: &At, newest: &Arc<Snapshot>) -> Result<Option<Plan>, Error> {
-        let quick = portfolio::strategy(QUICK, Use::Production).ok();
+    async fn repair(&self, candidate: &Candidate, newest: &Arc<Snapshot>) -> Result<Option<Plan>, Error> {
+        let quick = portfolio::strategy(REPAIR_STRATEGY, Use::Production).ok();
         let Some(quick) = quick.map(|entry| entry.make(limits(self.policy))) else { return Ok(None) };
-        let (before, plan, newest) = (at.known.world.clone(), at.plan.clone(), newest.clone());
+        let (before, plan, newest) = (candidate.known.world.clone(), candidate.plan.clone(), newest.clone());
         let task = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
-            let left = || PATIENCE.saturating_sub(begun.elapsed());
+            let left = || REPAIR_TIMEOUT.saturating_sub(begun.elapsed());
             let stop = || left().is_zero();
             let budget = Budget { effort: None, seed: plan.seed, stop: &stop, left: Some(&left) };
-            let mut mended = control::mend(&before.snapshot, &plan, &newest, quick.as_ref(), &budget)?;
-            mended.moves = explain::moves(&newest, &mended.assignment);
-            Some(*mended)
+            let mut repaired = control::mend(&before.snapshot, &plan, &newest, quick.as_ref(), &budget)?;
+            repaired.moves = explain::moves(&newest, &repaired.assignment);
+            Some(*repaired)
         });
         task.await.map_err(|e| Error::Search(e.to_string()))
     }
@@ -199,13 +205,13 @@ impl<'a> Standing<'a> {
     }
 
     /// What the policy's program derives of the world as it is now, before anybody has to wait for it.
-    async fn look_ahead(&self, at: &At) -> Result<Option<Ahead>, Error> {
+    async fn derive_ahead(&self, candidate: &Candidate) -> Result<Option<Ahead>, Error> {
         if !self.is_ruled() {
             return Ok(None);
         }
-        let world = newest(self.ctx, self.key, self.policy).await?;
+        let world = latest_snapshot(self.ctx, self.key, self.policy).await?;
         let digest = world.digest();
-        if digest == at.known.world.digest() {
+        if digest == candidate.known.world.digest() {
             return Ok(None);
         }
         Ok(Some(Ahead { digest, derived: self.derived(world).await? }))
@@ -220,21 +226,27 @@ impl<'a> Standing<'a> {
 
     /// What becomes of the plan; nothing where the world is another one than was looked at ahead, unless it is written out
     /// `here` what the program derives of it.
-    async fn under_lock(&self, at: &At, ahead: Option<Ahead>, here: bool) -> Result<Option<Looked>, Error> {
+    async fn under_lock(
+        &self,
+        candidate: &Candidate,
+        ahead: Option<Ahead>,
+        here: bool,
+    ) -> Result<Option<Rechecked>, Error> {
         let known = self.ctx.caches.applications.get(&crate::watch::caches::object_ref(self.key));
         if known.is_none_or(|known| Manifest::of(&known) != Manifest::of(self.application)) {
             return Err(Error::Overtaken);
         }
         // Whoever commits waits for nobody who looks.
-        let world = newest_at_once(self.ctx, self.key, self.policy).await?;
+        let world = latest_snapshot_unqueued(self.ctx, self.key, self.policy).await?;
         let digest = world.digest();
         let is_ruled = self.is_ruled();
-        let At { known: before, plan, becomes, is_judged } = at;
+        let Candidate { known: before, plan, change, is_judged } = candidate;
         if digest == before.world.digest() {
-            let known = Known { world, snapshot: before.snapshot.clone(), derived: before.derived.clone() };
-            let verdict = becomes.verdict(plan.clone());
-            let shown = if *is_judged { Shown::Judged } else { Shown::Unjudged };
-            return Ok(Some(Looked { known, verdict, shown }));
+            let known =
+                DerivedWorld { world, snapshot: before.snapshot.clone(), derived: before.derived.clone() };
+            let verdict = change.verdict(plan.clone());
+            let recheck = if *is_judged { Recheck::Judged } else { Recheck::Unjudged };
+            return Ok(Some(Rechecked { known, verdict, recheck }));
         }
         let derived = match (is_ruled, ahead) {
             (false, _) => Derived::default(),
@@ -243,23 +255,23 @@ impl<'a> Standing<'a> {
             (true, _) => return Ok(None),
         };
         let (planned, newest) = (before.world.clone(), world.clone());
-        let (of_before, settle) = (plan.clone(), self.settle || *becomes != Becomes::Whole);
+        let (of_before, keep_partial) = (plan.clone(), self.keep_partial || *change != Change::None);
         let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
             // What the policy derives may be another thing in the newest world.
             let snapshot = newest.snapshot.with_derived(derived.clone())?;
-            let mut verdict = control::still_stands(&planned.snapshot, &of_before, &snapshot, settle);
+            let mut verdict = control::still_stands(&planned.snapshot, &of_before, &snapshot, keep_partial);
             if let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict {
                 plan.moves = explain::moves(&snapshot, &plan.assignment);
             }
-            Ok((verdict, Known { world: newest, snapshot: Arc::new(snapshot), derived }))
+            Ok((verdict, DerivedWorld { world: newest, snapshot: Arc::new(snapshot), derived }))
         });
         let (verdict, known) = task.await.map_err(|e| Error::Search(e.to_string()))??;
-        let shown = match &verdict {
-            Verdict::Overtaken => Shown::Lost,
-            Verdict::Partly(_) => Shown::InPart,
-            Verdict::Stands(_) if *is_judged && known.has_law_of(before) => Shown::Judged,
-            Verdict::Stands(_) if *is_judged => Shown::UnderAnotherLaw,
-            Verdict::Stands(_) | Verdict::Mended(_) => Shown::Unjudged,
+        let recheck = match &verdict {
+            Verdict::Overtaken => Recheck::Infeasible,
+            Verdict::Partly(_) => Recheck::Partial,
+            Verdict::Stands(_) if *is_judged && known.has_policy_facts_of(before) => Recheck::Judged,
+            Verdict::Stands(_) if *is_judged => Recheck::PolicyChanged,
+            Verdict::Stands(_) | Verdict::Mended(_) => Recheck::Unjudged,
         };
         let verdict = match verdict {
             Verdict::Stands(mut stands) => {
@@ -267,11 +279,11 @@ impl<'a> Standing<'a> {
                     // Who stands where it was judged to was judged there.
                     stands.judged = plan.judged;
                 }
-                becomes.verdict(*stands)
+                change.verdict(*stands)
             }
             other => other,
         };
-        Ok(Some(Looked { known, verdict, shown }))
+        Ok(Some(Rechecked { known, verdict, recheck }))
     }
 }
 
@@ -295,12 +307,12 @@ mod tests {
         let rule = ":~ run_on(A,_). [1,A]";
         let (derived, snapshot) = world("u", 9, rule);
         let is_same =
-            |(others, other): &(Derived, Snapshot)| is_same_law((others, other), (&derived, &snapshot));
+            |(others, other): &(Derived, Snapshot)| same_policy_facts((others, other), (&derived, &snapshot));
         assert!(is_same(&world("u", 8, rule)), "a capacity that no rule reads");
         assert!(!is_same(&world("u", 9, ":~ run_on(A,_). [2,A]")));
         assert!(!is_same(&world("v", 9, rule)), "the first unit is another one");
         let (nothing, of_this) = world("u", 9, "");
         let (still_nothing, of_that) = world("v", 9, "");
-        assert!(is_same_law((&nothing, &of_this), (&still_nothing, &of_that)), "there is no law");
+        assert!(same_policy_facts((&nothing, &of_this), (&still_nothing, &of_that)), "there is no law");
     }
 }

@@ -4,30 +4,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Decisions that were on their way for so long that others were made meanwhile.
 #[derive(Default)]
-pub struct Late {
-    begun: AtomicU64,
-    ended: AtomicU64,
+pub struct SlowCommits {
+    started: AtomicU64,
+    finished: AtomicU64,
 }
 
-impl Late {
+impl SlowCommits {
     /// One is late from now on.
-    pub fn begins(&self) {
-        self.begun.fetch_add(1, Ordering::AcqRel);
+    pub fn begin(&self) {
+        self.started.fetch_add(1, Ordering::AcqRel);
     }
 
     /// One that was late is written, or is not.
-    pub fn ends(&self) {
-        self.ended.fetch_add(1, Ordering::AcqRel);
+    pub fn finish(&self) {
+        self.finished.fetch_add(1, Ordering::AcqRel);
     }
 
     /// How many have ended.
-    pub fn ended(&self) -> u64 {
-        self.ended.load(Ordering::Acquire)
+    pub fn finished(&self) -> u64 {
+        self.finished.load(Ordering::Acquire)
     }
 
     /// Whether any was on its way at some moment since so many had ended.
-    pub fn since(&self, ended: u64) -> bool {
-        self.begun.load(Ordering::Acquire) > ended
+    pub fn any_since(&self, finished: u64) -> bool {
+        self.started.load(Ordering::Acquire) > finished
     }
 }
 
@@ -37,14 +37,14 @@ mod tests {
 
     /// `b` one is late, `e` it has ended, `w` a write begins, `?` it ends: whether it was beside a late one.
     fn beside(text: &str) -> String {
-        let (late, mut ended) = (Late::default(), 0);
+        let (late, mut finished) = (SlowCommits::default(), 0);
         let mut said = String::new();
         for letter in text.chars() {
             match letter {
-                'b' => late.begins(),
-                'e' => late.ends(),
-                'w' => ended = late.ended(),
-                _ => said.push(if late.since(ended) { 'y' } else { 'n' }),
+                'b' => late.begin(),
+                'e' => late.finish(),
+                'w' => finished = late.finished(),
+                _ => said.push(if late.any_since(finished) { 'y' } else { 'n' }),
             }
         }
         said

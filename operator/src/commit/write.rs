@@ -9,17 +9,17 @@ use placement::Plan;
 use world::{ApplicationKey, Policy, World};
 
 use crate::apply::ownership::owner;
-use crate::commit::decision::{says_the_same, spec};
-use crate::commit::locks::Held;
+use crate::commit::decision::{is_unchanged, spec};
+use crate::commit::locks::CommitGuard;
 use crate::error::Error;
-use crate::plan::searches::Considered;
+use crate::plan::searches::LastPlanned;
 use crate::queue::solver_slots::Slot;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
 /// How long others wait for a write that is not answered. Whose decision was made while another was on its way is looked at once
 /// more before it is begun.
-const OTHERS_WAIT: Duration = Duration::from_secs(1);
+const SLOW_COMMIT: Duration = Duration::from_secs(1);
 
 /// Writes the decision, if it says anything new; people are told of it afterwards. The lock of the commits and the slot are another's
 /// as soon as it is written.
@@ -27,17 +27,17 @@ pub async fn commit(
     application: &ActorApplication,
     (key, why): (&ApplicationKey, Due),
     policy: &Policy,
-    (lock, mut slot, world): (Held<'_>, Option<Slot>, &World),
+    (lock, mut slot, world): (CommitGuard<'_>, Option<Slot>, &World),
     plan: &Plan,
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let before = ctx.caches.decision(key)?;
-    let together = application.spec.start == StartPolicy::AllOrNothing && !has_pods(application, ctx);
-    let whole = together.then(|| Box::new(control::all_or_nothing(&world.snapshot, plan.clone())));
+    let all_or_nothing = application.spec.start == StartPolicy::AllOrNothing && !has_pods(application, ctx);
+    let whole = all_or_nothing.then(|| Box::new(control::all_or_nothing(&world.snapshot, plan.clone())));
     let plan = whole.as_deref().unwrap_or(plan);
     let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.index());
-    if before.as_ref().is_some_and(|before| says_the_same(&before.spec, &spec)) {
+    if before.as_ref().is_some_and(|before| is_unchanged(&before.spec, &spec)) {
         return Ok(());
     }
     let mut placement = Placement::new(&application.name_any(), spec);
@@ -46,33 +46,33 @@ pub async fn commit(
     placement.metadata.resource_version = before.and_then(|before| before.resource_version());
     placement.metadata.owner_references = owner(application);
     placement.metadata.labels = Some([(crds::labels::APPLICATION.to_owned(), key.name.clone())].into());
-    let (mut lock, ended) = (Some(lock), ctx.late.ended());
+    let (mut lock, finished) = (Some(lock), ctx.slow_commits.finished());
     let mut write = Box::pin(ctx.writer.write_placement(&placement));
     let written = tokio::select! {
         biased;
         written = &mut write => written,
-        () = tokio::time::sleep(OTHERS_WAIT) => {
-            ctx.late.begins();
+        () = tokio::time::sleep(SLOW_COMMIT) => {
+            ctx.slow_commits.begin();
             drop((lock.take(), slot.take()));
             write.await
         }
     };
     if let Ok(written) = &written {
-        ctx.caches.wrote(written.clone());
+        ctx.caches.record_written(written.clone());
     }
-    let is_late = lock.is_none();
-    if is_late {
-        ctx.late.ends();
+    let is_slow = lock.is_none();
+    if is_slow {
+        ctx.slow_commits.finish();
     }
     drop((lock, slot));
     let written = written?;
-    if is_late || ctx.late.since(ended) {
-        ctx.caches.touch(key);
+    if is_slow || ctx.slow_commits.any_since(finished) {
+        ctx.caches.mark_dirty(key);
     }
     let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
     ctx.metrics.moves.with_label_values(&[<&str>::from(why)]).inc_by(moves);
     outcome.moved = !written.spec.moves.is_empty();
-    outcome.is_decided = true;
+    outcome.placement_written = true;
     outcome.decision = Some(written);
     Ok(())
 }
@@ -83,12 +83,12 @@ fn has_pods(application: &ActorApplication, ctx: &Context) -> bool {
 }
 
 /// Remembers in what state of the world a plan was committed.
-pub fn settled(
+pub fn record_committed(
     (key, ctx): (&ApplicationKey, &Context),
     policy: &Policy,
     world: &World,
     plan: &Plan,
-    mut now: Considered,
+    mut now: LastPlanned,
 ) {
     now.infeasible.clear();
     if plan.cost.unplaced == 0 {
@@ -97,5 +97,5 @@ pub fn settled(
     }
     now.facts.strain = control::strain(&world.snapshot, &plan.assignment);
     ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.strain);
-    ctx.consider(key, now);
+    ctx.set_last_planned(key, now);
 }

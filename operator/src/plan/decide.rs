@@ -13,12 +13,12 @@ use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strate
 use portfolio::Use;
 use world::{ApplicationKey, Policy, World};
 
-use crate::commit::revalidate::Standing;
-use crate::commit::write::{commit, settled};
+use crate::commit::revalidate::Revalidation;
+use crate::commit::write::{commit, record_committed};
 use crate::error::Error;
-use crate::plan::observe::{Look, judge, kinds, limits, observe};
+use crate::plan::observe::{Observation, judge, kinds, limits, observe};
 use crate::plan::runtime_requests;
-use crate::plan::searches::{Considered, Found, Manifest, Queued, Search};
+use crate::plan::searches::{LastPlanned, Manifest, Search, SearchResult, TimeShare};
 use crate::queue::solver_slots::Rank;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
@@ -26,11 +26,11 @@ use crate::runtime::metrics::OVERTAKEN;
 use crate::status::report::{Outcome, event};
 
 /// After so many plans that others overtook, what still holds of the next one is kept.
-const PLANS_SIDE_BY_SIDE: u32 = 3;
+const MAX_OVERTAKEN: u32 = 3;
 /// After this time it is asked again whether it is an application's turn to take room that came.
-const GIVES_WAY: Duration = Duration::from_millis(300);
+const YIELD_RETRY: Duration = Duration::from_millis(300);
 /// What a search gets at least where many wait.
-const SMALLEST_SHARE: Duration = Duration::from_millis(10);
+const MIN_SHARE: Duration = Duration::from_millis(10);
 
 /// Decides for an application if anything changed that its plan depends on: it was `touched`, or something else says so.
 ///
@@ -40,14 +40,14 @@ pub async fn decide(
     application: &ActorApplication,
     key: &ApplicationKey,
     ctx: &Arc<Context>,
-    touched: bool,
+    dirty: bool,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
     let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
     loop {
         let (policy, problem) = ctx.policies.in_force(name, &key.namespace)?;
         outcome.policy_problem = problem.map(|problem| problem.to_string());
-        match decide_under(&policy, (application, key), ctx, touched, outcome).await {
+        match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
                 // An earlier version that could be planned with is in force again: plan with that.
                 let (name, problem) = policy.at_fault(&problem);
@@ -55,7 +55,7 @@ pub async fn decide(
                     return Err(Error::Policy(problem));
                 };
                 let note = format!("{refused}; the last good version stays in force");
-                ctx.tell(application, &event(EventType::Warning, "PolicyRefused", "Plan", note)).await;
+                ctx.emit_event(application, &event(EventType::Warning, "PolicyRefused", "Plan", note)).await;
             }
             other => return other,
         }
@@ -67,34 +67,35 @@ async fn decide_under(
     policy: &Policy,
     (application, key): (&ActorApplication, &ApplicationKey),
     ctx: &Arc<Context>,
-    touched: bool,
+    dirty: bool,
     outcome: &mut Outcome,
 ) -> Result<(), Error> {
-    let known = ctx.considered(key);
+    let known = ctx.last_planned(key);
     let before = known.clone().unwrap_or_default();
     let generation = application.metadata.generation;
     outcome.notes.clone_from(&before.notes);
     outcome.proposed.clone_from(&before.proposed);
     let wanted = world::wanted(&ctx.caches.index(), application, &policy.name);
-    let asked = runtime_requests::is_all(application, policy, &wanted, outcome.decision.as_ref());
+    let only_requests =
+        runtime_requests::only_requests_changed(application, policy, &wanted, outcome.decision.as_ref());
     // What is not looked at now is looked at another time.
     let put_off = || {
-        if touched {
-            ctx.caches.touch(key);
+        if dirty {
+            ctx.caches.mark_dirty(key);
         }
     };
-    let mut round = 0;
+    let mut attempt = 0;
     match ctx.searches.take(key, &Manifest::of(application)) {
         // Who is asked for is not kept waiting until it is through.
-        Search::Running { .. } if asked => outcome.searching = true,
+        Search::Running { .. } if only_requests => outcome.searching = true,
         Search::Running { .. } => {
             outcome.searching = true;
             put_off();
             return Ok(());
         }
         Search::Done(found) if found.is_for(application) && found.policy == *policy => {
-            round = found.round + 1;
-            if Box::pin(settle_or_keep(found, policy, application, (key, touched), ctx, outcome)).await? {
+            attempt = found.attempt + 1;
+            if Box::pin(commit_or_keep(found, policy, application, (key, dirty), ctx, outcome)).await? {
                 return Ok(());
             }
             ctx.metrics.replans.with_label_values(&[OVERTAKEN]).inc();
@@ -102,54 +103,54 @@ async fn decide_under(
         Search::Done(_) | Search::None => {}
     }
     // What could merely be better is looked at when nobody waits for a search.
-    let (is_busy, has_time) = (ctx.solver_slots.is_full(), !ctx.solver_slots.is_full_at_leisure());
+    let (is_busy, has_time) = (ctx.solver_slots.is_full(), !ctx.solver_slots.is_full_for_background());
     let again = before.facts.second_look.filter(|look| has_time && look.is_due(moment()));
-    let chances = ctx.caches.chances(key, kinds(application).into_iter());
-    let turn = has_time && ctx.caches.take_turn(key);
-    let is_to_look = touched || round > 0 || before.generation != generation;
-    if !is_to_look && outcome.decision.is_some() && again.is_none() && !turn {
+    let chances = ctx.caches.freed_counter(key, kinds(application).into_iter());
+    let turn = has_time && ctx.caches.take_background_turn(key);
+    let needs_check = dirty || attempt > 0 || before.generation != generation;
+    if !needs_check && outcome.decision.is_some() && again.is_none() && !turn {
         before.put_off(key, ctx);
         return Ok(());
     }
-    let begun = |world, look, again| {
+    let request = |world, look, again| {
         let (policy, application) = (policy.clone(), application.clone());
-        Begun { policy, application, world, look, again, round }
+        SearchRequest { policy, application, world, look, again, attempt }
     };
     // For whom nothing is decided it is known why without a look, and who has to wait is looked at when its turn comes.
-    if !asked && outcome.decision.is_none() && !application.spec.paused && is_busy {
-        let look = before.unseen(generation, (chances, turn));
+    if !only_requests && outcome.decision.is_none() && !application.spec.paused && is_busy {
+        let look = before.before_search(generation, (chances, turn));
         outcome.searching = true;
-        begin_search(ctx, key, Due::Undecided, begun(None, look, again));
+        start_search(ctx, key, Due::Undecided, request(None, look, again));
         return Ok(());
     }
-    let grown = ctx.caches.grown();
+    let growth_counter = ctx.caches.growth_counter();
     let (world, mut look) = observe(ctx, application, policy, outcome.decision.as_ref()).await?;
     outcome.notes.clone_from(&world.notes);
     (look.facts.chances, look.facts.turn) = (chances, turn);
     (look.facts.generation, look.facts.second_look) = (generation.unwrap_or(0), before.facts.second_look);
-    let considered = known.as_ref().map(|known| &known.facts);
+    let last_facts = known.as_ref().map(|known| &known.facts);
     let decision = outcome.decision.as_ref().map(world::decision);
-    let why = control::due(considered, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
-    let why = why.or_else(|| room_for_all(application, considered, &look.facts, outcome));
-    let mut now = Considered {
+    let why = control::due(last_facts, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
+    let why = why.or_else(|| room_for_all_or_nothing(application, last_facts, &look.facts, outcome));
+    let mut now = LastPlanned {
         generation,
         facts: look.facts,
         infeasible: look.infeasible,
-        grown,
+        growth_counter,
         notes: world.notes.clone(),
         proposed: before.proposed,
     };
     let Some(why) = why else {
-        if let Some(before) = considered {
+        if let Some(before) = last_facts {
             now.facts = now.facts.kept(before);
         }
         // In a world that changed meanwhile a second look is another time.
         now.facts.second_look = again.map(|look| look.later(moment())).or(now.facts.second_look);
         ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.strain);
-        ctx.consider(key, now);
+        ctx.set_last_planned(key, now);
         return Ok(());
     };
-    if asked
+    if only_requests
         && now.infeasible.is_empty()
         && let Some(decision) = &decision
         && runtime_requests::decide((application, key), policy, &world, (decision, why), &now, ctx, outcome)
@@ -159,24 +160,24 @@ async fn decide_under(
     }
     if outcome.searching {
         // Who was asked for and is not placed at once is looked at again when the search is through.
-        ctx.caches.touch(key);
+        ctx.caches.mark_dirty(key);
         return Ok(());
     }
-    if why == Due::Opening && gives_way(application, key, ctx) {
-        outcome.next = Some(moment() + GIVES_WAY);
+    if why == Due::Opening && yields_to_priority(application, key, ctx) {
+        outcome.requeue_at = Some(moment() + YIELD_RETRY);
         return Ok(());
     }
     if why.can_wait() {
-        ctx.caches.touched().has_turn(key, moment());
+        ctx.caches.triggers().background_started(key, moment());
     }
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
     outcome.searching = true;
-    begin_search(ctx, key, why, begun(Some(world), now, again));
+    start_search(ctx, key, why, request(Some(world), now, again));
     Ok(())
 }
 
 /// Who starts all at once, and waits for that, may need more than one opening: any room that came is worth a look.
-fn room_for_all(
+fn room_for_all_or_nothing(
     application: &ActorApplication,
     before: Option<&control::Considered>,
     now: &control::Considered,
@@ -190,144 +191,148 @@ fn room_for_all(
 }
 
 /// Whether an application leaves room that came to others: those who wait for room on its kinds, and are served first.
-fn gives_way(application: &ActorApplication, key: &ApplicationKey, ctx: &Context) -> bool {
+fn yields_to_priority(application: &ActorApplication, key: &ApplicationKey, ctx: &Context) -> bool {
     let index = ctx.caches.index();
     let (rank, own) = (Rank::of(application), kinds(application));
-    let mut touched = ctx.caches.touched();
+    let mut triggers = ctx.caches.triggers();
     let is_ahead = |key: &ApplicationKey| {
         let other = index.application(key);
         other.is_some_and(|other| Rank::of(other) < rank && !kinds(other).is_disjoint(&own))
     };
-    let ahead: Vec<ApplicationKey> = touched.without_place().into_iter().filter(is_ahead).collect();
+    let ahead: Vec<ApplicationKey> = triggers.with_unplaced_actors().into_iter().filter(is_ahead).collect();
     let now = moment();
-    let is_about = |key: &ApplicationKey| ctx.searches.has(key) || ctx.plans.is_to_come(key, now);
-    touched.gives_way(key, ahead.into_iter(), is_about, now)
+    let is_about = |key: &ApplicationKey| ctx.searches.has(key) || ctx.plans.is_imminent(key, now);
+    triggers.yields_to_priority(key, ahead.into_iter(), is_about, now)
 }
 
-impl Considered {
+impl LastPlanned {
     /// A second look whose time came while others need the time is looked at later.
     fn put_off(mut self, key: &ApplicationKey, ctx: &Context) {
         if let Some(look) = self.facts.second_look.as_mut().filter(|look| look.is_due(moment())) {
             *look = look.later(moment());
-            ctx.consider(key, self);
+            ctx.set_last_planned(key, self);
         }
     }
 }
 
 /// What a search was begun with.
-struct Begun {
+struct SearchRequest {
     policy: Policy,
     application: ActorApplication,
     /// What it was looked at in, where it was.
     world: Option<Arc<World>>,
-    look: Considered,
+    look: LastPlanned,
     again: Option<SecondLook>,
     /// How many of its plans others overtook.
-    round: u32,
+    attempt: u32,
 }
 
 /// Searches in a task of its own: what runs is looked after meanwhile. The application is reconciled again when it is through.
-fn begin_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, begun: Begun) {
+fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, request: SearchRequest) {
     let stop = Arc::new(AtomicBool::new(false));
-    let manifest = Manifest::of(&begun.application);
+    let manifest = Manifest::of(&request.application);
     ctx.searches.put(key, Search::Running { manifest: manifest.clone(), stop: stop.clone() });
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
-        let Begun { policy, application, world, mut look, again, round } = begun;
-        let rank = Rank::of(&application).at_leisure(why.can_wait());
+        let SearchRequest { policy, application, world, mut look, again, attempt } = request;
+        let rank = Rank::of(&application).background(why.can_wait());
         let number = again.map_or(0, |look| look.number);
-        let others = Arc::new(ctx.searches.queued(why));
-        let (slot, world) = if let Some(slot) = ctx.solver_slots.free(&rank) {
+        let others = Arc::new(ctx.searches.time_share(why));
+        let (slot, world) = if let Some(slot) = ctx.solver_slots.try_acquire(&rank) {
             (slot, world)
         } else {
             // Who waits holds no world, which would be an old one when its turn comes.
             drop(world);
-            (ctx.solver_slots.turn(rank).await, None)
+            (ctx.solver_slots.acquire(rank).await, None)
         };
         let world = match world {
             Some(world) => Ok(world),
-            None => look_again((&application, &key), &policy, &mut look, &ctx).await,
+            None => refresh_snapshot((&application, &key), &policy, &mut look, &ctx).await,
         };
-        let gave_way = Arc::new(AtomicBool::new(false));
+        let yielded = Arc::new(AtomicBool::new(false));
         let plan = match world {
-            Ok(world) => search((&key, &world), &policy, (number, &others), why, (stop, &gave_way), &ctx)
+            Ok(world) => search((&key, &world), &policy, (number, &others), why, (stop, &yielded), &ctx)
                 .await
                 .map(|plan| (world, plan)),
             Err(problem) => Err(problem),
         };
-        let (slot, gave_way) = (Some(slot), gave_way.load(Ordering::Acquire));
-        ctx.searches
-            .is_through(key, Found { manifest, why, policy, look, again, round, gave_way, plan, slot });
+        let (slot, yielded) = (Some(slot), yielded.load(Ordering::Acquire));
+        ctx.searches.finish(
+            key,
+            SearchResult { manifest, why, policy, basis: look, resume: again, attempt, yielded, plan, slot },
+        );
     };
     tokio::spawn(tracing::Instrument::instrument(task, span));
 }
 
 /// The world as it is when the turn of an application has come; what it was looked at in before counts no more.
-async fn look_again(
+async fn refresh_snapshot(
     (application, key): (&ActorApplication, &ApplicationKey),
     policy: &Policy,
-    considered: &mut Considered,
+    last_facts: &mut LastPlanned,
     ctx: &Context,
 ) -> Result<Arc<World>, Error> {
     let decision = ctx.caches.decision(key)?;
-    considered.grown = ctx.caches.grown();
-    let (world, Look { facts, infeasible }) = observe(ctx, application, policy, decision.as_deref()).await?;
-    let control::Considered { generation, chances, turn, second_look, .. } = considered.facts;
-    considered.facts = control::Considered { generation, chances, turn, second_look, ..facts };
-    considered.infeasible = infeasible;
-    considered.notes.clone_from(&world.notes);
+    last_facts.growth_counter = ctx.caches.growth_counter();
+    let (world, Observation { facts, infeasible }) =
+        observe(ctx, application, policy, decision.as_deref()).await?;
+    let control::Considered { generation, chances, turn, second_look, .. } = last_facts.facts;
+    last_facts.facts = control::Considered { generation, chances, turn, second_look, ..facts };
+    last_facts.infeasible = infeasible;
+    last_facts.notes.clone_from(&world.notes);
     Ok(world)
 }
 
 /// Commits what a search found, or keeps it where the decision is not the one that is known here: it is looked at again when it is.
 ///
 /// What `touched` the application meanwhile is looked at another time; who is tried again in any case is touched then.
-async fn settle_or_keep(
-    found: Box<Found>,
+async fn commit_or_keep(
+    found: Box<SearchResult>,
     policy: &Policy,
     application: &ActorApplication,
-    (key, touched): (&ApplicationKey, bool),
+    (key, dirty): (&ApplicationKey, bool),
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
     let kept = found.kept();
-    let settled = settle(*found, policy, application, key, ctx, outcome).await;
-    if matches!(settled, Err(Error::Overtaken))
+    let committed = commit_result(*found, policy, application, key, ctx, outcome).await;
+    if matches!(committed, Err(Error::Overtaken))
         && let Some(kept) = kept
     {
         ctx.searches.put(key, Search::Done(Box::new(kept)));
     }
-    if touched && settled.as_ref().map_or_else(Error::is_told, |is_done| *is_done) {
-        ctx.caches.touch(key);
+    if dirty && committed.as_ref().map_or_else(Error::is_reported, |is_done| *is_done) {
+        ctx.caches.mark_dirty(key);
     }
-    settled
+    committed
 }
 
 /// Commits what a search found, or what is left of it in the newest world; whether that is done.
-async fn settle(
-    found: Found,
+async fn commit_result(
+    found: SearchResult,
     policy: &Policy,
     application: &ActorApplication,
     key: &ApplicationKey,
     ctx: &Context,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    let Found { why, look: mut now, again, round, gave_way, plan, slot, .. } = found;
+    let SearchResult { why, basis: mut now, resume: again, attempt, yielded, plan, slot, .. } = found;
     let (world, plan) = plan?;
     now.facts.second_look = match again {
         // It had no time: it is the same look another time.
-        Some(look) if gave_way => Some(look.later(moment())),
+        Some(look) if yielded => Some(look.later(moment())),
         _ => (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten(),
     };
     if application.spec.paused {
         now.proposed = Some(proposal(&world.snapshot, &plan));
         outcome.proposed.clone_from(&now.proposed);
-        ctx.consider(key, now);
+        ctx.set_last_planned(key, now);
         return Ok(true);
     }
-    let settle = round >= PLANS_SIDE_BY_SIDE;
-    let standing = Standing { planned: &world, plan, settle, is_judged: true, key, policy, application, ctx };
-    let Some((lock, newest, verdict)) = standing.in_the_newest_world().await? else {
+    let keep_partial = attempt >= MAX_OVERTAKEN;
+    let revalidation =
+        Revalidation { planned: &world, plan, keep_partial, is_judged: true, key, policy, application, ctx };
+    let Some((lock, newest, verdict)) = revalidation.revalidate().await? else {
         return Ok(false);
     };
     let (plan, is_whole) = match verdict {
@@ -342,11 +347,11 @@ async fn settle(
     };
     commit(application, (key, why), policy, (lock, slot, &newest), &plan, ctx, outcome).await?;
     // What happened while it was decided touched nobody who had no place there yet.
-    ctx.caches.doubts().add([key.clone()]);
+    ctx.caches.recheck().add([key.clone()]);
     if is_whole {
         // What was searched is the world that was planned from; room that came meanwhile is looked at as soon as it is known who
         // has no place.
-        settled((key, ctx), policy, &newest, &plan, now);
+        record_committed((key, ctx), policy, &newest, &plan, now);
     }
     Ok(is_whole)
 }
@@ -358,16 +363,17 @@ async fn settle(
 async fn search(
     (key, world): (&ApplicationKey, &Arc<World>),
     policy: &Policy,
-    (look, others): (u32, &Arc<Queued>),
+    (look, others): (u32, &Arc<TimeShare>),
     why: Due,
-    (stop, gave_way): (Arc<AtomicBool>, &Arc<AtomicBool>),
+    (stop, yielded): (Arc<AtomicBool>, &Arc<AtomicBool>),
     ctx: &Context,
 ) -> Result<Plan, Error> {
     let strategy = strategy(policy)?;
     let timer = ctx.metrics.plan_seconds.start_timer();
     let (whole, slots) = (Duration::from_millis(policy.wall_milliseconds), ctx.planning.slots());
-    let (others, aside, line) = (others.clone(), ctx.searches.aside.clone(), ctx.solver_slots.clone());
-    let (world, silent, gave_way) = (world.clone(), ctx.caches.index().is_silent(), gave_way.clone());
+    let (others, post_search, solver_slots) =
+        (others.clone(), ctx.searches.post_search.clone(), ctx.solver_slots.clone());
+    let (world, silent, yielded) = (world.clone(), ctx.caches.index().is_silent(), yielded.clone());
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
@@ -376,15 +382,15 @@ async fn search(
         let world = planned;
         span.in_scope(|| {
             let begun = Instant::now();
-            let share = || share(whole, others.count(), slots, aside.last());
+            let share = || share(whole, others.count(), slots, post_search.last());
             let left = || share().saturating_sub(begun.elapsed());
             let ended = OnceLock::new();
             let stop = || {
-                if why.can_wait() && line.is_needed() {
-                    gave_way.store(true, Ordering::Release);
+                if why.can_wait() && solver_slots.has_foreground_demand() {
+                    yielded.store(true, Ordering::Release);
                 }
                 let is_over =
-                    [&stop, &gave_way].iter().any(|flag| flag.load(Ordering::Acquire)) || left().is_zero();
+                    [&stop, &yielded].iter().any(|flag| flag.load(Ordering::Acquire)) || left().is_zero();
                 if is_over {
                     ended.get_or_init(|| begun.elapsed());
                 }
@@ -409,7 +415,7 @@ async fn search(
             }
             explain::explain_plan(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
             if let Some(ended) = ended.get() {
-                aside.took(begun.elapsed().saturating_sub(*ended));
+                post_search.took(begun.elapsed().saturating_sub(*ended));
             }
             Ok::<_, PlanError>(plan)
         })
@@ -427,13 +433,13 @@ async fn search(
 /// What one of so many who wait gets of a search's time where so many search at once: together they take half of it and 10 ms for
 /// each, and never more than all of it, but for the 10 ms that each gets at least. What a plan takes beside its search, judging and
 /// explaining, is `aside` of it. What a longer search would find is looked for afterwards, when nobody waits.
-fn share(wall: Duration, waiting: usize, slots: usize, aside: Duration) -> Duration {
+fn share(wall: Duration, waiting: usize, slots: usize, post_search: Duration) -> Duration {
     if waiting <= slots {
         return wall;
     }
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let queue = wall.min((wall / 2).saturating_add(SMALLEST_SHARE.saturating_mul(count(waiting))));
-    (queue / count(waiting.div_ceil(slots))).saturating_sub(aside).max(SMALLEST_SHARE.min(wall))
+    let queue = wall.min((wall / 2).saturating_add(MIN_SHARE.saturating_mul(count(waiting))));
+    (queue / count(waiting.div_ceil(slots))).saturating_sub(post_search).max(MIN_SHARE.min(wall))
 }
 
 /// The strategy that the policy names, which may be one for production alone.
@@ -464,7 +470,7 @@ mod tests {
     #[test]
     fn a_queue_takes_half_the_time_of_a_search_and_10_ms_for_each() {
         // Milliseconds of one search, and beside it; who wait, who search at once; milliseconds of each, of all of them.
-        for (wall, aside, waiting, slots, each, all) in [
+        for (wall, post_search, waiting, slots, each, all) in [
             (2000, 0, 1, 2, 2000, 2000),
             (2000, 300, 2, 2, 2000, 2000),
             (2000, 0, 3, 2, 515, 1030),
@@ -476,10 +482,10 @@ mod tests {
             (60_000, 0, 10, 1, 3010, 30_100),
             (5, 0, 10, 1, 5, 50),
         ] {
-            let [wall, aside, each] = [wall, aside, each].map(Duration::from_millis);
-            let share = share(wall, waiting, slots, aside);
+            let [wall, post_search, each] = [wall, post_search, each].map(Duration::from_millis);
+            let share = share(wall, waiting, slots, post_search);
             assert_eq!(share, each, "{wall:?}, {waiting} wait, {slots} search");
-            let taken = if waiting > slots { share + aside } else { share };
+            let taken = if waiting > slots { share + post_search } else { share };
             assert_eq!(taken.as_millis() * waiting.div_ceil(slots) as u128, all, "{wall:?}, {waiting} wait");
         }
     }

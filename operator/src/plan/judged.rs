@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::runtime::metrics::{MISMATCH, Metrics};
 
 /// What becomes of a plan that clingo does not agree on.
-const LOST: &str = "the plan is not carried out";
+const DISCARDED: &str = "the plan is not carried out";
 
 /// So many applications' snapshots are kept.
-const MOST_KEPT: usize = 4;
+const MAX_KEPT: usize = 4;
 
 /// Snapshots of plans on which clingo and the planner did not agree, the last one of each application, for a report.
 #[derive(Clone, Default)]
@@ -45,13 +45,13 @@ impl Mismatches {
             Err(defect) if let Some(problem) = disagreement(&defect) => {
                 count(MISMATCH);
                 let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-                if kept.len() >= MOST_KEPT && !kept.contains_key(key) {
+                if kept.len() >= MAX_KEPT && !kept.contains_key(key) {
                     kept.pop_first();
                 }
                 kept.insert(key.clone(), snapshot.write());
                 let ApplicationKey { namespace, name } = key;
                 Err(Error::Mismatch(format!(
-                    "clingo and the planner do not agree: {problem}; {LOST}. This is a defect, report \
+                    "clingo and the planner do not agree: {problem}; {DISCARDED}. This is a defect, report \
                      it with what /debug/mismatch/{namespace}/{name} answers"
                 )))
             }
@@ -94,7 +94,7 @@ mod tests {
                 }
             });
             let refused = mismatches.judged(&key(name), &snapshot, differs, &metrics).unwrap_err();
-            assert_eq!((refused.reason(), refused.is_told()), ("Mismatch", true));
+            assert_eq!((refused.reason(), refused.is_reported()), ("Mismatch", true));
             let says = [
                 "1 is not 2",
                 "asp proposed what is not feasible",

@@ -21,26 +21,30 @@ pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
 }
 
 /// What is to be known of a world before it is planned.
-pub struct Look {
+pub struct Observation {
     pub facts: control::Considered,
     pub infeasible: BTreeSet<String>,
 }
 
 /// The newest world of an application alone, off the executor.
-pub async fn newest(ctx: &Context, key: &ApplicationKey, policy: &Policy) -> Result<Arc<World>, Error> {
-    off_the_executor(&ctx.looks, newest_of(ctx, key, policy)).await
-}
-
-/// The same for whoever holds the lock of the commits: it stands in no line.
-pub async fn newest_at_once(
+pub async fn latest_snapshot(
     ctx: &Context,
     key: &ApplicationKey,
     policy: &Policy,
 ) -> Result<Arc<World>, Error> {
-    off_the_executor(&Semaphore::new(1), newest_of(ctx, key, policy)).await
+    run_blocking(&ctx.snapshot_permits, snapshot_of(ctx, key, policy)).await
 }
 
-fn newest_of(
+/// The same for whoever holds the lock of the commits: it stands in no line.
+pub async fn latest_snapshot_unqueued(
+    ctx: &Context,
+    key: &ApplicationKey,
+    policy: &Policy,
+) -> Result<Arc<World>, Error> {
+    run_blocking(&Semaphore::new(1), snapshot_of(ctx, key, policy)).await
+}
+
+fn snapshot_of(
     ctx: &Context,
     key: &ApplicationKey,
     policy: &Policy,
@@ -71,11 +75,11 @@ pub async fn infeasible(
             Err(_) => world::infeasible_without_plan(&index, &rollout.last_good(&application), &decided, now),
         })
     };
-    off_the_executor(&ctx.heals, look).await
+    run_blocking(&ctx.reconcile_permits, look).await
 }
 
 /// Works out something of a world on a thread of its own, when a core is free for it.
-async fn off_the_executor<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     cores: &Semaphore,
     look: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -93,15 +97,15 @@ pub async fn observe(
     application: &ActorApplication,
     policy: &Policy,
     decision: Option<&Placement>,
-) -> Result<(Arc<World>, Look), Error> {
+) -> Result<(Arc<World>, Observation), Error> {
     let (caches, application) = (ctx.caches.clone(), application.clone());
     let (policy, decision) = (policy.clone(), decision.map(world::decision));
     let look = move || {
         let look = world::look(caches.index(), &application, &policy, decision.as_ref(), Timestamp::now())?;
         let world::Look { world, facts, infeasible } = look;
-        Ok((Arc::new(world), Look { facts, infeasible }))
+        Ok((Arc::new(world), Observation { facts, infeasible }))
     };
-    off_the_executor(&ctx.looks, look).await
+    run_blocking(&ctx.snapshot_permits, look).await
 }
 
 /// CPU seconds that a solver may burn beyond its wall clock.
@@ -116,7 +120,7 @@ pub fn judge(policy: &Policy) -> ClingoJudge {
 ///
 /// # Errors
 /// When it does not agree.
-pub async fn judged(
+pub async fn judge_plan(
     key: &ApplicationKey,
     (world, known): (&World, &Arc<Snapshot>),
     plan: Plan,
@@ -124,8 +128,8 @@ pub async fn judged(
     ctx: &Context,
 ) -> Result<Plan, Error> {
     let known = known.clone();
-    let judged = off_the_executor(cores, move || Ok(plan.judged_again(&known, &judge))).await?;
-    ctx.writer.pulse.went_on();
+    let judged = run_blocking(cores, move || Ok(plan.judged_again(&known, &judge))).await?;
+    ctx.writer.liveness.progress();
     ctx.mismatches.judged(key, &world.snapshot, judged, &ctx.metrics)
 }
 

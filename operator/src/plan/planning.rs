@@ -21,80 +21,83 @@ use crate::status::report::{Outcome, decision_events, event};
 const TURNS: Duration = Duration::from_secs(10);
 
 /// Puts an application into the queue of planning where it is due to be looked at there.
-pub fn ask_if_due(key: &ApplicationKey, ctx: &Context) {
+pub fn enqueue_if_due(key: &ApplicationKey, ctx: &Context) {
     let now = moment();
     // What could merely be better waits until nobody waits for a search.
-    let may_look = || ctx.caches.touched().may_look(key) && !ctx.solver_slots.is_full_at_leisure();
+    let may_improve =
+        || ctx.caches.triggers().has_background_turn(key) && !ctx.solver_slots.is_full_for_background();
     let is_second_look = || ctx.second_look(key).is_some_and(|look| look.is_due(now));
-    if ctx.caches.touched().is_touched(key) || ctx.plans.is_due(key, now) || may_look() || is_second_look() {
-        ctx.plans.ask(key);
+    if ctx.caches.triggers().is_dirty(key) || ctx.plans.is_due(key, now) || may_improve() || is_second_look()
+    {
+        ctx.plans.enqueue(key);
     }
 }
 
 /// Plans an application where that is due, or settles what was searched for it, and lets it be looked after.
 #[tracing::instrument(skip_all, fields(application = %key))]
 pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
-    let _alone = ctx.one_at_a_time.alone(&key).await;
+    let _alone = ctx.plan_locks.lock(&key).await;
     let Some(application) = ctx.caches.application(&key) else {
         ctx.searches.forget(&key);
-        ctx.plans.keep(|other| *other != key);
+        ctx.plans.retain(|other| *other != key);
         return;
     };
-    ctx.meet(&key, &application);
+    ctx.forget_if_recreated(&key, &application);
     if ctx.plans.begin(&key) {
         // Whatever it could not be planned for before is looked at again.
-        ctx.caches.touch(&key);
+        ctx.caches.mark_dirty(&key);
     }
     if application.metadata.deletion_timestamp.is_some() || ctx.writer.leadership.check().is_err() {
-        ctx.plans.failed(&key, None);
+        ctx.plans.record_failure(&key, None);
         return;
     }
-    let working = ctx.writer.pulse.begin();
+    let working = ctx.writer.liveness.begin();
     // What touches it after this is looked at the next time, also where it cannot be planned now.
-    let touched = ctx.caches.take_touch(&key);
+    let dirty = ctx.caches.take_dirty(&key);
     let mut outcome = Outcome::default();
     let version = |outcome: &Outcome| outcome.decision.as_ref().and_then(ResourceExt::resource_version);
     let (before, decided) = match ctx.caches.decision(&key) {
         Ok(decision) => {
             outcome.decision = decision.map(|decision| decision.as_ref().clone());
-            (version(&outcome), Box::pin(decide(&application, &key, &ctx, touched, &mut outcome)).await)
+            (version(&outcome), Box::pin(decide(&application, &key, &ctx, dirty, &mut outcome)).await)
         }
         Err(e) => (None, Err(e)),
     };
     drop(working);
-    ctx.caches.touched().looked(&key);
+    ctx.caches.triggers().planning_done(&key);
     // A search that begins is no success yet.
-    if !outcome.searching && decided.as_ref().err().is_none_or(|e| e.is_told() && !e.is_refused()) {
-        ctx.plan_retries.went_well(&key);
+    if !outcome.searching && decided.as_ref().err().is_none_or(|e| e.is_reported() && !e.is_refused()) {
+        ctx.plan_backoff.reset(&key);
     }
-    let spec = outcome.decision.as_ref().filter(|_| std::mem::take(&mut outcome.is_decided));
+    let spec = outcome.decision.as_ref().filter(|_| std::mem::take(&mut outcome.placement_written));
     let events = spec.map(|decision| decision_events(&decision.spec)).unwrap_or_default();
     let is_searched = decided.is_ok() && outcome.searching && version(&outcome) == before;
     match decided {
-        Ok(()) => ctx.plans.said(&key, outcome),
-        Err(e) if e.is_told() => {
+        Ok(()) => ctx.plans.record(&key, outcome),
+        Err(e) if e.is_reported() => {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
             // What was found before it was so is not waited for.
-            ctx.searches.forget_found(&key);
-            tell_failure(&application, &ctx, &e).await;
-            outcome.failure = Some((e.told(), e.chain()));
-            let wait = if e.is_refused() { ctx.plan_retries.after(&key, &e, moment()) } else { LOOK_AGAIN };
-            outcome.next = Some(moment() + wait);
-            ctx.plans.said(&key, outcome);
+            ctx.searches.discard_result(&key);
+            report_failure(&application, &ctx, &e).await;
+            outcome.failure = Some((e.condition_reason(), e.chain()));
+            let wait =
+                if e.is_refused() { ctx.plan_backoff.next_delay(&key, &e, moment()) } else { LOOK_AGAIN };
+            outcome.requeue_at = Some(moment() + wait);
+            ctx.plans.record(&key, outcome);
         }
         Err(e) => {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
             tracing::warn!(error = e.chain(), "planning failed");
-            ctx.plans.failed(&key, Some(moment() + ctx.plan_retries.after(&key, &e, moment())));
+            ctx.plans.record_failure(&key, Some(moment() + ctx.plan_backoff.next_delay(&key, &e, moment())));
         }
     }
     // Until a search is through there is nothing to carry out or to tell that was not there before.
     if !is_searched {
-        ctx.plans.through(&key);
+        ctx.plans.requeue(&key);
     }
     // Nobody who starts waits for what is told.
     for event in events {
-        ctx.tell(application.as_ref(), &event).await;
+        ctx.emit_event(application.as_ref(), &event).await;
     }
 }
 
@@ -102,18 +105,18 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
 /// planned.
 pub async fn settle(key: ApplicationKey, ctx: Arc<Context>) {
     plan(key.clone(), ctx.clone()).await;
-    ctx.searches.give_back(&key);
+    ctx.searches.release_slot(&key);
 }
 
 /// Says once per message why nothing can be decided.
-async fn tell_failure(application: &ActorApplication, ctx: &Context, error: &Error) {
+async fn report_failure(application: &ActorApplication, ctx: &Context, error: &Error) {
     let message = error.chain();
     let conditions = application.status.iter().flat_map(|status| &status.conditions);
     let told =
         conditions.into_iter().any(|c| c.type_ == "Accepted" && c.status == "False" && c.message == message);
     if !told {
         tracing::info!(reason = error.reason(), message, "not accepted");
-        ctx.tell(application, &event(EventType::Warning, error.reason(), "Plan", message)).await;
+        ctx.emit_event(application, &event(EventType::Warning, error.reason(), "Plan", message)).await;
     }
 }
 
@@ -121,19 +124,19 @@ async fn tell_failure(application: &ActorApplication, ctx: &Context, error: &Err
 pub async fn background(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(TURNS).await;
-        let there = ctx.caches.forget_gone();
-        ctx.plans.keep(|key| there.contains(key));
-        for key in ctx.met.gone(|key| there.contains(key)) {
+        let there = ctx.caches.forget_deleted();
+        ctx.plans.retain(|key| there.contains(key));
+        for key in ctx.uids.remove_gone(|key| there.contains(key)) {
             ctx.forget(&key);
             ctx.searches.forget(&key);
         }
-        if ctx.solver_slots.is_full_at_leisure() || ctx.solver_slots.is_needed() {
+        if ctx.solver_slots.is_full_for_background() || ctx.solver_slots.has_foreground_demand() {
             // Others need the time.
             continue;
         }
         let known: Vec<(ApplicationKey, u64)> = {
-            let considered = ctx.considered.lock().unwrap_or_else(PoisonError::into_inner);
-            considered.iter().map(|(key, considered)| (key.clone(), considered.facts.chances)).collect()
+            let last_planned = ctx.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
+            last_planned.iter().map(|(key, last_planned)| (key.clone(), last_planned.facts.chances)).collect()
         };
         let present = known
             .into_iter()
@@ -142,10 +145,10 @@ pub async fn background(ctx: Arc<Context>) {
         let mut waiting = BTreeMap::new();
         for (application, key, chances) in &present {
             let kinds = kinds(application);
-            if ctx.caches.chances(key, kinds.iter().copied()) != *chances {
+            if ctx.caches.freed_counter(key, kinds.iter().copied()) != *chances {
                 waiting.insert(key.clone(), kinds);
             }
         }
-        ctx.caches.give_turns(waiting, moment(), ctx.planning.slots());
+        ctx.caches.grant_background_turns(waiting, moment(), ctx.planning.slots());
     }
 }

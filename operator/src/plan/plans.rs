@@ -20,31 +20,31 @@ const SOON: Duration = Duration::from_secs(2);
 #[derive(Default)]
 struct Planned {
     /// What it found out, without the decision; nothing before it was planned once.
-    said: Option<Outcome>,
+    outcome: Option<Outcome>,
     /// When it is to be planned again though nothing touches it.
-    again: Option<Moment>,
+    retry_at: Option<Moment>,
     /// Whether it is in the queue.
-    is_asked: bool,
+    is_queued: bool,
     /// Whether it is being planned now.
-    is_under_way: bool,
+    in_progress: bool,
 }
 
 /// Who waits to be planned, and what was said of each application that was.
 pub struct Plans {
     of: Mutex<HashMap<ApplicationKey, Planned>>,
-    asked: UnboundedSender<ApplicationKey>,
-    through: Requests,
+    queue: UnboundedSender<ApplicationKey>,
+    requeues: Requests,
 }
 
 /// The ends of the queues: who is to be planned, and who is to be looked after because it was.
-pub type Ends = (UnboundedReceiver<ApplicationKey>, UnboundedReceiver<ObjectRef<ActorApplication>>);
+pub type Receivers = (UnboundedReceiver<ApplicationKey>, UnboundedReceiver<ObjectRef<ActorApplication>>);
 
 impl Plans {
     /// Nothing is planned yet.
-    pub fn new() -> (Self, Ends) {
-        let (asked, to_plan) = mpsc::unbounded();
-        let (through, planned) = mpsc::unbounded();
-        (Self { of: Mutex::default(), asked, through }, (to_plan, planned))
+    pub fn new() -> (Self, Receivers) {
+        let (queue, to_plan) = mpsc::unbounded();
+        let (requeues, planned) = mpsc::unbounded();
+        (Self { of: Mutex::default(), queue, requeues }, (to_plan, planned))
     }
 
     fn of(&self) -> MutexGuard<'_, HashMap<ApplicationKey, Planned>> {
@@ -52,11 +52,11 @@ impl Plans {
     }
 
     /// Puts an application into the queue, once.
-    pub fn ask(&self, key: &ApplicationKey) {
-        let is_in_it = std::mem::replace(&mut self.of().entry(key.clone()).or_default().is_asked, true);
+    pub fn enqueue(&self, key: &ApplicationKey) {
+        let is_in_it = std::mem::replace(&mut self.of().entry(key.clone()).or_default().is_queued, true);
         if !is_in_it {
             // Where nobody plans any more, the process ends.
-            let _ = self.asked.unbounded_send(key.clone());
+            let _ = self.queue.unbounded_send(key.clone());
         }
     }
 
@@ -64,36 +64,36 @@ impl Plans {
     pub fn begin(&self, key: &ApplicationKey) -> bool {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
-        (planned.is_asked, planned.is_under_way) = (false, true);
-        planned.again.take().is_some()
+        (planned.is_queued, planned.in_progress) = (false, true);
+        planned.retry_at.take().is_some()
     }
 
     /// It was planned, or a search for it is begun.
-    pub fn said(&self, key: &ApplicationKey, mut outcome: Outcome) {
+    pub fn record(&self, key: &ApplicationKey, mut outcome: Outcome) {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
-        outcome.moved |= planned.said.as_ref().is_some_and(|said| said.moved);
+        outcome.moved |= planned.outcome.as_ref().is_some_and(|said| said.moved);
         outcome.decision = None;
-        (planned.again, planned.is_under_way) = (outcome.next.take(), false);
-        planned.said = Some(outcome);
+        (planned.retry_at, planned.in_progress) = (outcome.requeue_at.take(), false);
+        planned.outcome = Some(outcome);
     }
 
     /// It could not be planned for a reason that is none of its own.
-    pub fn failed(&self, key: &ApplicationKey, again: Option<Moment>) {
+    pub fn record_failure(&self, key: &ApplicationKey, retry_at: Option<Moment>) {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
-        (planned.again, planned.is_under_way) = (again, false);
+        (planned.retry_at, planned.in_progress) = (retry_at, false);
     }
 
     /// What was said last, if anything was, and when it is planned again.
     pub fn last(&self, key: &ApplicationKey) -> (Option<Outcome>, Option<Moment>) {
         let of = self.of();
-        of.get(key).map_or((None, None), |planned| (planned.said.clone(), planned.again))
+        of.get(key).map_or((None, None), |planned| (planned.outcome.clone(), planned.retry_at))
     }
 
     /// People were told who moved.
-    pub fn told(&self, key: &ApplicationKey) {
-        if let Some(said) = self.of().get_mut(key).and_then(|planned| planned.said.as_mut()) {
+    pub fn clear_moved(&self, key: &ApplicationKey) {
+        if let Some(said) = self.of().get_mut(key).and_then(|planned| planned.outcome.as_mut()) {
             said.moved = false;
         }
     }
@@ -102,32 +102,32 @@ impl Plans {
     pub fn is_pending(&self, key: &ApplicationKey) -> bool {
         let of = self.of();
         of.get(key).is_some_and(|planned| {
-            let has_failed = planned.said.as_ref().is_some_and(|said| said.failure.is_some());
-            let is_to_be_tried = planned.again.is_some() && !has_failed;
-            planned.is_asked || planned.is_under_way || is_to_be_tried
+            let has_failed = planned.outcome.as_ref().is_some_and(|said| said.failure.is_some());
+            let is_to_be_tried = planned.retry_at.is_some() && !has_failed;
+            planned.is_queued || planned.in_progress || is_to_be_tried
         })
     }
 
     /// Whether the time has come to plan it again.
     pub fn is_due(&self, key: &ApplicationKey, now: Moment) -> bool {
-        self.of().get(key).and_then(|planned| planned.again).is_some_and(|at| at <= now)
+        self.of().get(key).and_then(|planned| planned.retry_at).is_some_and(|at| at <= now)
     }
 
     /// Whether it is planned now or soon.
-    pub fn is_to_come(&self, key: &ApplicationKey, now: Moment) -> bool {
+    pub fn is_imminent(&self, key: &ApplicationKey, now: Moment) -> bool {
         let of = self.of();
         let is_soon = |at: Moment| at <= now + SOON;
-        of.get(key).is_some_and(|it| it.is_asked || it.is_under_way || it.again.is_some_and(is_soon))
+        of.get(key).is_some_and(|it| it.is_queued || it.in_progress || it.retry_at.is_some_and(is_soon))
     }
 
     /// Lets an application be looked after, at once.
-    pub fn through(&self, key: &ApplicationKey) {
-        let _ = self.through.unbounded_send(object_ref(key));
+    pub fn requeue(&self, key: &ApplicationKey) {
+        let _ = self.requeues.unbounded_send(object_ref(key));
     }
 
     /// Forgets those that are gone.
-    pub fn keep(&self, is_there: impl Fn(&ApplicationKey) -> bool) {
-        self.of().retain(|key, _| is_there(key));
+    pub fn retain(&self, exists: impl Fn(&ApplicationKey) -> bool) {
+        self.of().retain(|key, _| exists(key));
     }
 }
 
@@ -144,51 +144,54 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_for_twice_is_in_the_queue_once_until_its_turn_comes() {
+    fn who_is_queued_for_twice_is_in_the_queue_once_until_its_turn_comes() {
         let (plans, (mut to_plan, _)) = Plans::new();
-        plans.ask(&key());
-        plans.ask(&key());
+        plans.enqueue(&key());
+        plans.enqueue(&key());
         assert_eq!(to_plan.try_recv().unwrap(), key());
         assert!(to_plan.try_recv().is_err());
         assert!(plans.is_pending(&key()));
         assert!(!plans.begin(&key()));
         assert!(plans.is_pending(&key()), "it is under way");
         // What touches it from now on is another turn.
-        plans.ask(&key());
+        plans.enqueue(&key());
         assert_eq!(to_plan.try_recv().unwrap(), key());
         plans.begin(&key());
-        plans.said(&key(), Outcome::default());
+        plans.record(&key(), Outcome::default());
         assert!(!plans.is_pending(&key()));
     }
 
     #[test]
     fn what_failed_is_planned_again_when_its_time_comes_and_what_it_said_stays() {
-        let (plans, _ends) = Plans::new();
+        let (plans, _receivers) = Plans::new();
         plans.begin(&key());
         let failure = Some(("Policy", "no such policy".to_owned()));
-        plans.said(&key(), Outcome { failure: failure.clone(), next: Some(at(300)), ..Outcome::default() });
-        let (last, again) = plans.last(&key());
-        assert_eq!((last.unwrap().failure, again), (failure.clone(), Some(at(300))));
+        plans.record(
+            &key(),
+            Outcome { failure: failure.clone(), requeue_at: Some(at(300)), ..Outcome::default() },
+        );
+        let (last, retry_at) = plans.last(&key());
+        assert_eq!((last.unwrap().failure, retry_at), (failure.clone(), Some(at(300))));
         // It is told, and nothing else comes before its time.
         assert!(!plans.is_pending(&key()) && !plans.is_due(&key(), at(299)) && plans.is_due(&key(), at(300)));
-        assert!(!plans.is_to_come(&key(), at(0)));
+        assert!(!plans.is_imminent(&key(), at(0)));
         assert!(plans.begin(&key()));
         // The API server did not answer: what was said before is still so.
-        plans.failed(&key(), Some(at(302)));
+        plans.record_failure(&key(), Some(at(302)));
         assert_eq!(plans.last(&key()).0.unwrap().failure, failure);
-        assert!(plans.is_to_come(&key(), at(300)));
-        plans.keep(|_| false);
+        assert!(plans.is_imminent(&key(), at(300)));
+        plans.retain(|_| false);
         assert!(!plans.is_due(&key(), at(999)));
     }
 
     #[test]
     fn who_moved_is_known_until_it_is_told() {
-        let (plans, _ends) = Plans::new();
+        let (plans, _receivers) = Plans::new();
         assert!(plans.last(&key()).0.is_none());
-        plans.said(&key(), Outcome { moved: true, ..Outcome::default() });
-        plans.said(&key(), Outcome::default());
+        plans.record(&key(), Outcome { moved: true, ..Outcome::default() });
+        plans.record(&key(), Outcome::default());
         assert!(plans.last(&key()).0.unwrap().moved);
-        plans.told(&key());
+        plans.clear_moved(&key());
         assert!(!plans.last(&key()).0.unwrap().moved);
     }
 }

@@ -9,26 +9,26 @@ use kube::runtime::events::EventType;
 use placement::Plan;
 use world::{ApplicationKey, Policy, World};
 
-use crate::commit::revalidate::Standing;
-use crate::commit::write::{commit, settled};
+use crate::commit::revalidate::Revalidation;
+use crate::commit::write::{commit, record_committed};
 use crate::error::Error;
-use crate::plan::observe::{judge, judged};
-use crate::plan::searches::Considered;
+use crate::plan::observe::{judge, judge_plan};
+use crate::plan::searches::LastPlanned;
 use crate::runtime::context::Context;
 use crate::status::report::{Outcome, event};
 
 /// The names of actors that were asked for begin so; no group has such a name.
-const ASKED: &str = "inst-";
+const REQUEST_PREFIX: &str = "inst-";
 
 /// Whether nothing but such actors came or went since the decision, under a policy that a quick look understands.
-pub fn is_all(
+pub fn only_requests_changed(
     application: &ActorApplication,
     policy: &Policy,
     wanted: &Wanted,
     decision: Option<&Placement>,
 ) -> bool {
-    let is_asked = |name: &str| name.starts_with(ASKED);
-    let all = |decision: &Placement| control::only_asked(wanted, &world::decision(decision), is_asked);
+    let is_requested = |name: &str| name.starts_with(REQUEST_PREFIX);
+    let all = |decision: &Placement| control::only_asked(wanted, &world::decision(decision), is_requested);
     policy.rules().is_none() && !application.spec.paused && decision.is_some_and(all)
 }
 
@@ -41,42 +41,50 @@ pub async fn decide(
     policy: &Policy,
     world: &Arc<World>,
     (decision, why): (&Decision, Due),
-    now: &Considered,
+    now: &LastPlanned,
     ctx: &Arc<Context>,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
     if !matches!(why, Due::Incomplete | Due::Demand) {
         return Ok(false);
     }
-    let Some(plan) = placed(world, policy, decision).await? else { return Ok(false) };
+    let Some(plan) = place(world, policy, decision).await? else { return Ok(false) };
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
     tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
     // Many may ask at the same time.
-    let by = (judge(policy).at_once(), &ctx.looks);
-    let plan = match judged(key, (world, &world.snapshot), plan, by, ctx).await {
+    let by = (judge(policy).at_once(), &ctx.snapshot_permits);
+    let plan = match judge_plan(key, (world, &world.snapshot), plan, by, ctx).await {
         Ok(plan) => plan,
         Err(problem @ Error::Mismatch(_)) => {
             // The plan is lost, and a search makes another one.
             let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
-            ctx.tell(application, &told).await;
+            ctx.emit_event(application, &told).await;
             return Ok(false);
         }
         Err(problem) => return Err(problem),
     };
-    let standing =
-        Standing { planned: world, plan, settle: true, is_judged: true, key, policy, application, ctx };
+    let revalidation = Revalidation {
+        planned: world,
+        plan,
+        keep_partial: true,
+        is_judged: true,
+        key,
+        policy,
+        application,
+        ctx,
+    };
     let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
-        standing.in_the_newest_world().await?
+        revalidation.revalidate().await?
     else {
         return Ok(false);
     };
     commit(application, (key, why), policy, (lock, None, &newest), &plan, ctx, outcome).await?;
-    ctx.caches.doubts().add([key.clone()]);
+    ctx.caches.recheck().add([key.clone()]);
     let mut now = now.clone();
     // What was placed in a hurry is looked at again when there is time.
     now.facts.chances = u64::MAX;
     now.facts.second_look = None;
-    settled((key, ctx), policy, &newest, &plan, now);
+    record_committed((key, ctx), policy, &newest, &plan, now);
     Ok(true)
 }
 
@@ -85,7 +93,7 @@ pub async fn decide(
 ///
 /// # Errors
 /// When the world cannot be planned.
-async fn placed(world: &Arc<World>, policy: &Policy, decision: &Decision) -> Result<Option<Plan>, Error> {
+async fn place(world: &Arc<World>, policy: &Policy, decision: &Decision) -> Result<Option<Plan>, Error> {
     let (world, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
     let task = tokio::task::spawn_blocking(move || {
         let mut plan = control::place_one(&world.snapshot, &waited)?;

@@ -18,20 +18,20 @@ use crate::queue::solver_slots::Slot;
 
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default)]
-pub struct Considered {
+pub struct LastPlanned {
     pub generation: Option<i64>,
     pub facts: control::Considered,
     /// Actors whose decided place may not be taken.
     pub infeasible: BTreeSet<String>,
     /// How often room had come before it was looked at.
-    pub grown: u64,
+    pub growth_counter: u64,
     pub notes: Vec<Note>,
     pub proposed: Option<String>,
 }
 
-impl Considered {
+impl LastPlanned {
     /// What is known of an application that is looked at when its turn to search has come.
-    pub fn unseen(self, generation: Option<i64>, (chances, turn): (u64, bool)) -> Self {
+    pub fn before_search(self, generation: Option<i64>, (chances, turn): (u64, bool)) -> Self {
         let facts = control::Considered {
             generation: generation.unwrap_or(0),
             chances,
@@ -58,22 +58,22 @@ impl Manifest {
 }
 
 /// What a search found.
-pub struct Found {
+pub struct SearchResult {
     pub manifest: Manifest,
     pub why: Due,
     pub policy: Policy,
-    pub look: Considered,
-    pub again: Option<SecondLook>,
-    pub round: u32,
+    pub basis: LastPlanned,
+    pub resume: Option<SecondLook>,
+    pub attempt: u32,
     /// Whether it ended for somebody who needed the time.
-    pub gave_way: bool,
+    pub yielded: bool,
     /// The plan, and the world that it was made for.
     pub plan: Result<(Arc<World>, Plan), Error>,
     /// The slot that it was searched with, until it is settled: no more worlds are held than searches may run.
     pub slot: Option<Slot>,
 }
 
-impl Found {
+impl SearchResult {
     /// Whether it is for this application, as its manifest is now.
     pub fn is_for(&self, application: &ActorApplication) -> bool {
         self.manifest == Manifest::of(application)
@@ -82,15 +82,15 @@ impl Found {
     /// The same once more without its slot, where a plan was found.
     pub fn kept(&self) -> Option<Self> {
         let plan = Ok(self.plan.as_ref().ok()?.clone());
-        let (manifest, policy, look) = (self.manifest.clone(), self.policy.clone(), self.look.clone());
+        let (manifest, policy, basis) = (self.manifest.clone(), self.policy.clone(), self.basis.clone());
         Some(Self {
             manifest,
             why: self.why,
             policy,
-            look,
-            again: self.again,
-            round: self.round,
-            gave_way: self.gave_way,
+            basis,
+            resume: self.resume,
+            attempt: self.attempt,
+            yielded: self.yielded,
             plan,
             slot: None,
         })
@@ -106,41 +106,44 @@ pub enum Search {
     /// It is under way, for this manifest; raised, the flag ends it.
     Running { manifest: Manifest, stop: Arc<AtomicBool> },
     /// It is through.
-    Done(Box<Found>),
+    Done(Box<SearchResult>),
 }
 
 /// The searches of all applications, each beside everything else that its application needs.
 pub struct Searches {
     of: Mutex<HashMap<ApplicationKey, Search>>,
     /// How many wait for their turn or search and could not wait for later.
-    under_way: Arc<AtomicUsize>,
+    foreground: Arc<AtomicUsize>,
     /// What a plan takes beside its search.
-    pub aside: Arc<Aside>,
-    through: UnboundedSender<ApplicationKey>,
+    pub post_search: Arc<PostSearchTime>,
+    finished: UnboundedSender<ApplicationKey>,
 }
 
 impl Searches {
     /// No searches yet; with the names of those for whom one will be through.
     pub fn new() -> (Self, UnboundedReceiver<ApplicationKey>) {
-        let (through, settles) = mpsc::unbounded();
-        (Self { of: Mutex::default(), under_way: Arc::default(), aside: Arc::default(), through }, settles)
+        let (finished, settles) = mpsc::unbounded();
+        (
+            Self { of: Mutex::default(), foreground: Arc::default(), post_search: Arc::default(), finished },
+            settles,
+        )
     }
 
     /// Whoever begins for this cause, among those who share the time of a search: who could wait shares with nobody, and ends when
     /// somebody needs the time.
-    pub fn queued(&self, why: Due) -> Queued {
-        if why.can_wait() { Queued::in_line(&Arc::default()) } else { Queued::in_line(&self.under_way) }
+    pub fn time_share(&self, why: Due) -> TimeShare {
+        if why.can_wait() { TimeShare::join(&Arc::default()) } else { TimeShare::join(&self.foreground) }
     }
 
     /// A search is through: what it found is to be settled.
-    pub fn is_through(&self, key: ApplicationKey, found: Found) {
+    pub fn finish(&self, key: ApplicationKey, found: SearchResult) {
         self.put(&key, Search::Done(Box::new(found)));
         // Where nobody settles any more, the process ends.
-        drop(self.through.unbounded_send(key));
+        drop(self.finished.unbounded_send(key));
     }
 
     /// Leaves the slot to the next of what was found and could not be settled.
-    pub fn give_back(&self, key: &ApplicationKey) {
+    pub fn release_slot(&self, key: &ApplicationKey) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Search::Done(found)) = of.get_mut(key) {
             found.slot = None;
@@ -148,7 +151,7 @@ impl Searches {
     }
 
     /// Forgets what was found for an application that cannot be planned now; one that is under way goes on.
-    pub fn forget_found(&self, key: &ApplicationKey) {
+    pub fn discard_result(&self, key: &ApplicationKey) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Search::Done(_)) = of.get(key) {
             of.remove(key);
@@ -186,9 +189,9 @@ impl Searches {
 
 /// How long the last plan whose search the clock ended took beside it: to be judged and explained.
 #[derive(Default)]
-pub struct Aside(AtomicU64);
+pub struct PostSearchTime(AtomicU64);
 
-impl Aside {
+impl PostSearchTime {
     /// As long as this took it.
     pub fn took(&self, time: Duration) {
         self.0.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
@@ -201,15 +204,15 @@ impl Aside {
 }
 
 /// One of those who wait for a search or are searched for.
-pub struct Queued {
+pub struct TimeShare {
     all: Arc<AtomicUsize>,
     /// How many there were when it came, with it.
     at_first: usize,
 }
 
-impl Queued {
+impl TimeShare {
     /// One more.
-    pub fn in_line(all: &Arc<AtomicUsize>) -> Self {
+    pub fn join(all: &Arc<AtomicUsize>) -> Self {
         let at_first = all.fetch_add(1, Ordering::AcqRel) + 1;
         Self { all: all.clone(), at_first }
     }
@@ -220,7 +223,7 @@ impl Queued {
     }
 }
 
-impl Drop for Queued {
+impl Drop for TimeShare {
     fn drop(&mut self) {
         self.all.fetch_sub(1, Ordering::AcqRel);
     }
@@ -228,11 +231,11 @@ impl Drop for Queued {
 
 /// Whoever looks after an application does so alone.
 #[derive(Default)]
-pub struct OneAtATime(Mutex<HashMap<ApplicationKey, Weak<AsyncMutex<()>>>>);
+pub struct PlanLocks(Mutex<HashMap<ApplicationKey, Weak<AsyncMutex<()>>>>);
 
-impl OneAtATime {
+impl PlanLocks {
     /// Waits until nobody else looks after it.
-    pub async fn alone(&self, key: &ApplicationKey) -> OwnedMutexGuard<()> {
+    pub async fn lock(&self, key: &ApplicationKey) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(lock) = locks.get(key).and_then(Weak::upgrade) {
@@ -255,13 +258,13 @@ mod tests {
     #[test]
     fn who_came_with_many_has_no_more_time_than_who_is_searched_first_among_them() {
         let all = Arc::default();
-        let mut line: Vec<Queued> = (0..4).map(|_| Queued::in_line(&all)).collect();
+        let mut line: Vec<TimeShare> = (0..4).map(|_| TimeShare::join(&all)).collect();
         let last = line.pop().unwrap();
-        let counts: Vec<usize> = line.iter().map(Queued::count).collect();
+        let counts: Vec<usize> = line.iter().map(TimeShare::count).collect();
         assert_eq!(counts, [4, 4, 4]);
         drop(line);
         assert_eq!((all.load(Ordering::Acquire), last.count()), (1, 4));
         drop(last);
-        assert_eq!(Queued::in_line(&all).count(), 1);
+        assert_eq!(TimeShare::join(&all).count(), 1);
     }
 }

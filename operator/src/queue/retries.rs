@@ -11,10 +11,10 @@ use crate::error::Error;
 
 /// What failed in a row for each application.
 #[derive(Default)]
-pub struct Retries(Mutex<HashMap<ApplicationKey, Failing>>);
+pub struct Retries(Mutex<HashMap<ApplicationKey, Failure>>);
 
 /// What failed last, how often in a row, and until when that is not tried again.
-struct Failing {
+struct Failure {
     reason: &'static str,
     count: u32,
     until: Moment,
@@ -23,22 +23,23 @@ struct Failing {
 impl Retries {
     /// After how long to try again what failed so: twice as long as the last time. Who is looked at before that time, for something
     /// else happened, waits for the rest of it.
-    pub fn after(&self, key: &ApplicationKey, error: &Error, now: Moment) -> Duration {
-        let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = failing.get(key).filter(|known| known.reason == error.reason());
+    pub fn next_delay(&self, key: &ApplicationKey, error: &Error, now: Moment) -> Duration {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = failures.get(key).filter(|known| known.reason == error.reason());
         if let Some(known) = known.filter(|known| now < known.until) {
             // A clock that was set back makes nobody wait for longer.
-            return known.until.saturating_sub(now).min(error.longest_wait());
+            return known.until.saturating_sub(now).min(error.max_backoff());
         }
         let count = known.map_or(0, |known| known.count);
-        let wait = error.wait().saturating_mul(2_u32.saturating_pow(count)).min(error.longest_wait());
+        let wait =
+            error.initial_backoff().saturating_mul(2_u32.saturating_pow(count)).min(error.max_backoff());
         let (reason, count, until) = (error.reason(), count.saturating_add(1), now + wait);
-        failing.insert(key.clone(), Failing { reason, count, until });
+        failures.insert(key.clone(), Failure { reason, count, until });
         wait
     }
 
     /// It did not fail this time.
-    pub fn went_well(&self, key: &ApplicationKey) {
+    pub fn reset(&self, key: &ApplicationKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
@@ -54,7 +55,7 @@ mod tests {
         let waits = |name: &str, error: &Error| -> Vec<u128> {
             let mut now = start;
             let wait = |_| {
-                let wait = retries.after(&key(name), error, now);
+                let wait = retries.next_delay(&key(name), error, now);
                 now += wait;
                 wait.as_millis()
             };
@@ -69,10 +70,10 @@ mod tests {
         assert_eq!(waits("c", &Error::NotLeading), [2_000; 8]);
         let later = start + Duration::from_mins(10);
         let after =
-            |name: &str, error: &Error, now: Moment| retries.after(&key(name), error, now).as_millis();
+            |name: &str, error: &Error, now: Moment| retries.next_delay(&key(name), error, now).as_millis();
         // Something else is another matter.
         assert_eq!(after("b", &broken, later), 2_000);
-        retries.went_well(&key("a"));
+        retries.reset(&key("a"));
         assert_eq!(after("a", &broken, later), 2_000);
         // Five events in the meantime are no five tries.
         for passed in [0, 100, 500, 1_900, 1_999] {

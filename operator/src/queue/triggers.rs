@@ -8,18 +8,18 @@ use control::{Amounts, Moment};
 use world::{ApplicationKey, Index, Policy, Room, Unit};
 
 /// So long an application gives way at most: whoever is ahead may fail again and again.
-const LONGEST_WAY: Duration = Duration::from_secs(10);
+const MAX_YIELD: Duration = Duration::from_secs(10);
 
 /// A node as plans depend on it.
 #[derive(PartialEq)]
-pub struct Offer {
+pub struct NodeCapacity {
     pub room: Option<Room>,
     pub units: BTreeMap<String, Unit>,
 }
 
 /// What an application waits for.
 #[derive(Default)]
-pub struct Waits {
+pub struct Waiting {
     /// Whether an actor waits for something that a pod or an Instance may give back.
     pub any: bool,
     /// The pools that have as many instances as they may, wherever those are.
@@ -30,18 +30,18 @@ pub struct Waits {
 
 /// Marks and requests of applications.
 #[derive(Default)]
-pub struct Touched {
-    marked: BTreeSet<ApplicationKey>,
+pub struct ReplanTriggers {
+    dirty: BTreeSet<ApplicationKey>,
     /// Those whose mark was taken and that are being looked at.
-    looked_at: BTreeSet<ApplicationKey>,
+    in_planning: BTreeSet<ApplicationKey>,
     /// Since when those give way that wait for room that others may take first.
-    give_way: BTreeMap<ApplicationKey, Moment>,
+    yielding_since: BTreeMap<ApplicationKey, Moment>,
     /// Those of which actors wait for something that a pod or an Instance may give back, with the pools that they wait for.
     waiting: BTreeMap<ApplicationKey, BTreeSet<String>>,
     /// What actors without a place ask for, by kind.
     unplaced: BTreeMap<ApplicationKey, Vec<(String, Amounts)>>,
     /// How often room came that an actor without a place may use.
-    grown: u64,
+    growth_counter: u64,
     /// The policies by which they are guarded, each once.
     policies: Vec<Arc<Policy>>,
     /// By node that hosts actors.
@@ -49,17 +49,17 @@ pub struct Touched {
     /// On which nodes an application has guards.
     guarded: BTreeMap<ApplicationKey, BTreeSet<String>>,
     /// How many units and slots of a kind came free so far.
-    chances: BTreeMap<String, u64>,
+    freed: BTreeMap<String, u64>,
     /// When the last one of a kind came free.
-    came: BTreeMap<String, Moment>,
+    last_freed: BTreeMap<String, Moment>,
     /// Of those, how many an application gave back itself.
-    own_chances: BTreeMap<ApplicationKey, BTreeMap<String, u64>>,
+    own_freed: BTreeMap<ApplicationKey, BTreeMap<String, u64>>,
     /// Since when an application waits for its turn.
-    waits_since: BTreeMap<ApplicationKey, Moment>,
+    background_since: BTreeMap<ApplicationKey, Moment>,
     /// When an application last had its turn to look whether it could be better.
-    turns: BTreeMap<ApplicationKey, Moment>,
+    last_background: BTreeMap<ApplicationKey, Moment>,
     /// Whose turn has come.
-    may_look: BTreeSet<ApplicationKey>,
+    has_background_turn: BTreeSet<ApplicationKey>,
 }
 
 /// At which capacities of units an application would be pressed.
@@ -68,29 +68,29 @@ struct Guard {
     needs: BTreeMap<String, u64>,
 }
 
-impl Touched {
-    pub fn touch(&mut self, key: &ApplicationKey) {
-        self.marked.insert(key.clone());
+impl ReplanTriggers {
+    pub fn mark_dirty(&mut self, key: &ApplicationKey) {
+        self.dirty.insert(key.clone());
     }
 
-    pub fn is_touched(&self, key: &ApplicationKey) -> bool {
-        self.marked.contains(key)
+    pub fn is_dirty(&self, key: &ApplicationKey) -> bool {
+        self.dirty.contains(key)
     }
 
     /// Whether it was touched since this was last asked.
-    pub fn take(&mut self, key: &ApplicationKey) -> bool {
-        self.looked_at.insert(key.clone());
-        self.marked.remove(key)
+    pub fn take_dirty(&mut self, key: &ApplicationKey) -> bool {
+        self.in_planning.insert(key.clone());
+        self.dirty.remove(key)
     }
 
     /// A look is over.
-    pub fn looked(&mut self, key: &ApplicationKey) {
-        self.looked_at.remove(key);
+    pub fn planning_done(&mut self, key: &ApplicationKey) {
+        self.in_planning.remove(key);
     }
 
     /// Whether an application leaves room that came to one of `ahead`, which wait for room as it does and are served first: as
     /// long as one of them may be about to take it, but no longer than a while.
-    pub fn gives_way(
+    pub fn yields_to_priority(
         &mut self,
         key: &ApplicationKey,
         ahead: impl Iterator<Item = ApplicationKey>,
@@ -98,39 +98,39 @@ impl Touched {
         now: Moment,
     ) -> bool {
         let is_about = |key: &ApplicationKey| {
-            self.marked.contains(key) || self.looked_at.contains(key) || is_searched(key)
+            self.dirty.contains(key) || self.in_planning.contains(key) || is_searched(key)
         };
         let mut ahead = ahead.filter(|key| self.unplaced.contains_key(key));
         if !ahead.any(|key| is_about(&key)) {
-            self.give_way.remove(key);
+            self.yielding_since.remove(key);
             return false;
         }
-        let since = *self.give_way.entry(key.clone()).or_insert(now);
-        let gives_way = now < since + LONGEST_WAY;
-        if !gives_way {
-            self.give_way.remove(key);
+        let since = *self.yielding_since.entry(key.clone()).or_insert(now);
+        let yields_to_priority = now < since + MAX_YIELD;
+        if !yields_to_priority {
+            self.yielding_since.remove(key);
         }
-        gives_way
+        yields_to_priority
     }
 
     /// Forgets an application that is gone.
     pub fn forget(&mut self, key: &ApplicationKey) {
-        self.marked.remove(key);
-        self.looked_at.remove(key);
-        self.give_way.remove(key);
-        self.may_look.remove(key);
-        self.own_chances.remove(key);
-        self.turns.remove(key);
-        self.waits_since.remove(key);
-        self.waits(key, Waits::default());
+        self.dirty.remove(key);
+        self.in_planning.remove(key);
+        self.yielding_since.remove(key);
+        self.has_background_turn.remove(key);
+        self.own_freed.remove(key);
+        self.last_background.remove(key);
+        self.background_since.remove(key);
+        self.set_waiting(key, Waiting::default());
         self.unguard(key);
     }
 
     /// Forgets all that are not among these.
     pub fn keep(&mut self, there: &BTreeSet<ApplicationKey>) {
-        let known = (self.marked.iter().chain(&self.looked_at).chain(&self.may_look))
-            .chain(self.give_way.keys().chain(self.own_chances.keys()).chain(self.turns.keys()))
-            .chain(self.waits_since.keys().chain(self.waiting.keys()))
+        let known = (self.dirty.iter().chain(&self.in_planning).chain(&self.has_background_turn))
+            .chain(self.yielding_since.keys().chain(self.own_freed.keys()).chain(self.last_background.keys()))
+            .chain(self.background_since.keys().chain(self.waiting.keys()))
             .chain(self.unplaced.keys().chain(self.guarded.keys()));
         let gone: BTreeSet<ApplicationKey> = known.filter(|key| !there.contains(*key)).cloned().collect();
         for key in &gone {
@@ -140,8 +140,8 @@ impl Touched {
 
     /// Remembers what an application waits for; whether actors have no place of which that was not known: room that came before
     /// touched nobody.
-    pub fn waits(&mut self, key: &ApplicationKey, waits: Waits) -> bool {
-        let Waits { any, pools, unplaced } = waits;
+    pub fn set_waiting(&mut self, key: &ApplicationKey, waiting: Waiting) -> bool {
+        let Waiting { any, pools, unplaced } = waiting;
         if any {
             self.waiting.insert(key.clone(), pools);
         } else {
@@ -193,107 +193,112 @@ impl Touched {
     }
 
     /// Those whose units on a node have less capacity by now than they need.
-    pub fn pressed(&self, index: &Index, node: &str) -> BTreeSet<ApplicationKey> {
-        let is_pressed = |guard: &Guard| {
+    pub fn overloaded(&self, index: &Index, node: &str) -> BTreeSet<ApplicationKey> {
+        let is_overloaded = |guard: &Guard| {
             let units = world::units_at(index, node, &guard.policy);
             guard.needs.iter().any(|(unit, need)| units.get(unit).is_none_or(|unit| unit.capacity < *need))
         };
         let guards = self.guards.get(node).into_iter().flatten();
-        guards.filter(|(_, guard)| is_pressed(guard)).map(|(key, _)| key.clone()).collect()
+        guards.filter(|(_, guard)| is_overloaded(guard)).map(|(key, _)| key.clone()).collect()
     }
 
     /// Units or slots of these kinds came free, given back `by` an application or by nobody.
-    pub fn came<'a>(
+    pub fn capacity_freed<'a>(
         &mut self,
         kinds: impl Iterator<Item = &'a str>,
         by: Option<&ApplicationKey>,
         now: Moment,
     ) {
         for kind in kinds {
-            self.came.insert(kind.to_owned(), now);
-            *self.chances.entry(kind.to_owned()).or_default() += 1;
+            self.last_freed.insert(kind.to_owned(), now);
+            *self.freed.entry(kind.to_owned()).or_default() += 1;
             if let Some(key) = by {
-                let own = self.own_chances.entry(key.clone()).or_default();
+                let own = self.own_freed.entry(key.clone()).or_default();
                 *own.entry(kind.to_owned()).or_default() += 1;
             }
         }
     }
 
     /// How many units and slots of these kinds came free so far that the application did not give back itself.
-    pub fn chances<'a>(&self, key: &ApplicationKey, kinds: impl Iterator<Item = &'a str>) -> u64 {
-        let own = self.own_chances.get(key);
+    pub fn freed_counter<'a>(&self, key: &ApplicationKey, kinds: impl Iterator<Item = &'a str>) -> u64 {
+        let own = self.own_freed.get(key);
         let of_kind = |kind: &str| {
             let own = own.and_then(|own| own.get(kind)).copied().unwrap_or(0);
-            self.chances.get(kind).copied().unwrap_or(0) - own
+            self.freed.get(kind).copied().unwrap_or(0) - own
         };
         kinds.map(of_kind).sum()
     }
 
     /// Lets those look whose turn it is, of those for whom something of their kinds came free.
-    pub fn give_turns(
+    pub fn grant_background_turns(
         &mut self,
         mut waiting: BTreeMap<ApplicationKey, BTreeSet<&str>>,
         now: Moment,
         most: usize,
     ) -> Vec<ApplicationKey> {
-        self.waits_since.retain(|key, _| waiting.contains_key(key));
+        self.background_since.retain(|key, _| waiting.contains_key(key));
         waiting.retain(|key, kinds| {
-            let since = *self.waits_since.entry(key.clone()).or_insert(now);
-            let came = kinds.iter().filter_map(|kind| self.came.get(*kind)).max();
-            came.is_none_or(|came| control::is_whole(*came, since, now))
+            let since = *self.background_since.entry(key.clone()).or_insert(now);
+            let last_freed = kinds.iter().filter_map(|kind| self.last_freed.get(*kind)).max();
+            last_freed.is_none_or(|last_freed| control::is_whole(*last_freed, since, now))
         });
         let last = |key: ApplicationKey| {
-            let last = self.turns.get(&key).copied();
+            let last = self.last_background.get(&key).copied();
             (key, last)
         };
-        let turns = control::turns(waiting.into_keys().map(last).collect::<Vec<_>>(), now, most);
-        for key in &turns {
-            self.turns.insert(key.clone(), now);
-            self.may_look.insert(key.clone());
+        let last_background = control::turns(waiting.into_keys().map(last).collect::<Vec<_>>(), now, most);
+        for key in &last_background {
+            self.last_background.insert(key.clone(), now);
+            self.has_background_turn.insert(key.clone());
         }
-        turns
+        last_background
     }
 
     /// It is looked at in the background now, whatever for: the next time is later.
-    pub fn has_turn(&mut self, key: &ApplicationKey, now: Moment) {
-        self.turns.insert(key.clone(), now);
-        self.may_look.remove(key);
+    pub fn background_started(&mut self, key: &ApplicationKey, now: Moment) {
+        self.last_background.insert(key.clone(), now);
+        self.has_background_turn.remove(key);
     }
 
     /// Whether its turn has come.
-    pub fn may_look(&self, key: &ApplicationKey) -> bool {
-        self.may_look.contains(key)
+    pub fn has_background_turn(&self, key: &ApplicationKey) -> bool {
+        self.has_background_turn.contains(key)
     }
 
     /// Whether its turn has come since this was last asked.
-    pub fn take_turn(&mut self, key: &ApplicationKey) -> bool {
-        self.may_look.remove(key)
+    pub fn take_background_turn(&mut self, key: &ApplicationKey) -> bool {
+        self.has_background_turn.remove(key)
     }
 
     /// Those with actors without a place.
-    pub fn without_place(&self) -> Vec<ApplicationKey> {
+    pub fn with_unplaced_actors(&self) -> Vec<ApplicationKey> {
         self.unplaced.keys().cloned().collect()
     }
 
     /// Room came, wherever: those with actors without a place.
-    pub fn room_came(&mut self) -> Vec<ApplicationKey> {
-        self.grown += 1;
-        self.without_place()
+    pub fn capacity_grew(&mut self) -> Vec<ApplicationKey> {
+        self.growth_counter += 1;
+        self.with_unplaced_actors()
     }
 
     /// How often room came so far that an actor without a place may use.
-    pub fn grown(&self) -> u64 {
-        self.grown
+    pub fn growth_counter(&self) -> u64 {
+        self.growth_counter
     }
 
     /// Those with an actor without a place that what came at a node may be room for.
     ///
     /// `known`: what the node is has changed; then room that was there before may be for others now.
-    pub fn could_use(&mut self, before: &Offer, after: &Offer, known: bool) -> Vec<ApplicationKey> {
+    pub fn unplaced_that_fit(
+        &mut self,
+        before: &NodeCapacity,
+        after: &NodeCapacity,
+        known: bool,
+    ) -> Vec<ApplicationKey> {
         let Some(room) = &after.room else { return Vec::new() };
         let grew = before.room.as_ref().is_none_or(|before| room.grew(before));
         let grew = known || grew || after.units.keys().any(|unit| !before.units.contains_key(unit));
-        self.grown += u64::from(grew);
+        self.growth_counter += u64::from(grew);
         let fits = |(kind, asks): &(String, Amounts)| {
             let units = after.units.values().filter(|unit| unit.kind == *kind);
             units.into_iter().any(|unit| {
@@ -302,22 +307,22 @@ impl Touched {
                         && room.has(asks, unit.resource.as_deref()))
             })
         };
-        let waits = self.unplaced.iter().filter(|(_, asks)| grew && asks.iter().any(fits));
-        waits.map(|(key, _)| key.clone()).collect()
+        let waiting = self.unplaced.iter().filter(|(_, asks)| grew && asks.iter().any(fits));
+        waiting.map(|(key, _)| key.clone()).collect()
     }
 
     /// Those of this namespace that wait for a name or for room.
-    pub fn waiting_in(&self, namespace: &str) -> BTreeSet<ApplicationKey> {
+    pub fn waiting_in_namespace(&self, namespace: &str) -> BTreeSet<ApplicationKey> {
         self.waiting.keys().filter(|key| key.namespace == namespace).cloned().collect()
     }
 
     /// Those that wait for room on a node.
-    pub fn waiting_at(&self, index: &Index, node: &str) -> Vec<ApplicationKey> {
+    pub fn waiting_on_node(&self, index: &Index, node: &str) -> Vec<ApplicationKey> {
         index.hosted(node).filter(|key| self.waiting.contains_key(*key)).cloned().collect()
     }
 
     /// Those that wait until a pool may have one more instance, wherever one goes.
-    pub fn waiting_for(&self, pool: &str) -> Vec<ApplicationKey> {
+    pub fn waiting_for_pool(&self, pool: &str) -> Vec<ApplicationKey> {
         let waiting = self.waiting.iter().filter(|(_, pools)| pools.contains(pool));
         waiting.map(|(key, _)| key.clone()).collect()
     }
@@ -330,47 +335,47 @@ mod tests {
     #[test]
     fn who_moves_or_goes_is_guarded_no_more_where_it_was() {
         let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
-        let mut touched = Touched::default();
-        let guard = |touched: &mut Touched, name: &str, unit: &str| {
-            touched.guard(&key(name), &Policy::builtin("plain"), [(unit.to_owned(), 1)].into());
+        let mut triggers = ReplanTriggers::default();
+        let guard = |triggers: &mut ReplanTriggers, name: &str, unit: &str| {
+            triggers.guard(&key(name), &Policy::builtin("plain"), [(unit.to_owned(), 1)].into());
         };
-        guard(&mut touched, "a", "one/cpus-0");
-        guard(&mut touched, "b", "one/cpus-0");
-        guard(&mut touched, "a", "two/cpus-0");
-        let by_node = |touched: &Touched| {
+        guard(&mut triggers, "a", "one/cpus-0");
+        guard(&mut triggers, "b", "one/cpus-0");
+        guard(&mut triggers, "a", "two/cpus-0");
+        let by_node = |triggers: &ReplanTriggers| {
             let names = |(node, of): (&String, &BTreeMap<ApplicationKey, Guard>)| {
                 (node.clone(), of.keys().map(|key| key.name.clone()).collect::<String>())
             };
-            touched.guards.iter().map(names).collect::<Vec<_>>()
+            triggers.guards.iter().map(names).collect::<Vec<_>>()
         };
         let expected = [("one", "b"), ("two", "a")].map(|(node, names)| (node.to_owned(), names.to_owned()));
-        assert_eq!(by_node(&touched), expected);
-        touched.keep(&[key("b")].into());
-        assert_eq!(by_node(&touched), expected[..1]);
-        assert_eq!((touched.guarded.len(), touched.policies.len()), (1, 1));
+        assert_eq!(by_node(&triggers), expected);
+        triggers.keep(&[key("b")].into());
+        assert_eq!(by_node(&triggers), expected[..1]);
+        assert_eq!((triggers.guarded.len(), triggers.policies.len()), (1, 1));
         // What is left of who is gone marks it once more.
-        touched.touch(&key("a"));
-        touched.came(["cpu"].into_iter(), Some(&key("a")), Duration::ZERO);
-        touched.keep(&[key("b")].into());
-        assert!(touched.marked.is_empty() && touched.own_chances.is_empty());
+        triggers.mark_dirty(&key("a"));
+        triggers.capacity_freed(["cpu"].into_iter(), Some(&key("a")), Duration::ZERO);
+        triggers.keep(&[key("b")].into());
+        assert!(triggers.dirty.is_empty() && triggers.own_freed.is_empty());
     }
 
     #[test]
     fn who_is_looked_at_in_the_background_has_no_other_turn_for_a_while() {
         let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
-        let mut touched = Touched::default();
+        let mut triggers = ReplanTriggers::default();
         let start = Duration::from_secs(1000);
-        touched.has_turn(&key("a"), start);
+        triggers.background_started(&key("a"), start);
         let both = || [key("a"), key("b")].map(|key| (key, BTreeSet::new())).into();
         let early = start + control::BACKGROUND / 2;
-        assert_eq!(touched.give_turns(both(), early, 9), [key("b")]);
-        assert!(touched.take_turn(&key("b")) && !touched.may_look(&key("a")));
+        assert_eq!(triggers.grant_background_turns(both(), early, 9), [key("b")]);
+        assert!(triggers.take_background_turn(&key("b")) && !triggers.has_background_turn(&key("a")));
         let late = start + control::BACKGROUND;
-        assert_eq!(touched.give_turns(both(), late, 9), [key("a")]);
+        assert_eq!(triggers.grant_background_turns(both(), late, 9), [key("a")]);
         // A second look that comes then takes the turn with it.
-        touched.has_turn(&key("a"), late);
-        assert!(!touched.may_look(&key("a")));
-        assert_eq!(touched.give_turns(both(), late, 9), []);
+        triggers.background_started(&key("a"), late);
+        assert!(!triggers.has_background_turn(&key("a")));
+        assert_eq!(triggers.grant_background_turns(both(), late, 9), []);
     }
 
     /// Which seconds are a turn: `cpu` and `gpu` come when they are said to.
@@ -384,15 +389,15 @@ mod tests {
             ("cpu@0 fpga@3", Some(10)),
             ("cpu@0 gpu@9 gpu@18 cpu@27 cpu@36 gpu@45 gpu@54 cpu@63 cpu@72 gpu@81", Some(60)),
         ] {
-            let mut touched = Touched::default();
+            let mut triggers = ReplanTriggers::default();
             let turn = (0..100).find(|second| {
                 for (kind, at) in comes.split(' ').filter_map(|come| come.split_once('@')) {
                     if at.parse() == Ok(*second) {
-                        touched.came(std::iter::once(kind), None, Duration::from_secs(*second));
+                        triggers.capacity_freed(std::iter::once(kind), None, Duration::from_secs(*second));
                     }
                 }
                 let waiting = [(key.clone(), BTreeSet::from(["cpu", "gpu"]))].into();
-                !touched.give_turns(waiting, Duration::from_secs(*second), 9).is_empty()
+                !triggers.grant_background_turns(waiting, Duration::from_secs(*second), 9).is_empty()
             });
             assert_eq!(turn, expected, "{comes}");
         }

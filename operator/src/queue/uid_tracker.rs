@@ -9,24 +9,24 @@ use world::ApplicationKey;
 
 /// Which applications were met, by name.
 #[derive(Default)]
-pub struct Met(Mutex<HashMap<ApplicationKey, Option<String>>>);
+pub struct UidTracker(Mutex<HashMap<ApplicationKey, Option<String>>>);
 
-impl Met {
+impl UidTracker {
     /// Whether there was another one of its name when it was asked last.
-    pub fn is_another(&self, key: &ApplicationKey, application: &ActorApplication) -> bool {
-        let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn is_recreated(&self, key: &ApplicationKey, application: &ActorApplication) -> bool {
+        let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let uid = application.uid();
-        met.insert(key.clone(), uid.clone()).is_some_and(|before| before != uid)
+        uids.insert(key.clone(), uid.clone()).is_some_and(|before| before != uid)
     }
 
     /// Forgets those that are gone, and says which.
-    pub fn gone(&self, is_there: impl Fn(&ApplicationKey) -> bool) -> Vec<ApplicationKey> {
-        let mut met = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<ApplicationKey> = met.keys().filter(|key| !is_there(key)).cloned().collect();
-        for key in &gone {
-            met.remove(key);
+    pub fn remove_gone(&self, exists: impl Fn(&ApplicationKey) -> bool) -> Vec<ApplicationKey> {
+        let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let remove_gone: Vec<ApplicationKey> = uids.keys().filter(|key| !exists(key)).cloned().collect();
+        for key in &remove_gone {
+            uids.remove(key);
         }
-        gone
+        remove_gone
     }
 }
 
@@ -43,13 +43,13 @@ mod tests {
             application.metadata.uid = Some(uid.to_owned());
             application
         };
-        let met = Met::default();
-        assert!(!met.is_another(&key, &of("1")), "nobody was there before");
-        assert!(!met.is_another(&key, &of("1")));
-        assert!(met.is_another(&key, &of("2")));
-        assert!(!met.is_another(&key, &of("2")));
-        assert!(met.gone(|_| true).is_empty());
-        assert_eq!(met.gone(|_| false), [key]);
-        assert!(met.gone(|_| false).is_empty());
+        let uids = UidTracker::default();
+        assert!(!uids.is_recreated(&key, &of("1")), "nobody was there before");
+        assert!(!uids.is_recreated(&key, &of("1")));
+        assert!(uids.is_recreated(&key, &of("2")));
+        assert!(!uids.is_recreated(&key, &of("2")));
+        assert!(uids.remove_gone(|_| true).is_empty());
+        assert_eq!(uids.remove_gone(|_| false), [key]);
+        assert!(uids.remove_gone(|_| false).is_empty());
     }
 }

@@ -11,80 +11,83 @@ use futures::{FutureExt, Stream, StreamExt};
 /// however often these are rung for; one look at a time after each.
 struct Queue<T> {
     /// Of those whose time is the same, who came first.
-    waiting: BTreeMap<Place, T>,
-    places: HashMap<T, Place>,
+    waiting: BTreeMap<Deadline, T>,
+    deadlines: HashMap<T, Deadline>,
     /// Who is looked after now, and from when on again.
-    looked_after: HashMap<T, Option<Instant>>,
+    running: HashMap<T, Option<Instant>>,
     /// How many came so far.
-    came: u64,
+    arrivals: u64,
 }
 
 /// When somebody is due, and how many came before.
-type Place = (Instant, u64);
+type Deadline = (Instant, u64);
 
 impl<T: Hash + Eq + Clone> Queue<T> {
     fn new() -> Self {
-        Self { waiting: BTreeMap::new(), places: HashMap::new(), looked_after: HashMap::new(), came: 0 }
+        Self { waiting: BTreeMap::new(), deadlines: HashMap::new(), running: HashMap::new(), arrivals: 0 }
     }
 
     /// Somebody is to be looked after from that time on. Who waits already waits no longer for it; who is looked after is looked after
     /// once more.
-    fn ring(&mut self, it: T, at: Instant) {
-        if let Some(again) = self.looked_after.get_mut(&it) {
+    fn enqueue(&mut self, it: T, at: Instant) {
+        if let Some(again) = self.running.get_mut(&it) {
             *again = Some(again.map_or(at, |again| again.min(at)));
             return;
         }
-        if let Some(place) = self.places.get(&it) {
-            if place.0 <= at {
+        if let Some(deadline) = self.deadlines.get(&it) {
+            if deadline.0 <= at {
                 return;
             }
-            self.waiting.remove(place);
+            self.waiting.remove(deadline);
         }
-        let place = (at, self.came);
-        self.came += 1;
-        self.places.insert(it.clone(), place);
-        self.waiting.insert(place, it);
+        let deadline = (at, self.arrivals);
+        self.arrivals += 1;
+        self.deadlines.insert(it.clone(), deadline);
+        self.waiting.insert(deadline, it);
     }
 
     /// When the next is due.
     fn next(&self) -> Option<Instant> {
-        self.waiting.first_key_value().map(|(place, _)| place.0)
+        self.waiting.first_key_value().map(|(deadline, _)| deadline.0)
     }
 
     /// Who is to be looked after now.
-    fn due(&mut self, now: Instant) -> Option<T> {
+    fn pop_due(&mut self, now: Instant) -> Option<T> {
         let first = self.waiting.first_entry().filter(|first| first.key().0 <= now)?;
         let it = first.remove();
-        self.places.remove(&it);
-        self.looked_after.insert(it.clone(), None);
+        self.deadlines.remove(&it);
+        self.running.insert(it.clone(), None);
         Some(it)
     }
 
     /// Somebody was looked after, and is again at that time, or when it was rung for meanwhile.
     fn done(&mut self, it: T, again: Option<Instant>) {
-        let rung = self.looked_after.remove(&it).flatten();
-        if let Some(at) = rung.into_iter().chain(again).min() {
-            self.ring(it, at);
+        let requested = self.running.remove(&it).flatten();
+        if let Some(at) = requested.into_iter().chain(again).min() {
+            self.enqueue(it, at);
         }
     }
 }
 
 /// Looks after whoever is rung for, `after` that time, and again after as long as a look says, so many `at_once`; ends with the rings.
-pub async fn rounds<T, L>(rings: impl Stream<Item = (T, Duration)>, at_once: usize, look: impl Fn(T) -> L)
-where
+pub async fn run_workqueue<T, L>(
+    requests: impl Stream<Item = (T, Duration)>,
+    at_once: usize,
+    reconcile: impl Fn(T) -> L,
+) where
     T: Hash + Eq + Clone,
     L: Future<Output = Option<Duration>>,
 {
-    let mut rings = std::pin::pin!(rings);
+    let mut requests = std::pin::pin!(requests);
     let mut queue: Queue<T> = Queue::new();
-    let mut looks = FuturesUnordered::new();
+    let mut reconciles = FuturesUnordered::new();
     loop {
-        while looks.len() < at_once
-            && let Some(it) = queue.due(Instant::now())
+        while reconciles.len() < at_once
+            && let Some(it) = queue.pop_due(Instant::now())
         {
-            looks.push(look(it.clone()).map(|again| (it, again)));
+            reconciles.push(reconcile(it.clone()).map(|again| (it, again)));
         }
-        let next = queue.next().filter(|_| looks.len() < at_once);
+        let next = queue.next().filter(|_| reconciles.len() < at_once);
         let wait = async {
             match next {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
@@ -92,11 +95,11 @@ where
             }
         };
         tokio::select! {
-            rung = rings.next() => {
-                let Some((it, after)) = rung else { return };
-                queue.ring(it, Instant::now() + after);
+            requested = requests.next() => {
+                let Some((it, after)) = requested else { return };
+                queue.enqueue(it, Instant::now() + after);
             }
-            Some((it, again)) = looks.next() => queue.done(it, again.map(|after| Instant::now() + after)),
+            Some((it, again)) = reconciles.next() => queue.done(it, again.map(|after| Instant::now() + after)),
             () = wait => {}
         }
     }
@@ -114,34 +117,34 @@ mod tests {
 
     /// Who is looked after when, of `NAME@MILLISECOND` rings, each 100 ms after its first ring; a look takes `length` ms, and one is made at
     /// a time.
-    fn looks(rings: &str, length: u64, again: Option<u64>) -> String {
+    fn reconciles(requests: &str, length: u64, again: Option<u64>) -> String {
         let start = Instant::now();
         let at = |millisecond| start + Duration::from_millis(millisecond);
         let mut queue = Queue::new();
-        let rings: Vec<(&str, u64)> = rings
+        let requests: Vec<(&str, u64)> = requests
             .split(' ')
-            .map(|ring| ring.split_once('@').unwrap())
+            .map(|enqueue| enqueue.split_once('@').unwrap())
             .map(|(name, at)| (name, at.parse().unwrap()))
             .collect();
-        let (mut looks, mut busy) = (Vec::new(), None);
+        let (mut reconciles, mut busy) = (Vec::new(), None);
         for millisecond in 0..1000 {
-            for (name, _) in rings.iter().filter(|(_, at)| *at == millisecond) {
-                queue.ring(*name, at(millisecond + 100));
+            for (name, _) in requests.iter().filter(|(_, at)| *at == millisecond) {
+                queue.enqueue(*name, at(millisecond + 100));
             }
             if let Some((name, _)) = busy.take_if(|(_, until)| *until == millisecond) {
                 queue.done(name, again.map(|after| at(millisecond + after)));
             }
             while busy.is_none()
-                && let Some(name) = queue.due(at(millisecond))
+                && let Some(name) = queue.pop_due(at(millisecond))
             {
-                looks.push(format!("{name}@{millisecond}"));
+                reconciles.push(format!("{name}@{millisecond}"));
                 match length {
                     0 => queue.done(name, again.map(|after| at(millisecond + after))),
                     _ => busy = Some((name, millisecond + length)),
                 }
             }
         }
-        looks.join(" ")
+        reconciles.join(" ")
     }
 
     #[test]
@@ -150,7 +153,7 @@ mod tests {
             |name: &str| (0..30).map(|n| format!("{name}@{}", n * 10)).collect::<Vec<_>>().join(" ");
         let steady = every_10_ms("a");
         let all = format!("{} {} {}", every_10_ms("a"), every_10_ms("b"), "c@5");
-        for (rings, length, again, expected) in [
+        for (requests, length, again, expected) in [
             ("a@0", 0, None, "a@100"),
             ("a@0 a@40 a@90", 0, None, "a@100"),
             ("a@0 b@30 a@50 b@100", 0, None, "a@100 b@130"),
@@ -166,23 +169,23 @@ mod tests {
             // One that is rung for once between two that are rung for all the time is third.
             (&all, 100, None, "a@100 b@200 c@300 a@400 b@500"),
         ] {
-            assert_eq!(looks(rings, length, again), expected, "{rings}, {length} ms, {again:?}");
+            assert_eq!(reconciles(requests, length, again), expected, "{requests}, {length} ms, {again:?}");
         }
     }
 
     proptest! {
         /// However many ring, and however often, nobody waits for more looks than there are others.
         #[test]
-        fn nobody_waits_for_more_looks_than_there_are_others(rings in proptest::collection::vec((0..9_u8, 0..3_u8), 1..200)) {
+        fn nobody_waits_for_more_looks_than_there_are_others(requests in proptest::collection::vec((0..9_u8, 0..3_u8), 1..200)) {
             let start = Instant::now();
             let mut queue = Queue::new();
             let mut waits: HashMap<u8, u32> = HashMap::new();
-            for (step, (who, looks)) in (0_u64..).zip(rings) {
+            for (step, (who, reconciles)) in (0_u64..).zip(requests) {
                 let now = start + Duration::from_millis(step);
-                queue.ring(who, now);
+                queue.enqueue(who, now);
                 waits.entry(who).or_default();
-                for _ in 0..looks {
-                    let Some(next) = queue.due(now) else { break };
+                for _ in 0..reconciles {
+                    let Some(next) = queue.pop_due(now) else { break };
                     let waited = waits.remove(&next);
                     prop_assert!(waited.is_some_and(|waited| waited < 9), "{next} waited for {waited:?} looks");
                     for waited in waits.values_mut() {
@@ -190,7 +193,7 @@ mod tests {
                     }
                     queue.done(next, None);
                 }
-                prop_assert_eq!(queue.waiting.len(), queue.places.len());
+                prop_assert_eq!(queue.waiting.len(), queue.deadlines.len());
                 prop_assert_eq!(queue.waiting.len(), waits.len());
             }
         }
@@ -199,33 +202,33 @@ mod tests {
     /// Three looks after each of three, two at once.
     #[tokio::test]
     async fn so_many_are_looked_after_at_once_and_nobody_twice() {
-        let (ring, rings) = mpsc::unbounded();
+        let (enqueue, requests) = mpsc::unbounded();
         for name in ["a", "b", "c", "a", "b", "c"] {
-            ring.unbounded_send((name, Duration::ZERO)).unwrap();
+            enqueue.unbounded_send((name, Duration::ZERO)).unwrap();
         }
-        let (busy, most, looks) = (RefCell::new(Vec::new()), Cell::new(0), RefCell::new(Vec::new()));
+        let (busy, most, reconciles) = (RefCell::new(Vec::new()), Cell::new(0), RefCell::new(Vec::new()));
         let all = Notify::new();
-        let look = |name| {
+        let reconcile = |name| {
             assert!(!busy.borrow().contains(&name), "{name} is looked after already");
             busy.borrow_mut().push(name);
             most.set(busy.borrow().len().max(most.get()));
-            looks.borrow_mut().push(name);
-            let (busy, looks, all) = (&busy, &looks, &all);
+            reconciles.borrow_mut().push(name);
+            let (busy, reconciles, all) = (&busy, &reconciles, &all);
             async move {
                 tokio::task::yield_now().await;
                 busy.borrow_mut().retain(|other| *other != name);
-                let of_it = looks.borrow().iter().filter(|other| **other == name).count();
-                if looks.borrow().len() == 9 && busy.borrow().is_empty() {
+                let of_it = reconciles.borrow().iter().filter(|other| **other == name).count();
+                if reconciles.borrow().len() == 9 && busy.borrow().is_empty() {
                     all.notify_one();
                 }
                 (of_it < 3).then_some(Duration::ZERO)
             }
         };
         tokio::select! {
-            () = rounds(rings, 2, look) => panic!("the rings go on"),
+            () = run_workqueue(requests, 2, reconcile) => panic!("the rings go on"),
             () = all.notified() => {}
         }
         assert_eq!(most.get(), 2);
-        drop(ring);
+        drop(enqueue);
     }
 }

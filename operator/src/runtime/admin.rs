@@ -19,7 +19,7 @@ use world::ApplicationKey;
 
 use crate::plan::judged::Mismatches;
 use crate::plan::policies::Policies;
-use crate::runtime::liveness::Pulse;
+use crate::runtime::liveness::Liveness;
 use crate::runtime::metrics::Metrics;
 use crate::watch::caches::Caches;
 
@@ -33,7 +33,7 @@ pub struct Admin {
     /// Set when every cache has been filled once.
     pub warm: watch::Receiver<bool>,
     /// Whether the loops turn.
-    pub pulse: Pulse,
+    pub liveness: Liveness,
     /// Plans on which clingo did not agree.
     pub mismatches: Mismatches,
 }
@@ -62,7 +62,7 @@ pub fn debug(admin: Admin) -> Router {
 }
 
 async fn healthy(State(admin): State<Admin>) -> (StatusCode, String) {
-    match admin.pulse.stuck(Instant::now()) {
+    match admin.liveness.stuck(Instant::now()) {
         None => (StatusCode::OK, "ok".to_owned()),
         Some(stuck) => (StatusCode::SERVICE_UNAVAILABLE, stuck),
     }
@@ -192,7 +192,7 @@ mod tests {
             policies: Arc::default(),
             default_policy: "throughput".to_owned(),
             warm: watch::channel(false).1,
-            pulse: Pulse::new(Duration::from_mins(1)),
+            liveness: Liveness::new(Duration::from_mins(1)),
             mismatches: Mismatches::default(),
         }
     }

@@ -14,26 +14,26 @@ use world::{ApplicationKey, Policy};
 
 use crate::api::events::Events;
 use crate::api::writes::Writer;
-use crate::commit::locks::Turns;
-use crate::commit::slow::Late;
+use crate::commit::locks::CommitLocks;
+use crate::commit::slow::SlowCommits;
 use crate::config::Planning;
 use crate::plan::judged::Mismatches;
 use crate::plan::plans::Plans;
 use crate::plan::policies::Policies;
-use crate::plan::searches::{Considered, OneAtATime, Searches};
+use crate::plan::searches::{LastPlanned, PlanLocks, Searches};
 use crate::queue::retries::Retries;
-use crate::queue::solver_slots::Line;
-use crate::queue::throttle::{Made, Pace, Starts};
-use crate::queue::uid_tracker::Met;
+use crate::queue::solver_slots::SolverSlots;
+use crate::queue::throttle::{Expectations, RecentStarts, StatusThrottle};
+use crate::queue::uid_tracker::UidTracker;
 use crate::runtime::clock::moment;
 use crate::runtime::metrics::Metrics;
 use crate::watch::caches::Caches;
-use crate::watch::owned_cache::Neighbours;
+use crate::watch::owned_cache::OwnedResources;
 
 /// What every reconcile shares.
 pub struct Context {
     pub caches: Arc<Caches>,
-    pub neighbours: Neighbours,
+    pub owned_resources: OwnedResources,
     pub policies: Arc<Policies>,
     pub writer: Writer,
     pub events: Events,
@@ -42,63 +42,63 @@ pub struct Context {
     pub mismatches: Mismatches,
     pub planning: Planning,
     /// Searches at the same time, and who waits for one.
-    pub solver_slots: Line,
+    pub solver_slots: SolverSlots,
     /// Plans are made side by side and committed one at a time.
-    pub turns: Turns,
+    pub commit_locks: CommitLocks,
     /// Worlds are put together by so many as there are cores: more would wait for each other, each with a world half done.
-    pub looks: Semaphore,
+    pub snapshot_permits: Semaphore,
     /// The same for those who are looked after: they wait for nobody who is planned.
-    pub heals: Semaphore,
+    pub reconcile_permits: Semaphore,
     /// Who plans an application.
-    pub one_at_a_time: OneAtATime,
+    pub plan_locks: PlanLocks,
     /// Who waits to be planned, and what was said of each.
     pub plans: Plans,
     /// Who could not be planned, and who could not be looked after, and how often.
-    pub plan_retries: Retries,
-    pub heal_retries: Retries,
+    pub plan_backoff: Retries,
+    pub reconcile_backoff: Retries,
     /// Decisions that were on their way for long.
-    pub late: Late,
+    pub slow_commits: SlowCommits,
     /// When people were told of each application.
-    pub pace: Pace,
+    pub status_throttle: StatusThrottle,
     /// Which applications start actors.
-    pub starts: Starts,
+    pub recent_starts: RecentStarts,
     /// Pods that the watch is to bring.
-    pub made: Made,
+    pub expectations: Expectations,
     /// The searches, each in a task of its own.
     pub searches: Searches,
     /// What was considered for each application when it was last planned.
-    pub considered: Mutex<HashMap<ApplicationKey, Considered>>,
+    pub last_planned: Mutex<HashMap<ApplicationKey, LastPlanned>>,
     /// What was refused of each application.
     pub refusals: Mutex<BTreeMap<ApplicationKey, Refusals>>,
     /// Whom all that is remembered is about.
-    pub met: Met,
+    pub uids: UidTracker,
     /// Actors that are not started again at once.
-    pub back_offs: Mutex<BackOffs<Tried>>,
+    pub back_offs: Mutex<BackOffs<BackoffKey>>,
 }
 
 /// An actor of an application, or what else is made for it.
-pub type Tried = (ApplicationKey, String);
+pub type BackoffKey = (ApplicationKey, String);
 
 impl Context {
     /// Meets an application: what is remembered of another of its name that is gone is forgotten.
-    pub fn meet(&self, key: &ApplicationKey, application: &ActorApplication) {
-        if self.met.is_another(key, application) {
+    pub fn forget_if_recreated(&self, key: &ApplicationKey, application: &ActorApplication) {
+        if self.uids.is_recreated(key, application) {
             self.forget(key);
         }
     }
 
     /// Forgets an application that is gone.
     pub fn forget(&self, key: &ApplicationKey) {
-        self.considered.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).forget(|(of, _)| of == key);
-        self.plan_retries.went_well(key);
-        self.heal_retries.went_well(key);
+        self.plan_backoff.reset(key);
+        self.reconcile_backoff.reset(key);
     }
 
     /// What was considered when the application was last planned.
-    pub fn considered(&self, key: &ApplicationKey) -> Option<Considered> {
-        self.considered.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+    pub fn last_planned(&self, key: &ApplicationKey) -> Option<LastPlanned> {
+        self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
     /// Whether the decision of this uid and generation is the last one.
@@ -113,62 +113,62 @@ impl Context {
 
     /// The second look that is ahead of an application.
     pub fn second_look(&self, key: &ApplicationKey) -> Option<SecondLook> {
-        let considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);
-        considered.get(key).and_then(|considered| considered.facts.second_look)
+        let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
+        last_planned.get(key).and_then(|last_planned| last_planned.facts.second_look)
     }
 
     /// The actors whose decided place may not be taken, as they were when the application of this generation was last looked at.
     pub fn infeasible(&self, key: &ApplicationKey, generation: Option<i64>) -> Option<BTreeSet<String>> {
-        let considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);
-        let considered = considered.get(key).filter(|considered| considered.generation == generation);
-        considered.map(|considered| considered.infeasible.clone())
+        let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_planned = last_planned.get(key).filter(|last_planned| last_planned.generation == generation);
+        last_planned.map(|last_planned| last_planned.infeasible.clone())
     }
 
     /// What was found of decided places since the application of this generation was last looked at.
-    pub fn found_infeasible(
+    pub fn set_infeasible(
         &self,
         key: &ApplicationKey,
         generation: Option<i64>,
         infeasible: &BTreeSet<String>,
     ) {
-        let mut considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = considered.get_mut(key).filter(|known| known.generation == generation) {
+        let mut last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = last_planned.get_mut(key).filter(|known| known.generation == generation) {
             known.infeasible.clone_from(infeasible);
         }
     }
 
     /// Whether room came somewhere since an application was last looked at.
-    pub fn has_room_come(&self, key: &ApplicationKey) -> bool {
-        let grown = self.caches.grown();
-        let considered = self.considered.lock().unwrap_or_else(PoisonError::into_inner);
-        considered.get(key).is_some_and(|considered| considered.grown != grown)
+    pub fn has_room_grown(&self, key: &ApplicationKey) -> bool {
+        let growth_counter = self.caches.growth_counter();
+        let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
+        last_planned.get(key).is_some_and(|last_planned| last_planned.growth_counter != growth_counter)
     }
 
     /// Lets an application be planned as if something had touched it.
-    pub fn ask_for_a_plan(&self, key: &ApplicationKey) {
-        self.caches.touch(key);
-        self.plans.ask(key);
+    pub fn enqueue_replan(&self, key: &ApplicationKey) {
+        self.caches.mark_dirty(key);
+        self.plans.enqueue(key);
     }
 
-    pub fn consider(&self, key: &ApplicationKey, considered: Considered) {
-        self.considered.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), considered);
+    pub fn set_last_planned(&self, key: &ApplicationKey, last_planned: LastPlanned) {
+        self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), last_planned);
     }
 
     /// Until when what went wrong is held back, and why, where it still is.
-    pub fn held_back(&self, tried: &Tried) -> Option<(Moment, String)> {
+    pub fn backoff(&self, backoff_key: &BackoffKey) -> Option<(Moment, String)> {
         let back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        back_offs.held(tried, moment()).map(|held| (held.until, held.why.clone()))
+        back_offs.held(backoff_key, moment()).map(|held| (held.until, held.why.clone()))
     }
 
     /// What went wrong with an actor, where that is that a pod of this uid `ended`, is tried again after a while; until when it is
     /// held back.
-    pub fn hold_back(&self, tried: Tried, why: &str, ended: Option<&str>) -> Moment {
+    pub fn back_off(&self, backoff_key: BackoffKey, why: &str, ended: Option<&str>) -> Moment {
         let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        back_offs.failed(tried, why, ended, LONGEST_WAIT, moment())
+        back_offs.failed(backoff_key, why, ended, LONGEST_WAIT, moment())
     }
 
     /// What was refused of an application and counts still; what its decision tells of before this operator is recalled.
-    pub fn refused(&self, key: &ApplicationKey, decision: Option<&Placement>) -> Vec<Refusal> {
+    pub fn active_refusals(&self, key: &ApplicationKey, decision: Option<&Placement>) -> Vec<Refusal> {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let refusals = all.entry(key.clone()).or_default();
         refusals.recall(decision.map(world::refusals).unwrap_or_default());
@@ -176,7 +176,7 @@ impl Context {
     }
 
     /// Something was refused just now; until when that counts.
-    pub fn refuse(&self, key: &ApplicationKey, about: &About, actor: &str, reason: &str) -> Moment {
+    pub fn record_refusal(&self, key: &ApplicationKey, about: &About, actor: &str, reason: &str) -> Moment {
         let longest = Duration::from_secs(self.planning.refusal_seconds.into());
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(key.clone()).or_default().refuse(about, actor.to_owned(), reason, longest, moment())
@@ -201,11 +201,11 @@ impl Context {
     }
 
     /// Tells people; an event that cannot be written is logged and nothing else.
-    pub async fn tell<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) {
+    pub async fn emit_event<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) {
         if self.writer.leadership.check().is_err() {
             return;
         }
-        if let Err(e) = self.events.tell(object, event).await {
+        if let Err(e) = self.events.emit(object, event).await {
             tracing::warn!(error = e.chain(), reason = event.reason, "an event could not be written");
         }
     }

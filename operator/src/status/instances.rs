@@ -9,11 +9,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use world::{ActorName, Own, Unfit, is_ready, object_name, unit_of};
 
-use crate::status::readiness::{crash_loop, why_not};
+use crate::status::readiness::{crash_loop, not_ready_reason};
 use crate::status::report::{Finding, conditions};
 
 /// What is known of an Instance's actor beside its pod.
-pub struct About<'a> {
+pub struct InstanceContext<'a> {
     /// The unit that was decided for it.
     pub place: Option<&'a str>,
     /// Why it has none, where that is decided; what is too much in all is not told.
@@ -23,18 +23,18 @@ pub struct About<'a> {
     /// Why it cannot be an actor.
     pub unfit: Option<&'a Unfit>,
     /// Whether other applications start actors.
-    pub others_start: bool,
+    pub others_starting: bool,
     /// Now.
     pub now: Timestamp,
 }
 
-fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
+fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
     let finding = |type_, holds, reason, message| Finding { type_, holds, reason, message };
-    if let Some(Unfit { reason, message }) = about.unfit {
+    if let Some(Unfit { reason, message }) = context.unfit {
         return ["Ready", "Placed"].map(|type_| finding(type_, false, *reason, message.clone())).into();
     }
     let unit = pod.and_then(unit_of);
-    let (ready, reason, message) = match (pod, about.place) {
+    let (ready, reason, message) = match (pod, context.place) {
         (Some(pod), Some(place)) if unit == Some(place) && is_ready(pod) => {
             (true, "Ready", format!("its pod is ready, on {place}"))
         }
@@ -42,22 +42,22 @@ fn findings(pod: Option<&Pod>, about: &About) -> Vec<Finding> {
             (false, "Moves", format!("it is on {}, and is to be on {place}", unit.unwrap_or("no known unit")))
         }
         (Some(pod), _) => {
-            let why = why_not(pod).map_or(String::new(), |why| format!(": {why}"));
+            let why = not_ready_reason(pod).map_or(String::new(), |why| format!(": {why}"));
             (false, "NotReady", format!("its pod is not ready{why}"))
         }
         (None, _) => {
-            let waits = about.wait.map_or(String::new(), |wait| format!(": {wait}"));
+            let waits = context.wait.map_or(String::new(), |wait| format!(": {wait}"));
             (false, "NoPod", format!("it has no pod{waits}"))
         }
     };
-    let placed = match (about.place, about.reasons) {
+    let placed = match (context.place, context.reasons) {
         (Some(place), _) => finding("Placed", true, "Placed", format!("on {place}")),
         (None, None) => finding("Placed", false, "Undecided", "no place is decided yet".to_owned()),
         (None, Some([])) => finding("Placed", false, "Unplaced", "there is no place for it".to_owned()),
         (None, Some(reasons)) => finding("Placed", false, "Unplaced", reasons.join("; ")),
     };
     let mut findings = vec![finding("Ready", ready, reason, message), placed];
-    if let Some(Wait::BackOff(why)) = about.wait {
+    if let Some(Wait::BackOff(why)) = context.wait {
         findings.push(finding("BackOff", true, "BackOff", why.clone()));
     } else if let Some(why) = pod.and_then(crash_loop) {
         findings.push(finding("BackOff", true, "CrashLoop", why));
@@ -90,11 +90,11 @@ pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
 }
 
 /// How long an actor may be on its way before people are told that it is.
-const ON_ITS_WAY: Duration = Duration::from_secs(5);
+const START_REPORT_DELAY: Duration = Duration::from_secs(5);
 /// The same while others start: what takes long then is that there are many.
-const IN_A_RUSH: Duration = Duration::from_mins(1);
+const BUSY_REPORT_DELAY: Duration = Duration::from_mins(1);
 /// After this time it is asked again whether others still start actors.
-const OTHERS_START: Duration = Duration::from_secs(1);
+const BUSY_REQUEUE: Duration = Duration::from_secs(1);
 
 /// When to look again at what would be said of an Instance and can wait a moment: its actor is on its way, it has a place, nothing
 /// keeps it from being there, and it does not run yet; or it runs by now, and others start.
@@ -102,30 +102,30 @@ const OTHERS_START: Duration = Duration::from_secs(1);
 /// Who starts is told of once, when it runs, and before only where that takes long: of ten thousand that start together the API
 /// server has the less to do, and whoever waits for a pod is served before who is told of one. An Instance that was asked for is told
 /// of at once, as who asked waits for it.
-pub fn passes(
+pub fn defer_report(
     instance: &Instance,
     pod: Option<&Pod>,
-    about: &About,
+    context: &InstanceContext,
     status: &InstanceStatus,
 ) -> Option<Duration> {
     let starts = |phase| matches!(phase, None | Some(InstancePhase::Pending | InstancePhase::Starting));
     let told = instance.status.as_ref();
     let is_new = told.is_none_or(|told| starts(told.phase) && told.root == status.root);
     let made = pod.map_or(&instance.metadata, |pod| &pod.metadata).creation_timestamp.as_ref();
-    let age = made.map(|made| about.now.duration_since(made.0));
+    let age = made.map(|made| context.now.duration_since(made.0));
     let (patience, again) = match status.phase {
-        phase if starts(phase) && about.others_start => (IN_A_RUSH, ON_ITS_WAY),
-        phase if starts(phase) => (ON_ITS_WAY, ON_ITS_WAY),
+        phase if starts(phase) && context.others_starting => (BUSY_REPORT_DELAY, START_REPORT_DELAY),
+        phase if starts(phase) => (START_REPORT_DELAY, START_REPORT_DELAY),
         // It waits for others only, and is told of as soon as they are through.
-        Some(InstancePhase::Running) if about.others_start => (ON_ITS_WAY, OTHERS_START),
+        Some(InstancePhase::Running) if context.others_starting => (START_REPORT_DELAY, BUSY_REQUEUE),
         _ => return None,
     };
     // What seems to be of the future was made by somebody's other clock.
     let is_young = age.is_some_and(|age| age.unsigned_abs() < patience);
-    let nothing_is_wrong = about.unfit.is_none()
-        && about.wait.is_none()
-        && about.place.is_some()
-        && pod.and_then(why_not).is_none();
+    let nothing_is_wrong = context.unfit.is_none()
+        && context.wait.is_none()
+        && context.place.is_some()
+        && pod.and_then(not_ready_reason).is_none();
     let asked = instance.spec.origin == InstanceOrigin::Runtime;
     (nothing_is_wrong && is_young && is_new && !asked).then_some(again)
 }
@@ -136,11 +136,11 @@ pub fn instance_status(
     pod: Option<&Pod>,
     devices: Vec<AllocatedDevices>,
     root: bool,
-    about: &About,
+    context: &InstanceContext,
 ) -> InstanceStatus {
     let before = instance.status.clone().unwrap_or_default();
     let phase = match pod {
-        None if about.unfit.is_some_and(|unfit| unfit.reason == "Unsupported") => InstancePhase::Failed,
+        None if context.unfit.is_some_and(|unfit| unfit.reason == "Unsupported") => InstancePhase::Failed,
         None => InstancePhase::Pending,
         Some(pod) if pod.metadata.deletion_timestamp.is_some() => InstancePhase::Stopping,
         Some(pod) => match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
@@ -162,9 +162,9 @@ pub fn instance_status(
         root,
         conditions: conditions(
             &before.conditions,
-            findings(pod, about),
+            findings(pod, context),
             instance.metadata.generation,
-            about.now,
+            context.now,
         ),
     }
 }
@@ -214,15 +214,15 @@ mod tests {
         let unfit = field("unfit").map(|why| Unfit { reason: "Unsupported", message: why.to_owned() });
         let reasons = ["no room".to_owned()];
         let reasons = if world.contains("untold") { &reasons[..0] } else { &reasons[..] };
-        let about = About {
+        let context = InstanceContext {
             place: field("place"),
             reasons: world.contains("unplaced").then_some(reasons),
             wait: wait.as_ref(),
             unfit: unfit.as_ref(),
-            others_start: false,
+            others_starting: false,
             now: Timestamp::UNIX_EPOCH,
         };
-        let findings = findings(pod.as_ref(), &about);
+        let findings = findings(pod.as_ref(), &context);
         let said = findings.iter().map(|it| format!("{}={} {}", it.type_, it.holds, it.message));
         said.collect::<Vec<_>>().join(", ")
     }
@@ -248,17 +248,17 @@ mod tests {
             serde_json::from_value(json!({"containerStatuses": waits})).unwrap()
         });
         let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
-        let about = About {
+        let context = InstanceContext {
             place: field("place"),
             reasons: None,
             wait: wait.as_ref(),
             unfit: None,
-            others_start: world.contains("busy"),
+            others_starting: world.contains("busy"),
             now: Timestamp::from_second(10).unwrap(),
         };
         let status =
             InstanceStatus { phase: phase("is"), root: world.contains("root"), ..InstanceStatus::default() };
-        passes(&instance, field("pod").map(|_| &pod), &about, &status).is_some()
+        defer_report(&instance, field("pod").map(|_| &pod), &context, &status).is_some()
     }
 
     #[test]

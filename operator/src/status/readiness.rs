@@ -7,7 +7,7 @@ use world::{is_over, is_ready};
 const BEGINS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// What the containers of a pod say of themselves that is not ready; nothing where it is, or is only about to begin.
-pub fn why_not(pod: &Pod) -> Option<String> {
+pub fn not_ready_reason(pod: &Pod) -> Option<String> {
     if is_ready(pod) || pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
@@ -72,7 +72,7 @@ mod tests {
                 "containerStatuses": containers, "initContainerStatuses": first}}))
         .unwrap();
         slim::pod(&mut pod);
-        why_not(&pod)
+        not_ready_reason(&pod)
     }
 
     fn container(name: &str, state: &Value, last: &Value) -> Value {

@@ -59,7 +59,7 @@ pub struct Progress {
     pub ready: usize,
     pub updated: usize,
     /// The first actor whose pod says why it is not ready, and what it says.
-    pub hangs: Option<(String, String)>,
+    pub not_ready: Option<(String, String)>,
     pub revisions: crds::Revisions,
 }
 
@@ -85,13 +85,13 @@ pub struct Outcome {
     /// Actors whose decided place may not be taken now; none where it is not known that they may.
     pub infeasible: Option<BTreeSet<String>>,
     /// When there may be more to do though nothing changes.
-    pub next: Option<control::Moment>,
+    pub requeue_at: Option<control::Moment>,
     /// Whether a search is under way.
     pub searching: bool,
     /// Whether an actor moved just now.
     pub moved: bool,
     /// Whether the decision was written just now: people are to be told of it.
-    pub is_decided: bool,
+    pub placement_written: bool,
 }
 
 /// The status of an application.
@@ -160,11 +160,11 @@ pub fn only_counts(before: &ActorApplicationStatus, now: &ActorApplicationStatus
 /// Whether all actors run where they were placed and are ready, or who is not and why.
 fn ready(outcome: &Outcome, all_placed: bool, (wanted, running): (usize, usize)) -> Finding {
     let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Lost { .. }));
-    let Progress { ready, hangs, .. } = &outcome.progress;
+    let Progress { ready, not_ready, .. } = &outcome.progress;
     let all_run = all_placed && running == wanted && outcome.failure.is_none() && !is_lost;
     let holds = all_run && *ready == wanted;
-    let hangs =
-        hangs.as_ref().map(|(actor, why)| format!("; {actor} is not ready: {why}")).unwrap_or_default();
+    let not_ready =
+        not_ready.as_ref().map(|(actor, why)| format!("; {actor} is not ready: {why}")).unwrap_or_default();
     let message = if holds {
         format!("all {wanted} actors run where they were placed")
     } else if let Some((_, message)) = &outcome.failure {
@@ -172,9 +172,9 @@ fn ready(outcome: &Outcome, all_placed: bool, (wanted, running): (usize, usize))
     } else if let Some((actor, waits_for)) = outcome.waiting.first_key_value() {
         format!("{running} of {wanted} actors run; {actor} waits: {waits_for}")
     } else if all_run {
-        format!("all {wanted} actors run where they were placed, {ready} of them are ready{hangs}")
+        format!("all {wanted} actors run where they were placed, {ready} of them are ready{not_ready}")
     } else {
-        format!("{running} of {wanted} actors run where they were placed{hangs}")
+        format!("{running} of {wanted} actors run where they were placed{not_ready}")
     };
     let reason = match () {
         () if holds => "AllRunning",
@@ -202,9 +202,9 @@ fn findings(
     let placed_message = match spec {
         None => "nothing is decided yet".to_owned(),
         Some(spec) if spec.unplaced.is_empty() => {
-            format!("all {wanted} actors have a place: {}", in_words(spec))
+            format!("all {wanted} actors have a place: {}", describe_objective(spec))
         }
-        Some(spec) => unplaced_in_words(spec),
+        Some(spec) => describe_unplaced(spec),
     };
     let all_placed = spec.is_some() && placed == wanted;
     findings.push(ready(outcome, all_placed, (wanted, running)));
@@ -280,7 +280,7 @@ fn own_objective(spec: &PlacementSpec) -> &BTreeMap<String, i64> {
 }
 
 /// The application's own part of every level in words.
-pub fn in_words(spec: &PlacementSpec) -> String {
+pub fn describe_objective(spec: &PlacementSpec) -> String {
     let own = own_objective(spec);
     let value = |level: &String| -> i64 { level.split('+').map(|c| own.get(c).copied().unwrap_or(0)).sum() };
     let values: Vec<String> = spec.levels.iter().map(|level| format!("{level} {}", value(level))).collect();
@@ -292,7 +292,7 @@ pub fn in_words(spec: &PlacementSpec) -> String {
     format!("{}{proof}", values.join(", "))
 }
 
-fn unplaced_in_words(spec: &PlacementSpec) -> String {
+fn describe_unplaced(spec: &PlacementSpec) -> String {
     let why = |unplaced: &crds::UnplacedActor| match unplaced.reasons.as_slice() {
         [] => unplaced.actor.clone(),
         reasons => format!("{} ({})", unplaced.actor, reasons.join("; ")),
@@ -320,7 +320,7 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
     let placed = format!(
         "{} of {all} actors have a place: {} ({})",
         spec.assignments.len(),
-        in_words(spec),
+        describe_objective(spec),
         spec.strategy
     );
     events.push(event(EventType::Normal, "Planned", "Plan", placed));
@@ -334,7 +334,7 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
         events.push(event(EventType::Normal, "Moved", "Move", text));
     }
     if !spec.unplaced.is_empty() {
-        events.push(event(EventType::Warning, "Unplaced", "Plan", unplaced_in_words(spec)));
+        events.push(event(EventType::Warning, "Unplaced", "Plan", describe_unplaced(spec)));
     }
     events
 }
@@ -363,7 +363,8 @@ mod tests {
             progress: Progress { ready: counts[3], ..Progress::default() },
             ..Outcome::default()
         };
-        outcome.progress.hangs = rest.strip_prefix("hangs=").map(|why| ("a-0".to_owned(), why.to_owned()));
+        outcome.progress.not_ready =
+            rest.strip_prefix("hangs=").map(|why| ("a-0".to_owned(), why.to_owned()));
         if rest == "refused" {
             outcome.failure = Some(("Policy", "there is no policy x".to_owned()));
         }

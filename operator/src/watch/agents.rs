@@ -17,7 +17,7 @@ use crate::runtime::clock::moment;
 use crate::watch::caches::Caches;
 
 /// How often it is asked.
-const EVERY: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 /// The name of an agent's Lease is this and the node's.
 const LEASE_OF: &str = "cairn-agent-";
 
@@ -26,43 +26,43 @@ const LEASE_OF: &str = "cairn-agent-";
 struct Agents(Arc<Mutex<Heartbeats<String>>>);
 
 /// Who tells when it is known which agents are silent.
-pub struct Silence {
+pub struct AgentLeases {
     agents: Agents,
     /// Whether all Leases were listed once.
     listed: watch::Receiver<bool>,
 }
 
 /// Begins to let time pass, and to listen for agents where it is known where their Leases are.
-pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> Silence {
+pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> AgentLeases {
     caches.change(|index| index.keep_units_for(planning.unit_grace()));
     let agents = Agents::default();
     // Time passes before anything is heard: what is lost from the beginning would be lost since 1970, and gone at once.
-    agents.pass(caches);
-    let (tells, listed) = watch::channel(planning.agent_namespace.is_none());
+    agents.update(caches);
+    let (synced, listed) = watch::channel(planning.agent_namespace.is_none());
     if let Some(namespace) = planning.agent_namespace.clone() {
-        tokio::spawn(agents.clone().watch(client.clone(), namespace, tells));
+        tokio::spawn(agents.clone().watch(client.clone(), namespace, synced));
     }
-    let (passing, caches) = (agents.clone(), caches.clone());
+    let (updated, caches) = (agents.clone(), caches.clone());
     tokio::spawn(async move {
         loop {
-            passing.pass(&caches);
-            tokio::time::sleep(EVERY).await;
+            updated.update(&caches);
+            tokio::time::sleep(INTERVAL).await;
         }
     });
-    Silence { agents, listed }
+    AgentLeases { agents, listed }
 }
 
-impl Silence {
+impl AgentLeases {
     /// When this returns, who has been silent for long is known to be so: nobody is planned before.
-    pub async fn known(mut self, caches: &Caches) {
+    pub async fn synced(mut self, caches: &Caches) {
         // Without Leases nobody tells; with them the watch lives as long as the process.
         let _ = self.listed.wait_for(|listed| *listed).await;
-        self.agents.pass(caches);
+        self.agents.update(caches);
     }
 }
 
 impl Agents {
-    fn heard(&self) -> MutexGuard<'_, Heartbeats<String>> {
+    fn heartbeats(&self) -> MutexGuard<'_, Heartbeats<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -73,21 +73,21 @@ impl Agents {
         let mut events = watcher(leases, watcher::Config::default()).default_backoff().boxed();
         while let Some(event) = events.next().await {
             match event {
-                Ok(watcher::Event::Apply(lease)) => drop(self.see(&lease)),
+                Ok(watcher::Event::Apply(lease)) => drop(self.record(&lease)),
                 Ok(watcher::Event::Delete(lease)) => {
                     if let Some(node) = node_of(&lease) {
-                        self.heard().forget(&node);
+                        self.heartbeats().forget(&node);
                     }
                 }
                 Ok(watcher::Event::Init) => known.clear(),
-                Ok(watcher::Event::InitApply(lease)) => known.extend(self.see(&lease)),
+                Ok(watcher::Event::InitApply(lease)) => known.extend(self.record(&lease)),
                 Ok(watcher::Event::InitDone) => {
-                    self.heard().keep(&known);
+                    self.heartbeats().keep(&known);
                     listed.send_replace(true);
                 }
                 Err(e) => {
                     // Where nobody may list them, or there is no such namespace, nobody is silent.
-                    if is_answer(&e) {
+                    if is_denied(&e) {
                         listed.send_replace(true);
                     }
                     tracing::warn!(namespace, error = %e, "the agents' Leases cannot be watched; it is tried again");
@@ -97,21 +97,21 @@ impl Agents {
     }
 
     /// Notes a Lease; the node that it is for.
-    fn see(&self, lease: &Lease) -> Option<String> {
+    fn record(&self, lease: &Lease) -> Option<String> {
         let (node, (written, lasts)) = (node_of(lease)?, renewed(lease)?);
-        self.heard().heard(node.clone(), written, lasts, moment());
+        self.heartbeats().heard(node.clone(), written, lasts, moment());
         Some(node)
     }
 
     /// Lets time pass in the caches.
-    fn pass(&self, caches: &Caches) {
-        let silent = self.heard().silent(moment());
-        caches.pass(Timestamp::now(), &silent);
+    fn update(&self, caches: &Caches) {
+        let silent = self.heartbeats().silent(moment());
+        caches.advance_time(Timestamp::now(), &silent);
     }
 }
 
 /// Whether the API server itself said that there is nothing to see here.
-fn is_answer(error: &watcher::Error) -> bool {
+fn is_denied(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 403 | 404),
@@ -158,7 +158,11 @@ mod tests {
             assert_eq!(renewed(&lease("cairn-agent-one", &unclear)), None, "{unclear}");
         }
         let agents = Agents::default();
-        assert_eq!(agents.see(&of_one).as_deref(), Some("one"));
-        assert_eq!(agents.heard().silent(moment()), ["one".to_owned()].into(), "it was renewed long ago");
+        assert_eq!(agents.record(&of_one).as_deref(), Some("one"));
+        assert_eq!(
+            agents.heartbeats().silent(moment()),
+            ["one".to_owned()].into(),
+            "it was renewed long ago"
+        );
     }
 }

@@ -11,8 +11,8 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use world::{ApplicationKey, Index, Policy, Room, controller, is_decision_for};
 
 use crate::error::Error;
-use crate::queue::recheck::Doubts;
-use crate::queue::triggers::{Offer, Touched, Waits};
+use crate::queue::recheck::RecheckQueue;
+use crate::queue::triggers::{NodeCapacity, ReplanTriggers, Waiting};
 use crate::runtime::clock::moment;
 use crate::watch::slim;
 use crate::watch::versions::Versions;
@@ -22,15 +22,15 @@ use crate::watch::watches::{BoxReady, Names};
 pub type Requests = UnboundedSender<ObjectRef<ActorApplication>>;
 
 /// The caches, once they are made.
-pub type Later = Arc<std::sync::OnceLock<Arc<Caches>>>;
+pub type CachesCell = Arc<std::sync::OnceLock<Arc<Caches>>>;
 
 /// What there is, and who has to look again.
 pub struct Caches {
     pub applications: Store<ActorApplication>,
     index: RwLock<Index>,
     versions: Mutex<Versions>,
-    touched: Mutex<Touched>,
-    doubts: Mutex<Doubts>,
+    triggers: Mutex<ReplanTriggers>,
+    recheck: Mutex<RecheckQueue>,
     /// The kinds and counts of units, which no policy changes.
     plain: Policy,
     requests: Requests,
@@ -50,8 +50,8 @@ impl Caches {
             applications,
             index: RwLock::default(),
             versions: Mutex::default(),
-            touched: Mutex::default(),
-            doubts: Mutex::default(),
+            triggers: Mutex::default(),
+            recheck: Mutex::default(),
             plain: Policy::builtin("units"),
             requests,
             pools_changed,
@@ -76,13 +76,13 @@ impl Caches {
         change(&mut self.index.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub fn touched(&self) -> MutexGuard<'_, Touched> {
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn triggers(&self) -> MutexGuard<'_, ReplanTriggers> {
+        self.triggers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whose decided places may be others' by now. Nothing else is taken while this is held.
-    pub fn doubts(&self) -> MutexGuard<'_, Doubts> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn recheck(&self) -> MutexGuard<'_, RecheckQueue> {
+        self.recheck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The decision for one application.
@@ -105,13 +105,13 @@ impl Caches {
     }
 
     /// Decisions that were written and that the watch has not brought yet.
-    pub fn unseen_decisions(&self) -> Names {
-        self.versions().unseen(|key| self.applications.get(&object_ref(key)).is_some())
+    pub fn unobserved_placements(&self) -> Names {
+        self.versions().unobserved(|key| self.applications.get(&object_ref(key)).is_some())
     }
 
     /// Remembers a decision that was just written: it counts as occupied from now on. An answer that comes after the watch has
     /// brought what is newer says nothing.
-    pub fn wrote(&self, mut placement: Placement) {
+    pub fn record_written(&self, mut placement: Placement) {
         slim::placement(&mut placement);
         let placement = Arc::new(placement);
         let key = key_of(&placement);
@@ -119,67 +119,67 @@ impl Caches {
             // What is answered late may be gone, with its application, and perhaps another one has that name.
             index.application(&key).filter(|application| is_decision_for(&placement, application))?;
             let before = index.named_placement(&key).cloned();
-            let is_news = self.versions().wrote(&key, before.as_deref(), &placement);
-            is_news.then(|| {
+            let is_newer = self.versions().record_written(&key, before.as_deref(), &placement);
+            is_newer.then(|| {
                 index.put_placement(placement.clone());
                 before
             })
         });
         let Some(before) = news else { return };
-        self.gave_back(&key, before.as_deref(), Some(&placement));
+        self.release_units(&key, before.as_deref(), Some(&placement));
         // What is refused, or is not any more, is another world; that it was written here rings nobody.
         let refusals = |it: &Placement| it.status.as_ref().map(|it| it.refusals.clone()).unwrap_or_default();
         if before.as_deref().map(refusals).unwrap_or_default() != refusals(&placement) {
-            self.ring_touched([key]);
+            self.enqueue_replan([key]);
         }
     }
 
     /// Remembers what an application waits for; whether it is news that, or for what, actors have no place.
-    pub fn waits(&self, key: &ApplicationKey, waits: Waits) -> bool {
-        self.touched().waits(key, waits)
+    pub fn set_waiting(&self, key: &ApplicationKey, waits: Waiting) -> bool {
+        self.triggers().set_waiting(key, waits)
     }
 
     /// How often room came so far that an actor without a place may use.
-    pub fn grown(&self) -> u64 {
-        self.touched().grown()
+    pub fn growth_counter(&self) -> u64 {
+        self.triggers().growth_counter()
     }
 
     /// Remembers at which capacities an application would be pressed where it is.
     pub fn guard(&self, key: &ApplicationKey, policy: &Policy, needs: BTreeMap<String, u64>) {
-        self.touched().guard(key, policy, needs);
+        self.triggers().guard(key, policy, needs);
     }
 
     /// Whether something touched the application since this was last asked.
-    pub fn take_touch(&self, key: &ApplicationKey) -> bool {
-        self.touched().take(key)
+    pub fn take_dirty(&self, key: &ApplicationKey) -> bool {
+        self.triggers().take_dirty(key)
     }
 
     /// Touches an application again that did not come to its end.
-    pub fn touch(&self, key: &ApplicationKey) {
-        self.touched().touch(key);
+    pub fn mark_dirty(&self, key: &ApplicationKey) {
+        self.triggers().mark_dirty(key);
     }
 
     /// How many units and slots of these kinds came free so far that the application did not give back itself.
-    pub fn chances<'a>(&self, key: &ApplicationKey, kinds: impl Iterator<Item = &'a str>) -> u64 {
-        self.touched().chances(key, kinds)
+    pub fn freed_counter<'a>(&self, key: &ApplicationKey, kinds: impl Iterator<Item = &'a str>) -> u64 {
+        self.triggers().freed_counter(key, kinds)
     }
 
     /// Lets those look whether they could be better whose turn it is.
-    pub fn give_turns(
+    pub fn grant_background_turns(
         &self,
         waiting: BTreeMap<ApplicationKey, BTreeSet<&str>>,
         now: control::Moment,
         most: usize,
     ) {
-        let turns = self.touched().give_turns(waiting, now, most);
+        let turns = self.triggers().grant_background_turns(waiting, now, most);
         for key in &turns {
-            self.ring(key);
+            self.enqueue(key);
         }
     }
 
     /// Whether its turn to look has come since this was last asked.
-    pub fn take_turn(&self, key: &ApplicationKey) -> bool {
-        self.touched().take_turn(key)
+    pub fn take_background_turn(&self, key: &ApplicationKey) -> bool {
+        self.triggers().take_background_turn(key)
     }
 
     /// The application as it was last seen.
@@ -188,71 +188,73 @@ impl Caches {
     }
 
     /// Asks for a look at an application.
-    pub fn ring(&self, key: &ApplicationKey) {
+    pub fn enqueue(&self, key: &ApplicationKey) {
         let _ = self.requests.unbounded_send(object_ref(key));
     }
 
     /// Asks for a new plan of these.
-    pub fn ring_touched(&self, keys: impl IntoIterator<Item = ApplicationKey>) {
+    pub fn enqueue_replan(&self, keys: impl IntoIterator<Item = ApplicationKey>) {
         for key in keys {
-            self.touched().touch(&key);
-            self.ring(&key);
+            self.triggers().mark_dirty(&key);
+            self.enqueue(&key);
         }
     }
 
     /// Forgets what is remembered of applications that are gone, and says which are there: of some that came and went nobody heard, and
     /// what is left of others touches them when they are gone.
-    pub fn forget_gone(&self) -> BTreeSet<ApplicationKey> {
+    pub fn forget_deleted(&self) -> BTreeSet<ApplicationKey> {
         // Who comes is known before it is touched, and comes when this is over.
         let index = self.index();
         let there = index.applications().cloned().collect();
-        self.touched().keep(&there);
-        self.doubts().keep(&there);
+        self.triggers().keep(&there);
+        self.recheck().retain(&there);
         there
     }
 
     /// Something that any plan may depend on.
-    pub fn ring_everybody(&self) {
+    pub fn enqueue_all(&self) {
         let all: Vec<ApplicationKey> =
             self.applications.state().iter().map(|application| ApplicationKey::of(application)).collect();
-        self.ring_touched(all);
+        self.enqueue_replan(all);
         self.pools_changed.notify_one();
     }
 
-    fn offer(&self, node: &str) -> Offer {
+    fn node_capacity(&self, node: &str) -> NodeCapacity {
         let index = self.index();
-        Offer { room: index.room(node).cloned(), units: world::units_at(&index, node, &self.plain) }
+        NodeCapacity { room: index.room(node).cloned(), units: world::units_at(&index, node, &self.plain) }
     }
 
     /// Changes something at a node, and rings for whom it presses and for who waits for such room. Whoever was decided to be there
     /// may find the place taken: who is not there yet presses nothing.
     ///
     /// `known`: what the node is has changed, not only what is left of it.
-    pub fn at_node(&self, node: &str, known: bool, change: impl FnOnce(&mut Index)) {
-        let before = self.offer(node);
+    pub fn change_node(&self, node: &str, known: bool, change: impl FnOnce(&mut Index)) {
+        let before = self.node_capacity(node);
         self.change(change);
-        let after = self.offer(node);
+        let after = self.node_capacity(node);
         if before == after && !known {
             return;
         }
-        let (pressed, waiting, is_told) = {
+        let (overloaded, waiting, is_reported) = {
             let index = self.index();
-            let mut touched = self.touched();
+            let mut triggers = self.triggers();
             let is_gone = before.units.keys().any(|unit| !after.units.contains_key(unit));
             let foreign = match (&before.room, &after.room) {
                 (Some(before), Some(after)) => !after.is_as_free_as(before),
                 (before, after) => before.is_some() != after.is_some(),
             };
             let is_overfull = foreign && after.room.as_ref().is_some_and(Room::is_overfull);
-            let mut pressed = if known || is_gone || is_overfull {
+            let mut overloaded = if known || is_gone || is_overfull {
                 index.hosted(node).cloned().collect()
             } else if foreign {
-                touched.pressed(&index, node)
+                triggers.overloaded(&index, node)
             } else {
                 BTreeSet::new()
             };
             // Who was decided to be elsewhere takes room until it is gone, and who starts anew in its place goes nowhere.
-            let held = |offer: &Offer, unit: &str| offer.room.as_ref().map_or(0, |room| room.held(unit));
+            let held = |node_capacity: &NodeCapacity, unit: &str| {
+                node_capacity.room.as_ref().map_or(0, |room| room.held(unit))
+            };
             let is_left = |unit: &str| {
                 let before = held(&before, unit);
                 held(&after, unit) < before && index.decided_on(unit) < before
@@ -260,40 +262,40 @@ impl Caches {
             let came = after.units.values().filter(|unit| {
                 !before.units.contains_key(&unit.id) || unit.slots.is_some() && is_left(&unit.id)
             });
-            touched.came(came.map(|unit| unit.kind.as_str()), None, moment());
-            pressed.extend(touched.could_use(&before, &after, known));
+            triggers.capacity_freed(came.map(|unit| unit.kind.as_str()), None, moment());
+            overloaded.extend(triggers.unplaced_that_fit(&before, &after, known));
             let waiting = if known || foreign || before.units != after.units {
-                self.doubts().add(index.hosted(node).cloned());
-                touched.waiting_at(&index, node)
+                self.recheck().add(index.hosted(node).cloned());
+                triggers.waiting_on_node(&index, node)
             } else {
                 Vec::new()
             };
-            (pressed, waiting, known || foreign || is_gone)
+            (overloaded, waiting, known || foreign || is_gone)
         };
-        self.ring_touched(pressed);
+        self.enqueue_replan(overloaded);
         for key in &waiting {
-            self.ring(key);
+            self.enqueue(key);
         }
-        if is_told {
+        if is_reported {
             self.pools_changed.notify_one();
         }
     }
 
     /// Lets time pass: units that were not offered for long are gone, and of silent agents not everything is believed.
-    pub fn pass(&self, now: jiff::Timestamp, silent: &BTreeSet<String>) {
+    pub fn advance_time(&self, now: jiff::Timestamp, silent: &BTreeSet<String>) {
         for node in self.change(|index| index.pass(now)) {
-            self.at_node(&node, true, |index| index.let_go(&node));
+            self.change_node(&node, true, |index| index.let_go(&node));
         }
         let before: BTreeSet<String> = self.index().silent_agents().cloned().collect();
         for node in before.symmetric_difference(silent) {
             let is_silent = silent.contains(node);
             tracing::info!(node, is_silent, "the agent of a node fell silent, or is heard again");
-            self.at_node(node, true, |index| index.set_agent_silent(node, is_silent));
+            self.change_node(node, true, |index| index.set_agent_silent(node, is_silent));
         }
     }
 
     /// What a decision gives back is room for others.
-    pub fn gave_back(&self, key: &ApplicationKey, before: Option<&Placement>, now: Option<&Placement>) {
+    pub fn release_units(&self, key: &ApplicationKey, before: Option<&Placement>, now: Option<&Placement>) {
         let units = |placement: Option<&Placement>| -> BTreeMap<String, (usize, String)> {
             let mut units = BTreeMap::new();
             for assignment in placement.into_iter().flat_map(|placement| &placement.spec.assignments) {
@@ -311,13 +313,13 @@ impl Caches {
         }
         let waits = {
             let index = self.index();
-            let mut touched = self.touched();
+            let mut triggers = self.triggers();
             let pools = pools.into_iter().filter_map(|pool| index.pool(pool));
             let limited = pools.filter(|pool| pool.spec.max_instances_per_unit().is_some());
-            touched.came(limited.map(|pool| pool.spec.kind.as_str()), Some(key), moment());
-            touched.room_came()
+            triggers.capacity_freed(limited.map(|pool| pool.spec.kind.as_str()), Some(key), moment());
+            triggers.capacity_grew()
         };
-        self.ring_touched(waits);
+        self.enqueue_replan(waits);
     }
 
     /// The application at the end of the chain of controllers that begins with this pod.

@@ -35,9 +35,9 @@ pub type PodName = (String, String);
 
 /// The allocations of each node when it was last looked at.
 #[derive(Default)]
-pub struct Seen(HashMap<String, Vec<Allocation>>);
+pub struct AllocationDiff(HashMap<String, Vec<Allocation>>);
 
-impl Seen {
+impl AllocationDiff {
     /// The pods of which a topology now says something else, in order.
     pub fn changed(&mut self, topology: &NodeTopology, present: bool) -> Vec<PodName> {
         let status = topology.status.as_ref().filter(|_| present);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_pods_whose_devices_changed_are_named() {
-        let mut seen = Seen::default();
+        let mut seen = AllocationDiff::default();
         let mut changed = |allocations: &[(&str, &str, &str, &[&str])], present| {
             let pods = seen.changed(&topology(allocations), present);
             pods.into_iter().map(|(_, pod)| pod).collect::<Vec<_>>()

@@ -11,11 +11,11 @@ use kube::{Api, Client, Resource, ResourceExt};
 use world::Policy;
 
 use crate::plan::policies::Policies;
-use crate::watch::caches::{Caches, Later, Requests};
+use crate::watch::caches::{Caches, CachesCell, Requests};
 use crate::watch::indexed::Indexed;
-use crate::watch::owned_cache::Neighbours;
+use crate::watch::owned_cache::OwnedResources;
 use crate::watch::slim;
-use crate::watch::watches::{Feed, Names, Seen, Watches, name_of};
+use crate::watch::watches::{ChangeFilter, Feed, Names, Watches, name_of};
 
 /// Starts one watch per kind; the feeds must be run.
 pub fn watch(
@@ -25,7 +25,7 @@ pub fn watch(
     pools_changed: Arc<tokio::sync::Notify>,
     policies: Arc<Policies>,
     refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
-) -> (Arc<Caches>, Neighbours, Vec<Feed>) {
+) -> (Arc<Caches>, OwnedResources, Vec<Feed>) {
     let mut watches = Watches::new(client);
     let later = Arc::new(OnceLock::new());
     add::<Node>(&mut watches, slim::node, &later);
@@ -39,28 +39,28 @@ pub fn watch(
     add::<Namespace>(&mut watches, slim::namespace, &later);
     let applications = add_applications(&mut watches, &later);
     add_policies(&mut watches, namespace, policies, refused, &later);
-    let neighbours = Neighbours::watch(&mut watches, &later);
-    let (feeds, ready) = watches.made();
+    let owned_resources = OwnedResources::watch(&mut watches, &later);
+    let (feeds, ready) = watches.finish();
     let caches = Arc::new(Caches::new(applications, requests, pools_changed, ready));
     let _ = later.set(caches.clone());
-    (caches, neighbours, feeds)
+    (caches, owned_resources, feeds)
 }
 
 /// Watches a kind that the index holds, and nobody else.
-fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &Later) {
+fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
     let mut listener = Listener::new(caches);
     let api = Api::all(watches.client());
-    watches.events(api, watcher::Config::default(), slim, move |event| listener.hear(event, Arc::new));
+    watches.events(api, watcher::Config::default(), slim, move |event| listener.on_event(event, Arc::new));
 }
 
 /// Watches the applications, which those who are looked after are taken from as well.
-fn add_applications(watches: &mut Watches, caches: &Later) -> Store<ActorApplication> {
+fn add_applications(watches: &mut Watches, caches: &CachesCell) -> Store<ActorApplication> {
     let (caches, mut listener) = (caches.clone(), Listener::new(caches));
     let api = Api::all(watches.client());
     watches.store(api, watcher::Config::default(), slim::metadata, move |event, store| {
         let is_done = matches!(event, watcher::Event::InitDone);
         // The store's own, where it has it already: nothing is kept twice.
-        listener.hear(event, |object| {
+        listener.on_event(event, |object| {
             let kept = store.get(&ObjectRef::from_obj(&object));
             let kept = kept.filter(|kept| kept.resource_version() == object.resource_version());
             kept.unwrap_or_else(|| Arc::new(object))
@@ -74,36 +74,36 @@ fn add_applications(watches: &mut Watches, caches: &Later) -> Store<ActorApplica
 
 /// Tells the caches what a watch says.
 struct Listener {
-    caches: Later,
-    seen: Seen,
+    caches: CachesCell,
+    filter: ChangeFilter,
     /// What a list that is not at its end has so far.
     listed: Names,
 }
 
 impl Listener {
-    fn new(caches: &Later) -> Self {
-        Self { caches: caches.clone(), seen: Seen::default(), listed: Names::new() }
+    fn new(caches: &CachesCell) -> Self {
+        Self { caches: caches.clone(), filter: ChangeFilter::default(), listed: Names::new() }
     }
 
-    fn hear<K: Indexed>(&mut self, event: watcher::Event<K>, kept: impl FnOnce(K) -> Arc<K>) {
+    fn on_event<K: Indexed>(&mut self, event: watcher::Event<K>, kept: impl FnOnce(K) -> Arc<K>) {
         let Some(caches) = self.caches.get() else { return };
         match event {
             watcher::Event::Init => self.listed.clear(),
             watcher::Event::InitApply(object) => {
                 self.listed.insert(name_of(&object));
-                K::happened(caches, &mut self.seen, kept(object), true);
+                K::on_event(caches, &mut self.filter, kept(object), true);
             }
-            watcher::Event::Apply(object) => K::happened(caches, &mut self.seen, kept(object), true),
+            watcher::Event::Apply(object) => K::on_event(caches, &mut self.filter, kept(object), true),
             watcher::Event::Delete(object) => {
-                K::happened(caches, &mut self.seen, Arc::new(object), false);
+                K::on_event(caches, &mut self.filter, Arc::new(object), false);
             }
             // After a gap objects may be gone that no event told of.
             watcher::Event::InitDone => {
                 let mut names = std::mem::take(&mut self.listed);
-                names.extend(written::<K>(caches));
-                self.seen.keep(&names);
+                names.extend(unobserved::<K>(caches));
+                self.filter.keep(&names);
                 caches.change(|index| K::keep(index, &names));
-                caches.ring_everybody();
+                caches.enqueue_all();
             }
         }
     }
@@ -115,16 +115,16 @@ fn add_policies(
     namespace: &str,
     policies: Arc<Policies>,
     refused: UnboundedSender<(Arc<ConfigMap>, world::PolicyError)>,
-    caches: &Later,
+    caches: &CachesCell,
 ) {
-    let (caches, mut seen) = (caches.clone(), Seen::default());
+    let (caches, mut filter) = (caches.clone(), ChangeFilter::default());
     let of_policies = watcher::Config::default().labels(&labels::policy_selector());
     let api = Api::namespaced(watches.client(), namespace);
     watches.store(api, of_policies, slim::metadata, move |event, store| {
         let mut take = |config_map: &ConfigMap| {
             let limits = (config_map.annotations().get(labels::NAMESPACES), Policy::is_enforced(config_map));
             let facts = (&config_map.data, limits);
-            if !seen.changed(config_map, &facts) {
+            if !filter.changed(config_map, &facts) {
                 return false;
             }
             if let Err(problem) = policies.learn(config_map) {
@@ -135,7 +135,7 @@ fn add_policies(
         let changed = match event {
             watcher::Event::Apply(config_map) | watcher::Event::InitApply(config_map) => take(&config_map),
             watcher::Event::Delete(config_map) => {
-                seen.forget(&config_map);
+                filter.forget(&config_map);
                 policies.forget(&config_map.name_any());
                 true
             }
@@ -147,15 +147,15 @@ fn add_policies(
             watcher::Event::Init => false,
         };
         if let Some(caches) = caches.get().filter(|_| changed) {
-            caches.ring_everybody();
+            caches.enqueue_all();
         }
     });
 }
 
 /// Decisions that were written and that the watch has not brought yet: they are not gone.
-fn written<K: Resource<DynamicType = ()>>(caches: &Caches) -> Names {
+fn unobserved<K: Resource<DynamicType = ()>>(caches: &Caches) -> Names {
     if K::kind(&()) != Placement::kind(&()) {
         return Names::new();
     }
-    caches.unseen_decisions()
+    caches.unobserved_placements()
 }

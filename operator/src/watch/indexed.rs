@@ -12,26 +12,26 @@ use world::{ApplicationKey, Index, controller, is_over};
 use crate::runtime::clock::moment;
 use crate::watch::caches::{Caches, key_of};
 use crate::watch::slim;
-use crate::watch::watches::{Names, Seen};
+use crate::watch::watches::{ChangeFilter, Names};
 
 /// A kind of objects that the index holds.
 pub trait Indexed:
     Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static
 {
     /// It came, changed or went.
-    fn happened(caches: &Caches, seen: &mut Seen, object: Arc<Self>, present: bool);
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, object: Arc<Self>, present: bool);
     /// After a gap in the watch: what is not among these is gone.
     fn keep(index: &mut Index, names: &Names);
 }
 
 impl Indexed for Node {
-    fn happened(caches: &Caches, seen: &mut Seen, node: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, node: Arc<Self>, present: bool) {
         let name = node.name_any();
         if !present {
-            seen.forget(node.as_ref());
-            caches.at_node(&name, true, |index| index.remove_node(&name));
-        } else if seen.changed(node.as_ref(), &slim::node_facts(&node)) {
-            caches.at_node(&name, true, |index| index.put_node(node));
+            filter.forget(node.as_ref());
+            caches.change_node(&name, true, |index| index.remove_node(&name));
+        } else if filter.changed(node.as_ref(), &slim::node_facts(&node)) {
+            caches.change_node(&name, true, |index| index.put_node(node));
         }
     }
 
@@ -41,14 +41,14 @@ impl Indexed for Node {
 }
 
 impl Indexed for NodeTopology {
-    fn happened(caches: &Caches, seen: &mut Seen, topology: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, topology: Arc<Self>, present: bool) {
         let name = topology.name_any();
-        let held = seen.devices.changed(&topology, present);
+        let held = filter.devices.changed(&topology, present);
         if !present {
-            seen.forget(topology.as_ref());
-            caches.at_node(&name, true, |index| index.remove_topology(&name));
-        } else if seen.changed(topology.as_ref(), &topology.spec) {
-            caches.at_node(&name, true, |index| index.put_topology(topology));
+            filter.forget(topology.as_ref());
+            caches.change_node(&name, true, |index| index.remove_topology(&name));
+        } else if filter.changed(topology.as_ref(), &topology.spec) {
+            caches.change_node(&name, true, |index| index.put_topology(topology));
         } else {
             caches.change(|index| index.put_topology(topology));
         }
@@ -56,7 +56,7 @@ impl Indexed for NodeTopology {
         let index = caches.index();
         let pods = held.iter().filter_map(|(namespace, name)| index.pod(namespace, name));
         let owners = pods.filter_map(|pod| index.application_of(&controller(pod.as_ref(), "Instance")?.uid));
-        owners.collect::<BTreeSet<_>>().iter().for_each(|key| caches.ring(key));
+        owners.collect::<BTreeSet<_>>().iter().for_each(|key| caches.enqueue(key));
     }
 
     fn keep(index: &mut Index, names: &Names) {
@@ -65,20 +65,20 @@ impl Indexed for NodeTopology {
 }
 
 impl Indexed for DevicePool {
-    fn happened(caches: &Caches, seen: &mut Seen, pool: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, pool: Arc<Self>, present: bool) {
         if present {
-            let changed = seen.changed(pool.as_ref(), &pool.spec);
+            let changed = filter.changed(pool.as_ref(), &pool.spec);
             let kind = pool.spec.kind.clone();
             caches.change(|index| index.put_pool(pool));
             if !changed {
                 return;
             }
-            caches.touched().came(std::iter::once(kind.as_str()), None, moment());
+            caches.triggers().capacity_freed(std::iter::once(kind.as_str()), None, moment());
         } else {
-            seen.forget(pool.as_ref());
+            filter.forget(pool.as_ref());
             caches.change(|index| index.remove_pool(&pool.name_any()));
         }
-        caches.ring_everybody();
+        caches.enqueue_all();
     }
 
     fn keep(index: &mut Index, names: &Names) {
@@ -87,26 +87,26 @@ impl Indexed for DevicePool {
 }
 
 impl Indexed for ActorApplication {
-    fn happened(caches: &Caches, seen: &mut Seen, application: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, application: Arc<Self>, present: bool) {
         let key = ApplicationKey::of(&application);
         if !present {
-            seen.forget(application.as_ref());
+            filter.forget(application.as_ref());
             caches.change(|index| index.remove_application(&key));
             caches.versions().forget(&key);
-            caches.doubts().forget(&key);
-            let waits = {
-                let mut touched = caches.touched();
-                touched.forget(&key);
-                touched.room_came()
+            caches.recheck().forget(&key);
+            let waiting = {
+                let mut triggers = caches.triggers();
+                triggers.forget(&key);
+                triggers.capacity_grew()
             };
-            caches.ring_touched(waits);
+            caches.enqueue_replan(waiting);
             return;
         }
         let facts = (application.metadata.generation, &application.metadata.deletion_timestamp);
-        let changed = seen.changed(application.as_ref(), &facts);
+        let changed = filter.changed(application.as_ref(), &facts);
         caches.change(|index| index.put_application(application));
         if changed {
-            caches.ring_touched([key]);
+            caches.enqueue_replan([key]);
         }
     }
 
@@ -116,7 +116,7 @@ impl Indexed for ActorApplication {
 }
 
 impl Indexed for Placement {
-    fn happened(caches: &Caches, _: &mut Seen, placement: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, _: &mut ChangeFilter, placement: Arc<Self>, present: bool) {
         let key = key_of(&placement);
         if present {
             let facts = |it: &Self| {
@@ -126,22 +126,22 @@ impl Indexed for Placement {
                 )
             };
             // What was just written may be newer than what is seen; nothing is written in between.
-            let (known, is_news) = caches.change(|index| {
+            let (known, is_newer) = caches.change(|index| {
                 let known = index.named_placement(&key).cloned();
-                let is_news = caches.versions().saw(&key, known.as_deref(), &placement);
-                if is_news {
+                let is_newer = caches.versions().record_observed(&key, known.as_deref(), &placement);
+                if is_newer {
                     index.put_placement(placement.clone());
                 }
-                (known, is_news)
+                (known, is_newer)
             });
-            if !is_news {
+            if !is_newer {
                 tracing::debug!(%key, known = ?known.map(|it| it.resource_version()), "an older decision is passed over");
                 return;
             }
             if known.as_deref().map(facts) == Some(facts(&placement)) {
                 return;
             }
-            caches.gave_back(&key, known.as_deref(), Some(&placement));
+            caches.release_units(&key, known.as_deref(), Some(&placement));
         } else {
             let was_known = caches.change(|index| {
                 let known = index.named_placement(&key);
@@ -149,17 +149,17 @@ impl Indexed for Placement {
                 if is_same {
                     index.remove_placement(&key);
                     if index.application(&key).is_some() {
-                        caches.versions().gone(&key, &placement);
+                        caches.versions().record_deleted(&key, &placement);
                     }
                 }
                 is_same
             });
             if was_known {
-                caches.gave_back(&key, Some(&placement), None);
-                caches.doubts().forget(&key);
+                caches.release_units(&key, Some(&placement), None);
+                caches.recheck().forget(&key);
             }
         }
-        caches.ring_touched([key]);
+        caches.enqueue_replan([key]);
         caches.pools_changed.notify_one();
     }
 
@@ -169,31 +169,31 @@ impl Indexed for Placement {
 }
 
 impl Indexed for Instance {
-    fn happened(caches: &Caches, seen: &mut Seen, instance: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, instance: Arc<Self>, present: bool) {
         let namespace = instance.namespace().unwrap_or_default();
         let key =
             ApplicationKey { namespace: namespace.clone(), name: instance.spec.application_name.clone() };
         // One that a runtime asked for is wanted from when it is the application's until it goes.
-        let is_asked = instance.spec.origin == InstanceOrigin::Runtime;
+        let is_requested = instance.spec.origin == InstanceOrigin::Runtime;
         let metadata = &instance.metadata;
         let facts = (&metadata.uid, &metadata.owner_references, &metadata.deletion_timestamp);
-        let changed = is_asked && (!present || seen.changed(instance.as_ref(), &facts));
+        let changed = is_requested && (!present || filter.changed(instance.as_ref(), &facts));
         if !present {
-            seen.forget(instance.as_ref());
+            filter.forget(instance.as_ref());
         }
         if present {
             caches.change(|index| index.put_instance(instance));
         } else {
             caches.change(|index| index.remove_instance(&namespace, &instance.name_any()));
-            let waiting = caches.touched().waiting_in(&namespace);
+            let waiting = caches.triggers().waiting_in_namespace(&namespace);
             for key in &waiting {
-                caches.ring(key);
+                caches.enqueue(key);
             }
         }
         if changed {
-            caches.touch(&key);
+            caches.mark_dirty(&key);
         }
-        caches.ring(&key);
+        caches.enqueue(&key);
     }
 
     fn keep(index: &mut Index, names: &Names) {
@@ -203,16 +203,16 @@ impl Indexed for Instance {
 
 impl Indexed for Pod {
     /// Own pods concern their application; foreign ones take room from whom they press, and give it back.
-    fn happened(caches: &Caches, _: &mut Seen, pod: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, _: &mut ChangeFilter, pod: Arc<Self>, present: bool) {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let own = caches.application_of(&pod);
-        let gives_back = !present || is_over(&pod);
-        let goes = gives_back || pod.metadata.deletion_timestamp.is_some();
+        let frees_capacity = !present || is_over(&pod);
+        let goes = frees_capacity || pod.metadata.deletion_timestamp.is_some();
         let pool = world::unit_of(&pod).and_then(pool_of).map(str::to_owned);
         let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let before = caches.index().node_of_pod(&namespace, &name).map(str::to_owned);
         // Whose actor keeps its place has another pod there soon.
-        let comes_again = gives_back && own.as_ref().is_some_and(|key| has_place(caches, key, &pod));
+        let is_recreated = frees_capacity && own.as_ref().is_some_and(|key| has_place(caches, key, &pod));
         let change = |index: &mut Index| {
             if present {
                 index.put_pod(pod);
@@ -222,34 +222,34 @@ impl Indexed for Pod {
         };
         let node = before.or(node_now);
         match &node {
-            Some(node) => caches.at_node(node, false, change),
+            Some(node) => caches.change_node(node, false, change),
             None => caches.change(change),
         }
         // What anybody gives back may be what others of the namespace wait for.
-        if gives_back && !comes_again {
-            caches.gave_quota_back(&namespace);
+        if frees_capacity && !is_recreated {
+            caches.quota_freed(&namespace);
         }
-        if gives_back {
+        if frees_capacity {
             let waiting = {
                 // Whoever takes both takes the index first.
                 let index = caches.index();
-                let touched = caches.touched();
-                let mut waiting = touched.waiting_in(&namespace);
-                waiting.extend(node.iter().flat_map(|node| touched.waiting_at(&index, node)));
+                let triggers = caches.triggers();
+                let mut waiting = triggers.waiting_in_namespace(&namespace);
+                waiting.extend(node.iter().flat_map(|node| triggers.waiting_on_node(&index, node)));
                 // What a pool may have counts wherever it is, and whosever.
-                waiting.extend(pool.iter().flat_map(|pool| touched.waiting_for(pool)));
+                waiting.extend(pool.iter().flat_map(|pool| triggers.waiting_for_pool(pool)));
                 waiting
             };
             for key in &waiting {
-                caches.ring(key);
+                caches.enqueue(key);
             }
         }
         if let Some(key) = &own {
             // Whoever loses its pod where no new one may come has to go elsewhere.
             if goes && node.as_ref().is_some_and(|node| caches.index().turns_away(node)) {
-                caches.touch(key);
+                caches.mark_dirty(key);
             }
-            caches.ring(key);
+            caches.enqueue(key);
         }
     }
 

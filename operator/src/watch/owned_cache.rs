@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use world::{ApplicationKey, controller};
 
 use crate::apply::revisions::Revisions;
-use crate::watch::caches::Later;
+use crate::watch::caches::CachesCell;
 use crate::watch::slim;
 use crate::watch::watches::{Names, Watches, name_of};
 
@@ -21,14 +21,14 @@ use crate::watch::watches::{Names, Watches, name_of};
 const PAGE: u32 = 50;
 
 /// What is there, of those that say that they are an application's.
-pub struct Neighbours {
-    pub services: Of<Service>,
-    pub peers: Of<ConfigMap>,
-    pub revisions: Of<ControllerRevision>,
+pub struct OwnedResources {
+    pub services: OwnedKind<Service>,
+    pub peers: OwnedKind<ConfigMap>,
+    pub revisions: OwnedKind<ControllerRevision>,
 }
 
 /// A kind of what an application has beside its actors.
-pub trait Beside:
+pub trait OwnedObject:
     kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
     + Clone
     + std::fmt::Debug
@@ -40,31 +40,31 @@ pub trait Beside:
 {
 }
 
-impl Beside for Service {}
-impl Beside for ConfigMap {}
-impl Beside for ControllerRevision {}
+impl OwnedObject for Service {}
+impl OwnedObject for ConfigMap {}
+impl OwnedObject for ControllerRevision {}
 
 /// Objects of one kind.
-pub struct Of<K: Beside> {
-    pub there: Store<K>,
+pub struct OwnedKind<K: OwnedObject> {
+    pub store: Store<K>,
     /// Those that were made and that the watch has not brought yet.
-    pub made: Made,
+    pub pending: Pending,
     owned: Owned,
 }
 
 /// Objects by name, in their namespaces.
-pub type Made = Arc<Mutex<BTreeSet<(String, String)>>>;
+pub type Pending = Arc<Mutex<BTreeSet<(String, String)>>>;
 
 /// The names of objects, by the uid of the application that controls them.
 type Owned = Arc<Mutex<BTreeMap<String, Names>>>;
 
-impl Neighbours {
+impl OwnedResources {
     /// Watches these kinds; whose they are rings when they change.
-    pub fn watch(watches: &mut Watches, caches: &Later) -> Self {
+    pub fn watch(watches: &mut Watches, caches: &CachesCell) -> Self {
         Self {
-            services: Of::watch(watches, slim::service, caches),
-            peers: Of::watch(watches, slim::peers, caches),
-            revisions: Of::watch(watches, slim::metadata, caches),
+            services: OwnedKind::watch(watches, slim::service, caches),
+            peers: OwnedKind::watch(watches, slim::peers, caches),
+            revisions: OwnedKind::watch(watches, slim::metadata, caches),
         }
     }
 
@@ -77,20 +77,20 @@ impl Neighbours {
 }
 
 /// Whether an application controls an object.
-pub fn is_of(object: &impl ResourceExt, application: &ActorApplication) -> bool {
+pub fn is_controlled_by(object: &impl ResourceExt, application: &ActorApplication) -> bool {
     let owner = controller(object, "ActorApplication").map(|owner| &owner.uid);
     owner.is_some() && owner == application.metadata.uid.as_ref()
 }
 
-impl<K: Beside> Of<K> {
-    fn watch(watches: &mut Watches, slim: fn(&mut K), caches: &Later) -> Self {
-        let (made, owned) = (Made::default(), Owned::default());
-        let (seen, by, caches) = (made.clone(), owned.clone(), caches.clone());
+impl<K: OwnedObject> OwnedKind<K> {
+    fn watch(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) -> Self {
+        let (pending, owned) = (Pending::default(), Owned::default());
+        let (seen, by, caches) = (pending.clone(), owned.clone(), caches.clone());
         let ours = watcher::Config::default().labels(labels::APPLICATION).page_size(PAGE);
         // Those that were made before a list was asked for are in it, or gone.
         let mut before = BTreeSet::new();
-        let there = watches.store(Api::all(watches.client()), ours, slim, move |event, store| {
-            let mut made = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = watches.store(Api::all(watches.client()), ours, slim, move |event, store| {
+            let mut pending = seen.lock().unwrap_or_else(PoisonError::into_inner);
             let mut by = by.lock().unwrap_or_else(PoisonError::into_inner);
             let object = match event {
                 watcher::Event::Apply(object) => {
@@ -105,30 +105,30 @@ impl<K: Beside> Of<K> {
                 watcher::Event::InitDone => {
                     by.clear();
                     store.state().iter().for_each(|object| keep(&mut by, object.as_ref()));
-                    return made.retain(|name| !before.contains(name) && by_name(store, name).is_none());
+                    return pending.retain(|name| !before.contains(name) && by_name(store, name).is_none());
                 }
-                watcher::Event::Init => return before.clone_from(&made),
+                watcher::Event::Init => return before.clone_from(&pending),
                 watcher::Event::InitApply(_) => return,
             };
             let namespace = object.namespace().unwrap_or_default();
-            made.remove(&(namespace.clone(), object.name_any()));
+            pending.remove(&(namespace.clone(), object.name_any()));
             if let (Some(caches), Some(owner)) = (caches.get(), controller(&object, "ActorApplication")) {
-                caches.ring(&ApplicationKey { namespace, name: owner.name.clone() });
+                caches.enqueue(&ApplicationKey { namespace, name: owner.name.clone() });
             }
         });
-        Self { there, made, owned }
+        Self { store, pending, owned }
     }
 
     /// Those that an application controls.
     fn of(&self, application: &ActorApplication) -> Vec<Arc<K>> {
         let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         let names = application.metadata.uid.as_ref().and_then(|uid| owned.get(uid)).into_iter().flatten();
-        let there = names.filter_map(|name| by_name(&self.there, name));
-        there.filter(|object| is_of(object.as_ref(), application)).collect()
+        let store = names.filter_map(|name| by_name(&self.store, name));
+        store.filter(|object| is_controlled_by(object.as_ref(), application)).collect()
     }
 }
 
-fn by_name<K: Beside>(store: &Store<K>, (namespace, name): &(String, String)) -> Option<Arc<K>> {
+fn by_name<K: OwnedObject>(store: &Store<K>, (namespace, name): &(String, String)) -> Option<Arc<K>> {
     store.get(&ObjectRef::new(name).within(namespace))
 }
 

@@ -8,20 +8,20 @@ use world::{ApplicationKey, Index};
 
 use crate::watch::caches::Caches;
 use crate::watch::indexed::Indexed;
-use crate::watch::watches::{Names, Seen};
+use crate::watch::watches::{ChangeFilter, Names};
 
 impl Indexed for ResourceQuota {
-    fn happened(caches: &Caches, seen: &mut Seen, quota: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, quota: Arc<Self>, present: bool) {
         let namespace = quota.namespace().unwrap_or_default();
         if !present {
-            seen.forget(quota.as_ref());
+            filter.forget(quota.as_ref());
             caches.change(|index| index.remove_quota(&namespace, &quota.name_any()));
-        } else if seen.changed(quota.as_ref(), &quota.spec) {
+        } else if filter.changed(quota.as_ref(), &quota.spec) {
             caches.change(|index| index.put_quota(quota));
         } else {
             return;
         }
-        caches.ring_namespace(&namespace);
+        caches.enqueue_namespace(&namespace);
     }
 
     fn keep(index: &mut Index, names: &Names) {
@@ -30,17 +30,17 @@ impl Indexed for ResourceQuota {
 }
 
 impl Indexed for LimitRange {
-    fn happened(caches: &Caches, seen: &mut Seen, limits: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, limits: Arc<Self>, present: bool) {
         let namespace = limits.namespace().unwrap_or_default();
         if !present {
-            seen.forget(limits.as_ref());
+            filter.forget(limits.as_ref());
             caches.change(|index| index.remove_limits(&namespace, &limits.name_any()));
-        } else if seen.changed(limits.as_ref(), &limits.spec) {
+        } else if filter.changed(limits.as_ref(), &limits.spec) {
             caches.change(|index| index.put_limits(limits));
         } else {
             return;
         }
-        caches.ring_namespace(&namespace);
+        caches.enqueue_namespace(&namespace);
     }
 
     fn keep(index: &mut Index, names: &Names) {
@@ -49,14 +49,14 @@ impl Indexed for LimitRange {
 }
 
 impl Indexed for Namespace {
-    fn happened(caches: &Caches, seen: &mut Seen, namespace: Arc<Self>, present: bool) {
+    fn on_event(caches: &Caches, filter: &mut ChangeFilter, namespace: Arc<Self>, present: bool) {
         let name = namespace.name_any();
         if !present {
-            seen.forget(namespace.as_ref());
+            filter.forget(namespace.as_ref());
             caches.change(|index| index.remove_namespace(&name));
-        } else if seen.changed(namespace.as_ref(), namespace.labels()) {
+        } else if filter.changed(namespace.as_ref(), namespace.labels()) {
             caches.change(|index| index.put_namespace(&namespace));
-            caches.ring_namespace(&name);
+            caches.enqueue_namespace(&name);
         }
     }
 
@@ -67,18 +67,18 @@ impl Indexed for Namespace {
 
 impl Caches {
     /// Something that plans in a namespace depend on.
-    fn ring_namespace(&self, namespace: &str) {
+    fn enqueue_namespace(&self, namespace: &str) {
         let keys = self.applications.state().into_iter().map(|application| ApplicationKey::of(&application));
-        self.ring_touched(keys.filter(|key| key.namespace == namespace));
+        self.enqueue_replan(keys.filter(|key| key.namespace == namespace));
     }
 
     /// A foreign pod of this namespace is gone: a quota may have room for actors without a place.
-    pub fn gave_quota_back(&self, namespace: &str) {
+    pub fn quota_freed(&self, namespace: &str) {
         if self.index().quotas_of(namespace).next().is_none() {
             return;
         }
-        let mut without = self.touched().room_came();
+        let mut without = self.triggers().capacity_grew();
         without.retain(|key| key.namespace == namespace);
-        self.ring_touched(without);
+        self.enqueue_replan(without);
     }
 }

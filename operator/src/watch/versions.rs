@@ -32,18 +32,28 @@ pub struct Versions {
 
 impl Versions {
     /// The answer to a write came: whether it tells of a newer version than what is known.
-    pub fn wrote(&mut self, key: &ApplicationKey, known: Option<&Placement>, written: &Placement) -> bool {
+    pub fn record_written(
+        &mut self,
+        key: &ApplicationKey,
+        known: Option<&Placement>,
+        written: &Placement,
+    ) -> bool {
         let before = known.or(self.deleted.get(key));
-        let is_news = before.is_none_or(|before| is_older(before, written));
-        if is_news {
+        let is_newer = before.is_none_or(|before| is_older(before, written));
+        if is_newer {
             self.deleted.remove(key);
-            self.written.insert(key.clone(), bare(written));
+            self.written.insert(key.clone(), version_only(written));
         }
-        is_news
+        is_newer
     }
 
     /// The watch brought a version: whether it is at least as new as what is known.
-    pub fn saw(&mut self, key: &ApplicationKey, known: Option<&Placement>, seen: &Placement) -> bool {
+    pub fn record_observed(
+        &mut self,
+        key: &ApplicationKey,
+        known: Option<&Placement>,
+        seen: &Placement,
+    ) -> bool {
         if known.is_some_and(|known| is_older(seen, known)) {
             return false;
         }
@@ -53,9 +63,9 @@ impl Versions {
     }
 
     /// The watch says that it is gone.
-    pub fn gone(&mut self, key: &ApplicationKey, last: &Placement) {
+    pub fn record_deleted(&mut self, key: &ApplicationKey, last: &Placement) {
         self.written.remove(key);
-        self.deleted.insert(key.clone(), bare(last));
+        self.deleted.insert(key.clone(), version_only(last));
     }
 
     /// The application is gone: nobody writes its decision any more.
@@ -65,21 +75,21 @@ impl Versions {
     }
 
     /// Decisions that a list may not have, and that are not gone.
-    pub fn unseen(&self, is_there: impl Fn(&ApplicationKey) -> bool) -> Names {
+    pub fn unobserved(&self, exists: impl Fn(&ApplicationKey) -> bool) -> Names {
         self.written
             .keys()
-            .filter(|key| is_there(key))
+            .filter(|key| exists(key))
             .map(|key| (key.namespace.clone(), key.name.clone()))
             .collect()
     }
 }
 
 /// Which version it is, and nothing of what it says.
-fn bare(placement: &Placement) -> Placement {
-    let mut bare = Placement::new(&placement.name_any(), crds::PlacementSpec::default());
-    bare.metadata.resource_version.clone_from(&placement.metadata.resource_version);
-    bare.metadata.generation = placement.metadata.generation;
-    bare
+fn version_only(placement: &Placement) -> Placement {
+    let mut version_only = Placement::new(&placement.name_any(), crds::PlacementSpec::default());
+    version_only.metadata.resource_version.clone_from(&placement.metadata.resource_version);
+    version_only.metadata.generation = placement.metadata.generation;
+    version_only
 }
 
 #[cfg(test)]
@@ -112,20 +122,20 @@ mod tests {
         let key = ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() };
         let mut versions = Versions::default();
         let (first, second) = (version("5", 1), version("8", 2));
-        assert!(versions.wrote(&key, None, &first));
+        assert!(versions.record_written(&key, None, &first));
         assert!(versions.written.contains_key(&key), "it is not gone because a list does not have it");
-        assert!(versions.saw(&key, Some(&first), &second));
+        assert!(versions.record_observed(&key, Some(&first), &second));
         assert!(versions.written.is_empty());
         // A status of before, whose answer took its time.
-        assert!(!versions.wrote(&key, Some(&second), &version("6", 1)));
-        assert!(!versions.wrote(&key, Some(&second), &second), "the watch was faster");
+        assert!(!versions.record_written(&key, Some(&second), &version("6", 1)));
+        assert!(!versions.record_written(&key, Some(&second), &second), "the watch was faster");
         assert!(versions.written.is_empty());
         // An older event of a list that was read from a cache.
-        assert!(!versions.saw(&key, Some(&second), &first));
+        assert!(!versions.record_observed(&key, Some(&second), &first));
         // It is deleted, and what was written before does not come back.
-        versions.gone(&key, &version("9", 2));
-        assert!(!versions.wrote(&key, None, &second));
-        assert!(versions.wrote(&key, None, &version("12", 1)), "a new one");
+        versions.record_deleted(&key, &version("9", 2));
+        assert!(!versions.record_written(&key, None, &second));
+        assert!(versions.record_written(&key, None, &version("12", 1)), "a new one");
         versions.forget(&key);
         assert!(versions.written.is_empty() && versions.deleted.is_empty());
     }

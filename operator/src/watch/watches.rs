@@ -37,7 +37,7 @@ impl<'a> Watches<'a> {
     }
 
     /// The feeds of all watches, which must be run, and what waits until each has been filled once.
-    pub fn made(self) -> (Vec<Feed>, Vec<BoxReady>) {
+    pub fn finish(self) -> (Vec<Feed>, Vec<BoxReady>) {
         (self.feeds, self.ready)
     }
 
@@ -67,7 +67,7 @@ impl<'a> Watches<'a> {
                         filled.send_replace(true);
                     }
                 }
-                Err(e) => interrupted::<K>(&e),
+                Err(e) => log_interrupted::<K>(&e),
             }
             futures::future::ready(())
         });
@@ -96,7 +96,7 @@ impl<'a> Watches<'a> {
         let run = stream.for_each(move |event| {
             match event {
                 Ok(event) => on(event, &seen),
-                Err(e) => interrupted::<K>(&e),
+                Err(e) => log_interrupted::<K>(&e),
             }
             futures::future::ready(())
         });
@@ -111,18 +111,18 @@ impl<'a> Watches<'a> {
     }
 }
 
-fn interrupted<K: Resource<DynamicType = ()>>(e: &watcher::Error) {
+fn log_interrupted<K: Resource<DynamicType = ()>>(e: &watcher::Error) {
     tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
 }
 
 /// Remembers what objects looked like, to tell real changes from heartbeats.
 #[derive(Default)]
-pub struct Seen {
+pub struct ChangeFilter {
     facts: HashMap<(String, String), u64>,
-    pub devices: devices::Seen,
+    pub devices: devices::AllocationDiff,
 }
 
-impl Seen {
+impl ChangeFilter {
     /// Whether the facts of this object differ from what was seen last.
     pub fn changed(&mut self, object: &impl ResourceExt, facts: &impl Serialize) -> bool {
         let mut hasher = DefaultHasher::new();

@@ -15,7 +15,7 @@ use crate::config::Config;
 /// Leads until then, counted from now.
 fn leading(left: Duration) -> (watch::Sender<Option<Instant>>, Leadership) {
     let (sender, valid_until) = watch::channel(Some(Instant::now() + left));
-    (sender, Leadership { valid_until, closed: Arc::default(), under_way: Arc::default() })
+    (sender, Leadership { valid_until, closed: Arc::default(), in_flight: Arc::default() })
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn a_lease_that_is_gone_is_made_again_by_who_leads_and_later_by_anybody() {
     let (short, long, duration) = (Duration::from_secs(1), Duration::from_secs(16), Duration::from_secs(15));
     let cases = [(true, short, true), (false, short, false), (false, duration, false), (false, long, true)];
     for (leads, missing, expected) in cases {
-        assert_eq!(may_make(leads, missing, duration), expected, "{leads} {missing:?}");
+        assert_eq!(may_create(leads, missing, duration), expected, "{leads} {missing:?}");
     }
 }
 
@@ -33,9 +33,9 @@ fn the_election_needs_nobody_elses_thread() {
     let connection = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let config = Config::parse_from(["cairn-operator", "--leader-elect=false"]);
     let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
-    let pulse = Pulse::new(config.election.stuck());
+    let liveness = Liveness::new(config.election.stall_limit());
     let (warm, is_warm) = watch::channel(false);
-    let (running, leadership) = start(connection, config.election, metrics, pulse, is_warm).unwrap();
+    let (running, leadership) = start(connection, config.election, metrics, liveness, is_warm).unwrap();
     assert!(leadership.check().is_err(), "who knows nothing yet does not lead");
     warm.send_replace(true);
     while leadership.check().is_err() {
@@ -60,12 +60,12 @@ fn no_write_begins_without_the_lease() {
 async fn a_write_that_is_under_way_when_the_lease_runs_out_is_given_up() {
     let (_sender, leadership) = leading(Duration::from_millis(50));
     // On a machine that is slow enough the lease runs out before the write begins.
-    let Ok(turn) = leadership.begin() else { return };
-    let answer = turn.within(std::future::pending::<Result<(), kube::Error>>()).await;
+    let Ok(permit) = leadership.begin() else { return };
+    let answer = permit.within(std::future::pending::<Result<(), kube::Error>>()).await;
     assert!(answer.unwrap_err().to_string().contains("no answer while the lease was sure to be held"));
     leadership.close();
     assert!(!leadership.idle().await, "it is under way as long as its turn is there");
-    drop(turn);
+    drop(permit);
     assert!(leadership.idle().await);
     assert!(leadership.begin().is_err());
 }
@@ -73,9 +73,10 @@ async fn a_write_that_is_under_way_when_the_lease_runs_out_is_given_up() {
 #[tokio::test]
 async fn a_write_may_last_as_long_as_the_lease_is_renewed_and_no_longer() {
     let (sender, leadership) = leading(Duration::from_hours(1));
-    let turn = leadership.begin().unwrap();
+    let permit = leadership.begin().unwrap();
     let (answers, answer) = oneshot::channel();
-    let mut call = Box::pin(turn.within(async { answer.await.map_err(|e| kube::Error::Service(e.into())) }));
+    let mut call =
+        Box::pin(permit.within(async { answer.await.map_err(|e| kube::Error::Service(e.into())) }));
     assert!((&mut call).now_or_never().is_none());
     // It is renewed, and the write goes on past what was its end before.
     let renewed = Instant::now() + Duration::from_hours(2);
@@ -85,7 +86,7 @@ async fn a_write_may_last_as_long_as_the_lease_is_renewed_and_no_longer() {
     answers.send("done").unwrap();
     assert_eq!(call.await.unwrap(), "done");
     // It is lost, and whatever is under way is given up at once.
-    let lost = turn.within(std::future::pending::<Result<(), kube::Error>>());
+    let lost = permit.within(std::future::pending::<Result<(), kube::Error>>());
     let mut lost = Box::pin(lost);
     assert!((&mut lost).now_or_never().is_none());
     sender.send_replace(None);
@@ -143,17 +144,17 @@ async fn candidate() -> (Campaign, Shared) {
     let mut connection = kube::Config::new(address.parse().unwrap());
     connection.default_retry = false;
     let config = Config::parse_from(["cairn-operator"]);
-    let pulse = Pulse::new(config.election.stuck());
+    let liveness = Liveness::new(config.election.stall_limit());
     let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
     let (valid_until, _) = watch::channel(None);
     let client = Client::try_from(connection).unwrap();
-    (Campaign::new(client, config.election, metrics, pulse, valid_until), server)
+    (Campaign::new(client, config.election, metrics, liveness, valid_until), server)
 }
 
 /// Takes the lease, and leads.
 async fn takes(campaign: &mut Campaign) {
-    let asked = campaign.try_hold().await.unwrap().unwrap();
-    campaign.valid_until.send_replace(Some(asked + campaign.election.deadline()));
+    let requested_at = campaign.try_hold().await.unwrap().unwrap();
+    campaign.valid_until.send_replace(Some(requested_at + campaign.election.deadline()));
 }
 
 #[tokio::test]

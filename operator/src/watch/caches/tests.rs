@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::watch::indexed::Indexed as _;
-use crate::watch::watches::Seen;
+use crate::watch::watches::ChangeFilter;
 
 type Rings = UnboundedReceiver<ObjectRef<ActorApplication>>;
 
@@ -76,15 +76,15 @@ fn names<const COUNT: usize>(names: [&str; COUNT]) -> BTreeSet<String> {
 fn what_takes_of_a_node_rings_who_waits_there_and_is_remembered_of_everybody_there() {
     let (caches, mut rings) = caches(&[("waits", "n0"), ("runs", "n0"), ("elsewhere", "n1")]);
     for name in ["waits", "elsewhere"] {
-        caches.waits(&key(name), Waits { any: true, ..Waits::default() });
+        caches.set_waiting(&key(name), Waiting { any: true, ..Waiting::default() });
     }
-    let in_doubt = |name: &str| caches.doubts().next(&key(name), Duration::ZERO).is_some();
+    let in_doubt = |name: &str| caches.recheck().next_check(&key(name), Duration::ZERO).is_some();
     for present in [true, false] {
-        Pod::happened(&caches, &mut Seen::default(), foreign("n0", ""), present);
+        Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", ""), present);
         assert_eq!(rung(&mut rings), names(["waits"]), "{present}");
         assert!(in_doubt("waits") && in_doubt("runs") && !in_doubt("elsewhere"));
         for name in ["waits", "runs"] {
-            caches.doubts().forget(&key(name));
+            caches.recheck().forget(&key(name));
         }
     }
 }
@@ -93,37 +93,40 @@ fn what_takes_of_a_node_rings_who_waits_there_and_is_remembered_of_everybody_the
 fn a_pod_that_goes_rings_who_waits_for_its_pool_wherever_that_is() {
     let (caches, mut rings) = caches(&[]);
     for (name, pool) in [("waits", "gpus"), ("other", "gpus-2")] {
-        caches.waits(&key(name), Waits { any: true, pools: names([pool]), ..Waits::default() });
+        caches.set_waiting(&key(name), Waiting { any: true, pools: names([pool]), ..Waiting::default() });
     }
-    Pod::happened(&caches, &mut Seen::default(), foreign("n0", "n0/gpus-0"), true);
+    Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", "n0/gpus-0"), true);
     assert_eq!(rung(&mut rings), names([]));
-    Pod::happened(&caches, &mut Seen::default(), foreign("n0", "n0/gpus-0"), false);
+    Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", "n0/gpus-0"), false);
     assert_eq!(rung(&mut rings), names(["waits"]));
 }
 
 #[test]
 fn room_that_comes_before_somebody_is_known_to_have_no_place_is_counted() {
     let (caches, mut rings) = caches(&[]);
-    let happened = |present| Pod::happened(&caches, &mut Seen::default(), foreign("n0", ""), present);
-    happened(true);
-    let before = caches.grown();
-    happened(false);
+    let on_event = |present| Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", ""), present);
+    on_event(true);
+    let before = caches.growth_counter();
+    on_event(false);
     assert_eq!(
-        (rung(&mut rings), caches.grown()),
+        (rung(&mut rings), caches.growth_counter()),
         (names([]), before + 1),
         "nobody is known who could use it"
     );
-    let half_a_core = || Waits {
+    let half_a_core = || Waiting {
         unplaced: vec![("cpu".to_owned(), [("cpuMilli".to_owned(), 500)].into())],
-        ..Waits::default()
+        ..Waiting::default()
     };
-    assert!(caches.waits(&key("app"), half_a_core()), "it is news");
-    assert!(!caches.waits(&key("app"), half_a_core()), "it is known");
-    happened(true);
-    assert_eq!((rung(&mut rings), caches.grown()), (names([]), before + 1), "less is no room");
-    happened(false);
+    assert!(caches.set_waiting(&key("app"), half_a_core()), "it is news");
+    assert!(!caches.set_waiting(&key("app"), half_a_core()), "it is known");
+    on_event(true);
+    assert_eq!((rung(&mut rings), caches.growth_counter()), (names([]), before + 1), "less is no room");
+    on_event(false);
     assert_eq!(rung(&mut rings), names(["app"]));
-    assert!(!caches.waits(&key("app"), Waits::default()) && caches.waits(&key("app"), half_a_core()));
+    assert!(
+        !caches.set_waiting(&key("app"), Waiting::default())
+            && caches.set_waiting(&key("app"), half_a_core())
+    );
 }
 
 /// An application that is gone leaves no decision behind for the next one of its name.
@@ -146,7 +149,7 @@ fn an_answer_that_comes_when_the_application_is_gone_brings_no_decision() {
             "metadata": {"name": "app", "namespace": "shop", "uid": "p", "resourceVersion": "7", "ownerReferences": owners},
             "spec": {"application": "app", "applicationGeneration": 1, "policy": "p", "snapshotDigest": "d", "strategy": "s",
                 "seed": 1, "effort": 1, "assignments": []}}));
-        caches.wrote(Placement::clone(&written));
+        caches.record_written(Placement::clone(&written));
         let known = caches.index().named_placement(&key("app")).is_some();
         assert_eq!(known, is_known, "{there:?} is there, the decision is of {owner}");
     }
@@ -171,7 +174,7 @@ fn what_is_searched_for_who_is_gone_is_not_for_the_next_of_its_name() {
         searches.put(&key("app"), Search::Running { manifest: of("1", 1), stop: stop.clone() });
         assert!(matches!(searches.take(&key("app"), &now), Search::Running { .. }));
         assert_eq!(stop.load(Ordering::Acquire), is_stopped);
-        searches.forget_found(&key("app"));
+        searches.discard_result(&key("app"));
         assert!(searches.has(&key("app")), "one that is under way goes on");
     }
 }
