@@ -58,7 +58,7 @@ def application(replicas, units):
 
 
 def snapshot(sizes, units, seed, listed):
-    """Stages of a pipeline of actors with different work, at half of the units' capacity; with every pair listed or as channels."""
+    """A pipeline of actors with different work, at half of the units' capacity, with pairs listed or as channels."""
     draw = random.Random(seed)
     actors, stages = [], []
     for stage, size in enumerate(sizes):
@@ -112,8 +112,8 @@ def median(values):
     return sorted(values)[len(values) // 2]
 
 
-def worlds():
-    """By name: how one of a seed is made, and whether it is a snapshot."""
+def instances():
+    """Yields name, generator by seed, and whether it is a snapshot."""
     for replicas, units in [(450, 48), (2500, 96)]:
         yield (
             f"application, {replicas} → {replicas}, {units} units",
@@ -154,7 +154,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cairn", nargs="?", help="kubectl-cairn")
     parser.add_argument("--commit")
-    parser.add_argument("--snapshots", metavar="FOLDER", help="write the dense worlds of the seeds there, and measure nothing")
+    parser.add_argument("--snapshots", metavar="FOLDER", help="only write the dense instances of the seeds there")
     parser.add_argument("--out", default=os.path.dirname(os.path.abspath(__file__)), help="the folder of the results")
     parser.add_argument("--seeds", type=int, nargs="+", default=[11, 12, 13])
     parser.add_argument("--budget", type=int, default=5, help="of the search, in seconds")
@@ -173,7 +173,7 @@ def main():
         with open(kept, encoding="utf-8") as file:
             done = [row for row in map(json.loads, file) if row["commit"] == asked.commit]
     table = []
-    for name, make, is_snapshot in worlds():
+    for name, make, is_snapshot in instances():
         rows = []
         for seed in asked.seeds:
             row = next((row for row in done if (row["world"], row["seed"], row["budgetSeconds"]) == (name, seed, asked.budget)), None)

@@ -155,7 +155,7 @@ impl<'a> Panel<'a> {
         writeln!(
             self.picture.text,
             "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{high}\" fill=\"none\" stroke=\"#999\"/>\
-             <text x=\"{left}\" y=\"{}\" font-weight=\"bold\">{} — % above the best known</text>\
+             <text x=\"{left}\" y=\"{}\" font-weight=\"bold\">{} — gap to the best known, %</text>\
              <text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{below}</text>",
             top - 6.0,
             escaped(title),

@@ -1,4 +1,4 @@
-// A program that writes where nothing is: the driver ends it and tells an XID error, and the GPU is as well as before.
+// Writes to an invalid address: the driver terminates the program and reports an XID error; the GPU stays healthy.
 //
 //     nvcc -o crash crash.cu
 

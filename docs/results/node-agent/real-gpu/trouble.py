@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the node agent publishes of a real GPU while its driver is released, out of reach, slow and failing.
+"""Records what the node agent publishes for a real GPU while its driver is released, unreachable, slow or failing.
 
-    trouble.py BIN BETWEEN CRASH      as root, on a machine with a GPU of NVIDIA and its driver
+    trouble.py BIN BETWEEN CRASH      as root, on a machine with an NVIDIA GPU and driver
 
-BIN is a folder with etcd, kube-apiserver and cairn-node-agent; BETWEEN is between.c, compiled, and CRASH is crash.cu. It starts an API server, an
-agent of the node gpu-node, and prints every change of that node's NodeTopology, and how long each took. Devices and their
-settings are left alone: what is "out of reach" is so for the agent's own mount namespace.
+BIN is a folder with etcd, kube-apiserver and cairn-node-agent; BETWEEN is between.c, compiled; CRASH is crash.cu, compiled. It starts an
+API server and an agent for the node gpu-node, and prints every change of its NodeTopology with its delay. Devices are not touched: the
+driver is made unreachable inside the agent's mount namespace only.
 """
 
 import glob
@@ -59,8 +59,8 @@ def topology():
     return json.loads(api("GET", "/apis/cairn.dev/v1alpha1/nodetopologies/gpu-node"))
 
 
-def look():
-    """Says what changed of the node's GPUs."""
+def observe():
+    """Prints changes of the node's GPUs."""
     try:
         now = topology()
     except OSError:
@@ -82,7 +82,7 @@ def until(what, limit, condition):
                 return say(f"{what}: after {time.monotonic() - began:.1f} s")
         except OSError as error:
             problem = error
-        look()
+        observe()
         time.sleep(0.1)
     sys.exit(f"not within {limit} s: {what} ({problem})")
 
@@ -90,7 +90,7 @@ def until(what, limit, condition):
 def hold(what, seconds):
     end, before = time.monotonic() + seconds, seen["writes"]
     while time.monotonic() < end:
-        look()
+        observe()
         time.sleep(0.1)
     say(f"{what}, {seconds} s: the NodeTopology was written {seen['writes'] - before} times")
 
@@ -129,7 +129,7 @@ def is_released():
 def held(process):
     files = [os.readlink(it) for it in glob.glob(f"/proc/{process.pid}/fd/*") if os.path.lexists(it)]
     maps = len(re.findall("libnvidia-ml", pathlib.Path(f"/proc/{process.pid}/maps").read_text()))
-    return f"{sum('/dev/nvidia' in it for it in files)} devices of NVIDIA are open, {maps} parts of NVML are mapped"
+    return f"{sum('/dev/nvidia' in it for it in files)} NVIDIA devices are open, {maps} mappings of NVML"
 
 
 def label(value):
@@ -137,8 +137,8 @@ def label(value):
     api("PATCH", "/api/v1/nodes/gpu-node", patch, "application/merge-patch+json")
 
 
-def tell(name, number=None):
-    """Tells the library between; nothing more with no number."""
+def set_fault(name, number=None):
+    """Sets the fault file of the injection library, or removes it."""
     path = pathlib.Path(f"/tmp/cairn-{name}")
     path.unlink(missing_ok=True)
     if number is not None:
@@ -180,10 +180,10 @@ try:
 
     one = agent()
     until("the GPUs are published as ok", 90, all_are_ok)
-    hold("at rest", 10)
+    hold("idle", 10)
     say(held(one))
 
-    say("--- the driver is released by the label of the Node, and taken back")
+    say("--- the driver is released by the node label, and the label is removed")
     label("released")
     until("the condition DriverReleased is True", 60, is_released)
     say(held(one))
@@ -192,41 +192,41 @@ try:
     until("the GPUs are ok", 60, all_are_ok)
     say(held(one))
 
-    say("--- killed, and started where the driver cannot be reached")
+    say("--- killed, and restarted without access to the driver")
     end(one, signal.SIGKILL)
     covered = 'for it in /dev/nvidia*; do [ -d $it ] || mount --bind /dev/null $it; done; exec "$@"'
     one = agent("unshare", "-m", "sh", "-c", covered, "sh")
     until("the agent answers", 20, collectors)
-    hold("the driver is out of reach", 20)
+    hold("the driver is unreachable", 20)
     say(collectors())
     end(one)
     one = agent()
-    until("with the driver again: NVML answers", 60, nvml_is_ok)
+    until("restarted with the driver: NVML answers", 60, nvml_is_ok)
     hold("after the restart", 8)
     end(one)
 
-    say("--- a driver that is slow, or fails")
+    say("--- a slow or failing driver")
     for name in ("slow-once", "slow", "fails-once", "fails"):
-        tell(name)
+        set_fault(name)
     one = agent(CAIRN_NVML_LIBRARY=BETWEEN)
     until("NVML answers", 60, nvml_is_ok)
     hold("after the restart", 3)
-    tell("slow-once", 8)
-    hold("one answer takes 8 s", 12)
-    tell("fails-once", 15)
-    hold("one answer is that the GPU is lost", 8)
-    tell("fails", 15)
-    hold("every answer is that the GPU is lost", 8)
-    tell("fails")
-    until("it answers again: the GPUs are ok", 30, all_are_ok)
-    tell("slow", 60)
-    hold("every answer takes 60 s", 20)
+    set_fault("slow-once", 8)
+    hold("one call takes 8 s", 12)
+    set_fault("fails-once", 15)
+    hold("one call reports the GPU lost", 8)
+    set_fault("fails", 15)
+    hold("every call reports the GPU lost", 8)
+    set_fault("fails")
+    until("calls succeed again: the GPUs are ok", 30, all_are_ok)
+    set_fault("slow", 60)
+    hold("every call takes 60 s", 20)
     say(collectors())
-    tell("slow")
-    until("no more: the GPUs are ok", 75, all_are_ok)
+    set_fault("slow")
+    until("calls are fast again: the GPUs are ok", 75, all_are_ok)
     end(one)
 
-    say("--- programs that touch what is not theirs")
+    say("--- programs that access invalid memory")
     one = agent()
     until("NVML answers", 60, nvml_is_ok)
     hold("after the restart", 3)
@@ -236,7 +236,7 @@ try:
         say(f"program {crash}: {broken.returncode}, {broken.stdout.strip()}")
     until("the driver's XID errors are counted", 20, lambda: any(" 3" in it[it.rindex("}"):] for it in xid_errors()))
     say(xid_errors())
-    hold("after three programs broke", 10)
+    hold("after three crashes", 10)
     all_are_ok() or sys.exit("the GPU is no longer ok, though it is")
     end(one)
 finally:
