@@ -124,7 +124,7 @@ fn bounds(snapshot: &Snapshot, found: &Cost) {
         looks.set(looks.get() + 1);
         looks.get() > LOOKS
     };
-    let bounds = bound::lower(snapshot, &vector, &stop);
+    let bounds = bound::lower_bounds(snapshot, &vector, &stop);
     for (level, value) in snapshot.objectives().levels().iter().zip(&vector[1..]) {
         let Some(bound) = bounds.get(&placement::Objectives::key(level)) else { return };
         assert!(bound <= value, "{bound} bounds {value}: {}", snapshot.write());
@@ -136,7 +136,8 @@ fn bounds(snapshot: &Snapshot, found: &Cost) {
 
 /// What branch and bound finds is better each time, and sound; what it proves nothing is better than.
 fn branches(snapshot: &Snapshot, start: &Plan) {
-    let (mut best, limits) = (start.cost.vector(snapshot), branch::Limits { work: WORK, stop: &|| false });
+    let (mut best, limits) =
+        (start.cost.vector(snapshot), branch::WorkLimits { work: WORK, stop: &|| false });
     let mut found = |assignment: Assignment| {
         is_feasible(snapshot, &assignment);
         let vector = vector(snapshot, &assignment);
@@ -148,7 +149,8 @@ fn branches(snapshot: &Snapshot, start: &Plan) {
     let movable = &snapshot.problem().movable;
     let choices = snapshot.units() + 1;
     let all = u32::try_from(movable.len()).ok().and_then(|movable| choices.checked_pow(movable));
-    let Some(all) = all.filter(|all| *all <= ASSIGNMENTS && solved.verdict == branch::Verdict::Proven) else {
+    let Some(all) = all.filter(|all| *all <= ASSIGNMENTS && solved.status == branch::ProofStatus::Proven)
+    else {
         return;
     };
     let mut assignment = start.assignment.clone();

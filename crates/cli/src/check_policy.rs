@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Plan, Snapshot};
 use policy::{Fault, GroundBudget, GroundSize, Program};
-use portfolio::Use;
+use portfolio::Purpose;
 use serde::Serialize;
 
 use crate::args::{CheckPolicyArgs, Output};
@@ -24,7 +24,7 @@ const MAX_LISTED: usize = 10;
 
 /// Runs the command.
 pub fn run(args: &CheckPolicyArgs) -> Result<Outcome, CliError> {
-    search::check_strategy(&args.strategy, Use::Desk, "--strategy")?;
+    search::check_strategy(&args.strategy, Purpose::Offline, "--strategy")?;
     let given = PolicyFile::read_unchecked(&args.policy)?;
     let Some(text) = &given.policy.program else {
         let problem =

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use clap::{Arg, Command, CommandFactory as _, ValueHint};
-use portfolio::Use;
+use portfolio::Purpose;
 
 use crate::args::Cli;
 use crate::error::CliError;
@@ -203,7 +203,7 @@ impl<'a> CommandLine<'a> {
         let mut candidates: Vec<(String, String)> =
             listed.map(|value| (value.get_name().to_owned(), help(value.get_help()))).collect();
         if argument.get_id() == "strategy" {
-            let all = portfolio::strategies(Use::Desk);
+            let all = portfolio::strategies(Purpose::Offline);
             candidates.extend(all.map(|entry| (entry.name().to_owned(), entry.summary().to_owned())));
         }
         // With files as input, names in the cluster are irrelevant.

@@ -9,7 +9,7 @@ use crds::{ActorApplication, Assignment, Placement, PlacementSpec, StartPolicy};
 use jiff::Timestamp;
 use placement::file::Levels;
 use placement::{MOST_PAIRS, Plan, Snapshot, SnapshotError};
-use portfolio::Use;
+use portfolio::Purpose;
 use world::{ApplicationKey, Index, Objects, Policy};
 
 use crate::args::{PlanArgs, PlanOutput};
@@ -43,7 +43,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     }
     // Validate the arguments before listing the cluster.
     if let Some(name) = &args.search.strategy {
-        search::check_strategy(name, Use::Desk, "--strategy")?;
+        search::check_strategy(name, Purpose::Offline, "--strategy")?;
     }
     if let Some(levels) = &args.search.objectives {
         levels.check().map_err(|e| CliError::Usage(format!("--objectives: {e}")))?;
@@ -51,7 +51,7 @@ pub fn run(args: &PlanArgs) -> Result<Outcome, CliError> {
     let given = args.search.policy.as_deref().map(PolicyFile::read).transpose()?;
     if let Some(given) = &given {
         let source = format!("{}: strategy", given.file());
-        search::check_strategy(&given.policy.strategy, Use::Production, &source)?;
+        search::check_strategy(&given.policy.strategy, Purpose::Production, &source)?;
     }
     match &args.input.snapshot {
         Some(file) => from_snapshot(file, args, given.as_ref()),
@@ -261,7 +261,7 @@ pub fn search(
     let search = Search::new(&args.search, &PolicyDefaults::from(policy));
     if args.search.strategy.is_none() {
         let source = format!("{key}: policy {}: strategy", policy.name);
-        search::check_strategy(&search.strategy, Use::Production, &source)?;
+        search::check_strategy(&search.strategy, Purpose::Production, &source)?;
     }
     search
         .plan(snapshot, is_all_or_nothing(objects, key))

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use explain::REASONS_EFFORT;
 use placement::{Assignment, Budget, Judge as _, Plan, PlanError, Snapshot};
-use portfolio::{ClingoJudge, Entry, Limits, Use};
+use portfolio::{ClingoJudge, RegisteredStrategy, Limits, Purpose};
 
 use crate::args::SearchArgs;
 use crate::error::CliError;
@@ -76,7 +76,7 @@ impl Search {
 
     /// Plans; with `all_or_nothing`, discards an incomplete placement.
     pub fn plan(&self, snapshot: &Snapshot, all_or_nothing: bool) -> Result<SearchResult, PlanError> {
-        let entry = portfolio::strategy(&self.strategy, Use::Desk).expect("check_strategy accepted the name");
+        let entry = portfolio::strategy(&self.strategy, Purpose::Offline).expect("check_strategy accepted the name");
         let strategy = entry.make(self.limits());
         let started = Instant::now();
         let left = self.wall.map(|wall| move || wall.saturating_sub(started.elapsed()));
@@ -97,9 +97,9 @@ impl Search {
 }
 
 /// Validates the name of a strategy; `source` is the flag or field that it is from.
-pub fn check_strategy(name: &str, used: Use, source: &str) -> Result<(), CliError> {
+pub fn check_strategy(name: &str, purpose: Purpose, source: &str) -> Result<(), CliError> {
     let invalid = |problem| CliError::Usage(format!("{source}: {problem}"));
-    portfolio::strategy(name, used).map(drop).map_err(invalid)
+    portfolio::strategy(name, purpose).map(drop).map_err(invalid)
 }
 
 /// The search settings of a policy.
@@ -124,9 +124,9 @@ impl From<&world::Policy> for PolicyDefaults {
 
 /// All strategies, one per line.
 pub fn list_strategies() -> String {
-    let line = |entry: Entry| {
+    let line = |entry: RegisteredStrategy| {
         let note = if entry.is_for_production() { "" } else { " (not for policies)" };
         format!("{:<12} {}{note}\n", entry.name(), entry.summary())
     };
-    portfolio::strategies(Use::Desk).map(line).collect()
+    portfolio::strategies(Purpose::Offline).map(line).collect()
 }

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use asp::{Limits, Session, Wanted};
+use exact::branch::ProofStatus;
 use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
-use crate::run::Search;
-use crate::whole::{self, Verdict};
+use crate::search_state::SearchState;
+use crate::solve_to_optimality;
 
 /// Conflicts where nothing else is said; what ends most searches is the clock.
 const CONFLICTS: u64 = 2_000_000;
@@ -76,24 +77,24 @@ impl Strategy for Clingo {
             stopped_by: StoppedBy::Effort,
         };
         let session = Session::new(&self.executable, self.limits, budget.seed);
-        let mut search = Search::new(session, snapshot, budget, start);
+        let mut search = SearchState::new(session, snapshot, budget, start);
         if let Some(why) = search.over() {
             return Ok(search.answer(why));
         }
         let answer = match self.search(&mut search, budget)? {
-            Verdict::Proven => search.proven(ProvenBy::Clingo),
-            Verdict::Stopped => search.answer(StoppedBy::Deadline),
-            Verdict::Open => search.answer(StoppedBy::Effort),
+            ProofStatus::Proven => search.proven(ProvenBy::Clingo),
+            ProofStatus::Stopped => search.answer(StoppedBy::Deadline),
+            ProofStatus::Open => search.answer(StoppedBy::Effort),
         };
-        Ok(search::obeying(snapshot, answer, budget))
+        Ok(search::repair_violations(snapshot, answer, budget))
     }
 }
 
 impl Clingo {
     /// Looks for the best and, beside it, for what the best can be at least; where the two meet, that is a proof.
-    fn search(&self, search: &mut Search, budget: &Budget) -> Result<Verdict, SolveError> {
-        let Some((scale, world)) = whole::bounding(search.snapshot) else {
-            return whole::solve(search, self.conflicts);
+    fn search(&self, search: &mut SearchState, budget: &Budget) -> Result<ProofStatus, SolveError> {
+        let Some((scale, world)) = solve_to_optimality::relaxed_snapshot(search.snapshot) else {
+            return solve_to_optimality::solve(search, self.conflicts);
         };
         let is_counted = budget.effort.is_some();
         let conflicts = if is_counted { self.conflicts.min(CONFLICTS_OF_BOUND) } else { self.conflicts };
@@ -107,16 +108,16 @@ impl Clingo {
         let (verdict, known) = thread::scope(|scope| {
             let bound = || asp::bound(&self.executable, self.limits, budget.seed, &world, conflicts, &wanted);
             let bounding = scope.spawn(bound);
-            let verdict = whole::solve(search, self.conflicts);
-            let is_certain = !matches!(verdict, Ok(Verdict::Open | Verdict::Stopped));
+            let verdict = solve_to_optimality::solve(search, self.conflicts);
+            let is_certain = !matches!(verdict, Ok(ProofStatus::Open | ProofStatus::Stopped));
             is_proven.store(is_certain, Ordering::Relaxed);
             is_over.store(true, Ordering::Relaxed);
             // A thread that panicked has found nothing.
             (verdict, bounding.join().unwrap_or_default())
         });
         match verdict? {
-            Verdict::Proven => Ok(Verdict::Proven),
-            _ if whole::take_bounds(search, &scale, &known) => Ok(Verdict::Proven),
+            ProofStatus::Proven => Ok(ProofStatus::Proven),
+            _ if solve_to_optimality::take_bounds(search, &scale, &known) => Ok(ProofStatus::Proven),
             open => Ok(open),
         }
     }

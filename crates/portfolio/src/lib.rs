@@ -7,16 +7,16 @@
 //! Who uses this crate needs no other way to clingo: the judge and the solver process are handed on. An executable calls
 //! [`run_child_if_asked`] first in `main`.
 
+mod ablation;
+mod anytime_loop;
+mod asp_strategy;
 mod clingo;
-mod part;
 mod registry;
-mod rounds;
-mod run;
-mod strategy;
-mod whole;
+mod search_state;
+mod solve_to_optimality;
 
+pub use ablation::Ablation;
 pub use asp::{ClingoJudge, Limits, run_child_if_asked};
+pub use asp_strategy::Asp;
 pub use clingo::Clingo;
-pub use part::Part;
-pub use registry::{Entry, UnknownStrategy, Use, strategies, strategy};
-pub use strategy::Asp;
+pub use registry::{Purpose, RegisteredStrategy, UnknownStrategy, strategies, strategy};

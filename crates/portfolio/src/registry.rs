@@ -5,38 +5,38 @@ use exact::Exhaustive;
 use placement::Strategy;
 use search::{Greedy, Local, Random, RoundRobin};
 
+use crate::asp_strategy::Asp;
 use crate::clingo::Clingo;
-use crate::strategy::Asp;
 
 /// What a strategy is chosen for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum Purpose {
     /// A policy's default for applications that run.
     Production,
     /// Anything else: a look at a file, a comparison.
-    Desk,
+    Offline,
 }
 
 /// One strategy of the registry.
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct RegisteredStrategy {
     is_for_production: bool,
     make: fn(Limits) -> Box<dyn Strategy>,
 }
 
 /// What is listed first is the default. Those that are not for production place at random or without regard to cost, or
 /// end with an error where a world is large: they are there to compare and to check others by.
-const REGISTRY: [Entry; 7] = [
-    Entry { is_for_production: true, make: |limits| Box::new(Asp::new(limits)) },
-    Entry { is_for_production: true, make: |_| Box::new(Greedy) },
-    Entry { is_for_production: true, make: |_| Box::new(Local) },
-    Entry { is_for_production: true, make: |limits| Box::new(Clingo::new(limits)) },
-    Entry { is_for_production: false, make: |_| Box::new(RoundRobin) },
-    Entry { is_for_production: false, make: |_| Box::new(Random) },
-    Entry { is_for_production: false, make: |_| Box::new(Exhaustive) },
+const REGISTRY: [RegisteredStrategy; 7] = [
+    RegisteredStrategy { is_for_production: true, make: |limits| Box::new(Asp::new(limits)) },
+    RegisteredStrategy { is_for_production: true, make: |_| Box::new(Greedy) },
+    RegisteredStrategy { is_for_production: true, make: |_| Box::new(Local) },
+    RegisteredStrategy { is_for_production: true, make: |limits| Box::new(Clingo::new(limits)) },
+    RegisteredStrategy { is_for_production: false, make: |_| Box::new(RoundRobin) },
+    RegisteredStrategy { is_for_production: false, make: |_| Box::new(Random) },
+    RegisteredStrategy { is_for_production: false, make: |_| Box::new(Exhaustive) },
 ];
 
-impl Entry {
+impl RegisteredStrategy {
     /// Short and stable: what policies and arguments name.
     pub fn name(&self) -> &'static str {
         self.make(Limits::default()).name()
@@ -57,8 +57,8 @@ impl Entry {
         (self.make)(limits)
     }
 
-    fn is_for(&self, used: Use) -> bool {
-        used == Use::Desk || self.is_for_production
+    fn is_for(&self, used: Purpose) -> bool {
+        used == Purpose::Offline || self.is_for_production
     }
 }
 
@@ -86,7 +86,7 @@ pub enum UnknownStrategy {
 }
 
 /// Every strategy that may be used so, in the order in which they are listed to people.
-pub fn strategies(used: Use) -> impl Iterator<Item = Entry> {
+pub fn strategies(used: Purpose) -> impl Iterator<Item = RegisteredStrategy> {
     REGISTRY.into_iter().filter(move |entry| entry.is_for(used))
 }
 
@@ -94,7 +94,7 @@ pub fn strategies(used: Use) -> impl Iterator<Item = Entry> {
 ///
 /// # Errors
 /// When there is none of that name, or it may not be used so; says which may.
-pub fn strategy(name: &str, used: Use) -> Result<Entry, UnknownStrategy> {
+pub fn strategy(name: &str, used: Purpose) -> Result<RegisteredStrategy, UnknownStrategy> {
     let known = || strategies(used).map(|entry| entry.name()).collect::<Vec<_>>().join(", ");
     match REGISTRY.into_iter().find(|entry| entry.name() == name) {
         Some(entry) if entry.is_for(used) => Ok(entry),
@@ -109,12 +109,12 @@ mod tests {
 
     #[test]
     fn names_are_told_apart_and_each_has_one_line() {
-        let mut names: Vec<&str> = strategies(Use::Desk).map(|entry| entry.name()).collect();
+        let mut names: Vec<&str> = strategies(Purpose::Offline).map(|entry| entry.name()).collect();
         assert_eq!(names.first(), Some(&"asp"), "the default is listed first");
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), REGISTRY.len());
-        for entry in strategies(Use::Desk) {
+        for entry in strategies(Purpose::Offline) {
             assert!(!entry.summary().is_empty() && !entry.summary().contains('\n'), "{}", entry.name());
         }
     }
@@ -123,11 +123,11 @@ mod tests {
     fn what_compares_is_not_for_production() {
         let answer =
             |name, used| strategy(name, used).map_or_else(|e| e.to_string(), |entry| entry.name().to_owned());
-        assert_eq!(answer("local", Use::Production), "local");
-        assert_eq!(answer("random", Use::Desk), "random");
+        assert_eq!(answer("local", Purpose::Production), "local");
+        assert_eq!(answer("random", Purpose::Offline), "random");
         for name in ["random", "round-robin", "exhaustive"] {
             assert_eq!(
-                answer(name, Use::Production),
+                answer(name, Purpose::Production),
                 format!(
                     "strategy `{name}` is there to compare and to check others by, not for production; use one of asp, \
                      greedy, local, clingo"
@@ -135,11 +135,11 @@ mod tests {
             );
         }
         assert_eq!(
-            answer("best", Use::Production),
+            answer("best", Purpose::Production),
             "there is no strategy `best`; use one of asp, greedy, local, clingo"
         );
         assert_eq!(
-            answer("metis", Use::Desk),
+            answer("metis", Purpose::Offline),
             "there is no strategy `metis`; use one of asp, greedy, local, clingo, round-robin, random, exhaustive"
         );
     }

@@ -1,7 +1,7 @@
 //! The strategies that can decide in a simulated world, by name; the only place that knows where they come from.
 
 use placement::Strategy;
-use portfolio::{Limits, Use};
+use portfolio::{Limits, Purpose};
 
 use crate::planner::{Facts, Placing, Planner};
 
@@ -27,7 +27,7 @@ fn entries() -> Vec<Entry> {
         Box::new(Annealing::NEXT_STATE),
         Box::new(Annealing::STANDARD),
     ];
-    let ours = portfolio::strategies(Use::Desk).map(|entry| {
+    let ours = portfolio::strategies(Purpose::Offline).map(|entry| {
         let as_it_is = ["round-robin", "random"].contains(&entry.name());
         Entry { strategy: entry.make(Limits::default()), as_it_is }
     });

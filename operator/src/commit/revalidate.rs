@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use control::Verdict;
 use crds::ActorApplication;
 use placement::{Budget, Derived, Judge, Plan, PlanError, Snapshot};
-use portfolio::Use;
+use portfolio::Purpose;
 use tokio::sync::Semaphore;
 use world::{ApplicationKey, Policy, World};
 
@@ -185,7 +185,7 @@ impl<'a> Revalidation<'a> {
     /// The plan with what collided placed again in this world; nothing where only a search can do that. It takes no longer than others
     /// wait for it.
     async fn repair(&self, candidate: &Candidate, newest: &Arc<Snapshot>) -> Result<Option<Plan>, Error> {
-        let quick = portfolio::strategy(REPAIR_STRATEGY, Use::Production).ok();
+        let quick = portfolio::strategy(REPAIR_STRATEGY, Purpose::Production).ok();
         let Some(quick) = quick.map(|entry| entry.make(limits(self.policy))) else { return Ok(None) };
         let (before, plan, newest) = (candidate.known.world.clone(), candidate.plan.clone(), newest.clone());
         let task = tokio::task::spawn_blocking(move || {

@@ -10,7 +10,7 @@ use explain::REASONS_EFFORT;
 use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
 use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
-use portfolio::Use;
+use portfolio::Purpose;
 use world::{ApplicationKey, Policy, World};
 
 use crate::commit::revalidate::Revalidation;
@@ -446,7 +446,7 @@ fn share(wall: Duration, waiting: usize, slots: usize, post_search: Duration) ->
 fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
     let refused =
         |problem| Error::Policy(format!("policy {}: policy.yaml, strategy: {problem}", policy.name));
-    let entry = portfolio::strategy(&policy.strategy, Use::Production).map_err(refused)?;
+    let entry = portfolio::strategy(&policy.strategy, Purpose::Production).map_err(refused)?;
     Ok(entry.make(limits(policy)))
 }
 

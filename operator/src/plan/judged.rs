@@ -73,7 +73,7 @@ fn disagreement(error: &PlanError) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use placement::{Budget, plan};
-    use portfolio::{ClingoJudge, Limits, Use, strategy};
+    use portfolio::{ClingoJudge, Limits, Purpose, strategy};
     use prometheus::Registry;
 
     use super::*;
@@ -116,7 +116,7 @@ mod tests {
         let snapshot = Snapshot::read(text).unwrap();
         let executable = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/other-numbers.sh");
         let judge = ClingoJudge::with_executable(executable, Limits::default(), 2_000);
-        let greedy = strategy("greedy", Use::Production).unwrap().make(Limits::default());
+        let greedy = strategy("greedy", Purpose::Production).unwrap().make(Limits::default());
         let planned = plan(&snapshot, &*greedy, &judge, &Budget::effort(Some(100), 1));
         let (mismatches, metrics) = (Mismatches::default(), Metrics::new(Registry::new()).unwrap());
         let key = ApplicationKey { namespace: "shop".into(), name: "app".into() };

@@ -14,7 +14,7 @@ use baselines::bench::{
 use baselines::strategies::{External, Metis, Tabu};
 use clap::{Args, Parser, Subcommand};
 use placement::{Objectives, Strategy};
-use portfolio::{Asp, Limits, Use};
+use portfolio::{Asp, Limits, Purpose};
 use serde::de::DeserializeOwned;
 
 /// Runs strategies on instances with budgets and seeds, each run in a process of its own, and writes what came out.
@@ -210,8 +210,8 @@ fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
     let limits = Limits { cpu_seconds: budget.as_secs() + 60, ..Limits::default() };
     let command = cp_sat.split_whitespace().map(str::to_owned).collect();
     let mut all: Vec<Box<dyn Strategy>> =
-        portfolio::strategies(Use::Desk).map(|entry| entry.make(limits)).collect();
-    let ablated = portfolio::Part::all().map(|part| Asp::new(limits).without(part));
+        portfolio::strategies(Purpose::Offline).map(|entry| entry.make(limits)).collect();
+    let ablated = portfolio::Ablation::all().map(|part| Asp::new(limits).without(part));
     all.extend(ablated.map(|strategy| Box::new(strategy) as Box<dyn Strategy>));
     all.push(Box::new(Metis));
     all.push(Box::new(Tabu));
@@ -349,7 +349,7 @@ fn bounds_of(file: &Path, seconds: f64, best: &BestKnown, commit: &str) -> Resul
     let Some(vector) = best.vector(&name, &levels) else { return Ok(None) };
     let started = Instant::now();
     let stop = || started.elapsed().as_secs_f64() >= seconds;
-    let bounds = exact::bound::lower(&snapshot, &vector, &stop);
+    let bounds = exact::bound::lower_bounds(&snapshot, &vector, &stop);
     let known = levels.iter().zip(vector).filter(|(_, value)| *value > 0);
     Ok(Some(Bounds {
         commit: commit.to_owned(),

@@ -92,6 +92,6 @@ impl Strategy for External {
             proven_by: printed.optimal.then_some(ProvenBy::BranchAndBound),
             stopped_by: if printed.optimal { StoppedBy::Proof } else { StoppedBy::Deadline },
         };
-        Ok(search::obeying(snapshot, answer, budget))
+        Ok(search::repair_violations(snapshot, answer, budget))
     }
 }

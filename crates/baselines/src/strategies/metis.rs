@@ -75,7 +75,7 @@ impl Strategy for Metis {
             proven_by: None,
             stopped_by: if tried < most { StoppedBy::Deadline } else { StoppedBy::Effort },
         };
-        Ok(search::obeying(snapshot, answer, budget))
+        Ok(search::repair_violations(snapshot, answer, budget))
     }
 }
 

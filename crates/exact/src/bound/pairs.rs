@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use placement::file::Scope;
 use placement::ix::{ActorIx, IxVec, KindIx, NodeIx, PlaceIx, SetIx};
 
-use crate::bound::world::World;
+use crate::bound::kind_view::KindView;
 
 /// More pairs than this are not looked at: the program would take minutes.
 const MOST_PAIRS: usize = 40_000;
@@ -27,7 +27,7 @@ impl Pairs {
     /// Finds the pairs: those that are tied, then those that are tied over others, as long as there is room for them.
     ///
     /// Relations of more pairs than are looked at are left out: what they demand makes a bound no less right.
-    pub fn new(world: &World) -> Self {
+    pub fn new(world: &KindView) -> Self {
         let problem = world.problem;
         let mut pairs = Self { all: Vec::new(), apart: BTreeMap::new(), together: BTreeMap::new() };
         let mut bound = 0;
@@ -103,13 +103,13 @@ pub struct Commons(BTreeMap<(SetIx, SetIx), Common>);
 
 impl Commons {
     /// Where `a` and `b` can meet.
-    pub fn of(&mut self, world: &World, a: ActorIx, b: ActorIx) -> &Common {
+    pub fn of(&mut self, world: &KindView, a: ActorIx, b: ActorIx) -> &Common {
         let (set_a, set_b) = (world.problem.candidate_set[a], world.problem.candidate_set[b]);
         self.0.entry((set_a.min(set_b), set_a.max(set_b))).or_insert_with(|| common(world, a, b))
     }
 }
 
-fn common(world: &World, a: ActorIx, b: ActorIx) -> Common {
+fn common(world: &KindView, a: ActorIx, b: ActorIx) -> Common {
     let problem = world.problem;
     let (at_a, at_b) = (problem.candidates(a), problem.candidates(b));
     let mut limits: IxVec<KindIx, Option<Vec<i64>>> = IxVec::of(None, problem.kinds.len());

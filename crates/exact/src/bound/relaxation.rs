@@ -15,9 +15,9 @@ use placement::file::Scope;
 use placement::ix::{ActorIx, Ix, IxVec, KindIx, NodeIx, UnitIx};
 use placement::{Criterion, Edge};
 
+use crate::bound::kind_view::{Dimension, DimensionLimits, KindView};
+use crate::bound::linear_program::{MOST_COEFFICIENTS, Program, Variable, short};
 use crate::bound::pairs::{Common, Commons, Pairs, Two};
-use crate::bound::program::{MOST_COEFFICIENTS, Program, Variable, short};
-use crate::bound::world::{Dimension, Limits, World};
 
 /// Where two actors can be together, and the variables of that.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct Pair {
 /// The program and what its variables mean.
 pub struct Relaxation<'a> {
     /// What it is of.
-    pub world: &'a World<'a>,
+    pub world: &'a KindView<'a>,
     /// The program.
     pub program: Program,
     /// By actor and kind.
@@ -63,7 +63,7 @@ type Stays = BTreeMap<UnitIx, Vec<(ActorIx, Variable)>>;
 
 impl<'a> Relaxation<'a> {
     /// Writes the program of one level; what `stop` cut short is none.
-    pub fn new(world: &'a World<'a>, level: &[Criterion], stop: &dyn Fn() -> bool) -> Self {
+    pub fn new(world: &'a KindView<'a>, level: &[Criterion], stop: &dyn Fn() -> bool) -> Self {
         let actors = world.snapshot.actors();
         let counted: Vec<(Criterion, i64)> = level.iter().map(|criterion| (*criterion, 1)).collect();
         let pairs = PairSums::weighed(&counted);
@@ -112,11 +112,11 @@ impl<'a> Relaxation<'a> {
         let world = self.world;
         for dimension in &world.dimensions {
             match &dimension.limits {
-                Limits::Nodes(limits) => {
+                DimensionLimits::Nodes(limits) => {
                     let all = limits.iter().map(|limit| i128::from(*limit)).sum();
                     self.fill(dimension, all, |_| true);
                 }
-                Limits::Units(limits) => {
+                DimensionLimits::Units(limits) => {
                     for kind in world.problem.kinds.positions() {
                         let here = limits.enumerate();
                         let here = here.filter(|(unit, _)| world.problem.unit_kind[*unit] == kind);
@@ -323,8 +323,8 @@ impl<'a> Relaxation<'a> {
         for dimension in &world.dimensions {
             let node_of = &world.problem.unit_node;
             let of_nodes: IxVec<NodeIx, i128> = match &dimension.limits {
-                Limits::Nodes(limits) => limits.iter().map(|limit| i128::from(*limit)).collect(),
-                Limits::Units(limits) => sums(limits, node_of, world.problem.nodes.len()),
+                DimensionLimits::Nodes(limits) => limits.iter().map(|limit| i128::from(*limit)).collect(),
+                DimensionLimits::Units(limits) => sums(limits, node_of, world.problem.nodes.len()),
             };
             let homes = world.problem.candidates(actor).iter().map(|&unit| of_nodes[node_of[unit]]);
             let left = homes.max().unwrap_or(0) - i128::from(dimension.least_need(actor, kinds(actor)));

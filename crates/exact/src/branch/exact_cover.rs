@@ -1,9 +1,9 @@
 //! What prices leave open: which columns hold every item once and keep most.
 
 use crate::branch::column::Column;
-use crate::branch::halt::Halt;
+use crate::branch::interruption::Interruption;
 use crate::branch::model::ones;
-use crate::branch::prices::{GRAIN, Prices, beyond};
+use crate::branch::pricing::{GRAIN, Prices, beyond};
 use crate::branch::value::Value;
 
 /// Between two looks at the clock.
@@ -77,7 +77,12 @@ impl<N: Value> ExactCover<N> {
     }
 
     /// Looks at all partitions of `items` that can be good enough.
-    pub fn search(&mut self, items: u64, left: &mut u64, stop: &dyn Fn() -> bool) -> Result<(), Halt> {
+    pub fn search(
+        &mut self,
+        items: u64,
+        left: &mut u64,
+        stop: &dyn Fn() -> bool,
+    ) -> Result<(), Interruption> {
         let open = self.prices.iter().copied().sum();
         let ended = self.part(items, N::default(), open, self.units, (*left, stop));
         *left = left.saturating_sub(self.steps);
@@ -91,15 +96,15 @@ impl<N: Value> ExactCover<N> {
         open: N,
         units: usize,
         limits: (u64, &dyn Fn() -> bool),
-    ) -> Result<(), Halt> {
+    ) -> Result<(), Interruption> {
         self.steps += 1;
         if self.steps > limits.0 {
-            return Err(Halt::TooMuch);
+            return Err(Interruption::TooMuch);
         }
         if self.steps >= self.next_look {
             self.next_look = self.steps + PATIENCE;
             if limits.1() {
-                return Err(Halt::Stopped);
+                return Err(Interruption::Stopped);
             }
         }
         if items == 0 {

@@ -9,15 +9,15 @@
 //! Prices come from floating-point numbers; what they prove is worked out in integers, so a proof does not depend on
 //! rounding.
 
-mod bound;
-mod classes;
 mod column;
 mod exact_cover;
-mod halt;
+mod interruption;
 mod model;
 mod partition;
-mod prices;
-mod tree;
+mod pricing;
+mod search_tree;
+mod subproblem;
+mod unit_classes;
 mod value;
 
-pub use tree::{Limits, Solved, Verdict, solve};
+pub use search_tree::{ProofStatus, Solved, WorkLimits, solve};

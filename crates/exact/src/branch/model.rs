@@ -9,7 +9,7 @@ use placement::ix::{ActorIx, RelationIx, UnitIx};
 use placement::room::Rooms;
 use placement::{Assignment, Criterion, Edge, Problem, Snapshot};
 
-use crate::branch::classes::{Class, MOST, Places, Pool, classes};
+use crate::branch::unit_classes::{Class, MOST, Places, Pool, classes};
 use crate::branch::value::Value;
 
 /// Units that are compared with each other.
@@ -51,7 +51,7 @@ struct Bar {
 }
 
 /// A world that is for this search, before its levels are one number.
-pub(crate) struct World<'a> {
+pub(crate) struct SupportedSnapshot<'a> {
     snapshot: &'a Snapshot,
     places: Places,
     weights: Weights,
@@ -89,7 +89,7 @@ struct Alone<'a, N> {
     homes: BTreeMap<ActorIx, Vec<(UnitIx, N)>>,
 }
 
-impl<'a> World<'a> {
+impl<'a> SupportedSnapshot<'a> {
     /// Takes a snapshot apart; `None` where it has criteria, rules or sizes that are not for this search.
     pub fn new(snapshot: &'a Snapshot) -> Option<Self> {
         let problem = snapshot.problem();
@@ -121,8 +121,8 @@ impl<'a> World<'a> {
 
 impl<N: Value> Model<N> {
     /// For a world that fits such numbers; `None` where one of them does not after all.
-    pub fn new(world: World, start: &Assignment) -> Option<Self> {
-        let World { snapshot, places, weights, is_full } = world;
+    pub fn new(world: SupportedSnapshot, start: &Assignment) -> Option<Self> {
+        let SupportedSnapshot { snapshot, places, weights, is_full } = world;
         let problem = snapshot.problem();
         let alone = Alone::new(snapshot, &weights)?;
         let exchange = places.classes.iter().map(|a| {

@@ -4,9 +4,9 @@ use placement::ix::UnitIx;
 
 use crate::branch::column::Column;
 use crate::branch::exact_cover::ExactCover;
-use crate::branch::halt::{Halt, charge};
+use crate::branch::interruption::{Interruption, charge};
 use crate::branch::model::{Model, ones};
-use crate::branch::prices::price;
+use crate::branch::pricing::price;
 use crate::branch::value::Value;
 
 /// More columns than this are not written down.
@@ -111,7 +111,7 @@ impl<N: Value> Problem<N> {
         most: N,
         left: &mut u64,
         stop: &dyn Fn() -> bool,
-    ) -> Result<Option<Partition<N>>, Halt> {
+    ) -> Result<Option<Partition<N>>, Interruption> {
         let all = u64::MAX >> (64 - self.size());
         if let Some(value) = self.value_of_all() {
             let cost = self.base - value;
@@ -121,7 +121,7 @@ impl<N: Value> Problem<N> {
         let mut columns = Vec::new();
         if !self.grow(&mut columns, Column { members: 0, value: N::default() }, 0, &self.room) {
             *left = left.saturating_sub(MOST_COLUMNS as u64);
-            return Err(Halt::TooMuch);
+            return Err(Interruption::TooMuch);
         }
         charge(left, columns.len() as u64)?;
         columns.retain(|column| ones(column.members).all(|one| self.must_link[one] & !column.members == 0));

@@ -11,7 +11,7 @@ use testkit::oracle;
 use testkit::published as instance;
 
 fn lower(snapshot: &Snapshot, best: &[i64]) -> BTreeMap<String, i64> {
-    bound::lower(snapshot, best, &|| false)
+    bound::lower_bounds(snapshot, best, &|| false)
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn what_is_cut_short_proves_less_and_the_same_each_time() {
     let cut_after = |polls: usize| {
         let asked = AtomicUsize::new(0);
         let stop = || asked.fetch_add(1, Ordering::Relaxed) >= polls;
-        bound::lower(&snapshot, &[0, 0, 8014, 160], &stop).get("communication").copied().unwrap_or(0)
+        bound::lower_bounds(&snapshot, &[0, 0, 8014, 160], &stop).get("communication").copied().unwrap_or(0)
     };
     let whole = lower(&snapshot, &[0, 0, 8014, 160])["communication"];
     assert!((6300..=8014).contains(&whole), "{whole}");

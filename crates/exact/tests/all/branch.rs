@@ -1,6 +1,6 @@
 //! What branch and bound says of worlds that are known, and of those that are not for it.
 
-use exact::branch::{Limits, Verdict, solve};
+use exact::branch::{ProofStatus, WorkLimits, solve};
 use placement::file::{Actor, Constraint, Levels, SnapshotFile};
 use placement::{Assignment, Budget, Snapshot, Strategy};
 use search::Greedy;
@@ -14,12 +14,12 @@ fn told(file: SnapshotFile, work: u64, stop: &dyn Fn() -> bool) -> String {
     let snapshot = Snapshot::new(file).unwrap();
     let start = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
     let mut best: Option<Assignment> = None;
-    let solved = solve(&snapshot, &start, &Limits { work, stop }, &mut |better| {
+    let solved = solve(&snapshot, &start, &WorkLimits { work, stop }, &mut |better| {
         best = Some(better);
         true
     });
     let vector = best.map(|best| snapshot.cost(&best).vector(&snapshot));
-    format!("{:?} {vector:?}", solved.map(|solved| solved.verdict))
+    format!("{:?} {vector:?}", solved.map(|solved| solved.status))
 }
 
 fn ordered(mut file: SnapshotFile, levels: &str) -> SnapshotFile {
@@ -61,19 +61,19 @@ fn work_of(file: SnapshotFile, optimum: &str) -> u64 {
     let snapshot = Snapshot::new(file).unwrap();
     let start = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
     let mut best = start.clone();
-    let solved = solve(&snapshot, &start, &Limits { work: u64::MAX, stop: NEVER }, &mut |better| {
+    let solved = solve(&snapshot, &start, &WorkLimits { work: u64::MAX, stop: NEVER }, &mut |better| {
         best = better;
         true
     });
     let solved = solved.unwrap();
-    assert_eq!(solved.verdict, Verdict::Proven);
+    assert_eq!(solved.status, ProofStatus::Proven);
     assert_eq!(format!("{:?}", snapshot.cost(&best).vector(&snapshot)), optimum);
     solved.work
 }
 
 #[test]
 fn a_search_ends_when_it_is_told_to() {
-    assert_eq!(told(published("P-24x6-s1"), 10, NEVER), format!("Some({:?}) None", Verdict::Open));
+    assert_eq!(told(published("P-24x6-s1"), 10, NEVER), format!("Some({:?}) None", ProofStatus::Open));
     assert_eq!(told(published("P-24x6-s1"), u64::MAX, &|| true), "Some(Stopped) None");
 }
 

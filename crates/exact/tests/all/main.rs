@@ -3,5 +3,5 @@
 
 mod bounds;
 mod branch;
-mod branched;
+mod branch_optimality;
 mod exhaustive;

@@ -1,7 +1,7 @@
 //! More effort is never worse: a longer search does what a shorter one did, and goes on.
 
 use placement::{Budget, Cost, Snapshot, Strategy};
-use portfolio::Part;
+use portfolio::Ablation;
 use proptest::prelude::*;
 
 use crate::{asp, logged};
@@ -9,7 +9,7 @@ use crate::{asp, logged};
 /// A search of so much effort: the better answers on its way, each with the effort after which it was known, and the vector of
 /// the last.
 fn searched(snapshot: &Snapshot, effort: u64) -> (Vec<(u64, String)>, Vec<i64>) {
-    let asp = asp().without(Part::Proofs);
+    let asp = asp().without(Ablation::Proofs);
     let (answer, said) = logged(|| asp.solve(snapshot, &Budget::effort(Some(effort), 1)).unwrap());
     let better = said.lines().filter_map(|line| {
         let (_, told) = line.split_once(" better ")?;

@@ -4,13 +4,13 @@
 mod anytime;
 mod exact;
 mod examples;
-mod excused;
+mod grandfathered_limits;
+mod grandfathered_rules;
 mod instances;
-mod judged;
-mod over_full;
-mod process;
+mod judge;
+mod measurement_units;
 mod scaling;
-mod units;
+mod solver_process;
 
 use std::cell::RefCell;
 use std::io;

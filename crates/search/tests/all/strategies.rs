@@ -8,7 +8,7 @@ use placement::file::SnapshotFile;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Answer, Assignment, Budget, Cost, Criterion, Snapshot, StoppedBy, Strategy};
 use proptest::prelude::*;
-use search::{Greedy, Instance, Local, Part, Random, RoundRobin, Search, improve};
+use search::{Ablation, AnnealingSearch, Greedy, Local, Random, RoundRobin, SearchInstance, improve};
 
 use testkit::line::{any_world, world};
 
@@ -326,8 +326,8 @@ fn actors_on_exclusive_devices_of_several_kinds_change_places_in_turn() {
         cheapest(&snapshot, &mut nobody, ActorIx::new(0), &mut best);
         let local = solve(&Local, &snapshot, Some(60), seed).assignment;
         assert_eq!(snapshot.cost(&local).of(Criterion::Communication), best, "seed {seed}");
-        let instance = Instance::new(&snapshot, &|| false).without(Some(Part::Rotations));
-        let mut pairs = Search::new(&instance, &snapshot.incumbent(), seed, &|| false);
+        let instance = SearchInstance::new(&snapshot, &|| false).without(Some(Ablation::Rotations));
+        let mut pairs = AnnealingSearch::new(&instance, &snapshot.incumbent(), seed, &|| false);
         pairs.run(60, &Budget::effort(None, seed));
         stuck += u32::from(
             snapshot.cost(&pairs.best(&Budget::effort(None, seed))).of(Criterion::Communication) > best,
@@ -415,9 +415,10 @@ fn published(name: &str) -> Snapshot {
 }
 
 /// What is sent after so many pieces of a search that begins with what runs and does without a part.
-fn sent(snapshot: &Snapshot, pieces: u64, without: Option<Part>) -> i64 {
-    let (instance, budget) = (Instance::new(snapshot, &|| false).without(without), Budget::effort(None, 1));
-    let mut search = Search::new(&instance, &snapshot.incumbent(), 1, &|| false);
+fn sent(snapshot: &Snapshot, pieces: u64, without: Option<Ablation>) -> i64 {
+    let (instance, budget) =
+        (SearchInstance::new(snapshot, &|| false).without(without), Budget::effort(None, 1));
+    let mut search = AnnealingSearch::new(&instance, &snapshot.incumbent(), 1, &|| false);
     search.run(pieces, &budget);
     let found = search.best(&budget);
     assert_eq!(snapshot.violations(&found), []);
@@ -438,7 +439,7 @@ fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
             assert!(kind(a) == kind(b) || !may(a, b) || !may(b, a), "{name}: {a:?} and {b:?}");
         }
         let sent = |without| sent(&snapshot, 100, without);
-        let (with, without) = (sent(None), sent(Some(Part::Rotations)));
+        let (with, without) = (sent(None), sent(Some(Ablation::Rotations)));
         assert!(with * 100 < without * 98, "{name}: {with} with rotations, {without} without");
     }
 }
@@ -448,7 +449,8 @@ fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
 fn where_nodes_have_room_for_much_each_is_begun_with() {
     for seed in [4, 5] {
         let snapshot = testkit::heavy_tails(150, 40, seed);
-        let (with, without) = (sent(&snapshot, 4_000, None), sent(&snapshot, 4_000, Some(Part::Starts)));
+        let (with, without) =
+            (sent(&snapshot, 4_000, None), sent(&snapshot, 4_000, Some(Ablation::HubRestarts)));
         assert!(with * 100 < without * 90, "seed {seed}: {with} with each node, {without} without");
     }
 }
@@ -461,7 +463,8 @@ fn runs_that_begin_late_find_what_those_from_hot_do_not() {
         ("heavy tails", testkit::heavy_tails(150, 40, 2), 16_000),
     ];
     for (name, snapshot, pieces) in worlds {
-        let (with, without) = (sent(&snapshot, pieces, None), sent(&snapshot, pieces, Some(Part::LateRuns)));
+        let (with, without) =
+            (sent(&snapshot, pieces, None), sent(&snapshot, pieces, Some(Ablation::Reheats)));
         assert!(with * 100 < without * 98, "{name}: {with} with late runs, {without} without");
     }
 }

@@ -1,0 +1,38 @@
+//! What the search is made of, so that each can be left out to see what it earns.
+
+/// A part of [`Asp`](crate::Asp) that can be left out: the rest finds feasible answers all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ablation {
+    /// Proofs of the world as a whole, by branch and bound and by clingo.
+    Proofs,
+    /// A part of the native search.
+    Native(search::Ablation),
+}
+
+impl Ablation {
+    /// Every part.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Proofs].into_iter().chain(search::Ablation::ALL.map(Self::Native))
+    }
+
+    /// The name of the strategy that does without it.
+    pub(crate) fn absent(self) -> &'static str {
+        match self {
+            Self::Proofs => "asp-without-proofs",
+            Self::Native(search::Ablation::Ejection) => "asp-without-ejection",
+            Self::Native(search::Ablation::CompoundMoves) => "asp-without-compound-moves",
+            Self::Native(search::Ablation::Trades) => "asp-without-trades",
+            Self::Native(search::Ablation::Rotations) => "asp-without-rotations",
+            Self::Native(search::Ablation::PenaltySchedule) => "asp-without-forgiveness",
+            Self::Native(search::Ablation::CompoundMoveCutoff) => "asp-without-cool-moves",
+            Self::Native(search::Ablation::OpenNodeRestriction) => "asp-without-footprints",
+            Self::Native(search::Ablation::Reheats) => "asp-without-late-runs",
+            Self::Native(search::Ablation::HubRestarts) => "asp-without-starts",
+        }
+    }
+
+    /// Which part of the native search it is.
+    pub(crate) fn native(self) -> Option<search::Ablation> {
+        if let Self::Native(part) = self { Some(part) } else { None }
+    }
+}

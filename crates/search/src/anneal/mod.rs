@@ -1,0 +1,6 @@
+//! Simulated annealing: one walk, the runs that it goes through, and the threads that runs are dealt to.
+
+pub(crate) mod annealer;
+pub(crate) mod annealing_chain;
+pub(crate) mod schedule;
+pub(crate) mod worker;

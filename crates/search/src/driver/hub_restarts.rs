@@ -1,0 +1,124 @@
+//! Where a run may begin other than from hot: what a first placement around one node comes to.
+//!
+//! Where a node has room for much of all work, much of what is sent ends on one, and which one that is, is decided while it is hot. It
+//! need not be the one where least has to be sent at last, a longer run may end on a worse one than a shorter one, and later no step of a
+//! few items takes everything elsewhere. So a run begins once with each node that has the room.
+
+use std::cmp::Reverse;
+
+use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
+use placement::weighted::NOWHERE;
+
+use crate::construction::initial_placement::place_the_rest;
+use crate::evaluation::solution::Solution;
+use crate::model::Model;
+
+/// A node has room where it can take one of so many parts of all work.
+const PARTS: i128 = 4;
+
+/// The most nodes that are begun with.
+const MOST: usize = 16;
+
+/// Nodes that a placement is still to be built around.
+pub(crate) struct Starts {
+    /// The next one last.
+    nodes: Vec<NodeIx>,
+    /// Overload that each unit may have.
+    slack: i64,
+}
+
+impl Starts {
+    /// The nodes that have room, those first where most items may be, if there are two; of nodes of one zone with as many units of each kind
+    /// the first one.
+    pub fn new(model: &Model, slack: i64) -> Self {
+        let items = || ItemIx::first(model.free).filter(|item| !model.candidates(*item).is_empty());
+        let work = |item: ItemIx| i128::from(model.needs(item, model.candidates(item)[0])[0]);
+        let all: i128 = items().map(work).sum();
+        let room = |unit: &UnitIx| {
+            let left = i128::from(model.unit_left[unit.at() * model.dims]) + i128::from(slack);
+            left.max(0)
+        };
+        let has_room: IxVec<NodeIx, bool> = model
+            .units_of_node
+            .iter()
+            .map(|units| units.iter().map(room).sum::<i128>() * PARTS >= all)
+            .collect();
+        let is_first = |node: &NodeIx| {
+            let alike = model.regions.alike_in(model.regions.zone(*node), *node);
+            alike.iter().find(|other| has_room[**other]) == Some(node)
+        };
+        let nodes = NodeIx::first(has_room.len());
+        let mut nodes: Vec<NodeIx> = nodes.filter(|node| has_room[*node] && is_first(node)).collect();
+        let may_be = |node: &NodeIx| {
+            let units = &model.units_of_node[*node];
+            items().filter(|item| units.iter().any(|unit| model.allows(*item, *unit))).count()
+        };
+        if nodes.len() < 2 {
+            nodes.clear();
+        }
+        nodes.sort_by_cached_key(|node| (may_be(node), Reverse(*node)));
+        nodes.drain(..nodes.len().saturating_sub(MOST));
+        Self { nodes, slack }
+    }
+
+    /// A placement around the next node: of those who may be there the one who is tied most is, and everybody else follows. None where
+    /// there is no node left, or `stop` ended it.
+    pub fn next(&mut self, model: &Model, stop: &dyn Fn() -> bool) -> Option<IxVec<ItemIx, UnitIx>> {
+        let node = self.nodes.pop()?;
+        let mut solution = Solution::new(model);
+        solution.set_slack(self.slack);
+        let tied = |item: &ItemIx| model.ties(*item).iter().map(|tie| i128::from(tie.rate)).sum::<i128>();
+        let mut hubs: Vec<ItemIx> = ItemIx::first(model.free).collect();
+        hubs.sort_by_cached_key(|item| (Reverse(tied(item)), *item));
+        let (hub, unit) = hubs.into_iter().find_map(|item| {
+            let mut units = model.units_of_node[node].iter();
+            let admits = |unit: &&UnitIx| {
+                solution.admits(item, **unit) && solution.keeps_rules(&[(item, NOWHERE, **unit)])
+            };
+            Some((item, *units.find(admits)?))
+        })?;
+        solution.put(hub, unit);
+        place_the_rest(&mut solution, stop).then_some(solution.place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four nodes of two cores each in two zones, the last one with a GPU too, which some of eight actors may use.
+    fn begun_with(capacity: u32, slack: i64) -> Vec<(usize, Vec<usize>)> {
+        let unit = |at: usize| format!("u{at}:cpu:{capacity}:node=n{},zone=z{}", at / 2, at / 4);
+        let units: Vec<String> = (0..8).map(unit).collect();
+        let actors: Vec<String> =
+            (0..8).map(|at| format!("a{at}:cpu=5{}", if at < 3 { ",gpu=5" } else { "" })).collect();
+        let links: Vec<String> = (1..8).map(|at| format!("a{at} to a0 {at}")).collect();
+        let units = format!("{} g:gpu:{capacity}:node=n3,zone=z1", units.join(" "));
+        let snapshot = testkit::line::world(&units, &actors.join(" "), &links.join("; "));
+        let model = Model::new(&snapshot);
+        let mut starts = Starts::new(&model, slack);
+        let mut begun = Vec::new();
+        while let Some(places) = starts.next(&model, &|| false) {
+            begun.push(places.iter().map(|unit| model.node_of[*unit].at()).collect::<Vec<_>>());
+        }
+        begun.into_iter().map(|nodes| (nodes[0], nodes)).collect()
+    }
+
+    #[test]
+    fn each_node_that_has_room_is_begun_with_once() {
+        // All work is 40, and a quarter of it 10: nodes of 8 have no room, but those that may have 2 too much on each unit.
+        assert_eq!(begun_with(4, 0), []);
+        let nodes =
+            |begun: Vec<(usize, Vec<usize>)>| begun.into_iter().map(|(of_hub, _)| of_hub).collect::<Vec<_>>();
+        assert_eq!(
+            nodes(begun_with(10, 0)),
+            [0, 2, 3],
+            "where most may be first; the first two consist of the same"
+        );
+        assert_eq!(nodes(begun_with(4, 2)), [0, 2, 3]);
+        // What is tied most is there, and who is tied to it.
+        for (node, nodes) in begun_with(10, 0) {
+            assert!(nodes.iter().filter(|at| **at == node).count() >= 4, "{nodes:?}");
+        }
+    }
+}

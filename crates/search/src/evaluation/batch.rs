@@ -1,0 +1,167 @@
+//! Changes of many places at once: what they would cost, and making them.
+
+use crate::evaluation::solution::Solution;
+use crate::model::Change;
+use placement::ix::UnitIx;
+use placement::weighted::NOWHERE;
+
+impl Solution<'_> {
+    /// How the objective and excess would change if items with a place went elsewhere all at once; `None` where a limit or a
+    /// relation is against it. All may be where they would go; figures are left out.
+    pub fn delta_of_all(&mut self, changes: &[Change]) -> Option<(i64, i64)> {
+        let more = self.more_excess(changes)?;
+        for (item, from, to) in changes {
+            self.notes.was[*item] = *from;
+            self.place[*item] = *to;
+        }
+        let delta = changes.iter().try_fold(0, |sum, change| Some(sum + self.share_of_delta(change)?));
+        for (item, from, _) in changes {
+            self.notes.was[*item] = NOWHERE;
+            self.place[*item] = *from;
+        }
+        Some((delta? + self.delta_of_groups(changes), more))
+    }
+
+    /// Whether less than a tenth is left of a resource that units have, or of slots.
+    pub fn is_tight(&self) -> bool {
+        const TAKEN_FOR_LEFT: i128 = 9;
+        let model = self.model;
+        (1..model.dims).any(|dim| {
+            let (mut taken, mut left) = (0, 0);
+            for unit in UnitIx::first(model.units) {
+                let there = self.on[unit].iter().map(|item| i128::from(model.needs(*item, unit)[dim]));
+                taken += there.sum::<i128>();
+                left += i128::from(self.left[unit.at() * model.dims + dim].max(0));
+            }
+            left * TAKEN_FOR_LEFT < taken
+        })
+    }
+
+    /// Which resource of the unit would not suffice after changes, and by how much, the first there is; slots are one.
+    pub fn shortage(&self, changes: &[Change], unit: UnitIx) -> Option<(usize, i64)> {
+        let model = self.model;
+        (1..model.dims).find_map(|dim| {
+            let change = |(item, from, to): &Change| {
+                let comes = if *to == unit { model.needs(*item, unit)[dim] } else { 0 };
+                let leaves = if *from == unit { model.needs(*item, unit)[dim] } else { 0 };
+                comes - leaves
+            };
+            let lacking = changes.iter().map(change).sum::<i64>() - self.left[unit.at() * model.dims + dim];
+            (lacking > 0).then_some((dim, lacking))
+        })
+    }
+
+    /// Makes changes that have been judged; figures have followed.
+    pub fn make_all(&mut self, changes: &[Change]) {
+        for (item, _, to) in changes {
+            let delta = self.delta(*item, *to);
+            self.shift(*item, *to, delta);
+        }
+    }
+
+    /// How the excess would change; `None` where something else than work would not suffice.
+    fn more_excess(&mut self, changes: &[Change]) -> Option<i64> {
+        let model = self.model;
+        let mut notes = std::mem::take(&mut self.notes);
+        let mut before = 0;
+        for unit in changes.iter().flat_map(|(_, from, to)| [*from, *to]) {
+            if !std::mem::replace(&mut notes.is_touched[unit], true) {
+                notes.touched.push(unit);
+                before += self.excess(unit);
+            }
+        }
+        for (item, from, to) in changes {
+            self.change_left(*item, *from, 1);
+            self.change_left(*item, *to, -1);
+        }
+        let (mut after, mut suffices) = (0, true);
+        for unit in notes.touched.drain(..) {
+            notes.is_touched[unit] = false;
+            after += self.excess(unit);
+            let node = model.node_of[unit].at();
+            let left = &self.left[unit.at() * model.dims..][1..model.dims];
+            let on_node = &self.node_left[node * model.node_dims..][..model.node_dims];
+            suffices &= left.iter().chain(on_node).all(|left| *left >= 0);
+        }
+        for (item, from, to) in changes {
+            self.change_left(*item, *from, -1);
+            self.change_left(*item, *to, 1);
+        }
+        self.notes = notes;
+        suffices.then_some(after - before)
+    }
+
+    /// What one of the changes adds to the delta, with all of them made; pairs that change at both ends count at the
+    /// first. `None` where a relation is against it.
+    #[inline]
+    fn share_of_delta(&self, (item, from, to): &Change) -> Option<i64> {
+        let model = self.model;
+        if !self.relates(*item, *to) {
+            return None;
+        }
+        let mut delta = model.cost_alone(*item, *to) - self.here[*item];
+        for tie in model.ties(*item) {
+            let cost = model.tie_cost(tie, *to, self.place[tie.peer]);
+            delta += cost;
+            let was = self.notes.was.get(tie.peer).copied().unwrap_or(NOWHERE);
+            if was != NOWHERE && *item < tie.peer {
+                delta -= cost - model.tie_cost(tie, *from, was);
+            }
+        }
+        Some(delta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::construction::initial_placement::place_the_rest;
+    use crate::model::Model;
+    use crate::tests::world;
+    use placement::ix::ItemIx;
+
+    #[test]
+    fn changes_of_all_at_once_cost_what_the_new_placement_costs() {
+        let (mut feasible, mut infeasible) = (0, 0);
+        for seed in 0..400 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let snapshot = world(&mut rng, r#""overload","communication","annoyance","policy""#);
+            let model = Model::new(&snapshot);
+            let mut solution = Solution::new(&model);
+            place_the_rest(&mut solution, &|| false);
+            for _ in 0..20 {
+                let mut changes: Vec<Change> = Vec::new();
+                for item in ItemIx::first(model.free) {
+                    let candidates = model.candidates(item);
+                    let to = candidates[rng.usize(..candidates.len())];
+                    if solution.place[item] != NOWHERE && rng.u32(..4) == 0 {
+                        changes.push((item, solution.place[item], to));
+                    }
+                }
+                let mut places = solution.place.clone();
+                for (item, _, to) in &changes {
+                    places[*item] = *to;
+                }
+                let mut after = Solution::new(&model);
+                after.adopt(&places);
+                let expected = (after.place == places).then(|| {
+                    (after.objective - solution.objective, after.total_excess() - solution.total_excess())
+                });
+                assert_eq!(solution.delta_of_all(&changes), expected, "seed {seed}");
+                if let Some((delta, _)) = expected {
+                    let objective = solution.objective;
+                    solution.make_all(&changes);
+                    assert_eq!(
+                        (&solution.place, solution.objective),
+                        (&places, objective + delta),
+                        "seed {seed}"
+                    );
+                    feasible += 1;
+                } else {
+                    infeasible += 1;
+                }
+            }
+        }
+        assert!(feasible > 500 && infeasible > 500, "{feasible} feasible, {infeasible} not");
+    }
+}

@@ -1,0 +1,27 @@
+//! `random`: each actor anywhere that may take it.
+
+use crate::strategies::repair::repair_violations;
+use crate::strategies::round_robin::one_by_one;
+use placement::{Answer, Budget, Snapshot, SolveError, Strategy};
+
+/// Puts each actor on a unit drawn from those that may take it. Looks at no cost.
+///
+/// The seed of the budget decides; a piece of effort is one actor, and it always finishes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Random;
+
+impl Strategy for Random {
+    fn name(&self) -> &'static str {
+        "random"
+    }
+
+    fn summary(&self) -> &'static str {
+        "draws a unit for each actor, by the seed; for comparison"
+    }
+
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        let mut rng = fastrand::Rng::with_seed(budget.seed);
+        let answer = one_by_one(snapshot, |feasible| feasible[rng.usize(..feasible.len())]);
+        Ok(repair_violations(snapshot, answer, budget))
+    }
+}
