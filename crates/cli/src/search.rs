@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use explain::REASONS_EFFORT;
 use placement::{Assignment, Budget, Judge as _, Plan, PlanError, Snapshot};
-use portfolio::{ClingoJudge, RegisteredStrategy, Limits, Purpose};
+use portfolio::{ClingoJudge, Limits, Purpose, RegisteredStrategy};
 
 use crate::args::SearchArgs;
 use crate::error::CliError;
@@ -76,7 +76,8 @@ impl Search {
 
     /// Plans; with `all_or_nothing`, discards an incomplete placement.
     pub fn plan(&self, snapshot: &Snapshot, all_or_nothing: bool) -> Result<SearchResult, PlanError> {
-        let entry = portfolio::strategy(&self.strategy, Purpose::Offline).expect("check_strategy accepted the name");
+        let entry =
+            portfolio::strategy(&self.strategy, Purpose::Offline).expect("check_strategy accepted the name");
         let strategy = entry.make(self.limits());
         let started = Instant::now();
         let left = self.wall.map(|wall| move || wall.saturating_sub(started.elapsed()));
