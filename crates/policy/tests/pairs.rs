@@ -1,12 +1,12 @@
-//! What a policy reads of pairs of actors that channels between groups tie.
+//! Facts about pairs of actors that channels between groups connect.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Snapshot};
 use policy::Policy;
 
-/// So many actors of one group that can move, and so many of each of two groups that are another application's, on one unit;
-/// who sends to whom, and drags.
+/// A number of movable actors of one group, and of fixed actors of two groups of another application, on one unit, with
+/// channels and drag.
 fn world(own: usize, others: usize) -> Snapshot {
     let actors = |id: &str, group: &str, many: usize, more: &str| -> Vec<String> {
         let actor = |at| format!(r#"{{"id":"{id}-{at}","group":"{group}","runsOn":{{"cpu":1}}{more}}}"#);
@@ -47,8 +47,7 @@ fn pairs(snapshot: &Snapshot) -> Result<Vec<String>, String> {
     Ok(facts.lines().filter(of_pairs).map(str::to_owned).collect())
 }
 
-/// Where channels are not written out a policy reads of each pair what it reads where they are, but for what others' channels tie
-/// to one another.
+/// Group channels are read as the pairs that they stand for, except those between foreign actors.
 #[test]
 fn group_channels_are_read_as_pairs_of_own_actors() {
     let written = world(3, 4);
@@ -57,7 +56,7 @@ fn group_channels_are_read_as_pairs_of_own_actors() {
     assert_eq!((whole.problem().channels.pairs, whole.problem().channels.open_pairs), (16 + 12 + 3, 12 + 3));
     let is_own = |fact: &String| fact.contains("own");
     let expected: Vec<String> = pairs(&written).unwrap().into_iter().filter(is_own).collect();
-    // Each pair with its rate and its drag, and who sends one message more beside.
+    // Each pair with its rate and its drag, and one explicit message more.
     assert_eq!(expected.len(), 2 * (12 + 3) + 1);
     assert_eq!(pairs(&whole).unwrap(), expected);
 }

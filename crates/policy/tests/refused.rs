@@ -1,13 +1,13 @@
-//! What a policy may not say: each text with the exact words in which it is refused.
+//! Invalid policies, each with the exact message.
 
 use std::fmt::Write as _;
 
 use policy::Program;
 
-/// A text and what is said of it; several faults, one on each line.
+/// A text and its faults, one per line.
 const REFUSED: &str = include_str!("refused.txt");
 
-/// Texts and refusals, as the file has them: a text, `=>` at the start of a line before each fault, a line of dashes.
+/// Texts and messages in the format of the file: a text, `=>` at the start of a line before each fault, a line of dashes.
 fn cases() -> Vec<(String, Vec<String>)> {
     let case = |part: &str| {
         let (said, text): (Vec<&str>, Vec<&str>) =

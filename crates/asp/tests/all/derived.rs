@@ -1,4 +1,4 @@
-//! What a policy derives from a world, and what the judge says of an assignment: both by clingo, against each other.
+//! What a policy derives from a snapshot, and the judge's verdict on an assignment, compared with clingo.
 
 use std::fmt::Write as _;
 
@@ -48,8 +48,8 @@ fn conclusions_from_facts_become_constraints_with_their_line() {
     assert_eq!(derived.rules, None);
 }
 
-/// What a policy forbids is no candidate any more, and its rules were written out while it was one: clingo is told of the same
-/// candidates as they.
+/// Units that a policy forbids are no candidates any more, although its rules were grounded while they were: clingo gets the same
+/// candidates.
 #[test]
 fn policies_read_the_candidates_without_their_own_constraints() {
     let snapshot = world(
@@ -66,10 +66,10 @@ fn policies_read_the_candidates_without_their_own_constraints() {
     }
 }
 
-/// A tuple that several weak constraints say is paid for once.
+/// A tuple of several weak constraints is paid for once.
 #[test]
 fn weak_constraints_share_their_tuples() {
-    // On the GPU of n0 both speak of it, on its CPU the second alone.
+    // On the GPU of n0 both constraints apply, on its CPU only the second.
     for (first, second, by_both, by_one) in [
         ("[10,A]", "[10,A]", 10, 10),
         ("[10]", "[10]", 10, 10),
@@ -126,7 +126,7 @@ fn ground_rules_over_placements_match_clingo() {
     assert!(broken > 20, "{broken}");
 }
 
-/// What the rules, written out, and clingo say of an assignment, both sorted.
+/// The verdicts of the ground rules and of clingo on an assignment, both sorted.
 fn said(program: &str, assignment: &Assignment) -> [Vec<String>; 2] {
     let snapshot = world(program);
     let snapshot = snapshot.with_derived(judge().derive(&snapshot).unwrap()).unwrap();
@@ -159,11 +159,11 @@ fn arithmetic_and_term_order_match_clingo() {
     assignment[ActorIx::new(0)] = Some(UnitIx::new(0));
     let [of_rules, of_clingo] = said(&program, &assignment);
     assert_eq!(of_rules, of_clingo);
-    // Division by 0 has no value; of 13 terms each pair is in one order.
+    // Division by 0 is undefined; 13 terms are compared pairwise.
     assert_eq!(of_clingo.len(), 3 * 64 + 2 * 56 + 13 * 12 / 2);
 }
 
-/// Values of sets, and operations that are not defined: how often each constraint is broken where one actor is on one unit.
+/// Aggregates and undefined operations: how often each constraint is violated with one actor on one unit.
 #[test]
 fn aggregates_and_undefined_operations_match_clingo() {
     let mut assignment = Assignment::of(None, 6);
@@ -172,7 +172,7 @@ fn aggregates_and_undefined_operations_match_clingo() {
         least(X) :- X = #min { N : cu_slots(_,N) }.\n\
         largest(X) :- X = #max { N : cu_slots(_,N) }.\n";
     for (body, broken) in [
-        // No unit has slots: the largest of nothing comes before every term, the least of nothing after it.
+        // No unit has slots: the maximum of the empty set is before every term, its minimum after.
         ("largest(X), run_on(A,_), work(A,\"gpu\",W), W > X", 1),
         ("least(X), X > 5, X > \"z\", X > f(1)", 1),
         ("least(X), X < f(1)", 0),
@@ -193,13 +193,13 @@ fn aggregates_and_undefined_operations_match_clingo() {
         ("X-1 = #count { U : cu(U) }, X = 9", 1),
         ("X+1 = #count { U : cu(U) } = Y, Y > X", 1),
         ("X = #count { U : cu(U) } = Y, Y > X", 0),
-        // What one term needs comes from beside it.
+        // A term is bound by a neighbouring element.
         ("t(f(X*2,X))", 1),
         ("X > 1, t(f(X*2,X))", 1),
         ("t(g(f(X*2,Y),X)), Y < X", 1),
         ("t(Z), Z = f(X*2,X)", 1),
         ("t(f(X,X*2))", 0),
-        // A division by 0 has no value, and what it is in does not hold, whatever the sign.
+        // Division by 0 is undefined, and a literal that contains it does not hold, whatever the sign.
         ("zero(X), not work(_,\"cpu\",1/X)", 0),
         ("zero(X), not t(f(_,1/X))", 0),
         ("zero(X), not t(f(_,X))", 1),
@@ -214,7 +214,7 @@ fn aggregates_and_undefined_operations_match_clingo() {
     }
 }
 
-/// In clingo the opposite of a name is a term of its own, which policies do not have.
+/// In clingo the negation of a name is a term of its own, which policies do not have.
 #[test]
 fn only_numbers_can_be_negated() {
     for rule in ["s(X) :- state(Y), X = -Y.", "s(X) :- state(-X)."] {
@@ -226,7 +226,7 @@ fn only_numbers_can_be_negated() {
     }
 }
 
-/// By how much three on a unit break what each constraint says of it.
+/// The amount by which three actors on a unit exceed each constraint.
 #[test]
 fn grandfathered_limits_are_measured_by_amount() {
     let three: Assignment = (0..6).map(|actor| (actor < 3).then_some(UnitIx::new(0))).collect();
@@ -244,7 +244,7 @@ fn grandfathered_limits_are_measured_by_amount() {
     }
 }
 
-/// What a unit takes while idle is a number of the policy, as what it takes at full load is.
+/// The idle power of a unit is a fact of the policy language, as its full power is.
 #[test]
 fn power_that_exceeds_the_range_is_named() {
     for (program, idle, problem) in [
@@ -270,7 +270,7 @@ fn power_that_exceeds_the_range_is_named() {
     }
 }
 
-/// What a policy prefers and keeps free breaks nothing where it is forgotten: clingo's conclusions are held against what was derived.
+/// Preferences and reservations cause no violation if they are forgotten: clingo's conclusions are compared with what was derived.
 #[test]
 fn preferences_and_reservations_match_clingo() {
     let program = "prefer(A,\"n0/cpu\",5) :- group(A,\"b\").\n\
@@ -303,7 +303,7 @@ fn preferences_and_reservations_match_clingo() {
     }
 }
 
-/// What several rules conclude is one conclusion, as in clingo, and adds up where they say different numbers.
+/// Equal conclusions of several rules are one conclusion, as in clingo; different numbers are summed.
 #[test]
 fn duplicate_preferences_and_reservations_count_once() {
     let prefer = "prefer(a(\"shop\",\"app\",\"b-0\"),\"n0/cpu\",";

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
 mod derived;
-mod excused;
+mod grandfathered;
 mod policies;
 mod programs;
 mod remedies;

@@ -1,6 +1,6 @@
-//! Each policy file by itself: a few facts, and what is best.
+//! Each policy file by itself: a few facts, and the optimum.
 
-/// The best of the built-in rules over these facts: what runs where, and the vector.
+/// The optimum of the built-in rules over these facts: placements and vector.
 fn best(facts: &str) -> String {
     let optimum = asp::optimum(facts).unwrap().unwrap();
     format!("{} {:?}", optimum.atoms.join(" "), optimum.vector).replace(", ", ",")
@@ -11,7 +11,7 @@ const TWO_APART: &str =
     "level(unplaced,9). cu(u). cu(v). of_set(a,0). of_set(b,1). candidate(0,u). candidate(1,v).
     cu_kind(u,x). cu_kind(v,y). cu_node(u,m). cu_node(v,n).";
 
-/// Two actors, each with both units to choose from.
+/// Two actors, each with both units as candidates.
 const TWO_FREE: &str =
     "level(unplaced,9). cu(u). cu(v). of_set(a,0). of_set(b,0). candidate(0,u). candidate(0,v).
     cu_kind(u,x). cu_kind(v,x). cu_node(u,n). cu_node(v,n).";
@@ -39,14 +39,14 @@ fn every_level_is_reported_even_if_it_is_constant() {
 fn overload_is_the_difference_of_the_extremes() {
     let bits = "most_bit(0,1). most_bit(1,2). most_bit(2,4). level(overload,1).";
     let loads = "work(a,x,5). work(b,x,6).";
-    // One on each: 1 and 2 over, and the unit that has room keeps the smallest at 0.
+    // One on each: overloads of 1 and 2, and the unit with headroom keeps the smallest at 0.
     assert_eq!(free(&format!("{bits} {loads} headroom(u,4). cu(w).")), "run_on(a,v) run_on(b,v) [0,0]");
     let both = format!("{bits} {loads} headroom(u,4). headroom(v,4).");
     assert!(free(&both).ends_with("[0,2]"), "{}", free(&both));
-    // Both over: what counts is what one is over more than the other.
+    // Both overloaded: the difference counts.
     let least = "least_bit(0,1). least_bit(1,2). least_bit(2,4).";
     assert!(free(&format!("{both} {least}")).ends_with("[0,1]"));
-    // Fixed actors leave less than nothing.
+    // Fixed actors leave negative headroom.
     let overfilled = free(&format!("{bits} headroom(u,-3). work(a,x,1). work(b,x,1)."));
     assert_eq!(overfilled, "run_on(a,v) run_on(b,v) [0,3]");
 }
@@ -83,7 +83,7 @@ fn domains_count_between_units_of_one_node() {
     assert_eq!(vector("cu_numa(u,0). cu_numa(v,1)."), [0, 8]);
 }
 
-/// A tuple of two criteria, or of two classes, that does not name them would count once when the values are equal.
+/// Tuples of two criteria, or of two classes, must name them, or equal values would count once.
 #[test]
 fn equal_costs_on_one_level_both_count() {
     let rate = "level(communication,1). msg_exch_rate(a,b,1). kind_cost(x,x,5). kind_cost(x,y,10).";
@@ -141,7 +141,7 @@ fn limits_bind_movable_actors() {
     let cores = "node_requires(a,x,cpu,2). node_requires(b,x,cpu,3).";
     assert!(free(&format!("{cores} node_left(n,cpu,4).")).ends_with("[1]"), "the units of a node share");
     assert!(free(&format!("{cores} node_left(n,cpu,5).")).ends_with("[0]"));
-    // A fixed actor is in what is left already.
+    // A fixed actor is already subtracted.
     assert_eq!(
         best("level(unplaced,1). of_set(a,0). candidate(0,u). cu_kind(u,x). fixed(b,u). slots_left(u,1)."),
         "run_on(a,u) run_on(b,u) [0]"
@@ -155,14 +155,14 @@ fn relations_hold_on_every_topology_level() {
         let wanted = format!("{members} together_on(0,{level}).");
         let alone = matches!(level, "unit" | "numa" | "zone");
         let known = "cu_numa(u,0). cu_numa(v,0). cu_zone(u,z). cu_zone(v,z).";
-        // On one node, in domains and zones that are not known.
+        // On one node, in unknown domains and zones.
         assert!(free(&wanted).ends_with("[0]"), "{level}");
         assert!(free(&format!("{members} apart_on(0,{level}).")).ends_with(if alone {
             "[0]"
         } else {
             "[1]"
         }));
-        // In known ones the two units are together, except that they stay two units.
+        // In known ones the two units are together, except on the level of units.
         let apart_on_known = free(&format!("{members} apart_on(0,{level}). {known}"));
         assert!(apart_on_known.ends_with(if level == "unit" { "[0]" } else { "[1]" }), "{level}");
     }
@@ -232,7 +232,7 @@ fn energy_is_what_idles_and_what_the_load_adds() {
         |unit| (0..6).map(|bit| format!("watt_bit({unit},{bit},{}).", 1 << bit)).collect::<Vec<_>>().concat();
     let meters = format!("{watts} meter(u,10,4,0). {} {}", bits("u"), "");
     assert_eq!(free(&meters), "run_on(a,v) run_on(b,v) [0,4]", "28 W for 11 of 4");
-    // Others draw 3 W of v already: 3 + 28 W on u and 3 W there, or 4 + 30 W on v.
+    // Foreign actors draw 3 W of v already: 3 + 28 W on u and 3 W there, or 4 + 30 W on v.
     let both = format!("{meters} meter(v,10,4,10). {}", bits("v"));
     assert!(free(&both).ends_with("[0,34]"), "{}", free(&both));
 }
@@ -279,7 +279,7 @@ fn the_approximated_workload_is_actors_times_the_mean() {
     );
     assert_eq!(asp::optimum(&facts).unwrap().unwrap().vector, [0, 1]);
     let approximated = asp::optimum_approximated(&facts).unwrap().unwrap();
-    // By kind: on x the mean of 4 and 7 is 5, on y there is 6 alone.
+    // By kind: on x the mean of 4 and 7 is 5, on y it is 6.
     assert_eq!(approximated.vector, [0, 1]);
     let even = facts.replace("work(b,y,6)", "work(b,y,6). work(a,y,3)");
     assert_eq!(asp::optimum_approximated(&even).unwrap().unwrap().vector, [0, 0], "on y it is 4 now");

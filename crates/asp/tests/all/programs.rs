@@ -1,6 +1,5 @@
-//! Random policies over random small worlds: the rules as they are written out, clingo on the text as somebody wrote it, and
-//! every assignment there is say the same of what is broken, what it costs and what is best; and of what runs now, wherever that
-//! is, as what it breaks is excused.
+//! Random policies over random small snapshots: the ground rules, and clingo on the original text, agree for every assignment on
+//! violations, costs and the optimum; and for current placements with grandfathered violations.
 
 mod text;
 mod world;
@@ -18,10 +17,10 @@ use text::Text;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_asp-child");
 
-/// How many programs `cargo test` tries; `CAIRN_PROGRAMS` asks for more, as `make bench` does.
+/// The number of programs that `cargo test` tries; `CAIRN_PROGRAMS` asks for more, as `make bench` does.
 const PROGRAMS: u64 = 100;
 
-/// Every assignment that the world itself lets be, and the words that a policy concludes.
+/// Every assignment that is feasible without the policy, and what its conclusions forbid.
 const FEASIBLE: &str = "
 1 { run_on(A,U) : runs(A,U); nowhere(A) } 1 :- movable(A).
 :- forbid(A,U), movable(A), run_on(A,U).
@@ -36,13 +35,13 @@ open(A,B) :- movable(A), any(B). open(A,B) :- movable(B), any(A).
    #sum { Q,X : run_on(X,V), place(node,V,M), needs(X,V,Q) } > P.
 ";
 
-/// What runs now instead, whether or not that may be.
+/// The current placement instead, feasible or not.
 const NOW: &str = "
 run_on(A,U) :- movable(A), runs_now(A,U).
 nowhere(A) :- movable(A), not runs_now(A,_).
 ";
 
-/// What is told of an assignment.
+/// What is reported of an assignment.
 const MEANING: &str = "
 unplaced(A) :- nowhere(A).
 :~ prefer(A,U,W), cu(U), run_on(A,V), U != V. [W,prefer,A,U]
@@ -51,16 +50,16 @@ unplaced(A) :- nowhere(A).
 #show run_on/2. #show violated/1.
 ";
 
-/// By assignment: lines of the policy that it breaks, and the sum of its penalties.
+/// By assignment: violated lines of the policy, and the sum of its penalties.
 type Meaning = BTreeMap<Vec<Option<usize>>, (BTreeSet<usize>, i64)>;
 
-/// Where the policy concludes nothing.
+/// The assignment with fixed actors alone.
 fn alone(snapshot: &Snapshot) -> Assignment {
     let stays = |actor| snapshot.current(actor).filter(|_| snapshot.is_fixed(actor));
     ActorIx::first(snapshot.actors()).map(stays).collect()
 }
 
-/// A world as its words in [`FEASIBLE`] and [`NOW`] tell it, after the facts that a policy's author knows.
+/// A snapshot in the predicates of [`FEASIBLE`] and [`NOW`], after the facts of the policy language.
 fn facts(snapshot: &Snapshot, policy: &Policy) -> (String, Vec<String>, Vec<String>) {
     let question = policy.question(&alone(snapshot)).unwrap();
     let mut facts = String::new();
@@ -112,7 +111,7 @@ fn facts(snapshot: &Snapshot, policy: &Policy) -> (String, Vec<String>, Vec<Stri
     (facts, question.actors, question.units)
 }
 
-/// The program as somebody wrote it, but that it tells which of its constraints are broken.
+/// The original program, which in addition reports its violated constraints.
 fn telling(program: &str) -> String {
     let line = |(number, line): (usize, &str)| match line.strip_prefix(":- ") {
         Some(body) => format!("violated({}) :- {body}\n", number + 1),
@@ -121,7 +120,7 @@ fn telling(program: &str) -> String {
     program.lines().enumerate().map(line).collect()
 }
 
-/// The program as somebody wrote it, in clingo, over the assignments that `chosen` makes.
+/// The original program in clingo, over the assignments of `chosen`.
 fn by_clingo(snapshot: &Snapshot, policy: &Policy, program: &str, chosen: &str) -> Meaning {
     let (facts, actors, units) = facts(snapshot, policy);
     let mut control =
@@ -153,14 +152,14 @@ fn by_clingo(snapshot: &Snapshot, policy: &Policy, program: &str, chosen: &str) 
     found
 }
 
-/// The written-out rules of one assignment, nothing excused.
+/// The ground rules on one assignment, without grandfathering.
 fn told(world: &Snapshot, rules: &Rules, assignment: &Assignment) -> Meaning {
     let places = assignment.iter().map(|place| place.map(UnitIx::at)).collect();
     let broken = rules.violations(assignment).iter().map(|says| line(says)).collect();
     Meaning::from([(places, (broken, world.penalty(assignment)))])
 }
 
-/// The same of every assignment that the checker lets be.
+/// The same for every assignment that the checker accepts.
 fn by_rules(world: &Snapshot, rules: &Rules) -> Meaning {
     let mut assignment = alone(world);
     let movable: Vec<ActorIx> =
@@ -184,23 +183,23 @@ fn by_rules(world: &Snapshot, rules: &Rules) -> Meaning {
     found
 }
 
-/// Cases that what runs breaks already.
+/// Cases that the current placement violates.
 fn excusable(world: &Snapshot) -> &[String] {
     world.rules().map(Rules::excusable).unwrap_or_default()
 }
 
-/// The line that `policy random line 7: A = …` is about.
+/// The line of `policy random line 7: A = …`.
 pub fn line(says: &str) -> usize {
     let rest = says.strip_prefix("policy random line ").unwrap_or_else(|| panic!("{says}"));
     rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-/// Places by position as an assignment.
+/// Units by position as an assignment.
 pub fn assigned(places: &[Option<usize>]) -> Assignment {
     places.iter().map(|unit| unit.map(UnitIx::new)).collect()
 }
 
-/// The best that clingo finds of the shipped programs and the written-out rules, proven.
+/// The proven optimum of the shipped programs and the ground rules in clingo.
 pub fn by_session(world: &Snapshot, start: &Assignment) -> Vec<i64> {
     let mut session = Session::new(CHILD.as_ref(), Limits::default(), 1);
     let task = Task { conflicts: u64::from(u32::MAX), aim: Aim::Proof, models: u64::MAX, no_worse: false };
@@ -210,8 +209,8 @@ pub fn by_session(world: &Snapshot, start: &Assignment) -> Vec<i64> {
     best.unwrap()
 }
 
-/// Cases of rules that one assignment breaks and is not excused of, each with its actors and places, as clingo and as the rules
-/// tell them, who may tell one for two reasons: somebody came, and it is worse.
+/// Violated and not grandfathered cases of one assignment, each with its actors and units, according to clingo and to the rules,
+/// which may report one twice: an actor joined, and the violation grew.
 pub fn cases_are_the_same(judge: &ClingoJudge, world: &Snapshot, assignment: &Assignment, whose: &str) {
     let mut ours: Vec<String> =
         world.violations(assignment).into_iter().map(|violation| violation.says).collect();
@@ -244,7 +243,7 @@ fn random_policies_mean_the_same_to_the_planner_and_to_clingo() {
         let derived = judge.derive(&snapshot).unwrap_or_else(|e| panic!("{e} in {whose}"));
         let limits = Derived { rules: None, ..derived.clone() };
         if snapshot.with_derived(limits).unwrap().rules().is_some() {
-            // Limits that what runs breaks already are no part of what the text means.
+            // Limits that the current placement violates are not part of the text's meaning.
             continue;
         }
         let rules = derived.rules.clone().unwrap();

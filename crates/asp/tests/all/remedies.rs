@@ -1,5 +1,5 @@
-//! What would make room under a policy with rules of its own: each proposal is made in a copy of the world, in which the policy
-//! says anew what it says, and every way of placing is tried there.
+//! Remedies under a policy with rules: each is applied to a copy of the snapshot, on which the policy is derived again, and every
+//! assignment is tried there.
 
 use asp::{ClingoJudge, Limits};
 use explain::{Change, Rebuild, remedies};
@@ -33,7 +33,7 @@ fn with_policy(bare: &Snapshot) -> Snapshot {
     bare.with_derived(judge().derive(bare).unwrap()).unwrap()
 }
 
-/// The bare world after the changes, with what the policy says of it.
+/// The bare snapshot after the changes, with what the policy derives from it.
 fn changed(ruled: &Snapshot, bare: &Snapshot, changes: &[Change]) -> Snapshot {
     let given = bare.file().constraints.len();
     let is_derived = |change: &&Change| match change {
@@ -48,7 +48,7 @@ fn changed(ruled: &Snapshot, bare: &Snapshot, changes: &[Change]) -> Snapshot {
     Snapshot::new(file).unwrap().with_rules(derived.rules)
 }
 
-/// Whether all of them can have a place at once, by trying every way; with these rules what is broken stays so whoever comes.
+/// Whether all of them can have a place at once, by trying every assignment; violations of these rules are permanent.
 fn fit(world: &Snapshot, actors: &[ActorIx], assignment: &mut Assignment) -> bool {
     if !world.violations(assignment).is_empty() {
         return false;
@@ -62,7 +62,7 @@ fn fit(world: &Snapshot, actors: &[ActorIx], assignment: &mut Assignment) -> boo
     found
 }
 
-/// What is proposed for those that have no place beside the others, the first of which are on the CPUs of these nodes.
+/// The remedies for unplaced actors beside the others, the first of which are on the CPUs of these nodes.
 fn tell(program: &str, actors: &[&str], constraints: &Value, nodes: &[usize]) -> String {
     let bare = world(program, actors, constraints);
     let ruled = with_policy(&bare);
@@ -103,7 +103,7 @@ const SMALL_UNITS_ARE_FOR_NOBODY: &str = "forbid(A,U) :- actor(A), cu_slots(U,S)
 const NOT_TOO_MANY_SLOTS: &str = "forbid(A,U) :- actor(A), cu_slots(U,S), S > 3.";
 const WEB_AND_DB_APART: &str = ":- run_on(A,U), run_on(B,U), group(A,\"web\"), group(B,\"db\").";
 
-/// A program, who there is, constraints, where the first of them are, and what is proposed.
+/// A program, actors, constraints, the placement of the first of them, and the expected remedies.
 type Case<'a> = (&'a str, &'a [&'a str], &'a Value, &'a [usize], &'a str);
 
 #[test]
@@ -116,7 +116,7 @@ fn remedies_under_a_policy_are_sufficient_and_smallest_after_rederivation() {
     let cases: [Case; 8] = [
         (ONE_OF_A_GROUP_ON_A_NODE, &full[..5], &none, &[0, 1, 2, 3], "one more node like n0"),
         (ONE_OF_A_GROUP_ON_A_NODE, &full[..6], &none, &[0, 1, 2, 3], "2 more nodes like n0"),
-        // A node like one that is there is in a zone that has its one.
+        // A copy of an existing node is in a zone that already has its one.
         (ONE_OF_A_GROUP_IN_A_ZONE, &full[..3], &none, &[0, 2], ""),
         (
             ONE_OF_A_GROUP_ON_A_NODE,
@@ -125,7 +125,7 @@ fn remedies_under_a_policy_are_sufficient_and_smallest_after_rederivation() {
             &[0, 1],
             "without: n2 is cordoned; or 2 more nodes like n0",
         ),
-        // The policy forbids what it does not know.
+        // The policy forbids unknown units.
         (KNOWN_NODES, &full, &none, &on_all, "1 more slot on n0/cpu"),
         (SMALL_UNITS_ARE_FOR_NOBODY, &full[..1], &none, &[], "web-0 not bound by: policy test line 1"),
         (NOT_TOO_MANY_SLOTS, &full, &none, &on_all, "1 more slot on n0/cpu; or one more node like n0"),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use policy::{actor, string};
 
 proptest! {
-    /// What clingo reads back is the name, and nothing but the name.
+    /// clingo reads back the name, and nothing else.
     #[test]
     fn names_round_trip(name in r#"[a-z"\\\n\r\t().,%#:\-{}é ]{0,12}|[^\x00]{0,8}"#) {
         let symbol = clingo::parse_term(&string(&name)).unwrap();

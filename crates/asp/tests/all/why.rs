@@ -1,4 +1,4 @@
-//! What a policy's own rules about where actors are keep out, in its words.
+//! How a policy's rules over placements appear in explanations.
 
 use asp::{ClingoJudge, Limits};
 use explain::WhyNot;
@@ -63,11 +63,11 @@ fn rules_over_placements_are_named_by_policy_and_line() {
         :- run_on(A,U), run_on(a(\"shop\",\"app\",\"x\"),V), cu_zone(U,Z), cu_zone(V,Z), A != a(\"shop\",\"app\",\"x\").";
     let stays = json!([{"type": "pin", "actor": "shop/app/web-0", "unit": "n3/cpu"}]);
     insta::assert_snapshot!(describe(two, &stays, &[3]), @"always: policy test line 1: U = n0/cpu, and 1 more like it; policy test line 3: A = shop/app/web-0, U = n3/cpu, V = n2/cpu, Z = z1, and 2 more like it; web-0: pinned to n3/cpu");
-    // Without its constraint it could go to the other zone, where the rule is kept.
+    // Without its constraint it could use the other zone, where the rule holds.
     let kept = json!([{"type": "only", "actors": ["shop/app/x"], "nodes": ["n0"]},
         {"type": "pin", "actor": "shop/app/web-0", "unit": "n1/cpu"}]);
     insta::assert_snapshot!(describe(SPREAD, &kept, &[1]), @"always: kept to other places by constraints[0]; policy test line 2: G = web, Z = z0; web-0: pinned to n1/cpu");
-    // There the rule would be broken too: the constraint is not what keeps it out.
+    // There the rule would be violated too: the constraint is not the reason.
     let full = json!([{"type": "only", "actors": ["shop/app/x"], "nodes": ["n0"]},
         {"type": "pin", "actor": "shop/app/web-0", "unit": "n1/cpu"},
         {"type": "pin", "actor": "shop/app/web-1", "unit": "n2/cpu"}]);

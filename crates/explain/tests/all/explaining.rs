@@ -1,4 +1,4 @@
-//! What it would cost to be elsewhere, and what binds: as exact as `cost()`.
+//! Alternatives and binding limits: as exact as `cost()`.
 
 use explain::{Outcome, Relief};
 use placement::ix::{ActorIx, UnitIx};
@@ -53,7 +53,7 @@ fn alternatives_and_binding_limits_are_described_briefly() {
     "#);
 }
 
-/// Three actors, of which a policy wants `a` and `b` on different units, and `c` off the second one.
+/// Three actors; a policy wants `a` and `b` on different units, and `c` off the second one.
 fn ruled(units: &str) -> Snapshot {
     far(world(units, "a:cpu=1 b:cpu=1 c:cpu=1", "a to b 5; objectives overload,communication,policy"))
 }
@@ -121,13 +121,13 @@ fn violated_rules_and_limits_are_reasons_to_move() {
                 "it may not stay on v: policy far line 3: a and b",
             ],
         ),
-        // Both were excused, and neither is any more.
+        // Both violations were grandfathered, and neither is any more.
         (
             world("u:cpu:9:slots=1 v:cpu:9", over_full, ""),
             "a=u b=v c=v",
             vec!["staying would raise excused by 2"],
         ),
-        // Nobody may come to it while they are there.
+        // No actor may join while they are there.
         (world("u:cpu:9:slots=1 v:cpu:9", over_full, ""), "a=v b=v c=u", vec![full, full]),
     ];
     for (snapshot, places, reasons) in cases {
@@ -139,7 +139,7 @@ fn violated_rules_and_limits_are_reasons_to_move() {
     }
 }
 
-/// What the whole costs, what is missed of preferences included.
+/// The cost of the whole assignment, including missed preferences.
 fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     let cost = Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) };
     cost.vector(snapshot)

@@ -3,5 +3,5 @@
 
 mod explaining;
 mod remedies;
-mod ruled;
+mod rules;
 mod why;

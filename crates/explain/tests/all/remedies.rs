@@ -1,4 +1,4 @@
-//! What would make room: each of the proposed sets of changes does, and no smaller one of the same kind.
+//! Remedies: each proposed set of changes makes room, and no smaller one of the same kind does.
 
 use explain::{Change, Rebuild, remedies};
 use placement::file::{Constraint, SnapshotFile};
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use crate::why::{EFFORT, asked, can_all_be_placed, most_placed};
 use testkit::line::{assignment, file};
 
-/// Whether all of `whom` and all that have a place can have one at once after the changes, by trying every way.
+/// Whether all of `whom` and all placed actors can have a place at once after the changes, by trying every assignment.
 fn makes_room(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx], changes: &[Change]) -> bool {
     let mut file: SnapshotFile = snapshot.file().clone();
     for change in changes {
@@ -20,7 +20,7 @@ fn makes_room(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx], ch
     can_all_be_placed(&file, &actors, &[])
 }
 
-/// What is proposed, each checked: with it there is room, and with less of it there is none.
+/// The remedies, each verified: with it there is room, and with less of it there is none.
 fn proposed(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> Vec<String> {
     assert!(!makes_room(snapshot, assignment, whom, &[]), "{snapshot:?}: there is room");
     let origin = Rebuild { bare: snapshot, judge: &NoPolicy };
@@ -47,7 +47,7 @@ fn proposed(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -> V
     proposed.iter().map(|remedy| remedy.describe(snapshot)).collect()
 }
 
-/// Reasons as the operator gives them, one for each constraint, in their order.
+/// Reasons as the operator gives them, one for each constraint, in order.
 fn because(mut file: SnapshotFile, reasons: &[&str]) -> Snapshot {
     for (constraint, why) in file.constraints.iter_mut().zip(reasons) {
         match constraint {
@@ -61,7 +61,7 @@ fn because(mut file: SnapshotFile, reasons: &[&str]) -> Snapshot {
     Snapshot::new(file).unwrap()
 }
 
-/// Why `x` has no place: units, actors, rules, the reasons of the rules, where the others are, and what is proposed.
+/// Why `x` is unplaced: units, actors, rules, the reasons of the rules, the placement of the others, and the expected remedies.
 type Case<'a> = (&'a str, &'a str, &'a str, &'a [&'a str], &'a str, &'a str);
 
 const CASES: [Case; 20] = [
@@ -101,7 +101,7 @@ const CASES: [Case; 20] = [
         "a=u",
         "1 more cores on m",
     ),
-    // a kind of which there is no unit
+    // a kind without units
     ("c:cpu:9", "x:fpga=1", "", &[], "", "an implementation of x for cpu; or a unit of kind fpga"),
     // no implementation at all
     (
@@ -139,7 +139,7 @@ const CASES: [Case; 20] = [
         "",
         "1 more slot on g; or without: pinned to g",
     ),
-    // a quota of how many
+    // a quota on the number of actors
     (
         "c:cpu:9",
         "a:cpu=1 b:cpu=1 x:cpu=1",
@@ -184,7 +184,7 @@ const CASES: [Case; 20] = [
         "a=u b=v",
         "a not bound by: each on a node of its own; or b not bound by: each on a node of its own; or x not bound by: each on a node of its own; or one more node like m",
     ),
-    // together where there is no room for both
+    // together without room for both
     (
         "g:gpu:9:node=n,slots=1 h:gpu:9:node=m,slots=1",
         "a:gpu=1 x:gpu=1",
@@ -202,7 +202,7 @@ const CASES: [Case; 20] = [
         "a=u",
         "20 more than: at most 100 W in all",
     ),
-    // a device that is another's alone
+    // a device that is exclusive to another
     (
         "g:gpu:9:node=n,slots=1",
         "other:gpu=1:at=g,fixed x:gpu=1",
@@ -211,7 +211,7 @@ const CASES: [Case; 20] = [
         "",
         "1 more slot on g; or one more node like n",
     ),
-    // a pool that is not for the namespace
+    // a pool that is closed to the namespace
     (
         "g:gpu:9:pool=gpus",
         "x:gpu=1",
@@ -220,7 +220,7 @@ const CASES: [Case; 20] = [
         "",
         "x not bound by: pool gpus is not for namespace ns; or one more node like n",
     ),
-    // what is kept free
+    // a reservation
     (
         "g:gpu:9:mem=8",
         "x:gpu=1:mem=7",
@@ -255,7 +255,7 @@ fn twenty_infeasible_snapshots_have_smallest_remedies() {
     assert!(wrong.is_empty(), "other proposals:\n{}", wrong.concat());
 }
 
-/// The same for all whose names begin with `x`, who are to have a place at once.
+/// The same for all whose names begin with `x`, which need a place at once.
 const TOGETHER: [Case; 9] = [
     // slots for three
     (
@@ -295,11 +295,11 @@ const TOGETHER: [Case; 9] = [
         "",
         "without: each on a node of its own; or 2 more nodes like m",
     ),
-    // a kind of which there is no unit
+    // a kind without units
     ("c:cpu:9", "x0:fpga=1 x1:fpga=1", "", &[], "", "a unit of kind fpga"),
-    // there is nothing at all
+    // an empty snapshot
     ("", "x0:cpu=1 x1:cpu=1", "", &[], "", "a unit of kind cpu"),
-    // one is kept away, another finds no memory
+    // one is forbidden, another lacks memory
     (
         "u:cpu:9:node=n,mem=4 v:cpu:9:node=m,mem=1",
         "x0:cpu=1 x1:cpu=1:mem=6",
@@ -339,7 +339,7 @@ fn remedies_for_several_actors_are_sufficient_for_all() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
-    /// In random worlds without room, too: for one after the other, and for all of them at once.
+    /// In random snapshots without room, too: for single actors, and for all of them at once.
     #[test]
     fn remedies_are_sufficient_and_smallest(seed: u64) {
         let snapshot = asked(seed);

@@ -1,4 +1,4 @@
-//! Why an actor has no place: the set that is named is enough, and no member of it can be missed.
+//! Why an actor is unplaced: the reported set is sufficient, and every member is necessary.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use placement::{Assignment, Budget, Holds, LARGEST, Snapshot, Strategy as _};
 use proptest::prelude::*;
 use search::Greedy;
 
-use crate::ruled::Case;
+use crate::rules::Case;
 use testkit::Passed;
 use testkit::line::{assignment, file, world};
 use testkit::naive::{Placed, feasible_beside};
 
-/// More than any question of these tests takes.
+/// More effort than any question of these tests takes.
 pub const EFFORT: u64 = 50_000_000;
 
 /// The same file without a limit, by the definitions of docs/concepts/explanations.md.
@@ -65,7 +65,7 @@ fn drop_limit(snapshot: &Snapshot, file: &mut SnapshotFile, limit: Limit) {
     }
 }
 
-/// Every limit that there can be.
+/// All limits of a snapshot.
 fn all_limits(snapshot: &Snapshot, actor: ActorIx) -> BTreeSet<Limit> {
     let constraints = 0..snapshot.file().constraints.len();
     let is_limit =
@@ -93,7 +93,7 @@ fn only(snapshot: &Snapshot, actor: ActorIx, kept: &BTreeSet<Limit>) -> Snapshot
     file
 }
 
-/// Whether all of `actors` can be placed at once so that no case is broken, by trying every way.
+/// Whether all of `actors` can be placed at once without a violation, by trying every assignment.
 pub fn can_all_be_placed(file: &SnapshotFile, actors: &[ActorIx], cases: &[&Case]) -> bool {
     fn place<'a>(
         file: &'a SnapshotFile,
@@ -122,7 +122,7 @@ pub fn can_all_be_placed(file: &SnapshotFile, actors: &[ActorIx], cases: &[&Case
     place(file, Passed::now(file).as_ref(), &fixed, cases, &mut Placed::new())
 }
 
-/// `feasible` wants every fixed actor placed: before that nothing is said.
+/// `feasible` needs every fixed actor placed: before that the answer is unknown.
 fn feasible_so_far(file: &SnapshotFile, passed: Option<&Passed>, at: &Placed) -> bool {
     file.actors.iter().any(|actor| actor.fixed && !at.contains_key(actor.id.as_str()))
         || feasible_beside(file, passed, at)
@@ -166,7 +166,7 @@ fn limits(elements: &[LimitGroup]) -> BTreeSet<Limit> {
     elements.iter().flat_map(|element| element.limits.iter().copied()).collect()
 }
 
-/// Checks a core by trying every way: with it alone there is no place, without any one of its elements there is.
+/// Verifies a core by trying every assignment: with it alone there is no place, without any one of its groups there is.
 pub fn check_core(snapshot: &Snapshot, cases: &[Case], core: &Core, assignment: &Assignment) {
     let actors: Vec<ActorIx> =
         ActorIx::first(snapshot.actors()).filter(|&a| a == core.actor || assignment[a].is_some()).collect();
@@ -204,7 +204,7 @@ fn describe(snapshot: &Snapshot, places: &str, actor: &str) -> String {
     tell_under(snapshot, &[], places, actor)
 }
 
-/// What is told of an actor without a place in a world of rules.
+/// The explanation for an unplaced actor in a snapshot with rules.
 pub fn tell_under(snapshot: &Snapshot, cases: &[Case], places: &str, actor: &str) -> String {
     let assignment = assignment(snapshot, places);
     assert_eq!(snapshot.violations(&assignment), []);
@@ -221,12 +221,12 @@ pub fn tell_under(snapshot: &Snapshot, cases: &[Case], places: &str, actor: &str
     }
 }
 
-/// A tight world for questions about what would be without some of its limits.
+/// A tight snapshot for questions about dropped limits.
 pub fn asked(seed: u64) -> Snapshot {
     Snapshot::new(tight_file(seed)).unwrap().with_rules_everywhere(None)
 }
 
-/// Little room: most of these worlds leave somebody out.
+/// Little room: most of these snapshots leave some actor unplaced.
 pub fn tight_file(seed: u64) -> SnapshotFile {
     let rng = &mut fastrand::Rng::with_seed(seed);
     let (units, actors) = (rng.usize(2..5), rng.usize(2..7));
@@ -270,7 +270,7 @@ pub fn tight_file(seed: u64) -> SnapshotFile {
             _ => format!("reserve u{unit} mem {}", rng.u64(..4)),
         });
     }
-    // A rule may name a node that no unit is on.
+    // A rule may name a node without units.
     let known = |rule: &String| {
         !rule.contains("nodes")
             || units_text.iter().any(|unit| unit.contains(rule.rsplit(' ').next().unwrap()))
@@ -308,7 +308,7 @@ fn cores_are_described_in_the_terms_of_the_file() {
     insta::assert_snapshot!(describe(&snapshot, "", "y"), @"always: it has no implementation");
     let snapshot = world("", "x:fpga=1", "");
     insta::assert_snapshot!(describe(&snapshot, "", "x"), @"always: it runs on fpga, and there is no unit of any kind");
-    // What runs breaks it already.
+    // The current placement violates it already.
     let snapshot = world("u:cpu:9:slots=1", "f:cpu=1:at=u,fixed a:cpu=1:at=u x:cpu=1", "");
     insta::assert_snapshot!(describe(&snapshot, "a=u", "x"), @"always: u: 2 of 1 slots taken");
     let actors = "a:cpu=1:at=u,mem=2 b:cpu=1:at=u,mem=2 x:cpu=1:mem=1";
@@ -320,8 +320,8 @@ fn cores_are_described_in_the_terms_of_the_file() {
     insta::assert_snapshot!(describe(&snapshot, "a0=b0 a1=b1 a2=b2 a3=b3", "x"), @"always: 4 units of kind cpu: 8 of 20 mem left, at most 2 on one, it needs 3");
 }
 
-/// As many nodes as `nodes`, each a machine with two GPUs of 16 and a CPU; every GPU is taken by something of 9 or
-/// more, and one more such wants a place.
+/// `nodes` nodes with two GPUs of 16 and a CPU each; every GPU is taken by an actor of 9 or
+/// more, and one more such actor needs a place.
 fn full_cluster(nodes: usize) -> (Snapshot, Assignment, ActorIx) {
     let mut units = Vec::new();
     let mut actors = Vec::new();

@@ -1,16 +1,16 @@
-//! Random policies: texts of the productions of the language.
+//! Random policies: texts made of the productions of the language.
 
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
 
-/// A program in the making.
+/// A program under construction.
 pub struct Text {
     pub rng: Rng,
     pub lines: Vec<String>,
     /// The productions that it uses.
     pub used: BTreeSet<&'static str>,
-    /// Predicates over an actor that follow from facts, and that follow from placements.
+    /// Predicates over an actor that are derived from facts, and from placements.
     of_facts: Vec<String>,
     of_places: Vec<String>,
 }
@@ -24,18 +24,18 @@ impl Text {
         self.rng.u8(..100) < percent
     }
 
-    /// The words of a production, which is noted.
+    /// The text of a production, which is recorded.
     fn say(&mut self, production: &'static str, words: impl Into<String>) -> String {
         self.used.insert(production);
         words.into()
     }
 
-    /// A kind, most often the one that every world has.
+    /// A kind, most often the one that every snapshot has.
     fn kind(&mut self) -> &'static str {
         if self.chance(25) { "gpu" } else { "cpu" }
     }
 
-    /// Something about an actor that follows from facts.
+    /// A literal over an actor that follows from facts.
     fn fact_of(&mut self, actor: &str) -> String {
         let (group, number) = (self.one(&["g0", "g1", "g2"]), self.rng.u8(..5));
         let kind = self.kind();
@@ -60,7 +60,7 @@ impl Text {
         }
     }
 
-    /// A comparison of numbers of which `number` is one.
+    /// A comparison with `number` on one side.
     fn comparison(&mut self, number: &str) -> String {
         let operator = self.one(&["=", "!=", "<", "<=", ">", ">="]);
         let bound = self.rng.u8(1..5);
@@ -113,7 +113,7 @@ impl Text {
         self.say(function, format!("{not}{set}"))
     }
 
-    /// A body about where actors are, that binds A and U, and what else is bound.
+    /// A body over placements that binds A and U, and the other variables that it binds.
     fn body(&mut self) -> String {
         let mut parts = vec!["run_on(A,U)".to_owned()];
         for _ in 0..self.rng.u8(..5) {
@@ -186,7 +186,7 @@ impl Text {
         parts.join("; ")
     }
 
-    /// Rules that others rest on.
+    /// Rules that other rules depend on.
     fn premises(&mut self) {
         if self.chance(40) {
             let of = self.fact_of("A");
@@ -237,7 +237,7 @@ impl Text {
         }
     }
 
-    /// Rules that others rest on, over values that are there for some only.
+    /// Rules that other rules depend on, over partial attributes.
     fn values(&mut self) {
         if self.chance(25) {
             let (function, operator, kind) =
@@ -277,7 +277,7 @@ impl Text {
         }
     }
 
-    /// What follows from facts and limits places.
+    /// Conclusions from facts that restrict units.
     fn derived(&mut self) {
         let of = self.fact_of("A");
         let who = if of.contains('=') { format!("actor(A), {of}") } else { of };
@@ -321,7 +321,7 @@ impl Text {
         }
         for number in 0..text.rng.u8(..4) {
             let body = text.body();
-            // A tuple that several of them say counts once.
+            // A tuple of several of them counts once.
             let (own, weight) = if text.chance(50) {
                 (text.say("a shared weak-constraint tuple", ""), text.rng.u8(1..3))
             } else {

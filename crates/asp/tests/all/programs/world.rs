@@ -1,5 +1,5 @@
-//! Random small worlds for random policies, of every shape: how many units, kinds, nodes, zones, groups and actors there are,
-//! who stays, what runs already, and which limits bind beside the policy.
+//! Random small snapshots for random policies, with varying numbers of units, kinds, nodes, zones, groups and actors,
+//! fixed actors, current placements, and limits in addition to the policy.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use fastrand::Rng;
 use placement::Snapshot;
 use serde_json::{Value, json};
 
-/// At most so many assignments, all of which are tried.
+/// The maximum number of assignments, all of which are tried.
 const MOST: usize = 1_300;
 
-/// What a world is like.
+/// The features of a snapshot.
 #[expect(clippy::struct_excessive_bools, reason = "each is something that a world has or has not")]
 struct Shape {
     kinds: usize,
@@ -20,11 +20,11 @@ struct Shape {
     cores: bool,
     slots: bool,
     domains: bool,
-    /// Whether something runs already, beside who stays.
+    /// Whether movable actors have a current placement.
     runs: bool,
 }
 
-/// A world under a program, and what it is like.
+/// A snapshot under a program, and its features.
 pub fn world(rng: &mut Rng, program: &str) -> (Snapshot, BTreeSet<String>) {
     let shape = Shape {
         kinds: rng.usize(1..=2),
@@ -54,7 +54,7 @@ pub fn world(rng: &mut Rng, program: &str) -> (Snapshot, BTreeSet<String>) {
     };
     let messages = pairs(["from", "to", "count"]);
     let (annoyance, interference) = (pairs(["a", "b", "drag"]), pairs(["a", "b", "drag"]));
-    // Some of those that run may not stay where they are.
+    // Some current placements are infeasible.
     let mut constraints = Vec::new();
     for actor in actors.iter().filter(|actor| actor["fixed"] == json!(false)) {
         if rng.u8(..3) == 0 {
@@ -76,7 +76,7 @@ pub fn world(rng: &mut Rng, program: &str) -> (Snapshot, BTreeSet<String>) {
     (Snapshot::read(&file.to_string()).unwrap(), like(&file))
 }
 
-/// Zones are those of nodes: some have one of two, others none.
+/// Zones belong to nodes: some have one of two, others none.
 fn zone(node: usize) -> Option<&'static str> {
     [Some("z0"), Some("z1"), None][node]
 }
@@ -142,7 +142,7 @@ fn actor(rng: &mut Rng, number: usize, shape: &Shape, units: &[Value]) -> Value 
     actor
 }
 
-/// What a world is like, in words of a table.
+/// The features as words of a table.
 fn like(file: &Value) -> BTreeSet<String> {
     let list = |name: &str| file[name].as_array().unwrap().clone();
     let (units, actors, nodes) = (list("units"), list("actors"), list("nodes"));

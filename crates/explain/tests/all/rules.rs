@@ -1,7 +1,7 @@
-//! What a policy's rules about where actors are have to do with who has no place.
+//! A policy's rules over placements as reasons why actors are unplaced.
 //!
 //! A rule is `LINE most 1 a,b u,v` (of a and b at most one on u or v), `LINE least 1 a,b u,v`, or `LINE both a,b u v`
-//! (somebody of a and b on u, and somebody on v: refused). Rules of one line are cases of one rule.
+//! (refuses one of a and b on u and one on v at the same time). Rules of one line are cases of one rule.
 
 use explain::WhyNot;
 use placement::file::SnapshotFile;
@@ -44,7 +44,7 @@ impl Case {
         }
     }
 
-    /// Read off the definition.
+    /// Evaluated by the definition.
     pub fn is_broken(&self, file: &SnapshotFile, places: &[Option<&str>]) -> bool {
         let on = |units: &[String]| {
             let actors = file.actors.iter().zip(places).filter(|(actor, _)| self.actors.contains(&actor.id));
@@ -80,7 +80,7 @@ impl Circuit {
         i32::try_from(1 + actor.at() * self.units + unit.at()).unwrap()
     }
 
-    /// An atom that says that the actor is on one of the units.
+    /// An atom that holds if the actor is on one of the units.
     fn among(&mut self, actor: ActorIx, units: &[UnitIx]) -> i32 {
         let head = self.atom();
         for &unit in units {
@@ -118,7 +118,7 @@ impl Circuit {
     }
 }
 
-/// A world under rules.
+/// A snapshot under rules.
 fn ruled(snapshot: Snapshot, text: &str) -> (Snapshot, Vec<Case>) {
     let cases: Vec<Case> = text.split(';').filter(|text| !text.trim().is_empty()).map(Case::new).collect();
     let (actors, units) = (snapshot.actors(), snapshot.units());
@@ -147,22 +147,22 @@ fn rules_in_the_way_are_named_by_policy_and_line() {
     insta::assert_snapshot!(describe(three, "x:cpu=1", "", "3 most 0 x u,v,w", ""), @"always: policy p line 3: most 0 x u,v,w");
     // A rule and a capacity.
     insta::assert_snapshot!(describe(three, "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 most 0 x w; 3 most 0 a w; 3 most 0 b w", "a=u b=v"), @"always: 3 units of kind cpu: 2 of 3 slots taken; policy p line 3: most 0 x w, and 2 more like it");
-    // A rule and others that may not meet.
+    // A rule and actors that must be apart.
     insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "apart unit a x", "3 most 0 x,a v", "a=u"), @"always: each on a unit of its own (with a); policy p line 3: most 0 x,a v");
     // Two rules.
     insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "", "3 most 1 a,x u; 7 most 0 x,a v", "a=u"), @"always: policy p line 3: most 1 a,x u; policy p line 7: most 0 x,a v");
-    // Cases of one rule, and one that is innocent.
+    // Cases of one rule, one of which is irrelevant.
     insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 x:cpu=1", "", "2 most 3 a,b u; 3 most 1 a,b,x u; 3 most 1 a,b,x v", "a=u b=v"), @"always: policy p line 3: most 1 a,b,x u, and 1 more like it");
-    // A rule, and what pins those that could make room.
+    // A rule, and what pins actors that could make room.
     insta::assert_snapshot!(describe(three, "a:cpu=1 x:cpu=1", "pin a u; only x units u,v", "3 most 1 a,x u,v", "a=u"), @"always: kept to other places by constraints[1]; policy p line 3: most 1 a,x u,v; a: pinned to u");
-    // Who is in the way of a rule moves.
+    // An actor that a rule objects to moves.
     insta::assert_snapshot!(describe(three, "a:cpu=1 x:cpu=1", "pin x u", "3 most 1 a,x u,v", "a=v"), @"room: a on w, x on u");
-    // A rule that wants somebody somewhere, which leaves room and which does not.
+    // A rule that requires an actor on a unit, with and without room.
     insta::assert_snapshot!(describe("u:cpu:9:slots=1 v:cpu:9:slots=1", "a:cpu=1 b:cpu=1 x:cpu=1", "", "3 least 1 a,b u", "a=u"), @"room: x on v");
     insta::assert_snapshot!(describe("u:cpu:9:slots=1 v:cpu:9:slots=1", "a:cpu=1 x:cpu=1", "pin x u", "3 least 1 a u", "a=u"), @"always: pinned to u; u: 1 of 1 slots taken; policy p line 3: least 1 a u");
-    // A rule about some that are together anywhere.
+    // A rule over actors that are together on any unit.
     insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1 x:cpu=1", "pin x v; pin a u", "3 both a,x u v", "a=u"), @"always: pinned to v; policy p line 3: both a,x u v; a: pinned to u");
-    // What fixed actors break by themselves is held against nobody.
+    // Violations by fixed actors alone do not count.
     insta::assert_snapshot!(describe("u:cpu:9 v:cpu:9", "a:cpu=1:at=u,fixed b:cpu=1:at=u,fixed x:cpu=1", "", "3 most 1 a,b u; 4 most 0 x u,v", ""), @"always: policy p line 4: most 0 x u,v");
 }
 
@@ -198,7 +198,7 @@ fn cores_with_rules_are_sufficient_and_irreducible() {
         let policy = some_rules(&file, seed);
         let (snapshot, cases) = ruled(Snapshot::new(file).unwrap(), &policy);
         if !snapshot.rules().unwrap().excusable().is_empty() {
-            // What is broken already is no case of the policy's any more, and has tests of its own.
+            // Limits that are violated already are not cases of the policy, and are tested separately.
             continue;
         }
         let best = most_placed(&snapshot);

@@ -1,5 +1,5 @@
-//! What is excused of a policy's rules, by the definition: small random worlds in which what runs may not always stay where it is,
-//! under rules whose meaning stands here once more. Every assignment is tried.
+//! Grandfathered violations of a policy's rules, compared with the definition: random small snapshots in which current placements
+//! may be invalid, under rules that are evaluated naively here. Every assignment is tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,23 +17,23 @@ type Places = Vec<Option<usize>>;
 /// A rule, and the values of its variables.
 type Case = (usize, Vec<usize>);
 
-/// Cases that are broken, each with its excess.
+/// Violated cases, each with its excess.
 type Broken = BTreeMap<Case, usize>;
 
 /// A rule as its author means it.
 #[derive(Clone, Copy, Debug)]
 enum Meant {
-    /// At most so many on a node, of group g0 alone or of all.
+    /// At most this many on a node, of group g0 alone or of all.
     Most(bool, usize),
-    /// At most so much work on a unit.
+    /// At most this much work on a unit.
     Work(usize),
     /// No two on one node.
     Apart,
-    /// Nobody on a unit without a-0.
+    /// No actor on a unit without a-0.
     With,
-    /// At least so many on node n0 once a-0 has a place.
+    /// At least this many on node n0 if a-0 is placed.
     Once(usize),
-    /// At least so many on node n0, whatever else.
+    /// At least this many on node n0.
     Always(usize),
 }
 
@@ -67,7 +67,7 @@ impl Meant {
         }
     }
 
-    /// Its cases that are broken.
+    /// Its violated cases.
     fn broken(self, world: &World, places: &Places) -> BTreeMap<Vec<usize>, usize> {
         let present = || places.iter().enumerate().filter_map(|(actor, unit)| Some((actor, (*unit)?)));
         let on_node = |node: usize| present().filter(move |(_, unit)| world.nodes[*unit] == node);
@@ -108,7 +108,7 @@ impl Meant {
     }
 }
 
-/// A world with its policy, and what the definitions read of it.
+/// A snapshot with its policy, and what the definitions need of it.
 #[derive(Debug)]
 struct World {
     file: Value,
@@ -182,7 +182,7 @@ impl World {
         usize::try_from(work).unwrap()
     }
 
-    /// Where an actor can be as far as a rule can know: where it is, and where it may be before the policy pins it.
+    /// The domain of an actor in the rules: its unit, and its candidates before the policy pins it.
     fn places_of(&self, actor: usize, snapshot: &Snapshot) -> BTreeSet<Option<usize>> {
         let id = self.file["actors"][actor]["id"].as_str().unwrap();
         let candidates = snapshot.candidates(snapshot.actor(id).unwrap()).iter().map(|unit| unit.at());
@@ -199,11 +199,11 @@ impl World {
     }
 }
 
-/// What every placement breaks, and who is in what.
+/// The violations of every placement, and the actors that take part.
 struct Table<'a> {
     world: &'a World,
     broken: BTreeMap<Places, Broken>,
-    /// A case, an actor, and a unit on which it is in it: its being there changes it, wherever others are.
+    /// A case, an actor, and a unit on which the actor takes part: its placement there changes the case, wherever others are.
     members: BTreeSet<(Case, usize, usize)>,
 }
 
@@ -234,7 +234,7 @@ impl<'a> Table<'a> {
         Self { world, broken, members }
     }
 
-    /// Lines that are held against somebody, and who is excused.
+    /// Lines that are violated, and the actors with grandfathered violations.
     fn judged(&self, places: &Places) -> (BTreeSet<usize>, BTreeSet<usize>) {
         let (now, nobody): (&Places, Places) = (&self.world.now, vec![None; places.len()]);
         let (mut held, mut excused) = (BTreeSet::new(), BTreeSet::new());
@@ -260,7 +260,7 @@ impl<'a> Table<'a> {
 #[test]
 fn grandfathered_violations_of_policies_match_the_definition() {
     let judge = ClingoJudge::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default(), 2_000);
-    // Placements that break something, that are excused of it, and those in which one is who could not stay.
+    // Placements with violations, with grandfathered ones, and with actors that may not stay.
     let (mut seen_held, mut seen_excused, mut seen_moved) = (0, 0, 0);
     for seed in 0..80 {
         let rng = &mut Rng::with_seed(seed);
