@@ -1,28 +1,28 @@
-# Cairn's commands; `make` alone lists them. What each is made of is here, and nowhere else.
+# `make` lists the targets.
 
-# Compiled things lie outside the tree, at one place for every clone: a second clone, and a branch beside the first,
-# compile our own crates only, not clingo and 250 others again (docs/adr/0004).
+# Build artifacts are outside the tree and shared by all clones, so that another clone or worktree compiles only the workspace
+# crates (docs/adr/0004).
 CACHE := $(abspath $(or $(CAIRN_CACHE),$(XDG_CACHE_HOME:%=%/cairn),$(HOME)/.cache/cairn))
 export CAIRN_CACHE := $(CACHE)
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 BIN := $(CARGO_TARGET_DIR)/debug
 
-# The lints of dependencies, pinned like everything else: who may use whom, and what nobody uses.
+# Linters of dependencies: dependency rules (cargo-deny) and unused dependencies (cargo-shear).
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 SHEAR_VERSION := 1.12.1
 SHEAR := $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION)/bin/cargo-shear
-# The advisories of RustSec, a git repository: `make advisories` brings it, `make test` reads what is there (deny.toml).
+# The RustSec advisory database: `make advisories` clones it, `make test` uses an existing clone (deny.toml).
 ADVISORIES := $(CACHE)/advisory-dbs
-# Builds the documentation site. Only search of its default features: the others serve the site while it is edited.
+# Builds the documentation site. Of the default features only search is needed.
 MDBOOK_VERSION := 0.5.4
 MDBOOK := $(CACHE)/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 SITE := $(CACHE)/site
-# What drives the fuzz targets in `make bench`; the compiler's own coverage is asked for without a nightly one.
+# Runs the fuzz targets in `make bench`, with the stable compiler's coverage instrumentation.
 FUZZ_VERSION := 0.13.1
 FUZZ := $(CACHE)/tools/cargo-fuzz-$(FUZZ_VERSION)/bin/cargo-fuzz
 
-# A baseline of `make bench`, pinned: nothing that is installed uses it.
+# A baseline of `make bench`; the product does not use it.
 ORTOOLS_VERSION := 9.15.6755
 CP_SAT := $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)/bin/python3
 BENCH := $(BIN)/bench-placement
@@ -31,14 +31,14 @@ VALGRIND := /usr/bin/valgrind
 EXPORTER := /usr/bin/prometheus-node-exporter
 export CAIRN_CP_SAT := $(CP_SAT) crates/baselines/cp-sat/cpsat.py
 
-# Commands that a build needs, each with the Debian package that has it: clingo is C++ and built by CMake. The node
-# agent's tests compare what it finds with what hwloc's own lstopo says.
+# Commands required to build, with their Debian packages. clingo is built with CMake; tests of the node agent compare its results
+# with lstopo.
 NEEDED := cc:gcc c++:g++ cmake:cmake pkg-config:pkg-config lstopo:hwloc
-# Libraries that the node agent is linked with, by their names for pkg-config: hwloc names libudev among its own.
+# Libraries that the node agent links, by pkg-config name; hwloc depends on libudev.
 LIBRARIES := hwloc:libhwloc-dev libudev:libudev-dev
-# What tests of the runtime load: OpenCL, and a driver of it that computes on processors. By the files that they have.
+# Files required by tests of the runtime, with their Debian packages: OpenCL and its CPU driver.
 LOADED := /etc/OpenCL/vendors/pocl.icd:pocl-opencl-icd /usr/lib/$(shell uname -m)-linux-gnu/libOpenCL.so.1:ocl-icd-libopencl1
-# Those that real nodes need, in the tests alone: runc filters system calls by libseccomp, and is compiled here.
+# Required by tests on real nodes: runc is compiled with libseccomp.
 NEEDED_BY_NODES := ip:iproute2 busybox:busybox
 LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 
@@ -47,40 +47,40 @@ say = @printf '\n== %s\n' "$(1)"
 .DEFAULT_GOAL := help
 .PHONY: help demo test docs bench bench-programs bench-runtime runtime-baselines reproduce advisories fmt lint build images clean tools tree node-tools runtime-tools
 
-help: ## list the commands
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: tree ## place the video-surveillance application on a real control plane, and watch it move (DEMO_HOLD=1 keeps it)
-	$(call say,building operator and agent (about 15 minutes the first time; seconds afterwards))
+demo: tree ## run the video-surveillance application on a real control plane (DEMO_HOLD=1 keeps it running)
+	$(call say,building operator and agent (about 15 minutes the first time, then seconds))
 	@cargo build --locked --workspace --bins
-	$(call say,building the control plane (about 12 minutes the first time; nothing afterwards))
+	$(call say,building the control plane (about 12 minutes, only the first time))
 	@$(BIN)/cairn-e2e binaries >/dev/null
 	$(call say,demo)
 	@$(BIN)/cairn-e2e demo
 
-test: tree node-tools runtime-tools $(DENY) $(SHEAR) $(MDBOOK) ## format, lints, dependency walls, and every test, on a real control plane and real nodes too (as root)
+test: tree node-tools runtime-tools $(DENY) $(SHEAR) $(MDBOOK) ## run formatting, lints, dependency rules and all tests, including those on a control plane and real nodes (as root)
 	$(call say,format)
 	@cargo fmt --all --check
 	$(call say,lints)
 	@cargo clippy --locked --workspace --all-targets -- -D warnings
-	$(call say,dependency walls; licences and sources of dependencies)
+	$(call say,dependency rules; licences and sources of dependencies)
 	@$(DENY) --locked check --hide-inclusion-graph bans licenses sources
 	@if ls -d $(ADVISORIES)/*/ >/dev/null 2>&1; then \
 		$(DENY) --locked check --hide-inclusion-graph --disable-fetch advisories; \
 	else \
-		echo "advisories: not checked, there is no copy in $(ADVISORIES); \`make advisories\` brings one where github.com can be reached"; \
+		echo "advisories: not checked, because $(ADVISORIES) does not exist; \`make advisories\` clones the database from github.com"; \
 	fi
-	$(call say,dependencies that nobody uses; files that belong to no crate)
+	$(call say,unused dependencies and files)
 	@$(SHEAR) shear --locked --color never
 	$(call say,documentation site)
 	@$(MAKE) --no-print-directory docs
 	$(call say,fuzz targets)
 	@cargo check --quiet --locked --manifest-path fuzz/Cargo.toml
-	$(call say,the runtime in every order of threads)
+	$(call say,runtime: model checking of thread interleavings)
 	@cargo test --quiet --locked --manifest-path crates/runtime/orders/Cargo.toml
 	$(call say,building programs and tests)
 	@cargo build --locked --workspace --all-targets
-	$(call say,building control plane and kubelets (about 18 minutes the first time; nothing afterwards))
+	$(call say,building control plane and kubelets (about 18 minutes, only the first time))
 	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
 	$(call say,tests)
 	@e2e/test.sh
@@ -92,8 +92,8 @@ docs: $(MDBOOK) ## build the documentation site
 	@cp -r examples policies $(SITE) && cp -r charts/cairn $(SITE)/charts
 	@echo "the site is $(SITE)/docs/index.html"
 
-# Each part of the measurements is a file in the cache, under the commit that it was measured at: `make bench` goes on
-# where it was stopped, and measures nothing twice. A tree with changes has a name of its own; results are none.
+# Each completed part is a file in the cache under its commit, so that an interrupted `make bench` resumes. A tree with uncommitted
+# changes, other than in docs/results, gets a name of its own.
 ifneq ($(filter bench bench-runtime reproduce $(CACHE)/bench/%,$(MAKECMDGOALS)),)
 COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!docs/results'; git ls-files -z -o --exclude-standard -- . ':!docs/results' | xargs -0 -r cat; } \
 	| sha1sum | awk '$$1 != "da39a3ee5e6b4b0d3255bfef95601890afd80709" { print "-" substr($$1, 1, 8) }')
@@ -103,8 +103,7 @@ DONE := $(CACHE)/bench/$(COMMIT)$(SHORT:%=-short)
 PARTS := operator scale beside chaos upgrade planning place-one kernels taskgraph-speed strategies large shapes clingo full-units held-out groups dense ablation heavy-tails \
 	baselines brute-force programs acceptance bounds footprint trouble real-nodes $(if $(shell command -v nvidia-smi),gpus) runtime soundness fuzz structure experiments
 
-# How much of each part is measured. `make bench SHORT=1` runs each on about the least that it runs on, and leaves what it writes in
-# the cache: whether all of it works, which the full form would say after hours, and no figure.
+# The size of each part. `make bench SHORT=1` is a smoke test: it runs each part on a minimal input and writes into the cache.
 ifdef SHORT
 RESULTS := $(DONE)/results
 BEST := $(DONE)/best-known.json
@@ -144,7 +143,7 @@ FUZZ_SECONDS := 5
 else
 RESULTS := docs/results
 BEST := examples/instances/best-known.json
-# Instances of other shapes than P and C (examples/instances/README.md).
+# Instance families other than P and C (examples/instances/README.md).
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
 SEEDS := 1,2,3
 HOW_MUCH_strategies := --only P-,C-64,C-128,C-256,C-512,C-1000
@@ -157,10 +156,10 @@ UNSEEN := 61 62 63
 DENSE_SEEDS := 11 12 13
 DENSE_SECONDS := 1,2,5,10
 TAILS := 51 52 53 61 62 63
-# Of experiments where chance plays a part; of annealing-tables these are platforms.
+# Numbers of seeds of randomized experiments; for annealing-tables, of platforms.
 EXPERIMENT_SEEDS := table-1=5 figure-4=3 surveillance=3 figure-5=3 hotspot=10 moving-hotspot=3 energy=3 partial-kinds=5 gamma=3 \
 	annealing-tables=2 semi-static-sampling=3 semi-static-graphs=3 semi-static-cost=3 semi-static-single=3
-# Without the largest: CP-SAT took 11 GB on C-4000 and more than 18 GB on C-20000, and had no answer.
+# Without the largest instances, on which CP-SAT needs more than 11 GB and finds no solution.
 HOW_MUCH_baselines := --budgets 5,60 --only $(SHAPES),P-,C-64,C-128,C-256,C-512,C-1000
 WORLDS := 1000
 POLICIES := 1000
@@ -170,13 +169,13 @@ FUZZ_SECONDS := 600
 endif
 PLACEMENT := $(BENCH) run --resume --best $(BEST) --out $(RESULTS)/placement
 
-bench: $(PARTS:%=$(DONE)/%) ## run the measurements in their full form (half a day by estimate, goes on where it was stopped; SHORT=1: each part in brief) and write docs/results
+bench: $(PARTS:%=$(DONE)/%) ## run all benchmarks and write docs/results (about half a day; resumes; SHORT=1 for a smoke test)
 	@echo "measured at $(COMMIT), into $(RESULTS): $(PARTS)"
 
 # The stamp of a finished part: time and cores.
 done = @date -u +'%FT%TZ on $(shell nproc) cores' > $@
 
-# Always, as the programs that are there may be those of another commit.
+# Phony, because existing programs may be of another commit.
 bench-programs: tree
 	@mkdir -p $(DONE) $(RESULTS)/placement
 	$(if $(SHORT),@cp examples/instances/best-known.json $(BEST))
@@ -203,7 +202,7 @@ $(DONE)/chaos: | bench-programs
 	@$(BIN)/cairn-e2e chaos --results $(RESULTS) $(HOW_MUCH_chaos)
 	$(done)
 
-# The commit before, or `make bench OLDER=v0.1.0`, built in a tree of its own beside the cache of this one.
+# The older version: the previous commit, or `make bench OLDER=v0.1.0`, built in a separate tree.
 OLDER := HEAD^
 $(DONE)/upgrade: | bench-programs
 	$(call say,operator: upgrade and rollback)
@@ -378,8 +377,7 @@ $(DONE)/runtime: | bench-programs
 	@$(MAKE) --no-print-directory bench-runtime RESULTS=$(RESULTS) ROWS='$(or $(ROWS),$(RUNTIME_ROWS))'
 	$(done)
 
-# What is measured for this commit is not measured again; ROWS="jacobi-2 waits*" measures some. The tables say of each row
-# at which commit it was measured.
+# Skips rows that are already measured for this commit; ROWS="jacobi-2 waits*" selects rows. The tables give the commit of each row.
 bench-runtime: tree runtime-tools $(if $(ROWS),,runtime-baselines)
 	$(call say,runtime: against raw limits)
 	@cargo build --locked --workspace --bin cairn-run --examples
@@ -388,7 +386,7 @@ bench-runtime: tree runtime-tools $(if $(ROWS),,runtime-baselines)
 runtime-baselines: tree runtime-tools $(MPI)
 	@mkdir -p $(BIN)/examples
 	@mpicc -O2 -o $(BIN)/examples/ping_pong_mpi crates/runtime/examples/opponents/ping_pong.c
-	@# Its bindgen loads libclang, which comes with the driver that runtime-tools installs.
+	@# bindgen loads libclang, a dependency of the OpenCL driver that runtime-tools installs.
 	@cargo build --quiet --locked --release --target-dir $(CARGO_TARGET_DIR)/iceoryx2 --manifest-path crates/runtime/examples/opponents/iceoryx2/Cargo.toml
 	@cp $(CARGO_TARGET_DIR)/iceoryx2/release/ping_pong_iceoryx2 $(BIN)/examples/
 
@@ -433,9 +431,9 @@ $(DONE)/experiments: | bench-programs
 	@$(MAKE) --no-print-directory reproduce
 	$(done)
 
-# One experiment after the other, in the order in which the simulator lists them; what is done for this commit is skipped.
-# The first word of an experiment's line is its paper, and the folder of its results.
-reproduce: tree ## make the figures of the papers again (goes on where it was stopped; a part of make bench) and write docs/results
+# Runs the experiments in the order of `cairn-sim experiment --list` and skips those that are done for this commit. The second column
+# of the list is the paper, which names the folder of the results.
+reproduce: tree ## reproduce the figures of the papers and write docs/results (resumes; part of make bench)
 	@mkdir -p $(DONE)
 	@cargo build --locked --workspace --bin cairn-sim
 	@$(BIN)/cairn-sim experiment --list | while read -r experiment paper rest; do \
@@ -448,46 +446,46 @@ reproduce: tree ## make the figures of the papers again (goes on where it was st
 		date -u +%FT%TZ > $(DONE)/experiment-$$experiment; \
 	done
 
-advisories: $(DENY) ## fetch the advisories of RustSec into the cache, and check them
+advisories: $(DENY) ## update the RustSec advisory database in the cache, and check it
 	@$(DENY) --locked check --hide-inclusion-graph advisories
 
 fmt: ## format the code
 	@cargo fmt --all
 
-lint: tree ## format and lints only
+lint: tree ## check formatting and lints only
 	@cargo fmt --all --check
 	@cargo clippy --locked --workspace --all-targets -- -D warnings
 
-build: tree ## build every program
+build: tree ## build all programs
 	@cargo build --locked --workspace --bins
 	@echo "built in $(BIN): cairn-operator, cairn-node-agent, kubectl-cairn, cairn-e2e"
 
-images: tree ## write images of operator and node agent into images/, as OCI archives that run as nobody
+images: tree ## build OCI archives of operator and node agent in images/, which run as non-root
 	@cargo build --locked --workspace --bins
 	@$(BIN)/cairn-e2e images
 
-clean: ## remove what was compiled of our own crates; what they depend on stays in the cache
+clean: ## remove build artifacts of the workspace crates; dependencies stay in the cache
 	@cargo clean --workspace
-	@echo "the rest is in $(CACHE); delete that folder to start from nothing"
+	@echo "dependencies are in $(CACHE); delete it for a clean build"
 
 tools:
 	@missing=; for need in $(NEEDED); do command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; done; \
 	for need in $(LIBRARIES); do pkg-config --exists $${need%%:*} 2>/dev/null || missing="$$missing $${need##*:}"; done; \
 	if [ -n "$$missing" ]; then \
 		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-			echo "to build clingo and the node agent, please install:$$missing" >&2; exit 1; \
+			echo "missing packages, required to build clingo and the node agent:$$missing" >&2; exit 1; \
 		fi; \
-		echo "installing$$missing, to build clingo and the node agent"; \
+		echo "installing$$missing, required to build clingo and the node agent"; \
 		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
 	fi
 	@command -v cargo >/dev/null || { echo "cargo is not on the PATH: install Rust, https://rustup.rs (rust-toolchain.toml names the version)" >&2; exit 1; }
-	@command -v go >/dev/null || { echo "go is not on the PATH: the control plane of demo and tests is built with Go 1.26 or newer, https://go.dev/doc/install" >&2; exit 1; }
+	@command -v go >/dev/null || { echo "go is not on the PATH: install Go 1.26 or newer, https://go.dev/doc/install; it builds the control plane of demo and tests" >&2; exit 1; }
 
-# Programs and tests know the tree that they were compiled in. cargo compares times, not places, so what another clone
-# left may pass for this one's where this one's files are older; what was compiled of our own crates goes first.
+# Programs and tests contain the path of their tree, but cargo compares only timestamps. After a build of another clone, artifacts of
+# the workspace crates must be removed.
 tree: tools
 	@if [ "$$(cat $(CARGO_TARGET_DIR)/tree 2>/dev/null)" != "$(CURDIR)" ]; then \
-		if [ -e $(CARGO_TARGET_DIR)/debug ]; then echo "compiling our own crates again, as those in the cache may be of another clone"; cargo clean --quiet --locked --workspace; fi; \
+		if [ -e $(CARGO_TARGET_DIR)/debug ]; then echo "recompiling the workspace crates, because the cache has artifacts of another clone"; cargo clean --quiet --locked --workspace; fi; \
 		mkdir -p $(CARGO_TARGET_DIR) && echo "$(CURDIR)" > $(CARGO_TARGET_DIR)/tree; \
 	fi
 
@@ -495,10 +493,10 @@ node-tools: tools
 	@missing=; for need in $(NEEDED_BY_NODES); do command -v $${need%%:*} >/dev/null || missing="$$missing $${need##*:}"; done; \
 	for need in $(LIBRARIES_OF_NODES); do pkg-config --exists $${need%%:*} 2>/dev/null || missing="$$missing $${need##*:}"; done; \
 	if [ "$$(id -u)" != 0 ]; then \
-		echo "the tests on real nodes run kubelets, which need root: run this as root, in a container with --privileged" >&2; exit 1; \
+		echo "tests on real nodes run kubelets, which need root: run as root, for example in a container with --privileged" >&2; exit 1; \
 	elif [ -n "$$missing" ]; then \
-		command -v apt-get >/dev/null || { echo "to run kubelets, please install:$$missing" >&2; exit 1; }; \
-		echo "installing$$missing, to run kubelets"; \
+		command -v apt-get >/dev/null || { echo "missing packages, required to run kubelets:$$missing" >&2; exit 1; }; \
+		echo "installing$$missing, required to run kubelets"; \
 		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
 	fi
 
@@ -506,53 +504,53 @@ runtime-tools: tools
 	@missing=; for need in $(LOADED); do test -e $${need%%:*} || missing="$$missing $${need##*:}"; done; \
 	if [ -n "$$missing" ]; then \
 		if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-			echo "to test the runtime on a device, please install:$$missing" >&2; exit 1; \
+			echo "missing packages, required to test the runtime on a device:$$missing" >&2; exit 1; \
 		fi; \
-		echo "installing$$missing, to test the runtime on a device"; \
+		echo "installing$$missing, required to test the runtime on a device"; \
 		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing >/dev/null; \
 	fi
 
-# Unoptimised, which builds in half the time and is quick enough; its own build folder goes when it is built.
+# A debug build, which takes half the time; its build directory is deleted.
 $(DENY): | tools
-	$(call say,building cargo-deny $(DENY_VERSION) (a few minutes; once))
+	$(call say,building cargo-deny $(DENY_VERSION) (a few minutes, only once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build cargo install --quiet --locked --debug --version $(DENY_VERSION) --root $(CACHE)/tools/cargo-deny-$(DENY_VERSION) cargo-deny
 	@rm -rf $(CACHE)/tools/build
 
 $(MDBOOK): | tools
-	$(call say,building mdbook $(MDBOOK_VERSION) (two minutes; once))
+	$(call say,building mdbook $(MDBOOK_VERSION) (two minutes, only once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build-mdbook cargo install --quiet --locked --debug --no-default-features --features search --version $(MDBOOK_VERSION) --root $(CACHE)/tools/mdbook-$(MDBOOK_VERSION) mdbook
 	@rm -rf $(CACHE)/tools/build-mdbook
 
 $(FUZZ): | tools
-	$(call say,building cargo-fuzz $(FUZZ_VERSION) (a minute; once))
+	$(call say,building cargo-fuzz $(FUZZ_VERSION) (a minute, only once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build-fuzz cargo install --quiet --locked --debug --version $(FUZZ_VERSION) --root $(CACHE)/tools/cargo-fuzz-$(FUZZ_VERSION) cargo-fuzz
 	@rm -rf $(CACHE)/tools/build-fuzz
 
 $(SHEAR): | tools
-	$(call say,building cargo-shear $(SHEAR_VERSION) (two minutes; once))
+	$(call say,building cargo-shear $(SHEAR_VERSION) (two minutes, only once))
 	@CARGO_TARGET_DIR=$(CACHE)/tools/build-shear cargo install --quiet --locked --debug --version $(SHEAR_VERSION) --root $(CACHE)/tools/cargo-shear-$(SHEAR_VERSION) cargo-shear
 	@rm -rf $(CACHE)/tools/build-shear
 
-# A baseline of the runtime's channels; nothing that is installed uses it.
+# A baseline of the runtime's channels; the product does not use it.
 $(MPI): | tools
-	$(call say,installing Open MPI, to compare with)
-	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to compare with Open MPI, please install: openmpi-bin libopenmpi-dev" >&2; exit 1; }
+	$(call say,installing Open MPI (a baseline))
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "missing packages, required for the comparison with Open MPI: openmpi-bin libopenmpi-dev" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends openmpi-bin libopenmpi-dev >/dev/null
 
-# What the node agent's cost is held against; it is started by who measures, and needs no service.
+# A baseline of the node agent's footprint; the benchmark starts it.
 $(EXPORTER): | tools
 	$(call say,installing prometheus-node-exporter)
-	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to compare with it, please install: prometheus-node-exporter" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "missing package, required for the comparison: prometheus-node-exporter" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends prometheus-node-exporter >/dev/null
 
-# What runs the runtime's tests once more; `make test` has no need of it.
+# Runs the runtime's tests in `make bench`; `make test` does not need it.
 $(VALGRIND): | tools
 	$(call say,installing valgrind)
-	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "to run the tests under it, please install: valgrind" >&2; exit 1; }
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "missing package, required to run tests under valgrind: valgrind" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends valgrind >/dev/null
 
 $(CP_SAT): | tools
-	$(call say,installing OR-Tools $(ORTOOLS_VERSION), to compare with)
-	@command -v python3 >/dev/null || { echo "python3 is not on the PATH: OR-Tools is driven from it; on Debian, apt install python3-venv" >&2; exit 1; }
+	$(call say,installing OR-Tools $(ORTOOLS_VERSION) (a baseline))
+	@command -v python3 >/dev/null || { echo "python3 is not on the PATH: OR-Tools needs it; on Debian, apt install python3-venv" >&2; exit 1; }
 	@python3 -m venv $(CACHE)/tools/ortools-$(ORTOOLS_VERSION)
 	@$(CP_SAT) -m pip install --quiet --disable-pip-version-check ortools==$(ORTOOLS_VERSION) || { rm -rf $(CACHE)/tools/ortools-$(ORTOOLS_VERSION); exit 1; }

@@ -1,30 +1,30 @@
 #!/usr/bin/env bash
-# Every test of the workspace, as `make test` runs them: first what computes, one program after the other, then the programs of the
-# package e2e side by side, as these wait most of their time. What one of those says is shown when it ends, in one piece.
+# Runs all tests of the workspace for `make test`: CPU-bound test programs sequentially, then the programs of the package e2e in
+# parallel, because they mostly wait. The output of an e2e program is printed when it ends.
 #
-# A test of e2e, which shares the machine with control planes, kubelets and agents, gets one more try, alone, and both are
-# said. Every other test has one try, and so has a program of tests that ended without saying which of its tests failed, or that found
-# in an audit log what must not happen (chaos). Random tests draw the same worlds every time; any others: `PROPTEST_RNG_SEED=7 make test`.
+# Failed e2e tests are retried once, alone, because they share the machine with control planes, kubelets and agents; both results are
+# printed. There is no retry if the program does not report which tests failed, or if an audit log contains a forbidden event (chaos).
+# Random tests have a fixed seed; to change it: `PROPTEST_RNG_SEED=7 make test`.
 set -uo pipefail
 
-# How cargo calls this script in the first part: as what runs a program of tests, in the folder and environment that it should have.
+# In the first part cargo calls this script as the runner of each test program, which defers the programs of e2e.
 if [ "${1-}" = --run ]; then
 	shift
 	name=${1##*/}
 	name=${name%-*}
 	if [ "${CARGO_PKG_NAME-}" = e2e ] && [ "$name" != e2e ]; then
 		echo "$name" >> "$LATER"
-		echo "later, beside others of its package"
+		echo "deferred: runs in parallel with the other programs of e2e"
 		exit 0
 	fi
 	exec "$@"
 fi
 
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-2026}
-# How many programs of e2e run at once, and how many tests of `product` (product/installed.rs).
+# The numbers of concurrent e2e programs, and of concurrent tests of `product` (product/installed.rs).
 beside=${CAIRN_TESTS_BESIDE:-3}
 stages=3
-# Those that take longest, in this order, begin first.
+# The longest programs start first, in this order.
 longest=(product metrics real_nodes footprint chaos leaving)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -36,7 +36,7 @@ export LATER=$logs/later
 runner="target.'cfg(all())'.runner = ['$here/test.sh', '--run']"
 cargo test --locked --workspace --no-fail-fast --tests --config "$runner" 2>&1 | tee "$logs/first"
 status=${PIPESTATUS[0]}
-# nothing to run: it was not compiled, and cargo said why
+# compilation failed
 [ -s "$LATER" ] || exit "$status"
 cargo test --locked --workspace --no-fail-fast --doc 2>&1 | tee "$logs/doc"
 [ "${PIPESTATUS[0]}" -eq 0 ] || status=1
@@ -50,8 +50,8 @@ done
 failed=()
 shown=0
 declare -A running=()
-# Waits until one of those that run ends, and shows what it said.
-one_ends() {
+# Waits until a running program ends, and prints its output.
+wait_for_one() {
 	local ended code
 	wait -n -p ended "${!running[@]}"
 	code=$?
@@ -61,27 +61,27 @@ one_ends() {
 	unset "running[$ended]"
 }
 for name in "${programs[@]}"; do
-	[ "${#running[@]}" -lt "$beside" ] || one_ends
+	[ "${#running[@]}" -lt "$beside" ] || wait_for_one
 	threads=()
 	[ "$name" != product ] || threads=("--test-threads=$stages")
 	cargo test --locked --workspace --test "$name" -- "${threads[@]}" > "$logs/$name" 2>&1 &
 	running[$!]=$name
 done
-while [ "${#running[@]}" -gt 0 ]; do one_ends; done
+while [ "${#running[@]}" -gt 0 ]; do wait_for_one; done
 if [ "$shown" -ne "${#all[@]}" ]; then
-	echo "$shown of ${#all[@]} programs of e2e were run: this is a mistake in ${BASH_SOURCE[0]}" >&2
+	echo "only $shown of ${#all[@]} programs of e2e were run: this is a bug in ${BASH_SOURCE[0]}" >&2
 	exit 1
 fi
 
 if [ "$status" -ne 0 ]; then
-	# said above, before much else
+	# repeat the errors at the end of the output
 	for log in "$logs/first" "$logs/doc"; do sed -nE '/^error: [0-9]+ (target|doctest)/,$p' "$log"; done
 	exit "$status"
 fi
 [ "${#failed[@]}" -gt 0 ] || exit 0
 
 for name in "${failed[@]}"; do
-	# what stands under the last `failures:` of this program: the names, one a line
+	# the test names below the last `failures:` of the program
 	mapfile -t tests < <(awk '
 		/^failures:$/  { delete names; count = 0 }
 		/^    [A-Za-z0-9_:]+$/ { names[count++] = $1 }
@@ -91,7 +91,7 @@ for name in "${failed[@]}"; do
 		tail -n 20 "$logs/$name"
 		exit 1
 	fi
-	echo "one more try, alone: ${tests[*]}"
+	echo "retry, alone: ${tests[*]}"
 	cargo test --locked --workspace --test "$name" -- --exact --test-threads 1 "${tests[@]}" > "$logs/$name.again" 2>&1
 	code=$?
 	if [ "$code" -ne 0 ]; then
@@ -99,5 +99,5 @@ for name in "${failed[@]}"; do
 		exit "$code"
 	fi
 done
-echo "FLAKY: green only when tried again: ${failed[*]}"
+echo "FLAKY: passed only on retry: ${failed[*]}"
 for name in "${failed[@]}"; do cat "$logs/$name.again"; done

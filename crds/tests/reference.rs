@@ -1,4 +1,4 @@
-//! `docs/reference/crds` has a page for each kind, made from its schema.
+//! `docs/reference/crds` has a page for each kind, generated from its schema.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -8,11 +8,11 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// Fields whose own fields are Kubernetes' and are documented there.
-const OF_KUBERNETES: [&str; 6] =
+/// Fields with a Kubernetes type, whose own fields are not listed.
+const KUBERNETES_TYPES: [&str; 6] =
     ["conditions", "env", "tolerations", "affinity", "nodeSelector", "namespaceSelector"];
 
-/// A text in one line of a table; what looks like HTML outside of code is escaped.
+/// A text as a table cell; HTML outside of code is escaped.
 fn cell(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
     let parts = text.split('`').enumerate();
@@ -21,7 +21,7 @@ fn cell(text: &str) -> String {
     escaped.collect::<Vec<_>>().join("`")
 }
 
-/// What a field holds: its type, and what the schema says of its values.
+/// The type and the description of a field.
 fn describe(schema: &Value) -> (String, String) {
     let items = schema["items"]["type"].as_str().map(|of| format!("array of {of}s"));
     let plain = schema["type"].as_str().unwrap_or("quantity").to_owned();
@@ -40,7 +40,7 @@ fn describe(schema: &Value) -> (String, String) {
     (items.unwrap_or(plain), cell(&text))
 }
 
-/// A row for every field below a path.
+/// Writes a row for every field below a path.
 fn rows(schema: &Value, path: &str, page: &mut String) {
     let none = Map::new();
     let schema = if schema["items"].is_object() { &schema["items"] } else { schema };
@@ -57,14 +57,14 @@ fn rows(schema: &Value, path: &str, page: &mut String) {
         let (type_, text) = describe(field);
         let must = if required.contains(&Value::from(name.as_str())) { ", required" } else { "" };
         writeln!(page, "| `{below}` | {type_}{must} | {text} |").unwrap();
-        if !OF_KUBERNETES.contains(&name.as_str()) {
+        if !KUBERNETES_TYPES.contains(&name.as_str()) {
             rows(field, &below, page);
         }
     }
 }
 
 #[test]
-fn the_reference_has_every_field_of_every_kind() {
+fn reference_lists_every_field() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/crds");
     let mut changed = Vec::new();
     for definition in crds::all() {
@@ -92,5 +92,5 @@ fn the_reference_has_every_field_of_every_kind() {
             changed.push(file);
         }
     }
-    assert!(changed.is_empty(), "the types changed, so these were written anew; commit them: {changed:?}");
+    assert!(changed.is_empty(), "the types changed; commit the regenerated files: {changed:?}");
 }

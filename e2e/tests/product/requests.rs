@@ -230,7 +230,7 @@ async fn root(stage: &Stage, instances: &[&str], expected: &str) {
 #[tokio::test]
 async fn the_root_stays_until_its_instance_is_gone_and_then_the_oldest_is() {
     let stage = Stage::set("roots", [SimulatedNode::new("one")], [cpus()]).await;
-    let example = tree("examples/asks-for-more.yaml");
+    let example = tree("examples/runtime-requests.yaml");
     let tried = ["apply", "--dry-run=server", "-f", example.to_str().unwrap()];
     stage.namespace.kubectl(tried).await.unwrap();
     let account = runtime(&stage).await;
