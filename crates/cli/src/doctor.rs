@@ -39,7 +39,7 @@ pub fn run(args: &DoctorArgs) -> Result<Outcome, CliError> {
         Output::Yaml => plan::yaml(&findings),
         Output::Table => render(&findings, Style::of_stdout()),
     })?;
-    let is_healthy = findings.iter().all(|finding| finding.level < Level::Wrong);
+    let is_healthy = findings.iter().all(|finding| finding.level < Level::Error);
     Ok(if is_healthy { Outcome::Ok } else { Outcome::Problems })
 }
 
@@ -147,10 +147,10 @@ fn render(findings: &[Finding], style: Style) -> String {
     let mut table = Table::new(&["", "COMPONENT", "FINDING", "REMEDY"]);
     for finding in findings {
         let (mark, tone) = match finding.level {
-            Level::Well => ("ok", Tone::Good),
+            Level::Ok => ("ok", Tone::Good),
             Level::Unknown => ("?", Tone::Faint),
             Level::Warning => ("!", Tone::Change),
-            Level::Wrong => ("wrong", Tone::Bad),
+            Level::Error => ("error", Tone::Bad),
         };
         table.row([
             (mark.to_owned(), tone),

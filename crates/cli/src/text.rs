@@ -32,8 +32,8 @@ pub fn grouped(number: i64) -> String {
 pub fn provenance(found: Option<&str>, proven: Option<&str>, judged: Option<&str>) -> String {
     let by = |verb: &str, component: Option<&str>| component.map(|it| format!("{verb} by {it}"));
     let judged = judged.filter(|judged| *judged != "none").map(|judged| match judged {
-        "all" => "verified by clingo".to_owned(),
-        what => format!("verified by clingo: {what}"),
+        "all" => "judged by clingo".to_owned(),
+        what => format!("judged by clingo: {what}"),
     });
     let words: Vec<String> =
         [by("found", found), by("proven", proven), judged].into_iter().flatten().collect();

@@ -49,7 +49,7 @@ fn kinds(state: &InstallationState) -> Option<Finding> {
         .collect();
     let to_do = format!("run helm install cairn charts/cairn -n {} --create-namespace", state.namespace);
     let text = format!("CustomResourceDefinitions are missing: {}", missing.join(", "));
-    (!missing.is_empty()).then(|| finding("kinds", Level::Wrong, text, Some(&to_do)))
+    (!missing.is_empty()).then(|| finding("kinds", Level::Error, text, Some(&to_do)))
 }
 
 /// The tag of a program's image.
@@ -145,7 +145,7 @@ fn operator(state: &InstallationState, now: Timestamp) -> Finding {
                 format!("run helm install cairn charts/cairn -n {namespace}, or set --operator-namespace");
             return finding(
                 area,
-                Level::Wrong,
+                Level::Error,
                 format!("the Deployment {OPERATOR} does not exist"),
                 Some(&to_do),
             );
@@ -162,13 +162,13 @@ fn operator(state: &InstallationState, now: Timestamp) -> Finding {
     });
     match held {
         Some((holder, (age, false))) => {
-            finding(area, Level::Well, format!("{holder} is the leader, lease renewed {age} s ago"), None)
+            finding(area, Level::Ok, format!("{holder} is the leader, lease renewed {age} s ago"), None)
         }
         Some((holder, (age, true))) => {
             let text = format!("there is no leader: the lease of {holder} was renewed {age} s ago");
-            finding(area, Level::Wrong, text, Some(&logs))
+            finding(area, Level::Error, text, Some(&logs))
         }
-        None => finding(area, Level::Wrong, "there is no leader: the lease has no holder", Some(&logs)),
+        None => finding(area, Level::Error, "there is no leader: the lease has no holder", Some(&logs)),
     }
 }
 
@@ -187,11 +187,11 @@ fn agents(state: &InstallationState, now: Timestamp) -> Vec<Finding> {
     if let Ok(None) = &state.agent {
         if !are_agents_enabled(state) {
             let text = "disabled (agent.install=false)";
-            return vec![finding(area, Level::Well, text, None)];
+            return vec![finding(area, Level::Ok, text, None)];
         }
         let text = format!("the DaemonSet {AGENT} does not exist");
         let to_do = format!("run helm upgrade --install cairn charts/cairn -n {}", state.namespace);
-        findings.push(finding(area, Level::Wrong, text, Some(&to_do)));
+        findings.push(finding(area, Level::Error, text, Some(&to_do)));
     }
     if let Some(why) = state.accessible.first_error(&["nodes", "nodetopologies"]) {
         findings.push(unknown(area, &why));
@@ -226,11 +226,11 @@ fn agents(state: &InstallationState, now: Timestamp) -> Vec<Finding> {
             "run kubectl get pods -n {} -l {AGENT_PODS} -o wide, and check their logs",
             state.namespace
         );
-        findings.push(finding(area, Level::Wrong, text, Some(&to_do)));
+        findings.push(finding(area, Level::Error, text, Some(&to_do)));
     }
     let alive = described.intersection(&nodes).count() - expired.len();
     if alive > 0 {
-        findings.push(finding(area, Level::Well, format!("{alive} of {} nodes report", nodes.len()), None));
+        findings.push(finding(area, Level::Ok, format!("{alive} of {} nodes report", nodes.len()), None));
     }
     findings
 }
@@ -262,7 +262,7 @@ fn pools(state: &InstallationState, default_policy: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     if objects.pools.is_empty() && !objects.applications.is_empty() {
         let to_do = "create a DevicePool for each kind of device, as in examples/pools.yaml";
-        findings.push(finding(area, Level::Wrong, "there are no pools: no actor can be placed", Some(to_do)));
+        findings.push(finding(area, Level::Error, "there are no pools: no actor can be placed", Some(to_do)));
     }
     for (pool, (report, allocated)) in world::pools(&Index::of(objects), &Policy::builtin(default_policy)) {
         let counts =
@@ -271,7 +271,7 @@ fn pools(state: &InstallationState, default_policy: &str) -> Vec<Finding> {
             let to_do = "compare its nodeSelector and devices with kubectl cairn topology NODE";
             findings.push(finding(area, Level::Warning, counts.clone(), Some(to_do)));
         } else if report.problems.is_empty() {
-            findings.push(finding(area, Level::Well, counts.clone(), None));
+            findings.push(finding(area, Level::Ok, counts.clone(), None));
         }
         for (type_, problem) in &report.problems {
             let text = format!("{counts}; {type_}: {problem}");
@@ -297,7 +297,7 @@ fn pools(state: &InstallationState, default_policy: &str) -> Vec<Finding> {
             );
             findings.push(finding(
                 area,
-                Level::Wrong,
+                Level::Error,
                 text,
                 Some("create a DevicePool of this kind, or add an implementation"),
             ));
@@ -329,7 +329,7 @@ fn policies(state: &InstallationState, default_policy: &str) -> Vec<Finding> {
         match problem {
             Some(problem) => findings.push(finding(
                 area,
-                Level::Wrong,
+                Level::Error,
                 problem,
                 Some("correct it and validate it with kubectl cairn check-policy"),
             )),
@@ -345,14 +345,14 @@ fn policies(state: &InstallationState, default_policy: &str) -> Vec<Finding> {
         let text = format!("{application}: policy {name} does not exist");
         findings.push(finding(
             area,
-            Level::Wrong,
+            Level::Error,
             text,
             Some("use an existing policy, or create it in the operator's namespace"),
         ));
     }
     if !valid.is_empty() {
         valid.sort_unstable();
-        findings.push(finding(area, Level::Well, listed(&valid), None));
+        findings.push(finding(area, Level::Ok, listed(&valid), None));
     } else if findings.is_empty() {
         let to_do = "create those in policies/, or set --operator-namespace";
         findings.push(finding(area, Level::Warning, "there are no policies", Some(to_do)));
@@ -364,7 +364,7 @@ fn permissions(state: &InstallationState) -> Finding {
     match &state.missing_permissions {
         Err(why) => unknown("rights", why),
         Ok(missing) if missing.is_empty() => {
-            finding("rights", Level::Well, "operator and agents have all required permissions", None)
+            finding("rights", Level::Ok, "operator and agents have all required permissions", None)
         }
         Ok(missing) => {
             let text = format!("missing permissions: {}", listed(missing));
@@ -372,7 +372,7 @@ fn permissions(state: &InstallationState) -> Finding {
                 "restore the roles with helm upgrade --install cairn charts/cairn -n {}",
                 state.namespace
             );
-            finding("rights", Level::Wrong, text, Some(&to_do))
+            finding("rights", Level::Error, text, Some(&to_do))
         }
     }
 }
@@ -389,7 +389,7 @@ fn admission(state: &InstallationState) -> Finding {
     };
     let (missing, unbound) = (absent_from(installed), absent_from(bound));
     if missing.is_empty() && unbound.is_empty() {
-        return finding(area, Level::Well, "admission policies are enforced", None);
+        return finding(area, Level::Ok, "admission policies are enforced", None);
     }
     let text = if missing.is_empty() {
         format!("admission policies without a binding with action Deny: {}", unbound.join(", "))

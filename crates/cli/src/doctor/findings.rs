@@ -16,10 +16,12 @@ pub const AGENT_PODS: &str = "app.kubernetes.io/name=cairn,app.kubernetes.io/com
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Level {
-    Well,
+    #[serde(rename = "well")]
+    Ok,
     Unknown,
     Warning,
-    Wrong,
+    #[serde(rename = "wrong")]
+    Error,
 }
 
 /// The result of one check.

@@ -131,7 +131,7 @@ fn plan_lists_each_kind_once() {
     localize-0  cairn-gpu/cpus-0  cairn-gpu  cpu   cpus  starts
 
     8/8 actors placed · overload 0 · communication 69,480 · annoyance 23
-    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)
+    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, judged by clingo)
     ");
     insta::assert_snapshot!(server.requests().join("\n"), @r"
     GET /api/v1/limitranges
@@ -175,7 +175,7 @@ fn changes_are_relative_to_the_current_placement() {
       crop-0: staying would raise communication+migration by 32916
 
     8/8 actors placed · overload 0 · communication 100,440 + migration 564 · annoyance 17
-    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)
+    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, judged by clingo)
     ");
 }
 

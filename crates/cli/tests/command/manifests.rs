@@ -66,7 +66,7 @@ fn surveillance_example_as_a_table() {
       policy throughput is not in the files: using the built-in defaults
 
     8/8 actors placed · overload 0 · communication 69,480 · annoyance 23
-    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)
+    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, judged by clingo)
     ");
 }
 

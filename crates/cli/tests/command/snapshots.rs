@@ -119,7 +119,7 @@ fn plan_as_a_table() {
       classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
 
     3/4 actors placed, 1 of other applications · overload 0 · communication 5,100 + migration 5 · annoyance 0
-    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)
+    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, judged by clingo)
     ");
 }
 
@@ -157,7 +157,7 @@ fn explanation_has_alternatives_and_remedies() {
       classify-1: it runs on fpga and gpu only; n1/gpu: 1 of 1 slots taken
 
     3/4 actors placed, 1 of other applications · overload 0 · communication 5,100 + migration 5 · annoyance 0
-    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, verified by clingo)
+    Not proven optimal, the search ended without a proof: communication+migration has no lower bound. (found by construction, judged by clingo)
     ");
     let ran = cairn(&["plan", "--snapshot", file.path(), "--strategy", "greedy", "--explain", "-o", "json"]);
     insta::assert_snapshot!(serde_json::to_string(&ran.json()["explanation"]).unwrap(), @r#"
@@ -205,7 +205,7 @@ fn limiting_rules_of_the_policy_have_their_line() {
       crop-2: n2 is cordoned; policy spread line 2: G = crop, N = n0, and 1 more like it
 
     2/3 actors placed · overload 0 · communication 0 · annoyance 0 · policy 0
-    Not proven optimal, the search ended without a proof. (found by search, verified by clingo)
+    Not proven optimal, the search ended without a proof. (found by search, judged by clingo)
     ");
 }
 

@@ -107,7 +107,7 @@ fn one_application() {
       server-1 is refused by b until 2026-01-01T00:05:00Z: UnexpectedAdmissionError: no device
         -> other nodes are tried; to find the cause: kubectl describe node b
 
-    overload 0 · communication+migration 42, proven optimal (found by search, proven by branch-and-bound, verified by clingo)
+    overload 0 · communication+migration 42, proven optimal (found by search, proven by branch-and-bound, judged by clingo)
     ");
 }
 

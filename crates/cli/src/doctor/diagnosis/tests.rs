@@ -72,23 +72,23 @@ fn findings(state: &InstallationState, from: Level) -> String {
 
 #[test]
 fn healthy_cluster() {
-    insta::assert_snapshot!(findings(&state(&[]), Level::Well), @"
-    Well operator: cairn-operator-7f is the leader, lease renewed 5 s ago
-    Well agents: 1 of 1 nodes report
-    Well pools: cpus: 1 units, 1 healthy, 0 allocated
-    Well policies: throughput
-    Well rights: operator and agents have all required permissions
-    Well admission: admission policies are enforced
+    insta::assert_snapshot!(findings(&state(&[]), Level::Ok), @"
+    Ok operator: cairn-operator-7f is the leader, lease renewed 5 s ago
+    Ok agents: 1 of 1 nodes report
+    Ok pools: cpus: 1 units, 1 healthy, 0 allocated
+    Ok policies: throughput
+    Ok rights: operator and agents have all required permissions
+    Ok admission: admission policies are enforced
     ");
 }
 
 #[test]
 fn problems_are_reported() {
     let of = |change: &[(&str, &str)]| findings(&state(change), Level::Unknown);
-    insta::assert_snapshot!(of(&[("kind: cpu, serviceTime", "kind: npu, serviceTime")]), @"Wrong pools: shop/web: no pool has a kind that server runs on (npu)");
-    insta::assert_snapshot!(of(&[("window: 30s", "window: long")]), @"Wrong policies: policy throughput: policy.yaml, window: `long` is no duration, as in 20ms or 1.5s");
-    insta::assert_snapshot!(of(&[("policy.yaml: 'window: 30s'", "program.lp: 'a :- b'")]), @"Wrong policies: policy throughput: program.lp line 1 column 7: the end of the text where `.` is expected at the end of the rule");
-    insta::assert_snapshot!(of(&[("metadata: {name: throughput", "metadata: {name: other")]), @"Wrong policies: shop/web: policy throughput does not exist");
+    insta::assert_snapshot!(of(&[("kind: cpu, serviceTime", "kind: npu, serviceTime")]), @"Error pools: shop/web: no pool has a kind that server runs on (npu)");
+    insta::assert_snapshot!(of(&[("window: 30s", "window: long")]), @"Error policies: policy throughput: policy.yaml, window: `long` is no duration, as in 20ms or 1.5s");
+    insta::assert_snapshot!(of(&[("policy.yaml: 'window: 30s'", "program.lp: 'a :- b'")]), @"Error policies: policy throughput: program.lp line 1 column 7: the end of the text where `.` is expected at the end of the rule");
+    insta::assert_snapshot!(of(&[("metadata: {name: throughput", "metadata: {name: other")]), @"Error policies: shop/web: policy throughput does not exist");
     insta::assert_snapshot!(of(&[("type: NUMA Domain", "type: NUMA Domain, health: lost")]), @"Warning devices: a: numa-0 lost");
     insta::assert_snapshot!(of(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]), @"Warning agents: nodes without a NodeTopology: a");
 }
@@ -133,8 +133,8 @@ fn inaccessible_objects_are_not_reported_as_missing() {
     for kind in cluster.accessible.inaccessible.values_mut() {
         kind.is_unknown = true;
     }
-    let text = findings(&cluster, Level::Wrong);
-    let expected = "Wrong kinds: CustomResourceDefinitions are missing: devicepools, nodetopologies";
+    let text = findings(&cluster, Level::Error);
+    let expected = "Error kinds: CustomResourceDefinitions are missing: devicepools, nodetopologies";
     assert!(text.starts_with(expected), "{text}");
 }
 
@@ -153,9 +153,9 @@ fn expired_and_missing_components_are_distinguished() {
     cluster.missing_permissions = Ok(vec!["cairn-operator create pods".to_owned()]);
     cluster.admission = Ok(vec!["cairn-pods".to_owned()]);
     insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
-    Wrong operator: there is no leader: the lease of cairn-operator-7f was renewed 540 s ago
-    Wrong agents: the lease expired on a
-    Wrong rights: missing permissions: cairn-operator create pods
+    Error operator: there is no leader: the lease of cairn-operator-7f was renewed 540 s ago
+    Error agents: the lease expired on a
+    Error rights: missing permissions: cairn-operator create pods
     Warning admission: missing admission policies: cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
     ");
     cluster.operator = Ok(None);
@@ -163,8 +163,8 @@ fn expired_and_missing_components_are_distinguished() {
     cluster.agents = Err("forbidden".to_owned());
     cluster.missing_permissions = Err("forbidden".to_owned());
     insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
-    Wrong operator: the Deployment cairn-operator does not exist
-    Wrong agents: the DaemonSet cairn-node-agent does not exist
+    Error operator: the Deployment cairn-operator does not exist
+    Error agents: the DaemonSet cairn-node-agent does not exist
     Unknown agents: not checked: forbidden
     Unknown rights: not checked: forbidden
     Warning admission: missing admission policies: cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
@@ -203,13 +203,13 @@ fn disabled_agents_are_not_reported_as_missing() {
     cluster.agent = Ok(None);
     cluster.agents = Ok(Vec::new());
     insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
-    Wrong agents: the DaemonSet cairn-node-agent does not exist
+    Error agents: the DaemonSet cairn-node-agent does not exist
     Warning agents: nodes without a NodeTopology: a
     ");
     let operator = cluster.operator.as_mut().unwrap().as_mut().unwrap();
     let pod = operator.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
     pod.containers[0].args = Some(vec!["--default-policy=throughput".to_owned()]);
     assert_eq!(findings(&cluster, Level::Unknown), "");
-    let all = findings(&cluster, Level::Well);
-    assert!(all.contains("Well agents: disabled (agent.install=false)\n"), "{all}");
+    let all = findings(&cluster, Level::Ok);
+    assert!(all.contains("Ok agents: disabled (agent.install=false)\n"), "{all}");
 }
