@@ -13,7 +13,7 @@ use std::{
 
 use crds::NodeTopologySpec;
 use jiff::Timestamp;
-use metric_names::{Name, agent as names};
+use metric_names::{MetricDef, agent as names};
 use prometheus::{IntCounter, IntCounterVec, Opts, Registry, TextEncoder};
 use tracing::{info, warn};
 
@@ -78,17 +78,17 @@ impl Metrics {
     /// Registers everything on a registry of its own, so that every test has its own.
     pub fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let counters = |name: &Name| {
+        let counters = |name: &MetricDef| {
             let counters = IntCounterVec::new(Opts::new(name.name(), name.help()), name.labels())?;
             registry.register(Box::new(counters.clone()))?;
             Ok::<_, prometheus::Error>(counters)
         };
-        let counter = |name: &Name| {
+        let counter = |name: &MetricDef| {
             let counter = IntCounter::new(name.name(), name.help())?;
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
         };
-        let failures = |name: &Name| {
+        let failures = |name: &MetricDef| {
             let failures = counters(name)?;
             // From 0 on, or the first failure of a kind would be no increase.
             for &reason in <Reason as strum::VariantArray>::VARIANTS {
@@ -245,7 +245,7 @@ impl Metrics {
 mod tests {
     use super::*;
     use crds::{ComputeResource, Device, Health, Link, MemorySpace};
-    use metric_names::{Kind, agent::AGENT};
+    use metric_names::{MetricKind, agent::AGENT};
 
     fn machine() -> NodeTopologySpec {
         let numa = Device {
@@ -351,7 +351,7 @@ mod tests {
         for line in families {
             let (name, type_) = line.split_once(' ').unwrap();
             let known = AGENT.iter().find(|known| known.name() == name).unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(type_ == "counter", known.kind() == Kind::Counter, "{name}");
+            assert_eq!(type_ == "counter", known.kind() == MetricKind::Counter, "{name}");
         }
     }
 

@@ -9,11 +9,11 @@ macro_rules! metric_names {
     ($(#[$doc:meta])* $list:ident: $($constant:ident = $kind:ident $name:literal [$($label:literal),*] $help:literal;)*) => {
         $(
             #[doc = concat!("`", $name, "`.")]
-            pub static $constant: $crate::Name =
-                $crate::Name::new($name, $crate::Kind::$kind, &[$($label),*], $help);
+            pub static $constant: $crate::MetricDef =
+                $crate::MetricDef::new($name, $crate::MetricKind::$kind, &[$($label),*], $help);
         )*
         $(#[$doc])*
-        pub static $list: &[&$crate::Name] = &[$(&$constant),*];
+        pub static $list: &[&$crate::MetricDef] = &[$(&$constant),*];
     };
 }
 
@@ -25,9 +25,9 @@ use std::{collections::BTreeSet, fmt::Write as _};
 
 /// A metric family.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Name {
+pub struct MetricDef {
     family: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     labels: &'static [&'static str],
     help: &'static str,
 }
@@ -35,7 +35,7 @@ pub struct Name {
 /// The type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
-pub enum Kind {
+pub enum MetricKind {
     /// A value that only increases, and restarts at 0 with its program.
     Counter,
     /// A current value.
@@ -52,11 +52,11 @@ pub enum Kind {
 const UNITS: [&str; 8] =
     ["bytes_per_second", "seconds", "bytes", "joules", "watts", "celsius", "hertz", "ratio"];
 
-impl Name {
+impl MetricDef {
     /// A metric family; `help` is one sentence.
     pub const fn new(
         family: &'static str,
-        kind: Kind,
+        kind: MetricKind,
         labels: &'static [&'static str],
         help: &'static str,
     ) -> Self {
@@ -69,7 +69,7 @@ impl Name {
     }
 
     /// The type of the family.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MetricKind {
         self.kind
     }
 
@@ -92,7 +92,7 @@ impl Name {
 }
 
 /// Violations of Prometheus' conventions, and names that do not begin with `prefix`.
-pub fn convention_violations(names: &[&Name], prefix: &str) -> Vec<String> {
+pub fn convention_violations(names: &[&MetricDef], prefix: &str) -> Vec<String> {
     let mut violations = Vec::new();
     let mut seen = BTreeSet::new();
     for name in names {
@@ -114,15 +114,15 @@ pub fn convention_violations(names: &[&Name], prefix: &str) -> Vec<String> {
         expect(is_word(text), "is not in snake case");
         expect(!has_derived_unit, "is not in a base unit");
         expect(
-            text.ends_with("_total") == (name.kind == Kind::Counter),
+            text.ends_with("_total") == (name.kind == MetricKind::Counter),
             "must end in _total if and only if it is a counter",
         );
         expect(
-            text.ends_with("_info") == (name.kind == Kind::Info),
+            text.ends_with("_info") == (name.kind == MetricKind::Info),
             "must end in _info if and only if it is an info metric",
         );
         expect(
-            name.kind != Kind::StateSet || name.labels.last() == Some(&"state"),
+            name.kind != MetricKind::StateSet || name.labels.last() == Some(&"state"),
             "is a state set, whose last label must be `state`",
         );
         for label in name.labels {
@@ -136,14 +136,14 @@ pub fn convention_violations(names: &[&Name], prefix: &str) -> Vec<String> {
 /// The documentation `text` with the table of `list` replaced by these metrics.
 ///
 /// The table is between the lines `<!-- LIST: … -->` and `<!-- end -->`; `None` if they are missing.
-pub fn update_table(text: &str, list: &str, names: &[&Name]) -> Option<String> {
+pub fn update_table(text: &str, list: &str, names: &[&MetricDef]) -> Option<String> {
     let begin = text.find(&format!("<!-- {list}: "))?;
     let table = begin + text[begin..].find('\n')? + 1;
     let end = table + text[table..].find("<!-- end -->")?;
     Some(format!("{}{}{}", &text[..table], self::table(names), &text[end..]))
 }
 
-fn table(names: &[&Name]) -> String {
+fn table(names: &[&MetricDef]) -> String {
     let mut text = String::from("| name | kind | unit | labels | |\n|---|---|---|---|---|\n");
     for name in names {
         let (unit, labels) = (name.unit().unwrap_or_default(), name.labels.join(", "));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn unit_is_the_suffix_of_the_name() {
-        let unit = |family| Name::new(family, Kind::Gauge, &[], "").unit();
+        let unit = |family| MetricDef::new(family, MetricKind::Gauge, &[], "").unit();
         assert_eq!(unit("cairn_device_energy_joules_total"), Some("joules"));
         assert_eq!(unit("cairn_link_bandwidth_bytes_per_second"), Some("bytes_per_second"));
         assert_eq!(unit("cairn_last_change_timestamp_seconds"), Some("seconds"));
@@ -168,8 +168,9 @@ mod tests {
 
     #[test]
     fn violations_are_reported() {
-        let good = Name::new("cairn_share_ratio", Kind::Gauge, &["node"], "How much of it there is.");
-        let bad = Name::new("load_percent_total", Kind::Gauge, &["type"], "Load");
+        let good =
+            MetricDef::new("cairn_share_ratio", MetricKind::Gauge, &["node"], "How much of it there is.");
+        let bad = MetricDef::new("load_percent_total", MetricKind::Gauge, &["type"], "Load");
         assert_eq!(convention_violations(&[&good], "cairn_"), Vec::<String>::new());
         assert_eq!(
             convention_violations(&[&good, &bad, &good], "cairn_"),
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn only_the_named_table_is_replaced() {
-        let name = Name::new("cairn_age_seconds", Kind::Gauge, &["a", "b"], "How old.");
+        let name = MetricDef::new("cairn_age_seconds", MetricKind::Gauge, &["a", "b"], "How old.");
         let text = "before\n<!-- it: by a test -->\nold\n<!-- end -->\n<!-- other: -->\nold\n<!-- end -->\n";
         assert_eq!(
             update_table(text, "it", &[&name]).unwrap(),

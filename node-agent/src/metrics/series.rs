@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use metric_names::agent::SERIES_DROPPED;
-use metric_names::{Kind, Name};
+use metric_names::{MetricDef, MetricKind};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 /// How many series of one kind one node may have: a device of which there are thousands is a mistake, and the whole of a
@@ -12,7 +12,7 @@ const MOST_OF_A_KIND: usize = 1_000;
 
 /// Series by family and values of labels, both sorted, so that equal states have equal text.
 #[derive(Debug, Default)]
-pub struct Series(BTreeMap<&'static str, (&'static Name, BTreeMap<Vec<String>, f64>)>);
+pub struct Series(BTreeMap<&'static str, (&'static MetricDef, BTreeMap<Vec<String>, f64>)>);
 
 impl Series {
     /// Adds a series, `labels` in the order of the name's own; one with the same labels is replaced.
@@ -21,7 +21,7 @@ impl Series {
     ///
     /// # Panics
     /// When there are more or fewer labels than the name has.
-    pub fn add(&mut self, name: &'static Name, labels: &[&str], value: f64) {
+    pub fn add(&mut self, name: &'static MetricDef, labels: &[&str], value: f64) {
         assert_eq!(labels.len(), name.labels().len(), "labels of {}", name.name());
         if value.is_finite() {
             let labels = labels.iter().map(|&label| label.to_owned()).collect();
@@ -31,7 +31,7 @@ impl Series {
 
     /// The same for how many there are of something.
     #[expect(clippy::cast_precision_loss, reason = "there are never so many")]
-    pub fn add_count(&mut self, name: &'static Name, labels: &[&str], count: usize) {
+    pub fn add_count(&mut self, name: &'static MetricDef, labels: &[&str], count: usize) {
         self.add(name, labels, count as f64);
     }
 
@@ -72,11 +72,11 @@ impl Series {
     }
 }
 
-fn family(name: &Name, series: BTreeMap<Vec<String>, f64>) -> MetricFamily {
+fn family(name: &MetricDef, series: BTreeMap<Vec<String>, f64>) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(name.name().to_owned());
     family.set_help(name.help().to_owned());
-    let is_counter = name.kind() == Kind::Counter;
+    let is_counter = name.kind() == MetricKind::Counter;
     family.set_field_type(if is_counter { MetricType::COUNTER } else { MetricType::GAUGE });
     let metrics = series.into_iter().map(|(values, value)| {
         let pairs = name.labels().iter().zip(values).map(|(label, value)| {
@@ -117,7 +117,7 @@ mod tests {
         }
         series.add(&COLLECT_DURATION, &["nvml"], 1.0);
         series.bound();
-        let count = |series: &Series, name: &Name| series.0[name.name()].1.len();
+        let count = |series: &Series, name: &MetricDef| series.0[name.name()].1.len();
         assert_eq!(count(&series, &DEVICE_UTILIZATION), 1_900);
         assert_eq!(count(&series, &COLLECT_DURATION), 1);
         let dropped = &series.0[SERIES_DROPPED.name()].1;

@@ -7,7 +7,7 @@ use perf_event::{
     events::{Event, Hardware, Software},
 };
 
-use metric_names::{Name, agent, each_pod_counter};
+use metric_names::{MetricDef, agent, each_pod_counter};
 
 /// What is counted together, so that one system call reads it and it is all of the same moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,10 +22,10 @@ macro_rules! sets {
     ($($set:ident { $($event:ident / $scale:literal => $series:ident $name:literal $help:literal;)+ })+) => {
         impl Set {
             /// The series of its events, in their order, each with how many counts make one of its unit.
-            pub fn series(self) -> &'static [(&'static Name, f64)] {
+            pub fn series(self) -> &'static [(&'static MetricDef, f64)] {
                 match self {
                     $(Self::$set => {
-                        static SERIES: &[(&Name, f64)] = &[$((&agent::$series, $scale)),+];
+                        static SERIES: &[(&MetricDef, f64)] = &[$((&agent::$series, $scale)),+];
                         SERIES
                     })+
                 }

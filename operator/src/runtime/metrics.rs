@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::Due;
-use metric_names::{Name, operator as names};
+use metric_names::{MetricDef, operator as names};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use strum::VariantNames;
 
@@ -54,8 +54,8 @@ impl Metrics {
     /// # Errors
     /// When a name is taken on the registry.
     pub fn new(registry: Registry) -> prometheus::Result<Self> {
-        let opts = |name: &Name| Opts::new(name.name(), name.help());
-        let counter = |name: &Name| {
+        let opts = |name: &MetricDef| Opts::new(name.name(), name.help());
+        let counter = |name: &MetricDef| {
             let counter = IntCounterVec::new(opts(name), name.labels())?;
             registry.register(Box::new(counter.clone()))?;
             Ok::<_, prometheus::Error>(counter)
@@ -124,7 +124,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use metric_names::{Kind, operator::OPERATOR};
+    use metric_names::{MetricKind, operator::OPERATOR};
 
     #[test]
     fn every_operator_has_its_own() {
@@ -150,7 +150,8 @@ mod tests {
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let exposed: BTreeMap<_, _> = types.map(|(name, type_)| (name, type_.to_owned())).collect();
         // The text format that Prometheus scrapes here knows no infos: they are gauges of 1.
-        let type_of = |kind: Kind| if kind == Kind::Info { Kind::Gauge } else { kind }.to_string();
+        let type_of =
+            |kind: MetricKind| if kind == MetricKind::Info { MetricKind::Gauge } else { kind }.to_string();
         let registered = OPERATOR.iter().map(|name| (name.name(), type_of(name.kind())));
         assert_eq!(exposed, registered.collect());
     }
