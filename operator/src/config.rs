@@ -1,4 +1,4 @@
-//! What the operator is told: flags, each with an environment variable.
+//! Command line flags, each with an environment variable.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,31 +19,31 @@ pub struct Config {
     pub logging: Logging,
 }
 
-/// How decisions are made.
+/// Planning flags.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Planning")]
 pub struct Planning {
-    /// The policy of applications that name none
+    /// Default policy of applications that name none
     #[arg(long, env = "CAIRN_DEFAULT_POLICY", default_value = "throughput")]
     pub default_policy: String,
 
-    /// The seed that decides between equals
+    /// Random seed for tie-breaks
     #[arg(long, env = "CAIRN_SEED", default_value_t = 1)]
     pub seed: u64,
 
-    /// How many plans may be searched at the same time [default: one per core]
+    /// Maximum number of concurrent searches [default: one per core]
     #[arg(long, env = "CAIRN_SOLVER_SLOTS")]
     pub solver_slots: Option<usize>,
 
-    /// The longest that a refusal of scheduler, kubelet or admission counts, in seconds: from 10 on, twice as long each time
+    /// Longest time in seconds that a refusal by scheduler, kubelet or admission counts; it starts at 10 and doubles each time
     #[arg(long, env = "CAIRN_REFUSAL_SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
     pub refusal_seconds: u32,
 
-    /// How long a unit that somebody is on must not have been offered before it is gone, in seconds
+    /// Seconds after which a unit in use that is no longer offered counts as gone
     #[arg(long, env = "CAIRN_UNIT_GRACE_SECONDS", default_value_t = 30)]
     pub unit_grace_seconds: u32,
 
-    /// The namespace of the node agents' Leases; without it no agent is taken for silent
+    /// Namespace of the node agents' Leases; without it every agent counts as alive
     #[arg(long, env = "CAIRN_AGENT_NAMESPACE", value_name = "NAMESPACE")]
     pub agent_namespace: Option<String>,
 }
@@ -53,34 +53,34 @@ impl Planning {
         Duration::from_secs(self.unit_grace_seconds.into())
     }
 
-    /// How many plans may be searched at the same time.
+    /// Maximum number of concurrent searches.
     pub fn slots(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.solver_slots.unwrap_or_else(cores).max(1)
     }
 }
 
-/// Who of several operators decides.
+/// Leader election flags.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct Election {
-    /// Whether to hold a Lease before anything is written
+    /// Whether to hold a Lease before writing anything
     #[arg(long, env = "CAIRN_LEADER_ELECT", default_value_t = true, action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// The namespace of the operator: its Lease and the policies are there
+    /// Namespace of the operator, with its Lease and the policies
     #[arg(long, env = "POD_NAMESPACE", default_value = "cairn-system")]
     pub namespace: String,
 
-    /// The name by which this operator holds the Lease
+    /// Identity with which this replica holds the Lease
     #[arg(long, env = "POD_NAME", default_value = "cairn-operator")]
     pub identity: String,
 
-    /// The account that it runs as: a Lease that was deleted is made again and goes with it
+    /// Service account of the operator; it owns a Lease that is recreated after a deletion
     #[arg(long, env = "POD_SERVICE_ACCOUNT")]
     pub service_account: Option<String>,
 
-    /// How long the Lease is valid without being renewed, in seconds
+    /// Lease duration in seconds
     #[arg(long, env = "CAIRN_LEASE_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u32).range(3..))]
     pub lease_seconds: u32,
 }
@@ -90,13 +90,13 @@ impl Election {
         Duration::from_secs(self.lease_seconds.into())
     }
 
-    /// When writes stop if the Lease could not be renewed: a fifth of its duration before anybody else can take it, in which what
-    /// was sent last arrives. With 15 s that leaves two answers of 5 s each, and some more, to who renews it.
+    /// When writes stop if the Lease cannot be renewed. The remaining fifth of the duration lets the last requests arrive
+    /// before another replica can take it.
     pub fn deadline(&self) -> Duration {
         self.duration() * 4 / 5
     }
 
-    /// The election turns more often than this, or it is stuck.
+    /// An election loop without a heartbeat for this long is stuck.
     pub fn stall_limit(&self) -> Duration {
         self.duration() * 4
     }
@@ -106,7 +106,7 @@ impl Election {
     }
 }
 
-/// Where it answers.
+/// HTTP server flags.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Serving")]
 pub struct Serving {
@@ -114,7 +114,7 @@ pub struct Serving {
     #[arg(long, env = "CAIRN_LISTEN", default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
 
-    /// Address of /healthz and /readyz, which scrapes cannot occupy
+    /// Address of /healthz and /readyz; scrapes cannot exhaust its connections
     #[arg(long, env = "CAIRN_PROBE_LISTEN", default_value = "0.0.0.0:8082")]
     pub probe_listen: SocketAddr,
 
@@ -131,23 +131,23 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
     Err("snapshots show the whole cluster; use a loopback address and a port-forward".to_owned())
 }
 
-/// What it says of itself.
+/// Logging flags.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Logging")]
 pub struct Logging {
-    /// What is logged, as in `info` or `cairn_operator=debug,kube=warn`
+    /// Log filter, for example `info` or `cairn_operator=debug,kube=warn`
     #[arg(long, env = "CAIRN_LOG", default_value = "info")]
     pub log: String,
 
-    /// The form of the log
+    /// Log format
     #[arg(long, env = "CAIRN_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 }
 
-/// The form of the log.
+/// Log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Human-readable lines.
     Text,
     /// One JSON object per line.
     Json,
@@ -159,12 +159,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_valid() {
         Config::command().debug_assert();
     }
 
     #[test]
-    fn snapshots_stay_on_the_machine() {
+    fn debug_endpoints_listen_on_loopback_only() {
         assert!(loopback("127.0.0.1:0").is_ok());
         assert!(loopback("0.0.0.0:8081").unwrap_err().contains("use a loopback address"));
     }

@@ -1,59 +1,59 @@
-//! What can go wrong in one reconcile: a variant per step, the cause in `source`.
+//! Errors of a reconcile: one variant per step, with the cause in `source`.
 
 use std::time::Duration;
 
 use placement::PlanError;
 use world::WorldError;
 
-/// The condition of an application that is more than is planned at once.
+/// The condition of an application that exceeds the planning limits.
 pub const TOO_LARGE: &str = "TooLarge";
 
-/// Why a reconcile did not come to its end.
+/// Why a reconcile failed.
 #[derive(Debug, thiserror::Error, strum::IntoStaticStr, strum::VariantNames)]
 pub enum Error {
-    /// This operator does not lead any more.
+    /// This replica is not the leader any more.
     #[error("the lease is lost; nothing is written")]
     NotLeading,
-    /// The policy is missing or was never sound.
+    /// The policy is missing, or was never valid.
     #[error("{0}")]
     Policy(String),
-    /// The application cannot be planned as it is written.
+    /// The application's manifest cannot be planned.
     #[error(transparent)]
     World(#[from] WorldError),
     /// There is no feasible plan.
     #[error("no plan")]
     Plan(#[from] PlanError),
-    /// Two that must agree on a plan do not.
+    /// The planner and clingo disagree on a plan.
     #[error("{0}")]
     Mismatch(String),
-    /// An object that is not ours has a name that we need.
+    /// A foreign object has a name that this application needs.
     #[error("{0}; remove or rename it")]
     NameTaken(String),
-    /// Admission says no to the decision.
+    /// Admission refuses the Placement.
     #[error("{0}")]
     Refused(String),
-    /// Others changed the world faster than a plan could be committed.
+    /// The cluster changed faster than a plan could be committed.
     #[error("the world changed while the plan was made; it is made again")]
     Overtaken,
-    /// The API server did not say what was asked.
+    /// A read from the API server failed.
     #[error("cannot read {what}")]
     Observe {
-        /// What was asked for.
+        /// What was read.
         what: &'static str,
-        /// What it said.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
-    /// The API server did not take what was written.
+    /// A write to the API server failed.
     #[error("cannot write {what}")]
     Apply {
         /// Kind and name.
         what: String,
-        /// What it said.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
-    /// The search broke down.
+    /// The search failed.
     #[error("the search broke down: {0}")]
     Search(String),
 }
@@ -64,12 +64,12 @@ impl Error {
         self.into()
     }
 
-    /// The reason of the condition `Accepted`: what people can look up.
+    /// The reason of the condition `Accepted`.
     pub fn condition_reason(&self) -> &'static str {
         if matches!(self, Self::World(WorldError::TooLarge(_))) { TOO_LARGE } else { self.reason() }
     }
 
-    /// Whether it lies in what is planned, so that people are told and it is tried again when something has changed or much later.
+    /// Whether the cause lies in what is planned. It is then reported, and retried on a change or after a long delay.
     pub fn is_reported(&self) -> bool {
         matches!(
             self,
@@ -83,12 +83,12 @@ impl Error {
         )
     }
 
-    /// Whether admission says no, which may change at any time: who raises a quota tells nobody.
+    /// Whether admission refuses it. That may change at any time without an event, such as a raised quota.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
 
-    /// The message with its causes, for people.
+    /// The message with its chain of causes.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -99,7 +99,7 @@ impl Error {
         text
     }
 
-    /// After how long to try again, the first time.
+    /// The first retry delay.
     pub fn initial_backoff(&self) -> Duration {
         match self {
             Self::Overtaken => Duration::from_millis(50),
@@ -107,7 +107,7 @@ impl Error {
         }
     }
 
-    /// After how long to try again at the latest, where it fails again and again.
+    /// The longest retry delay.
     pub fn max_backoff(&self) -> Duration {
         match self {
             Self::NotLeading | Self::Overtaken => Duration::from_secs(2),
@@ -117,15 +117,15 @@ impl Error {
     }
 }
 
-/// What failed of one reconcile and keeps nothing else of it from being done: it is told when all else was.
+/// The first error of a reconcile whose remaining steps still run; returned at the end.
 #[derive(Debug, Default)]
 pub struct Failures(Option<Error>);
 
 impl Failures {
-    /// What was done, or nothing where that failed, which is kept.
+    /// The value, or nothing if the step failed; the error is kept.
     ///
     /// # Errors
-    /// When the lease is lost: nothing more may be done then.
+    /// When the lease is lost: nothing more may be written.
     pub fn keep<T>(&mut self, done: Result<T, Error>) -> Result<Option<T>, Error> {
         match done {
             Ok(done) => Ok(Some(done)),
@@ -134,7 +134,7 @@ impl Failures {
                 if self.0.is_none() {
                     self.0 = Some(failure);
                 } else {
-                    // The first one is told in the end.
+                    // Only the first error is returned.
                     tracing::warn!(error = failure.chain(), "this failed as well");
                 }
                 Ok(None)
@@ -142,10 +142,10 @@ impl Failures {
         }
     }
 
-    /// What was done, or the first failure that was kept.
+    /// The value, or the first error that was kept.
     ///
     /// # Errors
-    /// When something failed.
+    /// When a step failed.
     pub fn or<T>(self, done: T) -> Result<T, Error> {
         match self.0 {
             Some(failure) => Err(failure),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_is_told_in_the_end_and_a_lost_lease_at_once() {
+    fn errors_are_returned_at_the_end_and_a_lost_lease_at_once() {
         let search = |why: &str| Error::Search(why.to_owned());
         let mut failures = Failures::default();
         assert!(matches!(failures.keep(Ok(1)), Ok(Some(1))));

@@ -1,8 +1,8 @@
-//! The Cairn operator: it decides where actors run, and makes it so.
+//! The Cairn operator: decides where actors run, and runs them there.
 //!
-//! Watches fill [`caches`]. For one application there are five steps: observe (caches), validate and plan ([`plan`], which
-//! asks `world`, `control` and `placement`, in a queue of its own, [`planning`]), and then, in [`reconcile`], apply (`control` says
-//! what, [`writes`] does it) and report ([`report`]). Nothing is written without the lease ([`leader`]).
+//! Each application is reconciled in five steps. Observe: [`watch`] keeps the caches. Validate and plan: [`plan`] asks `world`,
+//! `control` and `placement`, in a queue of its own. Commit: [`commit`] writes the Placement. Apply: [`apply`] creates and
+//! deletes pods. Report: [`status`]. Every write goes through [`api`], which requires the lease.
 #![allow(missing_docs, reason = "a program: its items are documented where their name does not say it")]
 
 mod api;
@@ -62,13 +62,13 @@ use crate::watch::agents;
 use crate::watch::caches;
 use crate::watch::feeds;
 
-/// Worlds of megabytes come and go on many threads: memory that one gave back is used by the next.
+/// Snapshots of megabytes are allocated and freed on many threads; jemalloc reuses that memory.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// A burst of changes around one application is looked at once.
+/// Changes to one application within this time are one reconcile.
 const DEBOUNCE: Duration = Duration::from_millis(100);
-/// How many applications are looked after at the same time.
+/// How many applications are reconciled or planned concurrently.
 const AT_ONCE: usize = 16;
 
 fn main() -> ExitCode {
@@ -101,7 +101,7 @@ fn start_log(config: &Config) {
 }
 
 async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    // A call that fails is not repeated by the client: by then the lease may be another's.
+    // The client must not retry a failed call: by then another replica may hold the lease.
     let mut connection = kube::Config::infer().await?;
     connection.default_retry = false;
     let client = Client::try_from(connection.clone())?;
@@ -187,7 +187,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
         () = &mut work => Err("the watches ended; this cannot be".into()),
-        // In one task with the work: what blocks that blocks this.
+        // Runs in the same task as the work, so a blocked executor stops the heartbeat.
         () = liveness.heartbeat() => Err("a loop without an end ended; this cannot be".into()),
         () = election.lost() => {
             leadership.close();
@@ -201,7 +201,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     }
 }
 
-/// Ends all writing, and gives the lease back where nothing is under way.
+/// Stops all writes, and releases the lease if no write is in flight.
 async fn hand_over(
     leadership: &leader::Leadership,
     work: std::pin::Pin<&mut impl Future<Output = ()>>,
@@ -209,7 +209,7 @@ async fn hand_over(
     (client, settings): (Client, &config::Election),
 ) {
     leadership.close();
-    // What was begun may end; dropped, it could arrive when another leads.
+    // Writes in flight may finish. A dropped one could still arrive when another replica leads.
     let is_idle = tokio::select! {
         is_idle = leadership.idle() => is_idle,
         () = work => false,
@@ -223,7 +223,7 @@ async fn hand_over(
     tracing::info!("stopped; what runs goes on running");
 }
 
-/// Waits until everything is known that is to be planned from, which makes this operator one that may lead, and until it leads.
+/// Waits until the caches are synced, which makes this replica eligible, and then until it leads.
 async fn wait_for_leadership(
     caches: &caches::Caches,
     agent_leases: agents::AgentLeases,
@@ -237,8 +237,8 @@ async fn wait_for_leadership(
     leadership.acquired().await;
 }
 
-/// Passes over whoever is rung for until this operator leads: everybody is looked after then, and a queue would grow as long as
-/// another leads.
+/// Discards requests until this replica leads. All applications are enqueued then; meanwhile the queue would grow without
+/// bound.
 async fn discard_until_leading(
     wanted: &mut UnboundedReceiver<ObjectRef<ActorApplication>>,
     leads: impl Future<Output = ()>,
@@ -252,19 +252,19 @@ async fn discard_until_leading(
     }
 }
 
-/// Who is to be looked after, planned or settled.
+/// The queues of the main loop.
 struct Queues {
-    /// Whom something happened to.
+    /// Applications concerned by an event.
     wanted: UnboundedReceiver<ObjectRef<ActorApplication>>,
-    /// Who was planned.
+    /// Applications whose planning finished.
     planned: UnboundedReceiver<ObjectRef<ActorApplication>>,
     to_plan: UnboundedReceiver<ApplicationKey>,
     settles: UnboundedReceiver<ApplicationKey>,
 }
 
-/// Looks after whoever rings, plans whom that is due for, and settles what searches found; ends only with the watches.
+/// Runs the reconcile, planning and commit queues; ends only with the watches.
 ///
-/// Neither who is planned nor what is searched holds up who heals.
+/// The queues are independent: neither planning nor searches delay a reconcile.
 async fn run_queues(context: &Arc<Context>, queues: Queues) {
     let Queues { wanted, planned, to_plan, settles } = queues;
     let rings = stream::select(wanted.map(|who| (who, DEBOUNCE)), planned.map(|who| (who, Duration::ZERO)));
@@ -278,7 +278,7 @@ async fn run_queues(context: &Arc<Context>, queues: Queues) {
     }
 }
 
-/// Answers probes, scrapes and questions from now on, each at an address of its own.
+/// Starts the HTTP servers for metrics, probes and debugging, each at its own address.
 async fn serve(admin: admin::Admin, addresses: &config::Serving) -> std::io::Result<()> {
     let listener = TcpListener::bind(addresses.listen).await?;
     let probe_listener = TcpListener::bind(addresses.probe_listen).await?;
@@ -289,7 +289,7 @@ async fn serve(admin: admin::Admin, addresses: &config::Serving) -> std::io::Res
     Ok(())
 }
 
-/// Waits until somebody wants the process to end.
+/// Waits for SIGTERM or Ctrl-C.
 async fn is_asked_to_stop(mut terminate: tokio::signal::unix::Signal) {
     tokio::select! {
         _ = terminate.recv() => {}
@@ -297,7 +297,7 @@ async fn is_asked_to_stop(mut terminate: tokio::signal::unix::Signal) {
     }
 }
 
-/// Says on a policy's ConfigMap why its newest version is not in force.
+/// Emits events on policy ConfigMaps whose newest version is refused.
 async fn report_refused_policies(
     context: Arc<Context>,
     mut refused: mpsc::UnboundedReceiver<(Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyError)>,
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_is_rung_for_before_this_operator_leads_is_passed_over() {
+    async fn requests_before_leadership_are_discarded() {
         let (rings, mut wanted) = mpsc::unbounded();
         for name in ["a", "b", "a"] {
             rings.unbounded_send(ObjectRef::new(name)).unwrap();

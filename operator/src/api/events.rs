@@ -1,7 +1,7 @@
-//! Events: what people are told about an object, in words. What is said again is counted, not repeated.
+//! Events. A repeated event is counted in its series.
 //!
-//! The recorder of kube counts by reason alone and keeps the words of the first time: of two decisions within six
-//! minutes, people would read only the older one.
+//! The recorder of kube merges by reason alone and keeps the first note, so a second Placement within six minutes would stay
+//! invisible.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,12 +18,12 @@ use kube::runtime::events::{Event, EventType};
 use crate::api::writes::Writer;
 use crate::error::Error;
 
-/// Who says it.
+/// The reporting controller.
 const CONTROLLER: &str = "cairn.dev/operator";
-/// For how long the same words count as said again; afterwards they are said anew.
+/// The same event within this time extends its series.
 const SERIES: Duration = Duration::from_mins(6);
 
-/// What was said to whom.
+/// What makes two events the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct EventKey {
     uid: Option<String>,
@@ -31,10 +31,10 @@ struct EventKey {
     note: Option<String>,
 }
 
-/// Tells people, and remembers what was said lately.
+/// Emits events and remembers the recent ones.
 pub struct Events {
     writer: Writer,
-    /// The operator by name, as in its lease.
+    /// The identity of this replica, as in its Lease.
     identity: String,
     recent: Mutex<HashMap<EventKey, Written>>,
 }
@@ -44,10 +44,10 @@ impl Events {
         Self { writer, identity, recent: Mutex::default() }
     }
 
-    /// Writes an event about an object; one without a namespace is told about in `default`.
+    /// Emits an event on an object; cluster-scoped objects use the namespace `default`.
     ///
     /// # Errors
-    /// When the lease is lost, or the API server does not take it.
+    /// When the lease is lost, or the API server rejects the event.
     pub async fn emit<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) -> Result<(), Error> {
         let regarding = object.object_ref(&());
         let key =
@@ -60,13 +60,13 @@ impl Events {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         match written {
             Ok(ref written) => recent.insert(key, written.clone()),
-            // Somebody may have deleted it: it is said anew the next time.
+            // The event may have been deleted: the next one starts a new series.
             Err(_) => recent.remove(&key),
         };
         written.map(|_| ())
     }
 
-    /// The event that said the same, if that was lately.
+    /// The recent event of the same key.
     fn recent_series(&self, key: &EventKey, now: Timestamp) -> Option<Written> {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.retain(|_, event| {
@@ -76,13 +76,13 @@ impl Events {
     }
 }
 
-/// When it was said last.
+/// When the event was last observed.
 fn last(event: &Written) -> Option<Timestamp> {
     let again = event.series.as_ref().map(|series| series.last_observed_time.0);
     again.or(event.event_time.as_ref().map(|time| time.0))
 }
 
-/// The event as it is said for the first time.
+/// The first event of a series.
 fn new_event(regarding: ObjectReference, event: &Event, identity: &str, now: Timestamp) -> Written {
     let name = format!("{}.{:x}", regarding.name.as_deref().unwrap_or_default(), now.as_nanosecond());
     let type_ = match event.type_ {
@@ -108,7 +108,7 @@ fn new_event(regarding: ObjectReference, event: &Event, identity: &str, now: Tim
     }
 }
 
-/// The event, said once more.
+/// The event with its series extended by one.
 fn repeated(mut event: Written, now: Timestamp) -> Written {
     let count = event.series.as_ref().map_or(1, |series| series.count) + 1;
     event.series = Some(EventSeries { count, last_observed_time: MicroTime(now) });
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_again_is_counted() {
+    fn repeated_events_extend_a_series() {
         let event = Event {
             type_: EventType::Warning,
             reason: "Unplaced".into(),

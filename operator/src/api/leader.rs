@@ -1,4 +1,4 @@
-//! Leader election: one Lease, and no write without it.
+//! Leader election with one Lease; every write requires it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,28 +19,28 @@ use crate::runtime::metrics::Metrics;
 
 /// The name of the Lease.
 const LEASE: &str = "cairn-operator";
-/// How long the last writes get before the lease is given back.
+/// Timeout for writes in flight before the Lease is released.
 const LAST_WRITES: Duration = Duration::from_secs(1);
 
-/// Whether this operator may write, asked before every write.
+/// Whether this replica may write; checked before every write.
 #[derive(Clone)]
 pub struct Leadership {
     valid_until: watch::Receiver<Option<Instant>>,
-    /// Set when the process is to end: from then on nothing is written.
+    /// Set on shutdown: no write may begin afterwards.
     closed: Arc<AtomicBool>,
-    /// Held by every write that is under way.
+    /// Read-locked by every write in flight.
     in_flight: Arc<RwLock<()>>,
 }
 
-/// A write that may begin, and that must have ended before the lease may be another's; dropped when it has.
+/// Permission for one write, which must end before the Lease can be taken over.
 pub struct WritePermit {
     valid_until: watch::Receiver<Option<Instant>>,
     _under_way: OwnedRwLockReadGuard<()>,
 }
 
 impl WritePermit {
-    /// The answer of a call, which is given up before anybody else can lead, and at once when the lease is known to be lost. As
-    /// long as the lease is renewed it may take its time: an API server that answers late is none that does not answer.
+    /// The answer of a call, which is cancelled when the Lease can no longer be guaranteed. A slow answer is fine while the
+    /// Lease is renewed.
     pub async fn within<T>(
         &self,
         call: impl Future<Output = Result<T, kube::Error>>,
@@ -53,7 +53,7 @@ impl WritePermit {
         }
     }
 
-    /// Waits until the lease is not sure to be held any more.
+    /// Waits until the Lease is no longer guaranteed.
     async fn expired(&self) {
         let mut valid_until = self.valid_until.clone();
         loop {
@@ -72,43 +72,43 @@ impl WritePermit {
 }
 
 impl Leadership {
-    /// An error unless the lease was renewed recently enough that nobody else can hold it.
+    /// An error unless the Lease was renewed recently enough that no other replica can hold it.
     pub fn check(&self) -> Result<(), Error> {
         self.until().map(drop)
     }
 
-    /// Until when nobody else can hold the lease.
+    /// Until when no other replica can hold the Lease.
     fn until(&self) -> Result<Instant, Error> {
         let until = self.valid_until.borrow().filter(|until| Instant::now() < *until);
         until.filter(|_| !self.closed.load(Ordering::Acquire)).ok_or(Error::NotLeading)
     }
 
-    /// Lets a write begin.
+    /// Permits a write.
     pub fn begin(&self) -> Result<WritePermit, Error> {
-        // Nobody waits here: it is taken for good when the process ends.
+        // Never blocks: the write lock is only taken on shutdown.
         let in_flight = self.in_flight.clone().try_read_owned().map_err(|_| Error::NotLeading)?;
         self.until()?;
         Ok(WritePermit { valid_until: self.valid_until.clone(), _under_way: in_flight })
     }
 
-    /// Waits until this operator leads.
+    /// Waits until this replica leads.
     pub async fn acquired(&mut self) {
-        // The sender lives as long as the election, which ends with the process.
+        // The sender lives as long as the election, that is, the process.
         let _ = self.valid_until.wait_for(Option::is_some).await;
     }
 
-    /// Ends all writing for good.
+    /// Stops all writes for good.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Waits a moment until nothing is under way, and says whether that is so; call it after [`close`](Self::close).
+    /// Waits briefly for writes in flight and returns whether all ended; call it after [`close`](Self::close).
     pub async fn idle(&self) -> bool {
         tokio::time::timeout(LAST_WRITES, self.in_flight.write()).await.is_ok()
     }
 }
 
-/// The election: [`Campaign::run`] renews the lease until it is lost.
+/// The election: [`Campaign::run`] renews the Lease until it is lost.
 pub struct Campaign {
     leases: Api<Lease>,
     accounts: Api<ServiceAccount>,
@@ -116,37 +116,37 @@ pub struct Campaign {
     metrics: Metrics,
     liveness: Liveness,
     valid_until: watch::Sender<Option<Instant>>,
-    /// The lease as this operator wrote it last; nothing where that is not known.
+    /// The Lease as last written by this replica; nothing if unknown.
     held: Option<Lease>,
-    /// The record of another holder as it was last seen to change, and when that was on our own clock.
+    /// The last observed record of another holder, and when it changed, by the local clock.
     seen: Option<(Option<MicroTime>, Instant)>,
-    /// Since when there is no lease at all, on our own clock.
+    /// Since when no Lease exists, by the local clock.
     missing: Option<Instant>,
 }
 
-/// The election, on a thread of its own: nothing else that this process does puts the renewal of the lease off.
+/// The election's own thread, so that nothing else delays a renewal.
 pub struct ElectionThread {
     stop: oneshot::Sender<()>,
     ended: oneshot::Receiver<()>,
 }
 
 impl ElectionThread {
-    /// Waits until the lease is lost.
+    /// Waits until the Lease is lost.
     pub async fn lost(&mut self) {
         let _ = (&mut self.ended).await;
     }
 
-    /// Renews the lease no more.
+    /// Stops renewing the Lease.
     pub async fn stop(self) {
         drop(self.stop);
         let _ = self.ended.await;
     }
 }
 
-/// Begins the election, with a connection of its own, as soon as the caches are warm; with the leadership that it grants.
+/// Starts the election on its own thread and connection; it campaigns once the caches are warm.
 ///
 /// # Errors
-/// When there can be no thread or no connection.
+/// When the thread or the connection cannot be created.
 pub fn start(
     connection: kube::Config,
     election: Election,
@@ -160,7 +160,7 @@ pub fn start(
     let (end, ended) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = {
-        // Connections belong to the runtime in which they are made.
+        // Connections belong to the runtime that creates them.
         let _inside = runtime.enter();
         Client::try_from(connection).map_err(std::io::Error::other)?
     };
@@ -200,9 +200,9 @@ impl Campaign {
         }
     }
 
-    /// Takes the lease and renews it; returns when it had it and lost it.
+    /// Acquires and renews the Lease; returns when it is lost.
     async fn run(mut self, mut warm: watch::Receiver<bool>) {
-        // Who knows nothing yet leaves the lease to who can decide.
+        // A replica with cold caches does not campaign.
         loop {
             self.liveness.election_heartbeat();
             if tokio::time::timeout(self.election.retry(), warm.wait_for(|warm| *warm)).await.is_ok() {
@@ -211,7 +211,7 @@ impl Campaign {
         }
         if !self.election.leader_elect {
             self.metrics.leading.set(1);
-            // A hundred years: without election there is nobody to lose it to.
+            // Without election, a hundred years.
             let _ = self.valid_until.send(Some(Instant::now() + Duration::from_hours(24 * 36_500)));
             loop {
                 self.liveness.election_heartbeat();
@@ -221,7 +221,7 @@ impl Campaign {
         loop {
             self.liveness.election_heartbeat();
             let began = Instant::now();
-            // What is answered after the end of the lease is of no use to who holds it.
+            // An answer after the Lease's end is useless to its holder.
             let until = self.valid_until.borrow().unwrap_or(began + self.election.deadline());
             let answer = tokio::time::timeout_at(until.into(), self.try_hold()).await;
             let late = || kube::Error::Service("no answer in time".into());
@@ -243,14 +243,14 @@ impl Campaign {
             if self.valid_until.borrow().is_some_and(|until| Instant::now() >= until) {
                 break;
             }
-            // Where the answer took its time, the next is asked for at once.
+            // A late answer is followed by the next renewal at once.
             tokio::time::sleep_until((began + self.election.retry()).into()).await;
         }
         self.metrics.leading.set(0);
         let _ = self.valid_until.send(None);
     }
 
-    /// Gives the lease back, so that the next operator need not wait for its end; once it is renewed no more.
+    /// Releases the Lease on shutdown, so that a standby need not wait for it to expire.
     pub async fn release(client: Client, election: &Election) {
         let leases: Api<Lease> = Api::namespaced(client, &election.namespace);
         let Ok(Some(mut lease)) = leases.get_opt(LEASE).await else { return };
@@ -267,13 +267,13 @@ impl Campaign {
         self.valid_until.borrow().is_some()
     }
 
-    /// Since when the lease is ours, counted from before it was written, so that our deadline passes before the lease's; nothing
-    /// where it is another's. The resource version makes sure that only one of several writes it.
+    /// Since when this replica holds the Lease, measured before the write so that the local deadline precedes the Lease's;
+    /// nothing if another holds it. The resource version makes concurrent writes conflict.
     async fn try_hold(&mut self) -> Result<Option<Instant>, kube::Error> {
-        // Who knows what it wrote last does not ask first: one answer has to come in time, not two.
+        // The holder writes without reading first: one answer has to arrive in time, not two.
         if let Some(known) = self.held.take() {
             match self.write(known).await {
-                // It was written by another, it is gone, or a renewal came through whose answer did not.
+                // Another replica wrote it, it was deleted, or a renewal succeeded whose answer was lost.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 other => return other.map(Some),
             }
@@ -296,7 +296,7 @@ impl Campaign {
             return self.resolve_conflict(made);
         };
         let held = lease.spec.clone().unwrap_or_default();
-        // One that nobody has held yet was made anew: whoever held the one before may not know of it yet.
+        // A Lease without a holder was recreated; the previous holder may not know yet.
         let knew_another = self.seen.as_ref().is_some_and(|(renewed, _)| renewed.is_some());
         if held.renew_time.is_none() && knew_another {
             let since = *self.missing.get_or_insert_with(Instant::now);
@@ -313,7 +313,7 @@ impl Campaign {
         self.resolve_conflict(written)
     }
 
-    /// Writes our record over exactly this version of the lease; when that was begun.
+    /// Writes this replica's record over exactly this version of the Lease; returns when the write began.
     async fn write(&mut self, lease: Lease) -> Result<Instant, kube::Error> {
         let requested_at = Instant::now();
         let held = lease.spec.unwrap_or_default();
@@ -322,14 +322,14 @@ impl Campaign {
         Ok(self.keep(written, requested_at))
     }
 
-    /// Remembers what was written.
+    /// Remembers the written Lease.
     fn keep(&mut self, written: Lease, requested_at: Instant) -> Instant {
         self.held = Some(written);
         requested_at
     }
 
-    /// A conflict means that another was faster: no error, and not ours. To who leads it means only that it is not known whose
-    /// it is: what came first may have been a renewal of its own.
+    /// A conflict means that another replica was faster. For the leader the holder is then unknown: the conflicting write may
+    /// have been its own renewal.
     fn resolve_conflict(
         &self,
         written: Result<Instant, kube::Error>,
@@ -341,14 +341,14 @@ impl Campaign {
         }
     }
 
-    /// What the lease goes with when the operator is taken off the cluster: the account that it runs as.
+    /// The owner of the Lease: the operator's service account, so that uninstalling deletes it.
     async fn owner(&self) -> Result<Option<OwnerReference>, kube::Error> {
         let Some(name) = &self.election.service_account else { return Ok(None) };
         let account = self.accounts.get(name).await?;
         Ok(account.owner_ref(&()))
     }
 
-    /// Whether another's record stood still for its whole duration, by our own clock: theirs may be wrong.
+    /// Whether another's record did not change for its whole duration, by the local clock, as remote clocks may be wrong.
     fn has_lapsed(&mut self, held: &LeaseSpec) -> bool {
         let now = Instant::now();
         let since = match &self.seen {
@@ -380,8 +380,7 @@ impl Campaign {
     }
 }
 
-/// Whether a lease that is not there may be made: by who leads at once, by others when whoever led before cannot lead any
-/// more, as if it had been there and stood still.
+/// Whether a missing Lease may be created: by the leader at once, by others once any previous leader's Lease must have expired.
 fn may_create(leads: bool, missing: Duration, duration: Duration) -> bool {
     leads || missing > duration
 }

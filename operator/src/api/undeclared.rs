@@ -1,23 +1,22 @@
-//! Definitions that are older than the operator: server-side apply refuses fields that they do not declare, where every other
-//! write drops them.
+//! Tolerates CRDs that are older than the operator: server-side apply rejects undeclared fields, which other writes would drop.
 
 use kube::core::Status;
 use serde_json::Value;
 
-/// What the API server says of each such field, after its path.
+/// Follows the path of each undeclared field in the API server's message.
 const UNDECLARED: &str = ": field not declared in schema";
 
-/// Takes the fields out that the API server refused for that reason; whether there was one.
+/// Removes the undeclared fields named in an answer; returns whether there were any.
 pub fn strip(body: &mut Value, refused: &Status) -> bool {
     let mut said: Vec<&str> = refused.message.split(UNDECLARED).collect();
-    // what follows the last of them is about no field
+    // the text after the last one names no field
     said.pop();
     let paths = said.into_iter().filter_map(|said| said.rsplit(char::is_whitespace).next());
     let taken: Vec<bool> = paths.map(|path| remove(body, &segments(path))).collect();
     taken.contains(&true)
 }
 
-/// The names of a path, `.status.refusals[actor="a"].scope` for example; which element of a list is meant does not matter.
+/// The segments of a path such as `.status.refusals[actor="a"].scope`; list indices do not matter.
 fn segments(path: &str) -> Vec<String> {
     let mut depth = 0;
     let outside = |c: &char| {
@@ -57,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_a_definition_does_not_declare_are_left_out() {
+    fn undeclared_fields_are_removed() {
         let mut body = json!({"status": {"revision": {"current": "a"}, "actors": {"ready": 1, "wanted": 2},
             "refusals": [{"actor": "a-0", "scope": "Node"}, {"actor": "a-1", "scope": "Node"}]}});
         let one = "failed to create typed patch object (/old; cairn.dev/v1alpha1, Kind=ActorApplication): \

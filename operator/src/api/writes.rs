@@ -1,4 +1,4 @@
-//! Every write to the API server: none without the lease, each counted.
+//! All writes to the API server: each requires the lease and is counted.
 
 use std::collections::BTreeMap;
 
@@ -20,28 +20,27 @@ use crate::error::Error;
 use crate::runtime::liveness::Liveness;
 use crate::runtime::metrics::Metrics;
 
-/// The name under which the operator owns fields.
+/// The field manager of the operator.
 pub const FIELD_MANAGER: &str = "cairn";
 
-/// How many writes of one application are under way at the same time.
+/// Concurrent writes per application.
 const AT_ONCE: usize = 16;
 
-/// Does all of this, and says what became of each when everything has ended: a write that is dropped on its way could still
-/// arrive, when another leads.
+/// Runs all futures to completion and returns each result. A dropped write could still arrive when another replica leads.
 pub async fn each<T>(
     work: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
 ) -> Vec<Result<T, Error>> {
     stream::iter(work).buffer_unordered(AT_ONCE).collect().await
 }
 
-/// Does all of this, and fails with the first failure when everything has ended.
+/// Runs all futures to completion; fails with the first error.
 pub async fn all<T>(
     work: impl Iterator<Item = impl Future<Output = Result<T, Error>>>,
 ) -> Result<Vec<T>, Error> {
     each(work).await.into_iter().collect()
 }
 
-/// Writes, guarded by the lease.
+/// Writes guarded by the lease.
 #[derive(Clone)]
 pub struct Writer {
     pub client: Client,
@@ -50,12 +49,12 @@ pub struct Writer {
     pub liveness: Liveness,
 }
 
-/// What became of a create.
+/// Result of a create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It is new.
+    /// It was created.
     New,
-    /// Something of that name is there already.
+    /// An object of that name already exists.
     Existed,
 }
 
@@ -67,11 +66,9 @@ impl Writer {
         Ok(permit)
     }
 
-    /// Writes a decision: a new object where it has no uid, else the whole spec of exactly that one in exactly the version
-    /// that is known.
+    /// Creates a Placement without a uid, or replaces the spec of exactly this uid and resource version.
     ///
-    /// Answers what the API server made of it; another object of its name is never met. Not by server-side apply: the fields
-    /// that an object was made with are those of its making, and stay where they are left out.
+    /// Not by server-side apply: fields set at creation belong to another manager and would not be removed.
     pub async fn write_placement(&self, placement: &Placement) -> Result<Placement, Error> {
         let name = placement.name_any();
         let api: Api<Placement> =
@@ -83,7 +80,7 @@ impl Writer {
             permit.within(api.create(&parameters, placement)).await
         } else {
             let permit = self.begin("Placement", "patch")?;
-            // No two objects have one version.
+            // The resource version identifies the object, too.
             let whole = serde_json::json!([
                 {"op": "replace", "path": "/metadata/resourceVersion", "value": placement.resource_version()},
                 {"op": "replace", "path": "/spec", "value": placement.spec},
@@ -94,7 +91,7 @@ impl Writer {
             permit.within(api.patch(&name, &parameters, &Patch::Json::<()>(patch))).await
         };
         written.map_err(|source| match source {
-            // It is there by now, or it is another one: the watch will say which.
+            // It exists by now or is another one; the watch will tell.
             kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
             kube::Error::Api(status) if is_refusal(&status) => {
                 Error::Refused(format!("Placement {name} was refused: {}", status.message))
@@ -103,8 +100,8 @@ impl Writer {
         })
     }
 
-    /// Server-side apply of a status, to exactly the object of this uid in the version that is known; without the fields that
-    /// the definition in the cluster does not declare, as it may be an older one.
+    /// Server-side apply of a status to exactly this uid and resource version. Fields that an older CRD does not declare are
+    /// left out.
     pub async fn apply_status<K, S>(&self, object: &K, status: &S) -> Result<K, Error>
     where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
@@ -122,14 +119,14 @@ impl Writer {
             let request = request.map_err(|e| failed(kube::Error::BuildRequest(e)))?;
             match permit.within(self.client.request::<K>(request)).await {
                 Err(kube::Error::Api(refused)) if undeclared::strip(&mut body, &refused) => {}
-                // It changed meanwhile, or is another one by now: the watch will say.
+                // It changed or was recreated; the watch will tell.
                 Err(kube::Error::Api(status)) if status.code == 409 => return Err(Error::Overtaken),
                 written => return written.map_err(failed),
             }
         }
     }
 
-    /// Makes an object; what has its name already is left as it is. What the API server says against it is told apart from failures.
+    /// Creates an object; an existing one is left as it is. A refusal by admission is not an error.
     pub async fn create<K>(&self, object: &K) -> Result<Result<Created, NotAdmitted>, Error>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
@@ -150,8 +147,8 @@ impl Writer {
         }
     }
 
-    /// Makes an application the owner of exactly this Instance in the version that is known, and labels it; what the API server says
-    /// against it is told apart from failures.
+    /// Adds the application as owner of exactly this Instance and version, and labels it. A refusal by admission is not an
+    /// error.
     pub async fn adopt(
         &self,
         there: &Instance,
@@ -169,15 +166,14 @@ impl Writer {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         match permit.within(api.patch(&name, &parameters, &patch)).await {
             Ok(_) => Ok(Ok(())),
-            // It changed meanwhile, went, or is another one by now: the watch will say.
+            // It changed, was deleted or recreated; the watch will tell.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
             Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(status.message.clone())),
             Err(source) => Err(Error::Apply { what: format!("Instance {name}"), source }),
         }
     }
 
-    /// Changes the data of exactly this ConfigMap in the version that is known; what the API server says against it is told
-    /// apart from failures.
+    /// Patches the data of exactly this ConfigMap and version. A refusal by admission is not an error.
     pub async fn patch_data(
         &self,
         there: &ConfigMap,
@@ -192,28 +188,28 @@ impl Writer {
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         match permit.within(api.patch(&name, &parameters, &patch)).await {
             Ok(_) => Ok(Ok(())),
-            // It changed meanwhile, went, or is another one by now: the watch will say.
+            // It changed, was deleted or recreated; the watch will tell.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Err(Error::Overtaken),
             Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(NotAdmitted::of(&status))),
             Err(source) => Err(Error::Apply { what: format!("ConfigMap {name}"), source }),
         }
     }
 
-    /// Asks whether a pod would be taken, and makes none; what the API server says against it is told apart from failures.
+    /// Dry-runs the creation of a pod. A refusal by admission is not an error.
     pub async fn dry_run_pod(&self, pod: &Pod) -> Result<Result<(), String>, Error> {
         let permit = self.begin("Pod", "try")?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pod.namespace().unwrap_or_default());
         let parameters = PostParams { dry_run: true, field_manager: Some(FIELD_MANAGER.to_owned()) };
         match allow_existing(permit.within(api.create(&parameters, pod)).await) {
             Ok(_) => Ok(Ok(())),
-            // A webhook that cannot be tried says nothing against the pod.
+            // A webhook without dry-run support does not refuse the pod.
             Err(kube::Error::Api(status)) if status.message.contains("does not support dry run") => {
                 Ok(Ok(()))
             }
             Err(kube::Error::Api(status))
                 if is_refusal(&status)
                     && !is_namespace_terminating(&status)
-                    // A quota is full of those that the pod would replace.
+                    // The quota is used by the pods that this one would replace.
                     && !status.message.contains("exceeded quota") =>
             {
                 Ok(Err(status.message.clone()))
@@ -223,8 +219,8 @@ impl Writer {
         }
     }
 
-    /// Evicts exactly the pod of this uid; that it is gone already is fine. What a disruption budget or admission says against it is
-    /// told apart from failures.
+    /// Evicts exactly the pod of this uid; a deleted one is fine. A refusal by a disruption budget or admission is not an
+    /// error.
     pub async fn evict(&self, namespace: &str, name: &str, uid: &str) -> Result<Result<(), String>, Error> {
         let permit = self.begin("Pod", "evict")?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
@@ -238,9 +234,9 @@ impl Writer {
         };
         match permit.within(api.evict(name, &parameters)).await {
             Ok(_) => Ok(Ok(())),
-            // Gone, or another one of that name: either way the one that was meant is not there any more.
+            // The pod was deleted or recreated.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
-            // A budget that allows no disruption now, several budgets, which eviction cannot obey, or admission.
+            // A disruption budget without allowance, several budgets, which eviction does not support, or admission.
             Err(kube::Error::Api(status)) if is_blocked_by_budget(&status) || is_refusal(&status) => {
                 Ok(Err(status.message.clone()))
             }
@@ -248,14 +244,14 @@ impl Writer {
         }
     }
 
-    /// Writes a new event.
+    /// Creates an event.
     pub async fn create_event(&self, event: &Event) -> Result<Event, Error> {
         let permit = self.begin("Event", "create")?;
         let written = permit.within(self.events(event).create(&PostParams::default(), event)).await;
         written.map_err(|source| Error::Apply { what: format!("Event {}", event.name_any()), source })
     }
 
-    /// Writes how often an event has been said.
+    /// Updates the series of an event.
     pub async fn count_event(&self, event: &Event) -> Result<Event, Error> {
         let permit = self.begin("Event", "patch")?;
         let name = event.name_any();
@@ -268,7 +264,7 @@ impl Writer {
         Api::namespaced(self.client.clone(), &event.namespace().unwrap_or_default())
     }
 
-    /// Whether the API server knows a node, asked itself and not what a watch has brought of it.
+    /// Whether a node exists, read from the API server instead of the cache.
     pub async fn node_exists(&self, name: &str) -> Result<bool, Error> {
         let permit = self.leadership.begin()?;
         let api: Api<Node> = Api::all(self.client.clone());
@@ -278,8 +274,8 @@ impl Writer {
         }
     }
 
-    /// Deletes exactly the object of this uid, as long as it is of the version that is given, if one is; that it is gone already is
-    /// fine. What the API server says against it is told apart from failures.
+    /// Deletes exactly the object of this uid, and version if given; a deleted one is fine. A refusal by admission is not an
+    /// error.
     pub async fn delete<K>(
         &self,
         namespace: &str,
@@ -304,8 +300,7 @@ impl Writer {
         };
         match permit.within(api.delete(name, &parameters)).await {
             Ok(_) => Ok(Ok(())),
-            // Gone, another one of that name, or not what it was: what was meant is not there any more. What it is by now the watch
-            // brings, and the next look is about that.
+            // It was deleted, recreated or changed. The watch delivers the new state for the next reconcile.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Ok(())),
             Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(status.message.clone())),
             Err(source) => Err(Error::Apply { what: format!("{kind} {name}"), source }),
@@ -313,7 +308,7 @@ impl Writer {
     }
 }
 
-/// Whether a disruption budget allows no disruption now, or several select a pod. A busy API server answers 429, too.
+/// Whether disruption budgets block an eviction. An overloaded API server answers 429, too.
 fn is_blocked_by_budget(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let is_kept = || causes.into_iter().any(|cause| cause.reason == "DisruptionBudget");
@@ -324,22 +319,21 @@ fn is_blocked_by_budget(status: &Status) -> bool {
     }
 }
 
-/// Whether something is not taken as it is: quota, admission policies, a template that is none. That is a fact about the object, not
-/// about the connection, nor about what the operator may do.
+/// Whether admission, a quota or validation refuses the object itself, as opposed to a connection or permission problem.
 fn is_refusal(status: &Status) -> bool {
     matches!(status.code, 400 | 403 | 422) && !lacks_right(status)
 }
 
-/// Whether it is the operator that may not do this. Authorization says who cannot do what; admission, what is exceeded or denied.
+/// Whether the operator lacks the permission. Authorization messages differ from those of admission.
 fn lacks_right(status: &Status) -> bool {
     let says = &status.message;
     status.code == 403 && says.contains(" is forbidden: User \"") && says.contains(" cannot ")
 }
 
-/// What admission says against an object.
+/// A refusal by admission.
 pub struct NotAdmitted {
     pub message: String,
-    /// Whether that is for all of its kind in the namespace: a quota, or it is being deleted.
+    /// Whether it concerns all such objects of the namespace: a quota, or the namespace is terminating.
     pub by_namespace: bool,
 }
 
@@ -350,7 +344,7 @@ impl NotAdmitted {
     }
 }
 
-/// Whether the namespace is on its way out: no fault of the pod or of its node, and over soon.
+/// Whether the namespace is terminating, for which neither pod nor node is to blame.
 fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
@@ -359,7 +353,7 @@ fn is_namespace_terminating(status: &Status) -> bool {
 fn allow_existing<K>(created: Result<K, kube::Error>) -> Result<Created, kube::Error> {
     match created {
         Ok(_) => Ok(Created::New),
-        // A quota that several writers count at once answers 409, too, and the object is not there.
+        // A quota conflict is a 409 too, and the object does not exist then.
         Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {
             Ok(Created::Existed)
         }
@@ -374,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_busy_api_server_is_no_disruption_budget() {
+    fn an_overloaded_api_server_is_no_disruption_budget() {
         let budget = json!({"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget a needs 2 healthy pods"}]});
         for (code, message, details, expected) in [
             (429, "Cannot evict pod as it would violate the pod's disruption budget.", budget, true),

@@ -1,5 +1,5 @@
-//! Who is to move is evicted, as a drain does it: disruption budgets are obeyed, and one that allows nothing now is waited for, as is
-//! admission that refuses it.
+//! Evicts pods that move, as a drain does. If a disruption budget or admission refuses it, the eviction is retried with
+//! backoff.
 
 use control::{About, Id, Moment};
 use world::ApplicationKey;
@@ -7,23 +7,22 @@ use world::ApplicationKey;
 use crate::error::Error;
 use crate::runtime::context::Context;
 
-/// What could not be done now, and is tried again.
+/// An operation that is refused for now and retried.
 pub enum Deferred {
-    /// An actor whose Instance was not taken, until when it is not tried again, what was said, and whether that is news.
+    /// The Instance was not admitted; retried at `until`.
     Create { actor: String, until: Moment, why: String, just_now: bool },
-    /// An actor whose pod was not admitted, what that concerns, and what was said.
+    /// The pod of this actor was not admitted; what the refusal is about, and its message.
     Start(String, About, String),
-    /// An actor whose pod may not be evicted, until when it is not tried again, and what was said.
+    /// The pod of this actor may not be evicted until this time; the message.
     Evict(String, Moment, String),
-    /// An actor whose pod or Instance may not be taken away, until when it is not tried again, what was said, and whether that is
-    /// news.
+    /// A pod or an Instance may not be deleted; retried at `until`.
     Remove { actor: String, until: Moment, why: String, just_now: bool },
 }
 
-/// Evicts the pod of an actor that is to be elsewhere, unless that was refused a moment ago.
+/// Evicts the pod of an actor that moves, unless an eviction is backed off.
 ///
 /// # Errors
-/// When the API server cannot be asked, or the lease is lost.
+/// When the API server fails, or the lease is lost.
 pub async fn evict(
     ctx: &Context,
     key: &ApplicationKey,

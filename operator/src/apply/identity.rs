@@ -1,7 +1,7 @@
-//! Who an actor is and where its peers are, as its pod is told: pure.
+//! Identity and peers of an actor, as environment and files of its pod. Pure.
 //!
-//! Names last longer than places: `crop-0.surveillance.vision.svc` is the same wherever the actor runs, because a
-//! headless Service publishes the address of whichever pod has that host name now.
+//! Host names are stable: `crop-0.surveillance.vision.svc` follows the actor, because a headless Service publishes the address
+//! of the pod with that host name.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use world::{ActorName, object_name};
 
 use crate::apply::ownership::metadata;
 
-/// Where the peers file is in every container.
+/// Mount path of the peers file.
 const PEERS_FOLDER: &str = "/run/cairn/peers";
-/// Its name there, and the key in the ConfigMap.
+/// File name, and key in the ConfigMap.
 const PEERS_FILE: &str = "peers.json";
-/// The volume; templates are unlikely to have one of that name, and a template that has keeps its own.
+/// Name of the volume; a template's volume of the same name takes precedence.
 const PEERS_VOLUME: &str = "cairn-peers";
 
-/// The name of the ConfigMap with the peers of an application.
+/// Name of the ConfigMap with the peers file.
 pub fn peers_name(application: &str) -> String {
     format!("{application}-peers")
 }
 
-/// Tells every container who it is, and gives the pod its name; `has_peers` says that the peers file is the application's own.
+/// Sets environment and host name of a pod; `has_peers` says that the application owns the peers file.
 pub fn introduce(
     spec: &mut PodSpec,
     application: &ActorApplication,
@@ -56,11 +56,11 @@ pub fn introduce(
     }
 }
 
-/// Gives every container the peers file.
+/// Mounts the peers file into every container.
 fn mount_peers(spec: &mut PodSpec, application: &ActorApplication) {
     let volumes = spec.volumes.get_or_insert_default();
     if !volumes.iter().any(|volume| volume.name == PEERS_VOLUME) {
-        // Optional: an actor starts while the file is being made anew.
+        // Optional: an actor may start while the file is recreated.
         let peers = ConfigMapVolumeSource {
             name: peers_name(&application.name_any()),
             optional: Some(true),
@@ -82,7 +82,7 @@ fn mount_peers(spec: &mut PodSpec, application: &ActorApplication) {
     }
 }
 
-/// First in the list, so that what the template sets may refer to it; what it sets under these names gives way.
+/// Prepended, so that the template's variables may refer to it; variables of the same name are replaced.
 fn introduce_container(container: &mut Container, identity: &[(&str, String)]) {
     let given = container.env.take().unwrap_or_default();
     let others = given.into_iter().filter(|own| !identity.iter().any(|(name, _)| *name == own.name));
@@ -94,7 +94,7 @@ fn introduce_container(container: &mut Container, identity: &[(&str, String)]) {
     container.env = Some(ours.chain(others).collect());
 }
 
-/// The headless Service under which actors have their names, ready or not: actors find each other before they serve.
+/// The headless Service of an application. Addresses are published before readiness, as actors find each other first.
 pub fn service(application: &ActorApplication) -> Service {
     let spec = ServiceSpec {
         cluster_ip: Some("None".to_owned()),
@@ -109,9 +109,9 @@ pub fn service(application: &ActorApplication) -> Service {
 /// The peers file.
 #[derive(Serialize)]
 struct Peers<'a> {
-    /// The host names of each group's actors, by index, and then of those that were asked for, the oldest first.
+    /// Host names of each group's actors, by index; requested ones follow, the oldest first.
     actors: BTreeMap<&'a str, Vec<String>>,
-    /// Who sends to whom.
+    /// The channels between groups.
     channels: Vec<Channel<'a>>,
 }
 
@@ -135,7 +135,7 @@ pub fn peers(application: &ActorApplication, all: &[ActorName]) -> ConfigMap {
     }
     let channels = application.spec.channels.iter();
     let channels = channels.map(|it| Channel { from: &it.from, to: &it.to, pattern: it.pattern }).collect();
-    // Names and three words per channel: nothing in it can fail to be written.
+    // Serialization of names cannot fail.
     let text = serde_json::to_string_pretty(&Peers { actors, channels }).unwrap_or_default();
     let data = Some([(PEERS_FILE.to_owned(), text)].into());
     let metadata = metadata(application, peers_name(&application.name_any()));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peers_file_lists_names_that_outlast_places() {
+    fn the_peers_file_lists_stable_host_names() {
         let written = peers(&application(), &world::actors_of(&application()));
         assert_eq!(written.metadata.owner_references.unwrap()[0].uid, "1");
         insta::assert_snapshot!(written.data.unwrap()["peers.json"], @r#"
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn every_container_is_told_who_it_is_before_what_its_template_says() {
+    fn identity_variables_precede_those_of_the_template() {
         let application = application();
         let given: PodSpec = serde_json::from_value(json!({
             "initContainers": [{"name": "first"}],
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(mounts(&spec.containers[0]), ["/own", "/run/cairn/peers"]);
         assert_eq!(spec.volumes.unwrap()[0].config_map.as_ref().unwrap().name, "cams-peers");
 
-        // A file of that name that is somebody else's is not the peers file.
+        // A foreign ConfigMap of that name is not mounted.
         let mut spec = given;
         introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, false);
         assert_eq!((told(&spec.containers[0]).len(), spec.volumes), (8, None));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_has_no_address_of_its_own_and_names_all() {
+    fn the_service_is_headless_and_selects_all_actors() {
         let spec = service(&application()).spec.unwrap();
         assert_eq!(
             (spec.cluster_ip.as_deref(), spec.publish_not_ready_addresses),

@@ -1,4 +1,4 @@
-//! Instances and pods of actors are made, and taken away; what the API server says against one is no failure of the others.
+//! Creates and deletes Instances and pods. A refusal by admission concerns one actor and does not fail the others.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::status::report::event;
 
-/// Makes the application the owner of the Instances that its own runtime asked for: with it they go, and without it
-/// they are none of its actors. Says until when those that are refused are not tried again, and why.
+/// Adds the application as owner of the Instances that its runtime requested, which makes them its actors and deletes them with
+/// it. Returns until when refused ones are backed off, and why.
 ///
 /// # Errors
-/// When the lease is lost; what else fails is kept.
+/// When the lease is lost; other errors are kept.
 pub async fn adopt(
     application: &ActorApplication,
     key: &ApplicationKey,
@@ -67,11 +67,11 @@ async fn adopt_one(
     Ok(Some((until, why)))
 }
 
-/// Makes the Instance of an actor, unless that was refused a moment ago, and notes that there is a new one, whether or not the watch
-/// has brought it yet; says who has none because it is refused.
+/// Creates the Instance of an actor, unless that is backed off. Sets `is_created` if it is new, even before the watch delivers
+/// it; returns a refusal.
 ///
 /// # Errors
-/// When the API server cannot be asked, or the lease is lost.
+/// When the API server fails, or the lease is lost.
 pub async fn create_instance(
     application: &ActorApplication,
     key: &ApplicationKey,
@@ -85,7 +85,7 @@ pub async fn create_instance(
         is_created.store(true, Ordering::Release);
         return Ok(None);
     }
-    // A quota that is full is so for all of them.
+    // An exhausted quota concerns all actors.
     let [all, one] = ["Instances".to_owned(), format!("Instance of {actor}")].map(|what| (key.clone(), what));
     if let Some((until, why)) = ctx.backoff(&all).or_else(|| ctx.backoff(&one)) {
         return Ok(Some(Deferred::Create { actor, until, why, just_now: false }));
@@ -101,16 +101,16 @@ pub async fn create_instance(
         Err(refused) => refused,
     };
     let (backoff_key, why) = (if refused.by_namespace { all } else { one }, refused.message);
-    // Several that are refused at the same time are one failure.
+    // Concurrent refusals count as one failure.
     let held = ctx.backoff(&backoff_key).map(|(until, _)| until);
     let until = held.unwrap_or_else(|| ctx.back_off(backoff_key, &why, None));
     Ok(Some(Deferred::Create { actor, until, why, just_now: true }))
 }
 
-/// Makes the pod of an actor; says who may not be started where admission refuses it.
+/// Creates the pod of an actor; returns a refusal by admission.
 ///
 /// # Errors
-/// When the API server cannot be asked, or the lease is lost.
+/// When the API server fails, or the lease is lost.
 pub async fn create_pod(
     application: &ActorApplication,
     name: &ActorName,
@@ -126,7 +126,7 @@ pub async fn create_pod(
         ctx.expectations.expect(&instance.uid().unwrap_or_default(), moment());
         return Ok(None);
     };
-    // Everybody of the namespace, or whoever is made of the same template.
+    // Concerns the whole namespace, or all pods of the same template.
     let about = if refused.by_namespace {
         About { scope: Scope::Namespace, ..About::default() }
     } else {
@@ -135,10 +135,10 @@ pub async fn create_pod(
     Ok(Some(Deferred::Start(name.short(), about, refused.message)))
 }
 
-/// Takes away exactly this object, unless that was refused a moment ago; says which actor's stays because it is refused.
+/// Deletes exactly this object, unless that is backed off; returns a refusal.
 ///
 /// # Errors
-/// When the API server cannot be asked, or the lease is lost.
+/// When the API server fails, or the lease is lost.
 pub async fn delete<K>(
     ctx: &Context,
     key: &ApplicationKey,

@@ -1,4 +1,4 @@
-//! What is there of an application, and what is to be done now.
+//! Observed state of an application, and the actions that follow from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -16,12 +16,12 @@ use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
-/// Whether a decision was made for this manifest.
+/// Whether a Placement was made for this generation.
 pub fn is_newest(decision: &Placement, application: &ActorApplication) -> bool {
     Some(decision.spec.application_generation) == application.metadata.generation
 }
 
-/// What is there of an application, at one moment.
+/// The observed state of an application.
 pub struct ObservedApplication {
     pub units: BTreeMap<String, Unit>,
     pub seen: control::Seen,
@@ -29,7 +29,7 @@ pub struct ObservedApplication {
     pub pools: BTreeMap<String, Arc<DevicePool>>,
 }
 
-/// Looks at what is there.
+/// Reads the observed state from the caches.
 fn observe(
     application: &ActorApplication,
     ctx: &Context,
@@ -37,12 +37,12 @@ fn observe(
     rollout: &Rollout,
     refusals: &[Refusal],
 ) -> ObservedApplication {
-    // Which units there are does not depend on the policy; capacities, which do, are not read here.
+    // The set of units does not depend on the policy, and capacities are not read here.
     let plain = Policy::builtin("units");
     let key = ApplicationKey::of(application);
     let index = ctx.caches.index();
     let own = world::own(&index, application);
-    // Where something was decided, and where its pods are: no step reads of other nodes.
+    // Actions concern only nodes with assignments or pods.
     let pods = own.values().filter_map(|(_, pod)| pod.as_deref());
     let units_of = decided.places.values().map(String::as_str).chain(pods.clone().filter_map(world::unit_of));
     let bound = pods.filter_map(|pod| pod.spec.as_ref()?.node_name.as_deref());
@@ -78,10 +78,10 @@ fn observe(
     }
 }
 
-/// What is to be done now; what is waited for is told.
+/// Computes the actions that are due, and records what blocks the others.
 ///
 /// # Errors
-/// When decided places cannot be looked at.
+/// When infeasible assignments cannot be determined.
 pub async fn plan_actions(
     application: &ActorApplication,
     decision: &Placement,
@@ -92,11 +92,11 @@ pub async fn plan_actions(
 ) -> Result<(ObservedApplication, control::Todo), Error> {
     let mut wanted = world::wanted(&ctx.caches.index(), application, &decision.spec.policy);
     let decided = world::decision(decision);
-    // Until there is a decision for the newest manifest, what runs is healed by the last one.
+    // Until the latest generation has a Placement, the previous one is repaired.
     let is_newest = is_newest(decision, application);
     if !application.spec.paused && !is_newest || !rollout.is_accepted() {
         wanted.max_unavailable = 0;
-        // Who comes again is made from the last templates that served, and asks for what they ask for.
+        // Actors restart with the last good templates and their requests.
         let served = rollout.last_good(application);
         wanted.asks = world::wanted(&ctx.caches.index(), &served, &decision.spec.policy).asks;
     }

@@ -1,4 +1,4 @@
-//! What an application has beside its actors is made, and put right.
+//! Creates and repairs the resources that an application owns besides its actors.
 
 use std::sync::{Arc, PoisonError};
 
@@ -19,10 +19,10 @@ use crate::watch::owned_cache::{OwnedKind, OwnedObject, OwnedResources, is_contr
 use crate::watch::watches::name_of;
 
 impl OwnedResources {
-    /// Keeps a state of the templates.
+    /// Creates a revision of the templates.
     ///
     /// # Errors
-    /// When something could not be written, or the lease is lost; it is tried again.
+    /// When a write fails, or the lease is lost; it is retried.
     pub async fn ensure_revision(
         &self,
         wanted: ControllerRevision,
@@ -34,17 +34,17 @@ impl OwnedResources {
         self.revisions.ensure_one(wanted, application, key, ctx, outcome).await.map(drop)
     }
 
-    /// Whether a state of an application's templates is kept by now, be it that the watch is still to bring it.
+    /// Whether a revision exists, even if the watch has not delivered it yet.
     pub fn has_revision(&self, state: &ControllerRevision, application: &ActorApplication) -> bool {
-        // Asked first: what the watch brings is there before it is made no more.
+        // Checked first: an object is removed from `pending` only after the store has it.
         self.revisions.is_pending(state) || self.revisions(application).knows(&state.name_any())
     }
 
-    /// Makes what is missing and puts right what changed; another's object under a name that is needed is left alone. Says whether
-    /// who starts had better wait for the next look.
+    /// Creates missing resources and repairs changed ones; foreign objects of the same name are left alone. Returns whether
+    /// starts should wait for the next reconcile.
     ///
     /// # Errors
-    /// When the lease is lost; what else fails is kept, and tried again.
+    /// When the lease is lost; other errors are kept and retried.
     pub async fn ensure(
         &self,
         (application, actors): (&ActorApplication, &[ActorName]),
@@ -58,8 +58,7 @@ impl OwnedResources {
         let peers = self.ensure_peers((application, actors), key, ctx, outcome).await;
         let has_failed = peers.is_err();
         failures.keep(peers)?;
-        // Who starts without the file never has it, so a failure is waited for that may be over by then; one that lasts holds up
-        // nobody.
+        // A pod that starts without the file never gets it, so a first failure delays starts; a lasting one does not.
         let backoff_key = (key.clone(), format!("wait for {}", identity::peers_name(&key.name)));
         let waits = has_failed && !self.owns_peers_file(application) && ctx.backoff(&backoff_key).is_none();
         if waits {
@@ -102,13 +101,12 @@ impl OwnedResources {
 }
 
 impl OwnedResources {
-    /// Whether the peers file of the application's name is its own. Where none is known it is not: what is not labelled as ours is
-    /// not seen, and one that is not there yet may be somebody else's when it comes.
+    /// Whether the application owns its peers file. An unlabelled or missing ConfigMap is not observed and may be foreign.
     pub fn owns_peers_file(&self, application: &ActorApplication) -> bool {
         self.peers.is_own(&identity::peers(application, &[]), application)
     }
 
-    /// What was found of names that somebody else has stays told while nothing is made, as of a paused application.
+    /// Restores known name conflicts while nothing is created, as for a paused application.
     pub fn restore_name_conflicts(
         &self,
         application: &ActorApplication,
@@ -121,7 +119,7 @@ impl OwnedResources {
             (!self.services.is_own(&service, application)).then(|| described(&service)),
             (!self.peers.is_own(&peers, application)).then(|| described(&peers)),
         ];
-        // What was said last, which may be newer than the manifest at hand.
+        // The cached status may be newer than the manifest.
         let known = ctx.caches.application(key).filter(|known| known.uid() == application.uid());
         let status = known.as_deref().unwrap_or(application).status.as_ref();
         for what in missing.into_iter().flatten() {
@@ -133,25 +131,25 @@ impl OwnedResources {
     }
 }
 
-/// Whether people were told that somebody else has this name.
+/// Whether the status reports that this name is taken.
 fn was_reported(status: Option<&ActorApplicationStatus>, what: &str) -> bool {
     let words = format!("{PEERS}: {}", Wait::Name(what.to_owned()));
     let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
     conditions.any(|it| it.type_ == "NameTaken" && it.status == "True" && it.message.contains(&words))
 }
 
-/// Whether an object says that an application of this name controls it: this one, or one before that is gone.
+/// Whether an application of this name is the controller, including a deleted predecessor.
 fn names_as_owner(object: &impl ResourceExt, application: &ActorApplication) -> bool {
     controller(object, "ActorApplication").is_some_and(|owner| owner.name == application.name_any())
 }
 
-/// Whether what has a name is the application's own, or will be: what is left of an application of its name before goes, and its
-/// own follows. Of what was just made nothing need be found.
+/// Whether an object belongs to the application, or will: a predecessor's object is deleted and replaced. An object just
+/// created needs no lookup.
 fn is_own(found: Option<&impl ResourceExt>, is_pending: bool, application: &ActorApplication) -> bool {
     found.map_or(is_pending, |found| names_as_owner(found, application))
 }
 
-/// Why what is there under a name that is needed is left alone.
+/// Backoff reason of a foreign object under a required name.
 const TAKEN: &str = "its name is taken";
 
 fn described<K: OwnedObject>(object: &K) -> String {
@@ -159,20 +157,20 @@ fn described<K: OwnedObject>(object: &K) -> String {
 }
 
 impl<K: OwnedObject> OwnedKind<K> {
-    /// Whether this operator made it, and the watch has not brought it yet.
+    /// Whether this operator created it and the watch has not delivered it yet.
     fn is_pending(&self, wanted: &K) -> bool {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).contains(&name_of(wanted))
     }
 
-    /// Whether what has its name is the application's own.
+    /// Whether the object of this name belongs to the application.
     fn is_own(&self, wanted: &K, application: &ActorApplication) -> bool {
-        // Asked first: what the watch brings is there before it is made no more.
+        // Checked first: an object is removed from `pending` only after the store has it.
         let is_pending = self.is_pending(wanted);
         is_own(self.store.get(&ObjectRef::from_obj(wanted)).as_deref(), is_pending, application)
     }
 
-    /// The application's own object of this name. Where there is none it is made, or, where somebody else has the name or it is
-    /// not taken, that is said, and tried again after growing waits.
+    /// The application's object of this name. A missing one is created; if the name is taken or admission refuses it, that is
+    /// reported and retried with backoff.
     pub async fn ensure_one(
         &self,
         wanted: K,
@@ -184,7 +182,7 @@ impl<K: OwnedObject> OwnedKind<K> {
         if let Some(found) = self.store.get(&ObjectRef::from_obj(&wanted))
             && names_as_owner(found.as_ref(), application)
         {
-            // One that is left of an application of this name before goes, and rings.
+            // A predecessor's object is deleted soon, which enqueues the application.
             return Ok(is_controlled_by(found.as_ref(), application).then_some(found));
         }
         if self.is_pending(&wanted) {
@@ -210,7 +208,7 @@ impl<K: OwnedObject> OwnedKind<K> {
     }
 }
 
-/// Says that something beside the actors is not taken; until when it is not tried again.
+/// Reports a refused resource; returns until when it is backed off.
 async fn report_refusal(
     backoff_key: BackoffKey,
     refused: &NotAdmitted,
@@ -223,12 +221,12 @@ async fn report_refusal(
     until
 }
 
-/// What lacks beside the actors holds up none of them: it is told, and tried again.
+/// Records a missing resource, which does not block the actors.
 fn add_problem(outcome: &mut Outcome, until: Moment, wait: Wait) {
     outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
     let wait = match (outcome.waiting.remove(PEERS), wait) {
         (Some(Wait::BackOff(before)), Wait::BackOff(why)) => Wait::BackOff(format!("{before}; {why}")),
-        // What is somebody else's has to be known: it is not mounted.
+        // A foreign object must stay known, as it must not be mounted.
         (Some(taken @ Wait::Name(_)), Wait::BackOff(_)) => taken,
         (_, wait) => wait,
     };
@@ -255,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_that_is_known_to_be_its_own_is_mounted() {
+    fn only_an_owned_peers_file_is_mounted() {
         let owned = |name: &str, uid: &str| {
             json!([{"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "name": name, "uid": uid,
                 "controller": true}])
@@ -266,7 +264,7 @@ mod tests {
             (Some(json!([])), false, false),
             (Some(json!([])), true, false),
             (Some(owned("web", "2")), false, true),
-            // of one of its name before: it goes, and its own follows
+            // of a predecessor: it is deleted and replaced
             (Some(owned("web", "1")), false, true),
             (Some(owned("other", "3")), false, false),
         ] {
@@ -283,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_name_is_taken_is_known_by_what_was_reported() {
+    fn a_name_conflict_is_restored_from_the_status() {
         let told = |outcome: &Outcome| {
             application_status(&application(), &[], outcome, &BTreeMap::new(), Timestamp::UNIX_EPOCH)
         };
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_told_together_and_whose_name_is_taken_stays_known() {
+    fn refusals_are_merged_and_a_name_conflict_takes_precedence() {
         let (refused, taken) =
             (|why: &str| Wait::BackOff(why.to_owned()), |what: &str| Wait::Name(what.to_owned()));
         for (waits, expected) in [

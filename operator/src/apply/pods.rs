@@ -1,4 +1,4 @@
-//! The pod of an actor, and its Instance: pure.
+//! The pod and the Instance of an actor. Pure.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::apply::identity::introduce;
 use crate::apply::ownership::owner;
 use crate::apply::revisions::hash;
 
-/// The labels of everything that is made for an actor.
+/// Labels of all objects of an actor.
 pub fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {
     [
         (labels::APPLICATION, actor.application.name.clone()),
@@ -26,7 +26,7 @@ pub fn labels_of(actor: &ActorName) -> BTreeMap<String, String> {
     .into()
 }
 
-/// The labels of an Instance that hosts these actors: those that hold for each of them.
+/// Labels of an Instance that hosts these actors: those that all of them share.
 pub fn labels_of_host(actors: &[ActorName]) -> BTreeMap<String, String> {
     let mut each = actors.iter().map(labels_of);
     let mut labels = each.next().unwrap_or_default();
@@ -52,11 +52,11 @@ pub fn instance(application: &ActorApplication, actor: &ActorName) -> Instance {
     instance
 }
 
-/// The pod of an actor on a unit: the template of its group, pinned to the node and asking for the pool's resource.
+/// The pod of an actor on a unit: the template of its group, pinned to the node and requesting the pool's resource.
 ///
-/// `has_peers` says that the peers file of its name is the application's own.
+/// `has_peers` says that the application owns the peers file.
 ///
-/// `None` when the manifest has no such group or no implementation for the unit's kind any more.
+/// `None` if the manifest no longer has the group or an implementation for the unit's kind.
 pub fn pod(
     application: &ActorApplication,
     actor: &ActorName,
@@ -110,7 +110,7 @@ pub fn pod(
     })
 }
 
-/// A pod of a group and kind that nobody makes: to be shown to the API server, which says whether it would take it.
+/// A pod of a group and kind for a dry run.
 pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> Option<Pod> {
     let unit = Unit {
         id: "trial/trial-0".to_owned(),
@@ -131,7 +131,7 @@ pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> O
     Some(pod)
 }
 
-/// Adds the node to every term: terms are alternatives, so one without it would let the pod go elsewhere.
+/// Adds the node to every term: terms are alternatives, so each of them must pin the pod.
 fn pin(spec: &mut PodSpec, node: &str) {
     let here = NodeSelectorRequirement {
         key: "metadata.name".to_owned(),
@@ -158,7 +158,7 @@ fn device_container(spec: &mut PodSpec) -> Option<&mut Container> {
     spec.containers.get_mut(position)
 }
 
-/// Asks for one of a resource; extended resources need the limit, and request what the limit says.
+/// Requests one of a resource; extended resources need the limit and an equal request.
 fn ask_for(container: &mut Container, resource: &str) {
     let resources = container.resources.get_or_insert_default();
     for amounts in [&mut resources.limits, &mut resources.requests] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_pinned_labelled_owned_and_asks_for_its_device() {
+    fn a_pod_is_pinned_labelled_owned_and_requests_its_device() {
         let template = json!({"metadata": {"labels": {"tier": "front"}},
             "spec": {"containers": [{"name": "main", "image": "i"}]}});
         let pod = made(&template, &json!({"kind": "gpu", "resource": {"devicePlugin": "nvidia.com/gpu"}}));

@@ -1,5 +1,5 @@
-//! Decided places that are lost while nobody is there: they are looked at anew where somebody waits for one, and others are
-//! asked for.
+//! Rechecks assignments without a pod, which may have become infeasible, when an actor waits for its unit; infeasible ones
+//! trigger a replan.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +14,13 @@ use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
-/// The actors whose decided place may not be taken now, where `known` is in doubt and that matters: somebody waits for a place, or
-/// all start at once. If there are more than were known, other places are asked for.
+/// The actors whose assigned unit is infeasible now. Checked only if pending in the recheck queue and relevant: an actor waits
+/// for its unit, or all start together. More than `known` trigger a replan.
 ///
-/// The application's own actors that leave a place are no reason, nor are pods whose owner is gone.
+/// The application's own moving actors do not count, nor do pods whose owner is deleted.
 ///
 /// # Errors
-/// When it cannot be looked at.
+/// When it cannot be determined.
 pub async fn recheck(
     (application, decision): (&ActorApplication, &Placement),
     known: &BTreeSet<String>,
@@ -37,7 +37,7 @@ pub async fn recheck(
     }
     let recheck = infeasible(ctx, application, &world::decision(decision)).await?;
     if !ctx.is_in_force(&key, &(decision.uid(), decision.metadata.generation)) {
-        // What is decided anew meanwhile is for the next look.
+        // A newer Placement is for the next reconcile.
         ctx.caches.recheck().add([key]);
         return Ok(None);
     }
@@ -48,9 +48,8 @@ pub async fn recheck(
     Ok(Some(recheck))
 }
 
-/// When the places of an application that waits for one are to be looked at again: something happened where they are that rang
-/// for nobody, as it was not known to wait. Where one may not be taken and no other was found, another is asked for after waits
-/// that grow, as room may have come elsewhere.
+/// When the assignments of a waiting application are checked next, after changes that did not enqueue it. If one is infeasible,
+/// a replan is requested with backoff, as capacity may have grown elsewhere.
 pub fn next_recheck(key: &ApplicationKey, outcome: &Outcome, ctx: &Context) -> Option<Moment> {
     if !outcome.waiting.values().any(Wait::is_for_its_place) {
         return None;
@@ -61,7 +60,7 @@ pub fn next_recheck(key: &ApplicationKey, outcome: &Outcome, ctx: &Context) -> O
     asked.into_iter().chain(in_doubt).min()
 }
 
-/// Asks for other places, unless that was done a while ago; until when it is not done again.
+/// Requests a replan unless that is backed off; returns until when it is.
 fn enqueue_replan_with_backoff(key: &ApplicationKey, ctx: &Context) -> Moment {
     let backoff_key = (key.clone(), "its places".to_owned());
     if let Some((until, _)) = ctx.backoff(&backoff_key) {

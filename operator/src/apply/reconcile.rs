@@ -1,4 +1,4 @@
-//! One reconcile of one application: observe, validate, plan, apply, report.
+//! Reconciles an application: observes it, applies its Placement and reports its status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,9 +31,9 @@ use crate::status::phase::{self, placement_status};
 use crate::status::report::{self, Outcome, application_status, event};
 use crate::watch::devices;
 
-/// Looks after an application once, if there is one of that name; after how long again, where nobody rings before.
+/// Reconciles an application, if it exists; returns when to requeue it.
 ///
-/// What fails is told, and tried again.
+/// Errors are reported and retried with backoff.
 pub async fn reconcile(who: ObjectRef<ActorApplication>, ctx: Arc<Context>) -> Option<Duration> {
     let application = ctx.caches.applications.get(&who)?;
     match reconcile_application(&application, &ctx).await {
@@ -46,11 +46,10 @@ pub async fn reconcile(who: ObjectRef<ActorApplication>, ctx: Arc<Context>) -> O
     }
 }
 
-/// Brings one application a step closer to what was decided. What is decided anew is in a queue of its own: nobody who heals
-/// waits for who plans.
+/// Brings an application closer to its Placement. Planning has its own queue, so repairs do not wait for it.
 ///
 /// # Errors
-/// When something could not be written, or the lease is lost; it is tried again.
+/// When a write fails, or the lease is lost; it is retried.
 #[tracing::instrument(skip_all, fields(application = %ApplicationKey::of(application)))]
 async fn reconcile_application(
     application: &ActorApplication,
@@ -69,7 +68,7 @@ async fn reconcile_application(
 async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Result<Option<Duration>, Error> {
     ctx.writer.leadership.check()?;
     if application.metadata.deletion_timestamp.is_some() {
-        // Everything of it is owned by it: the garbage collector takes it away.
+        // The garbage collector deletes everything that it owns.
         return Ok(None);
     }
     let key = ApplicationKey::of(application);
@@ -84,11 +83,11 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
         outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
         outcome.notes.push(Note { condition: "Refused", message });
     }
-    // Another's decision of its name is told by who plans.
+    // Planning reports a foreign Placement of its name.
     outcome.decision = ctx.caches.decision(&key).ok().flatten().map(|decision| decision.as_ref().clone());
     let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
     if outcome.decision.is_none() && is_pending {
-        // There is nothing to carry out or to tell before it is planned, and then it rings.
+        // Nothing to apply or report before the first plan, which requeues it.
         return failures.or(Some(requeue_after(&outcome, control::LOOK_AGAIN)));
     }
     if !is_pending && outcome.failure.is_none() {
@@ -107,15 +106,15 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     }
     let waits = waiting_for(&ctx.caches.index(), application, &outcome);
     if ctx.caches.set_waiting(&key, waits) && ctx.has_room_grown(&key) {
-        // It came before it was known who could use it.
+        // Capacity was freed before the demand was known.
         ctx.enqueue_replan(&key);
     }
-    // While it is planned, or cannot be, its places are looked at each time.
+    // While it is being planned, or cannot be, its assignments are checked each time.
     let again = if is_known { recheck_places::next_recheck(&key, &outcome, ctx) } else { None };
     outcome.requeue_at = again.into_iter().chain(outcome.requeue_at).min();
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
-        // What runs is looked after; what is told is told of the newest manifest, once it was looked at.
+        // Running actors are kept up; the status waits for a plan of the latest generation.
         return failures.or(Some(requeue_after(&outcome, control::LOOK_AGAIN)));
     }
     let later = ctx.status_throttle.next_report(&key, moment()).filter(|_| outcome.failure.is_none());
@@ -132,13 +131,13 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     failures.or(Some(requeue_after(&outcome, longest)))
 }
 
-/// Looks again when there may be more to do, and after `longest` in any case.
+/// Requeues when there may be more to do, at the latest after `longest`.
 fn requeue_after(outcome: &Outcome, longest: Duration) -> Duration {
     let sooner = outcome.requeue_at.map(|at| at.saturating_sub(moment()).max(MIN_REQUEUE));
     sooner.map_or(longest, |sooner| sooner.min(longest))
 }
 
-/// What an application waits for; of actors without a place what they ask for, once for all of a group.
+/// What an application waits for, with the requests of unplaced actors once per group.
 fn waiting_for(index: &Index, application: &ActorApplication, outcome: &Outcome) -> Waiting {
     let pools = outcome.waiting.values().filter_map(|wait| match wait {
         Wait::Pool(pool) => Some(pool.clone()),
@@ -157,15 +156,14 @@ fn waiting_for(index: &Index, application: &ActorApplication, outcome: &Outcome)
     waits
 }
 
-/// What was made is looked after again after this time, should no watch bring it.
+/// Requeue delay after creations, in case the watch does not deliver them earlier.
 const WATCH_DELAY: Duration = Duration::from_secs(1);
 
-/// What is to be done at some moment is done no sooner after a look.
+/// Minimum delay of a requeue.
 const MIN_REQUEUE: Duration = Duration::from_millis(200);
 
-/// Does what is to be done now; refusals are written before the pods that met them go. A step that fails, or what fails beside
-/// the actors, keeps no other step from being done. Says whether Instances were made: then nobody was started or stopped, and that
-/// follows in the next look.
+/// Applies the actions that are due; refusals are written before the pods that met them are deleted. A failed action does not
+/// prevent others. Returns whether Instances were created: pods are then started and stopped in the next reconcile.
 async fn apply(
     application: &ActorApplication,
     decision: &mut Placement,
@@ -197,7 +195,7 @@ async fn apply(
             if ctx.owned_resources.ensure(of_it, &key, ctx, outcome, failures).await? {
                 todo.steps.retain(|step| !matches!(step, Step::Start { .. }));
             }
-            // What starts now was chosen by what was kept before: nobody waits for the newest state.
+            // Starts use the revision accepted earlier and do not wait for the newest.
             failures.keep(rollout.sync_revisions(of_it, &key, ctx, outcome).await)
         } else {
             ctx.owned_resources.restore_name_conflicts(application, &key, ctx, outcome);
@@ -211,14 +209,15 @@ async fn apply(
         deferred.extend(failures.keep(done)?.flatten());
     }
     if is_created {
-        // Who was made starts before anybody is stopped, or told of: in the next look, which follows when the watch brings it.
+        // Pods of new Instances are created before evictions and status updates: in the next reconcile, once the watch delivers
+        // the Instances.
         record_deferred(application, deferred, decision, ctx, outcome, refusals, (&seen, &units, &actors))
             .await?;
         return Ok(true);
     }
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
     for actor in todo.ended {
-        // However often it is seen until it is taken away.
+        // Counted once per pod, until it is deleted.
         let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
         let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
         ctx.back_off((key.clone(), actor), "its pod ended", Some(uid));
@@ -235,12 +234,12 @@ async fn apply(
         let (names, instances, units, pools) = (&names, &instances, &units, &pools);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);
         async move {
-            // What is decided anew meanwhile is for the next look.
+            // A newer Placement is for the next reconcile.
             if !ctx.is_in_force(key, version) {
                 return Ok(None);
             }
             match step {
-                // Made above, before all others.
+                // Created above, before all others.
                 Step::Create { .. } => Ok(None),
                 Step::Remove { instance } => {
                     delete::<Instance>(ctx, key, instance.name.clone(), &instance, false).await
@@ -270,7 +269,7 @@ async fn apply(
     Ok(false)
 }
 
-/// Makes the Instances of actors that have none; who has none yet because it is refused, and whether one was made.
+/// Creates the Instances of actors that have none; returns refusals, and whether one was created.
 async fn create_instances(
     application: &ActorApplication,
     names: &BTreeMap<String, &ActorName>,
@@ -280,12 +279,12 @@ async fn create_instances(
 ) -> (Vec<Result<Option<Deferred>, Error>>, bool) {
     let is_created = AtomicBool::new(false);
     let work = steps.into_iter().filter_map(|step| match step {
-        // What was asked for and is gone meanwhile is not made again; who came meanwhile is for the next look.
+        // Requested Instances that were deleted are not recreated; new actors are for the next reconcile.
         Step::Create { actor } => names.get(&actor).filter(|name| matches!(name.which, Which::Index(_))),
         _ => None,
     });
     let work = work.map(async |name| {
-        // What is decided anew meanwhile is for the next look.
+        // A newer Placement is for the next reconcile.
         if ctx.is_in_force(key, version) {
             create_instance(application, key, name, &is_created, ctx).await
         } else {
@@ -295,8 +294,8 @@ async fn create_instances(
     (each(work).await, is_created.load(Ordering::Acquire))
 }
 
-/// Leaves out of what is to be done what ends at once who ran on a node that no watch has brought, where the API server knows it: then
-/// the watch of nodes is late. Each node is asked for once; where that fails nobody of it is ended.
+/// Skips forced deletions on nodes that exist but are not in the cache yet. Each such node is read once from the API server; if
+/// that fails, the deletions are skipped, too.
 async fn keep_pods_on_unseen_nodes(
     steps: &mut Vec<Step>,
     seen: &control::Seen,
@@ -324,7 +323,7 @@ async fn keep_pods_on_unseen_nodes(
     Ok(())
 }
 
-/// Tells what could not be done now, and remembers what that says of places.
+/// Records operations that were refused, and refusals of units.
 async fn record_deferred(
     application: &ActorApplication,
     deferred: Vec<Deferred>,
@@ -352,7 +351,7 @@ async fn record_deferred(
     Ok(())
 }
 
-/// Who lies for a place whose holder may not be evicted.
+/// Actors whose unit is held by a pod that may not be evicted.
 fn stuck(
     deferred: &[Deferred],
     decision: &Placement,
@@ -366,15 +365,15 @@ fn stuck(
     control::stuck(&world::decision(decision), seen, &outcome.waiting, &kept.collect())
 }
 
-/// What was told of an application.
+/// The status writes of a reconcile.
 struct StatusReport {
-    /// Whether its status or that of its decision was written.
+    /// Whether the status of the application or its Placement was written.
     written: bool,
-    /// When there is more to tell: of somebody who is on its way, or how many run.
+    /// When a deferred status is due.
     requeue_at: Option<Moment>,
 }
 
-/// Writes what has changed of the statuses: what people wait for at once, and how many actors run so far now and then.
+/// Writes changed statuses; counts of running actors less often.
 async fn report(
     application: &ActorApplication,
     key: &ApplicationKey,
@@ -414,7 +413,7 @@ async fn report(
             ctx.caches.record_written(ctx.writer.apply_status(decision, &placement).await?);
         }
     }
-    // The newest state, so that what was just written is not written again from an older one.
+    // The cached status is newer, so a status just written is not written again.
     let newest = ctx.caches.applications.get(&crate::watch::caches::object_ref(key));
     if let Some(newest) = newest.filter(|newest| newest.uid() == application.uid()) {
         let before = newest.status.clone().unwrap_or_default();
@@ -425,7 +424,7 @@ async fn report(
     Ok(reported)
 }
 
-/// Writes what has changed of Instances' statuses; after what time to look at those of which is told later.
+/// Writes changed statuses of Instances; returns when deferred ones are due.
 async fn report_instances(
     actors: &Actors,
     ctx: &Context,
@@ -475,9 +474,9 @@ async fn report_instances(
     let changed: Vec<(&Instance, InstanceStatus)> = changed.collect();
     let work = changed.into_iter().map(|(instance, status)| async move {
         match ctx.writer.apply_status(instance, &status).await {
-            // It went while its status was written, and may be another one by now.
+            // It was deleted meanwhile, and perhaps recreated.
             Err(Error::Apply { source: kube::Error::Api(answer), .. }) if answer.code == 404 => Ok(()),
-            // What is newer rings when it is seen.
+            // The newer version enqueues the application.
             Err(Error::Overtaken) => Ok(()),
             other => other.map(|_| ()),
         }

@@ -1,4 +1,4 @@
-//! What nodes, admission and budgets did not take, or not let go: told, waited for, and kept in the decision's status.
+//! Refusals by nodes, admission and disruption budgets: reported, backed off, and kept in the Placement's status.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
-/// Has actors wait for what is not now; says what was not admitted, in words, and of pods by what it is about.
+/// Blocks the actors of refused operations. Returns the messages, and the refusals of pods by what they are about.
 pub fn block_actors(
     deferred: impl Iterator<Item = Deferred>,
     key: &ApplicationKey,
@@ -22,7 +22,7 @@ pub fn block_actors(
     let (mut said, mut not_admitted) = (Vec::new(), Vec::new());
     for refused in deferred {
         let (actor, until, wait) = match refused {
-            // Quota, policies, a template that is none: nothing that another node would take. The actor waits where it is.
+            // Quota, policies and invalid templates are not specific to a node, so the actor keeps its unit.
             Deferred::Start(actor, about, reason) => {
                 said.push(format!("{actor}: {reason}"));
                 not_admitted.push((about, actor.clone(), reason.clone()));
@@ -42,10 +42,10 @@ pub fn block_actors(
     (said, not_admitted)
 }
 
-/// What a refusal is about, the actor, and what was said.
+/// What a refusal is about, the actor, and the message.
 pub type NewRefusal = (control::About, String, String);
 
-/// What nodes refused and was not `known` yet, by what it is about, and in words.
+/// Refusals by nodes that are not `known` yet, and their messages.
 pub fn by_node(
     refused: Vec<control::Refused>,
     units: &BTreeMap<String, Unit>,
@@ -68,10 +68,10 @@ pub fn by_node(
     (refused, said.join("; "))
 }
 
-/// Writes refusals into the decision's status: facts for the next plan.
+/// Writes refusals into the Placement's status; they are facts for the next plan.
 ///
 /// # Errors
-/// When they could not be written, or the lease is lost; it is tried again.
+/// When the write fails, or the lease is lost; it is retried.
 pub async fn record_refusals(
     key: &ApplicationKey,
     decision: &mut Placement,
@@ -79,7 +79,7 @@ pub async fn record_refusals(
     refusals: &mut Vec<Refusal>,
     refused: Vec<NewRefusal>,
 ) -> Result<(), Error> {
-    // Several at once are one of their kind.
+    // Concurrent refusals of one kind count once.
     for (about, actor, reason) in refused {
         ctx.record_refusal(key, &about, &actor, &reason);
     }
@@ -91,7 +91,7 @@ pub async fn record_refusals(
     Ok(())
 }
 
-/// Refusals as a Placement's status has them.
+/// Refusals in the form of a Placement's status.
 pub fn to_status(refusals: &[Refusal]) -> Vec<crds::Refusal> {
     let time = |refusal: &Refusal| {
         let seconds = i64::try_from(refusal.until.as_secs()).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! The states of an application's templates: what each pod was made from, and what the next one is made from. Pure.
+//! Revisions of an application's templates: which one each pod was created from. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::apply::ownership::metadata;
 
-/// How many states are kept, beside those in use.
+/// Revisions kept besides those in use.
 const KEPT: usize = 10;
 
 /// What a `ControllerRevision` holds: templates by group, then by kind.
@@ -33,7 +33,7 @@ impl State {
 
     fn read(revision: &ControllerRevision) -> Self {
         let data = revision.data.as_ref().map(|data| data.0.clone()).unwrap_or_default();
-        // What somebody else wrote into it is none.
+        // Foreign data counts as an empty state.
         serde_json::from_value(data).unwrap_or_default()
     }
 
@@ -45,17 +45,17 @@ impl State {
     }
 }
 
-/// Ten digits that say which template it is.
+/// A hash of a template, ten digits.
 pub fn hash(template: &impl Serialize) -> String {
     let text = serde_json::to_string(template).unwrap_or_default();
-    // FNV-1a: short, the same on every machine and in every version; nobody gains by a collision.
+    // FNV-1a: short and stable across machines and versions; a collision gains nothing.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")[..10].to_owned()
 }
 
-/// The state of the templates as the manifest has them now, as it is kept.
+/// The revision of the present templates.
 pub fn newest(application: &ActorApplication) -> ControllerRevision {
     let state = State::of(application);
     let name = format!("{}-{}", application.name_any(), hash(&state));
@@ -66,7 +66,7 @@ pub fn newest(application: &ActorApplication) -> ControllerRevision {
     }
 }
 
-/// The states that are kept, the oldest first.
+/// The existing revisions, the oldest first.
 pub struct Revisions(pub Vec<Arc<ControllerRevision>>);
 
 impl Revisions {
@@ -74,12 +74,12 @@ impl Revisions {
         self.0.iter().find(|revision| revision.name_any() == name)
     }
 
-    /// Whether the state of this name is kept, and so was taken by the API server.
+    /// Whether the revision of this name exists, that is, was accepted by the API server.
     pub fn knows(&self, name: &str) -> bool {
         self.named(name).is_some()
     }
 
-    /// Groups and kinds whose template is in none of the states.
+    /// Groups and kinds whose template is in no revision.
     pub fn unknown(&self, application: &ActorApplication) -> Vec<(String, String)> {
         let known: Vec<State> = self.0.iter().map(|revision| State::read(revision)).collect();
         let newest = State::of(application);
@@ -96,7 +96,7 @@ impl Revisions {
         ways.filter(is_new).map(|(group, (kind, _))| (group.clone(), kind.clone())).collect()
     }
 
-    /// The manifest with the templates of the state of this name, where that has them.
+    /// The manifest with the templates of this revision, as far as it has them.
     pub fn with_templates_of(&self, name: Option<&str>, application: &ActorApplication) -> ActorApplication {
         let mut application = application.clone();
         let Some(state) = name.and_then(|name| self.named(name)).map(|found| State::read(found)) else {
@@ -112,7 +112,7 @@ impl Revisions {
         application
     }
 
-    /// What is kept no longer: the oldest, and none that is in use.
+    /// The oldest revisions beyond the limit that are not in use.
     pub fn surplus(&self, in_use: &[&str]) -> Vec<Arc<ControllerRevision>> {
         let spare = self.0.len().saturating_sub(KEPT);
         let unused = self.0.iter().filter(|revision| !in_use.contains(&revision.name_any().as_str()));
@@ -120,25 +120,25 @@ impl Revisions {
     }
 }
 
-/// Which templates there are, by group and kind.
+/// Hashes of templates, by group and kind.
 pub struct Hashes {
     newest: ByWay,
-    /// Of the first state that is known.
+    /// Of the first revision.
     first: ByWay,
 }
 
 type ByWay = BTreeMap<String, BTreeMap<String, String>>;
 
 impl Hashes {
-    /// Those of the manifest, and of the first state that is kept.
+    /// Those of the manifest and of the first revision.
     pub fn of(application: &ActorApplication, kept: &Revisions) -> Self {
         let first = kept.0.first().map(|first| State::read(first).hashes()).unwrap_or_default();
         Self { newest: State::of(application).hashes(), first }
     }
 
-    /// Whether a pod of a group, on a unit of this kind, is of another template than the manifest has now.
+    /// Whether a pod of a group, on a unit of this kind, has another template than the manifest.
     ///
-    /// One that does not say was made before templates had names: it is of the first state that is known.
+    /// A pod without a hash predates hashes and belongs to the first revision.
     pub fn is_outdated(&self, pod: &Pod, group: &str, kind: &str) -> bool {
         let way = |state: &ByWay| state.get(group).and_then(|ways| ways.get(kind)).cloned();
         let of_pod = pod.labels().get(labels::TEMPLATE_HASH).cloned().or_else(|| way(&self.first));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_outdated_when_its_template_changed_and_one_without_a_name_is_of_the_first_state() {
+    fn a_pod_is_outdated_if_its_template_changed() {
         let one = kept(&["a=1"]);
         let two = kept(&["a=1", "a=2"]);
         for (known, pod, now, expected) in [
@@ -193,7 +193,7 @@ mod tests {
             (&one, None, "a=1", false),
             (&one, None, "a=2", true),
             (&kept(&[]), None, "a=1", false),
-            // another group's template is none of its business, and a group that is gone has none
+            // another group's template is irrelevant, and a removed group has none
             (&two, Some("1"), "b=1", false),
         ] {
             let hashes = Hashes::of(&application(now, 9), known);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_that_of_the_templates_alone() {
+    fn the_revision_name_depends_on_the_templates_only() {
         let name = |groups: &str, generation| newest(&application(groups, generation)).name_any();
         assert_eq!(name("a=1", 1), name("a=1", 7));
         assert_ne!(name("a=1", 1), name("a=2", 1));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_actor_comes_again_with_the_templates_of_a_state_and_new_groups_with_their_own() {
+    fn actors_restart_with_the_templates_of_a_revision() {
         let known = kept(&["a=1", "a=2"]);
         let now = application("a=3 b=3", 9);
         let images = |application: &ActorApplication| -> Vec<String> {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ten_states_are_kept_and_those_in_use() {
+    fn the_last_ten_revisions_are_kept_and_those_in_use() {
         let states: Vec<String> = (0..12).map(|image| format!("a={image}")).collect();
         let states: Vec<&str> = states.iter().map(String::as_str).collect();
         let all = kept(&states);

@@ -1,4 +1,4 @@
-//! How far the newest templates are, and which one the next pod is made from.
+//! The rollout of new templates: its progress, and which template the next pod uses.
 
 use control::{Id, Moment};
 use crds::{ActorApplication, Placement};
@@ -16,20 +16,20 @@ use crate::runtime::context::Context;
 use crate::status::readiness::not_ready_reason;
 use crate::status::report::{Outcome, Progress, event};
 
-/// How far an application's templates are.
+/// State of a rollout.
 pub struct Rollout {
     revisions: Revisions,
     hashes: Hashes,
-    /// The name of the newest state.
+    /// Name of the newest revision.
     newest: String,
-    /// The last state whose pods were all ready.
+    /// The last revision whose pods were all ready.
     current: Option<String>,
 }
 
 impl Rollout {
-    /// How far it is, from what is kept and from what was said last.
+    /// Reads it from revisions and status.
     pub fn of(application: &ActorApplication, ctx: &Context) -> Self {
-        // What was said last, which may be newer than the manifest at hand.
+        // The cached status may be newer than the manifest.
         let known = ctx.caches.application(&ApplicationKey::of(application));
         let known = known.filter(|known| known.uid() == application.uid());
         let status = known.as_deref().unwrap_or(application).status.as_ref();
@@ -43,30 +43,30 @@ impl Rollout {
         }
     }
 
-    /// Whether the newest state may be given to pods.
+    /// Whether the newest revision was accepted by the API server.
     pub fn is_accepted(&self) -> bool {
         self.revisions.knows(&self.newest)
     }
 
-    /// The manifest that an actor starts from which has to wait for its turn.
+    /// The manifest with the last good templates, for actors that restart before their update.
     pub fn last_good(&self, application: &ActorApplication) -> ActorApplication {
-        // Where none has served in whole yet, the last one that the API server has taken.
+        // If none was ready as a whole yet, the last accepted revision.
         let kept = self.revisions.0.last().map(|revision| revision.name_any());
         self.revisions.with_templates_of(self.current.as_deref().or(kept.as_deref()), application)
     }
 
-    /// Whether the pod of an actor is of an older template.
+    /// Whether the pod of an actor has an older template.
     pub fn is_outdated(&self, actor: &ActorName, pod: &Pod, kind: &str) -> bool {
         self.hashes.is_outdated(pod, &actor.group, kind)
     }
 
-    /// Keeps the newest state, once the API server would take its pods, and forgets old ones.
+    /// Creates the newest revision once a dry run accepts its pods, and deletes surplus ones.
     ///
-    /// Of the first state too each template is tried, so that what is wrong with one is said before a pod of it is wanted; others
-    /// start meanwhile, on kinds whose templates are taken.
+    /// The first revision is tried, too, so that an invalid template is reported before a pod needs it; actors with accepted
+    /// templates start meanwhile.
     ///
     /// # Errors
-    /// When something could not be written, or the lease is lost; it is tried again.
+    /// When a write fails, or the lease is lost; it is retried.
     pub async fn sync_revisions(
         &self,
         (application, actors): (&ActorApplication, &[ActorName]),
@@ -80,12 +80,12 @@ impl Rollout {
             for old in self.revisions.surplus(&in_use) {
                 let uid = old.uid().unwrap_or_default();
                 let id = Id { name: old.name_any(), uid, version: None };
-                // One that may not go is one too many, and nobody waits for that.
+                // A revision that cannot be deleted is merely surplus.
                 delete::<ControllerRevision>(ctx, key, id.name.clone(), &id, false).await?;
             }
             return Ok(());
         }
-        // A look of a moment ago tried and kept it: when this one began, the watch had not brought it.
+        // A recent reconcile created it, and the watch has not delivered it yet.
         if ctx.owned_resources.has_revision(&newest(application), application) {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl Rollout {
         ctx.owned_resources.ensure_revision(newest(application), application, key, ctx, outcome).await
     }
 
-    /// What the API server says against pods of the templates that are new, in words.
+    /// The API server's objections to pods of new templates.
     async fn problem(
         &self,
         application: &ActorApplication,
@@ -121,7 +121,7 @@ impl Rollout {
         Ok(None)
     }
 
-    /// How far it is now.
+    /// The progress of the rollout.
     pub fn progress(
         &self,
         actors: &[ActorName],

@@ -1,57 +1,56 @@
-//! What is done with a plan each time that it was looked at in the newest world, until it is committed or made again.
+//! The steps that bring a plan to its commit: wait, repair, judge, commit or give up.
 
-/// So often it is worked out before the lock what a program derives of the newest world; where the world changes faster, under
-/// it.
+/// How often derived facts are computed before taking the lock; if the snapshot changes faster, they are computed under it.
 const MAX_AHEAD: u32 = 2;
-/// So often a plan is mended or judged anew before it is made again.
+/// How often a plan is repaired or judged again before it is given up.
 const MAX_WORK: u32 = 5;
 
-/// What a look at a plan showed.
+/// The result of checking a plan against the latest snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recheck {
-    /// It stands as it was judged.
+    /// Feasible, and judged as it is.
     Judged,
-    /// So it does, and the policy says another thing than where it was judged.
+    /// Feasible and judged, but the policy derives other facts than where it was judged.
     PolicyChanged,
-    /// It stands, and is another plan than was judged.
+    /// Feasible, but changed since it was judged.
     Unjudged,
-    /// What collides with what is there now is left out of it.
+    /// Partly feasible; conflicting actors are left out.
     Partial,
-    /// It collides, and nothing of it is kept.
+    /// Infeasible.
     Infeasible,
 }
 
-/// What is done next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// It is committed as it is, or known not to hold.
+    /// Commit it as it is, or as infeasible.
     Commit,
-    /// Others that collided come first.
+    /// Wait for other plans in repair.
     Wait,
-    /// What collided is placed again.
+    /// Place the conflicting actors again.
     Repair,
-    /// It is judged before it is committed.
+    /// Judge it before the commit.
     Judge,
-    /// It is made again.
+    /// Plan again.
     GiveUp,
 }
 
-/// What was done with a plan so far.
+/// The steps taken so far.
 #[derive(Debug)]
 pub struct CommitAttempts {
-    /// Whether what is made of the plan is judged before it is committed.
+    /// Whether changed plans are judged before the commit.
     is_judged: bool,
-    /// How often what collides may still be placed again.
+    /// Repairs left.
     repairs: u32,
     may_follow_policy: bool,
     has_waited: bool,
-    /// How often the world was another one than was looked at ahead.
+    /// How often the snapshot changed after the derived facts were computed.
     missed: u32,
     worked: u32,
 }
 
 impl CommitAttempts {
-    /// Nothing was done yet.
+    /// No steps yet.
     pub fn new(is_judged: bool) -> Self {
         Self {
             is_judged,
@@ -63,24 +62,25 @@ impl CommitAttempts {
         }
     }
 
-    /// Whether the world changes faster than it can be worked out what a program derives of it.
+    /// Whether the snapshot changes faster than derived facts can be computed ahead.
     pub fn derive_under_lock(&self) -> bool {
         self.missed >= MAX_AHEAD
     }
 
-    /// The world was another one than was looked at ahead.
+    /// The snapshot changed after the derived facts were computed.
     pub fn missed(&mut self) {
         self.missed += 1;
     }
 
-    /// What collided can be placed again by a search alone.
+    /// Only a search can place the conflicting actors.
     pub fn cannot_repair(&mut self) {
         self.repairs = 0;
     }
 
-    /// What is done with a plan of which a look has shown this.
+    /// The next step after a check.
     ///
-    /// One that is as it was judged is committed in the end, whatever else a policy says by then; one that is not is never.
+    /// A plan that is still as it was judged is committed in the end, even if the policy's facts changed; any other one never
+    /// is without a judgement.
     pub fn next(&mut self, recheck: Recheck) -> Next {
         let may_work = self.worked < MAX_WORK;
         let is_repaired =
@@ -100,7 +100,7 @@ impl CommitAttempts {
         let follows_policy = recheck == Recheck::PolicyChanged;
         if self.is_judged && !follows_policy && !self.has_waited {
             self.has_waited = true;
-            // Whoever came first has changed the world, and nobody else of those who collide does from now on.
+            // The plans before it have changed the snapshot; none in repair does from now on.
             self.missed = self.missed.min(MAX_AHEAD - 1);
             return Next::Wait;
         }
@@ -114,9 +114,8 @@ impl CommitAttempts {
 mod tests {
     use super::*;
 
-    /// What is done in a row of looks: `m` the world was another one than was looked at ahead, `s` it stands as it was judged, `l` so and
-    /// the law is another, `u` it stands and was not judged, `c` it collides, `p` it is kept in part, `n` it collides and cannot be
-    /// mended. Answers `f` where it is worked out under the lock what a program derives.
+    /// The steps after a row of checks: `m` snapshot changed, `s` feasible as judged, `l` other facts, `u` not judged, `c`
+    /// infeasible, `p` partly feasible, `n` infeasible and not repairable. `f` where facts are derived under the lock.
     fn done(checks: &str, is_judged: bool) -> String {
         let mut attempts = CommitAttempts::new(is_judged);
         let mut done = String::new();
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_was_judged_and_stands_is_committed_and_no_other() {
+    fn only_plans_that_were_judged_are_committed() {
         for (checks, is_judged, expected) in [
             ("s", true, "C"),
             ("c", false, "M"),
@@ -159,12 +158,12 @@ mod tests {
             ("nns", true, "WMC"),
             ("nnn", true, "WMC"),
             ("nnp", true, "WMJ"),
-            // It collides each time: it is made again, and what is left of it is never committed unjudged.
+            // It conflicts each time: it is planned again, and its rest is never committed without a judgement.
             ("ccccccc", true, "WMMMMMC"),
             ("ccccccp", true, "WMMMMM!"),
-            // It stands at last, under another law than where it was judged last.
+            // It is feasible at last, under other facts than where it was judged.
             ("ccccccl", true, "WMMMMMC"),
-            // Who misses twice works it out under the lock, and once more ahead where others came first.
+            // After two misses the facts are derived under the lock, and ahead once more after a wait.
             ("mmmmcmmmcs", true, "--ffW-ffMC"),
         ] {
             assert_eq!(done(checks, is_judged), expected, "{checks}");

@@ -1,4 +1,4 @@
-//! The decision as an object: from a plan to the spec of a Placement. Pure.
+//! From a plan to the spec of a Placement. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use placement::ix::ActorIx;
 use placement::{Objectives, Plan};
 use world::{ApplicationKey, Index, Policy, World};
 
-/// Names in an object are bounded; a reason is cut rather than refused.
+/// Longest reason, in characters; longer ones are cut.
 const MAX_REASON_CHARS: usize = 1000;
-/// How many reasons are told of one actor.
+/// Most reasons of one actor.
 const MAX_REASONS: usize = 16;
-/// How many bytes of reasons a decision holds in all: etcd takes no object of more than 1.5 MB, and what is not taken would be
-/// searched for again and again.
+/// Bytes of all reasons of a Placement: etcd rejects objects above 1.5 MB, and a rejected plan would be searched again and
+/// again.
 const MAX_REASON_BYTES: usize = 300_000;
 
-/// What is written for a plan; the moves are counted against what was decided before.
+/// The spec for a plan; moves are relative to the Placement before.
 pub fn spec(
     application: &ActorApplication,
     world: &World,
@@ -94,9 +94,9 @@ pub fn spec(
     spec
 }
 
-/// Leaves out the reasons that are too much in all; the first ones stay.
+/// Drops reasons beyond the limit; the first ones stay.
 ///
-/// Those of moves come last: the others are compared with what is decided next, and moves are other ones each time.
+/// Reasons of moves go first, as unplaced actors and exceptions are compared with the next Placement.
 fn truncate_reasons(spec: &mut PlacementSpec) {
     let mut left = MAX_REASON_BYTES;
     let mut fits = |reason: &str| {
@@ -126,7 +126,7 @@ fn cut(text: &str) -> String {
     text.chars().take(MAX_REASON_CHARS).collect()
 }
 
-/// Every actor that was somewhere and is elsewhere now, with the reason.
+/// Actors whose unit changed, with the reason.
 fn moves(
     (world, policy): (&World, &Policy),
     plan: &Plan,
@@ -161,7 +161,7 @@ fn moves(
     assignments.iter().filter_map(moved).collect()
 }
 
-/// Why somebody is not on a node any more whom nobody refused there.
+/// Why an actor left a node that did not refuse it.
 fn left_node(index: &Index, node: &str) -> String {
     if index.turns_away(node) {
         format!("its pod on {node} is gone, and no new one may come there")
@@ -184,7 +184,7 @@ fn concerns(refusal: &crds::Refusal, actor: &str) -> bool {
     refusal.actor == actor || refusal.group.as_deref().is_some_and(|group| of_group == Some(group))
 }
 
-/// Whether a new decision says anything that the old one does not.
+/// Whether the new spec adds nothing to the old one.
 pub fn is_unchanged(old: &PlacementSpec, new: &PlacementSpec) -> bool {
     old.assignments == new.assignments
         && old.unplaced == new.unplaced
@@ -194,7 +194,7 @@ pub fn is_unchanged(old: &PlacementSpec, new: &PlacementSpec) -> bool {
         && old.demand_digest == new.demand_digest
         && old.objective == new.objective
         && old.levels == new.levels
-        // A proof is news; that a search ended sooner this time is not.
+        // A new proof is a change; a search that merely ended without one is not.
         && (old.optimal || !new.optimal)
 }
 
@@ -236,11 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn a_large_decision_can_be_written() {
+    fn a_large_placement_fits_into_etcd() {
         for (what, mut spec, most) in [
             ("unplaced", PlacementSpec { unplaced: unplaced(), ..PlacementSpec::default() }, 1_000_000),
             ("moves", PlacementSpec { moves: moved(), ..PlacementSpec::default() }, 1_000_000),
-            // Whoever stays, though in a breach, and whoever moves has a place.
+            // Exceptions and moves concern placed actors.
             (
                 "places",
                 PlacementSpec {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reasons_stay_and_nobody_is_left_out() {
+    fn the_first_reasons_stay_and_all_actors_are_listed() {
         let mut spec = PlacementSpec { unplaced: unplaced(), moves: moved(), ..PlacementSpec::default() };
         truncate_reasons(&mut spec);
         assert_eq!((spec.unplaced.len(), spec.moves.len()), (ACTORS, ACTORS));

@@ -1,16 +1,16 @@
-//! Who commits, and who comes first of those that collided.
+//! Locks of commits and repairs.
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Whose turn it is: plans are made side by side and committed one at a time, and so are mended those that collided, or each would take
-/// what another just had judged.
+/// Plans are made concurrently but committed one at a time. Conflicting plans are also repaired one at a time, or each would
+/// take what another just had judged.
 #[derive(Default)]
 pub struct CommitLocks {
-    /// Who commits.
+    /// Held during a commit.
     pub commit: Mutex<()>,
-    /// Who is mended, judged and committed.
+    /// Held while a plan is repaired, judged and committed.
     pub repair: Mutex<()>,
 }
 
-/// The lock of the commits, and the turn of who was mended: both are given back when the decision is written.
+/// The commit lock, and the repair lock of a repaired plan; released once the Placement is written.
 pub type CommitGuard<'a> = (MutexGuard<'a, ()>, Option<MutexGuard<'a, ()>>);

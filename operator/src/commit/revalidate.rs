@@ -1,5 +1,5 @@
-//! What becomes of a plan in the newest world, in which it is committed: while others wait to commit nothing is searched or
-//! mended, no program is written out and nobody is asked to judge.
+//! Revalidates a plan against the latest snapshot before it is committed. The commit lock is held only for the check itself,
+//! not for searches, repairs, grounding or judging.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::plan::observe::{judge, judge_plan, latest_snapshot, latest_snapshot_u
 use crate::plan::searches::Manifest;
 use crate::runtime::context::Context;
 
-/// The strategy that places again what collided.
+/// The strategy that places conflicting actors again.
 const REPAIR_STRATEGY: &str = "greedy";
-/// So long a plan that collided waits for others to be mended, judged and committed before it. Each takes some tenths of a second; who
-/// does not wait may be overtaken once more, and that is all.
+/// How long a conflicting plan waits for others in repair, which take some tenths of a second each. Afterwards it may be
+/// overtaken once more.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A plan, and the world that it was made for.
+/// A plan with its snapshot.
 pub struct Revalidation<'a> {
     pub planned: &'a Arc<World>,
     pub plan: Plan,
-    /// Whether so much of it is kept as holds.
+    /// Whether the feasible part is kept.
     pub keep_partial: bool,
-    /// Whether it was judged, so that what is made of it is judged before it is committed.
+    /// Whether it was judged, so that changes must be judged, too.
     pub is_judged: bool,
     pub key: &'a ApplicationKey,
     pub policy: &'a Policy,
@@ -39,13 +39,13 @@ pub struct Revalidation<'a> {
     pub ctx: &'a Context,
 }
 
-/// What the policy derives of the world of this digest.
+/// Facts that the policy derives of the snapshot with this digest.
 struct Ahead {
     digest: String,
     derived: Derived,
 }
 
-/// What has become of a plan that may be committed.
+/// What changed in a plan before its commit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
@@ -64,7 +64,7 @@ impl Change {
     }
 }
 
-/// A world with what the policy derives of it.
+/// A snapshot with the facts that the policy derives of it.
 struct DerivedWorld {
     world: Arc<World>,
     snapshot: Arc<Snapshot>,
@@ -77,7 +77,7 @@ impl DerivedWorld {
     }
 }
 
-/// Whether a policy says the same of two worlds, and of the same actors and units.
+/// Whether a policy derives the same facts of two snapshots with the same actors and units.
 fn same_policy_facts(
     (derived, snapshot): (&Derived, &Snapshot),
     (before, of): (&Derived, &Snapshot),
@@ -87,20 +87,20 @@ fn same_policy_facts(
         || here.units.iter().map(|unit| &unit.id).eq(there.units.iter().map(|unit| &unit.id));
     let are_same_actors =
         || here.actors.iter().map(|actor| &actor.id).eq(there.actors.iter().map(|actor| &actor.id));
-    // Rules that depend on where actors are go by positions.
+    // Rules that depend on assignments refer to positions.
     derived == before && (derived.rules.is_none() || are_same_units() && are_same_actors())
 }
 
-/// A plan in the world that it was last made, mended or judged for.
+/// The plan, with the snapshot it was last made, repaired or judged for.
 struct Candidate {
     known: DerivedWorld,
     plan: Plan,
     change: Change,
-    /// Whether clingo has judged it there.
+    /// Whether clingo judged it for that snapshot.
     is_judged: bool,
 }
 
-/// What becomes of the plan in a newer world.
+/// The plan checked against a newer snapshot.
 struct Rechecked {
     known: DerivedWorld,
     verdict: Verdict,
@@ -108,16 +108,15 @@ struct Rechecked {
 }
 
 impl<'a> Revalidation<'a> {
-    /// The newest world and what becomes of the plan in it, with the lock under which that may be committed; nothing
-    /// where the world changes too fast.
+    /// Revalidates the plan against the latest snapshot. Returns the snapshot, the verdict and the lock under which it may be
+    /// committed; nothing if the cluster changes too fast.
     ///
-    /// Under the lock the plan is checked, and nothing else; but where others commit faster than a policy's program can be written
-    /// out, that too. What collided is placed again without it, and so is what was changed to fit another world judged; from then
-    /// on that is the plan which is looked at, so that what others do meanwhile costs it a judgement only where it collides again. One
-    /// that stands while the policy comes to say another thing is judged once more for that.
+    /// Under the lock the plan is only checked, unless others commit faster than the policy can be grounded; then its facts are
+    /// derived there, too. Conflicts are repaired, and changed plans judged, without the lock; the result is the plan that is
+    /// checked next. A feasible plan is judged once more if the policy's facts changed.
     ///
     /// # Errors
-    /// When the manifest is another one by now, the world cannot be read, or who judges does not agree.
+    /// When the manifest changed, no snapshot can be taken, or clingo disagrees.
     pub async fn revalidate(&self) -> Result<Option<(CommitGuard<'a>, Arc<World>, Verdict)>, Error> {
         let known = self.planned_world().await?;
         let mut candidate =
@@ -146,7 +145,7 @@ impl<'a> Revalidation<'a> {
                 }
                 (Next::Repair, _) => {
                     let Some(plan) = self.repair(&candidate, &known.snapshot).await? else {
-                        // It is kept in part, or made again.
+                        // It is kept in part, or planned again.
                         attempts.cannot_repair();
                         continue;
                     };
@@ -162,7 +161,7 @@ impl<'a> Revalidation<'a> {
         }
     }
 
-    /// The world that was planned, with what was derived of it then.
+    /// The snapshot of the plan, with its derived facts.
     async fn planned_world(&self) -> Result<DerivedWorld, Error> {
         let (world, plan) = (self.planned.clone(), self.plan.clone());
         let task = tokio::task::spawn_blocking(move || {
@@ -175,15 +174,15 @@ impl<'a> Revalidation<'a> {
         task.await.map_err(|e| Error::Search(e.to_string()))
     }
 
-    /// The plan with what clingo makes of it in this world.
+    /// The plan as clingo judges it in this snapshot.
     async fn judged(&self, known: &DerivedWorld, plan: Plan) -> Result<Plan, Error> {
-        // Whoever stands in the line of those who are mended stands in no other.
+        // The holder of the repair lock does not queue for a permit.
         let by = (judge(self.policy), &Semaphore::new(1));
         judge_plan(self.key, (&known.world, &known.snapshot), plan, by, self.ctx).await
     }
 
-    /// The plan with what collided placed again in this world; nothing where only a search can do that. It takes no longer than others
-    /// wait for it.
+    /// The plan with conflicting actors placed again in the latest snapshot; nothing if that needs a search. It ends before
+    /// others stop waiting for it.
     async fn repair(&self, candidate: &Candidate, newest: &Arc<Snapshot>) -> Result<Option<Plan>, Error> {
         let quick = portfolio::strategy(REPAIR_STRATEGY, Purpose::Production).ok();
         let Some(quick) = quick.map(|entry| entry.make(limits(self.policy))) else { return Ok(None) };
@@ -204,7 +203,7 @@ impl<'a> Revalidation<'a> {
         self.policy.rules().is_some()
     }
 
-    /// What the policy's program derives of the world as it is now, before anybody has to wait for it.
+    /// Derives the policy's facts of the latest snapshot before the lock is taken.
     async fn derive_ahead(&self, candidate: &Candidate) -> Result<Option<Ahead>, Error> {
         if !self.is_ruled() {
             return Ok(None);
@@ -217,15 +216,15 @@ impl<'a> Revalidation<'a> {
         Ok(Some(Ahead { digest, derived: self.derived(world).await? }))
     }
 
-    /// What the policy's program derives of a world.
+    /// Facts that the policy derives of a snapshot.
     async fn derived(&self, world: Arc<World>) -> Result<Derived, Error> {
         let of_policy = judge(self.policy);
         let derived = tokio::task::spawn_blocking(move || of_policy.derive(&world.snapshot)).await;
         Ok(derived.map_err(|e| Error::Search(e.to_string()))?.map_err(PlanError::from)?)
     }
 
-    /// What becomes of the plan; nothing where the world is another one than was looked at ahead, unless it is written out
-    /// `here` what the program derives of it.
+    /// Checks the plan under the lock; nothing if the snapshot differs from the one derived ahead, unless facts are derived
+    /// `here`.
     async fn under_lock(
         &self,
         candidate: &Candidate,
@@ -236,7 +235,7 @@ impl<'a> Revalidation<'a> {
         if known.is_none_or(|known| Manifest::of(&known) != Manifest::of(self.application)) {
             return Err(Error::Overtaken);
         }
-        // Whoever commits waits for nobody who looks.
+        // Takes no permit, as others wait for the lock.
         let world = latest_snapshot_unqueued(self.ctx, self.key, self.policy).await?;
         let digest = world.digest();
         let is_ruled = self.is_ruled();
@@ -257,7 +256,7 @@ impl<'a> Revalidation<'a> {
         let (planned, newest) = (before.world.clone(), world.clone());
         let (of_before, keep_partial) = (plan.clone(), self.keep_partial || *change != Change::None);
         let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
-            // What the policy derives may be another thing in the newest world.
+            // The latest snapshot may have other derived facts.
             let snapshot = newest.snapshot.with_derived(derived.clone())?;
             let mut verdict = control::still_stands(&planned.snapshot, &of_before, &snapshot, keep_partial);
             if let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict {
@@ -276,7 +275,7 @@ impl<'a> Revalidation<'a> {
         let verdict = match verdict {
             Verdict::Stands(mut stands) => {
                 if *is_judged {
-                    // Who stands where it was judged to was judged there.
+                    // An unchanged plan keeps its judgement.
                     stands.judged = plan.judged;
                 }
                 change.verdict(*stands)
@@ -294,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_law_is_another_where_it_says_another_thing_or_of_others() {
+    fn policy_facts_are_compared_with_their_actors_and_units() {
         let world = |unit: &str, capacity: u32, program: &str| {
             let text = format!(
                 r#"{{"version":1,"units":[{{"id":"{unit}","kind":"cpu","node":"n","capacity":{capacity}}}],"exchangeCost":{{"otherKind":1}},

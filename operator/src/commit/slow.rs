@@ -1,8 +1,8 @@
-//! Which decisions were made while another was on its way for long.
+//! Commits that overlap with a slow one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Decisions that were on their way for so long that others were made meanwhile.
+/// Counts commits that are so slow that others no longer wait for them.
 #[derive(Default)]
 pub struct SlowCommits {
     started: AtomicU64,
@@ -10,22 +10,22 @@ pub struct SlowCommits {
 }
 
 impl SlowCommits {
-    /// One is late from now on.
+    /// A commit is slow from now on.
     pub fn begin(&self) {
         self.started.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// One that was late is written, or is not.
+    /// A slow commit ended.
     pub fn finish(&self) {
         self.finished.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How many have ended.
+    /// Number of slow commits that ended.
     pub fn finished(&self) -> u64 {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Whether any was on its way at some moment since so many had ended.
+    /// Whether a slow commit was in flight at any moment since this many had ended.
     pub fn any_since(&self, finished: u64) -> bool {
         self.started.load(Ordering::Acquire) > finished
     }
@@ -35,7 +35,7 @@ impl SlowCommits {
 mod tests {
     use super::*;
 
-    /// `b` one is late, `e` it has ended, `w` a write begins, `?` it ends: whether it was beside a late one.
+    /// `b` a commit is slow, `e` it ended, `w` a write begins, `?` it ends: whether a slow commit overlapped.
     fn beside(text: &str) -> String {
         let (late, mut finished) = (SlowCommits::default(), 0);
         let mut said = String::new();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_beside_one_that_is_late_is_told() {
+    fn writes_that_overlap_with_a_slow_commit_are_detected() {
         for (text, expected) in [
             ("w?", "n"),
             ("bw?", "y"),

@@ -1,4 +1,4 @@
-//! Committing a plan, in the world that it was found to hold in.
+//! Writes a plan that was revalidated.
 
 use std::time::Duration;
 
@@ -17,12 +17,11 @@ use crate::queue::solver_slots::Slot;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
-/// How long others wait for a write that is not answered. Whose decision was made while another was on its way is looked at once
-/// more before it is begun.
+/// How long a commit may hold its lock. A plan whose commit overlaps with a slower one is planned again, as it did not know its
+/// result.
 const SLOW_COMMIT: Duration = Duration::from_secs(1);
 
-/// Writes the decision, if it says anything new; people are told of it afterwards. The lock of the commits and the slot are another's
-/// as soon as it is written.
+/// Writes the Placement unless it is unchanged. Lock and slot are released as soon as it is written; events follow later.
 pub async fn commit(
     application: &ActorApplication,
     (key, why): (&ApplicationKey, Due),
@@ -77,12 +76,12 @@ pub async fn commit(
     Ok(())
 }
 
-/// Whether a pod of the application is there.
+/// Whether the application has a pod.
 fn has_pods(application: &ActorApplication, ctx: &Context) -> bool {
     world::own(&ctx.caches.index(), application).values().any(|(_, pod)| pod.is_some())
 }
 
-/// Remembers in what state of the world a plan was committed.
+/// Records from which state a plan was committed.
 pub fn record_committed(
     (key, ctx): (&ApplicationKey, &Context),
     policy: &Policy,
@@ -92,7 +91,7 @@ pub fn record_committed(
 ) {
     now.infeasible.clear();
     if plan.cost.unplaced == 0 {
-        // Where nobody waits for room, nobody asks where there was some: for many actors and units it is a lot to keep.
+        // Openings matter only to unplaced actors, and take much memory.
         now.facts.openings.clear();
     }
     now.facts.strain = control::strain(&world.snapshot, &plan.assignment);

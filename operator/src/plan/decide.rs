@@ -1,4 +1,4 @@
-//! Deciding: when a plan is due, searching for it off the executor, committing it one at a time.
+//! Deciding: whether a plan is due, and the search for it off the executor.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -25,17 +25,17 @@ use crate::runtime::context::Context;
 use crate::runtime::metrics::OVERTAKEN;
 use crate::status::report::{Outcome, event};
 
-/// After so many plans that others overtook, what still holds of the next one is kept.
+/// After this many overtaken plans the feasible part of the next one is committed.
 const MAX_OVERTAKEN: u32 = 3;
-/// After this time it is asked again whether it is an application's turn to take room that came.
+/// How long an application that yields capacity waits before it checks again.
 const YIELD_RETRY: Duration = Duration::from_millis(300);
-/// What a search gets at least where many wait.
+/// Minimum time of a search.
 const MIN_SHARE: Duration = Duration::from_millis(10);
 
-/// Decides for an application if anything changed that its plan depends on: it was `touched`, or something else says so.
+/// Plans an application if an input of its plan changed: it is `dirty`, or the snapshot differs.
 ///
 /// # Errors
-/// When it cannot be planned, or the decision cannot be written.
+/// When it cannot be planned, or the Placement cannot be written.
 pub async fn decide(
     application: &ActorApplication,
     key: &ApplicationKey,
@@ -49,7 +49,7 @@ pub async fn decide(
         outcome.policy_problem = problem.map(|problem| problem.to_string());
         match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
-                // An earlier version that could be planned with is in force again: plan with that.
+                // An earlier version that is known to work is in force again.
                 let (name, problem) = policy.at_fault(&problem);
                 let Some(refused) = ctx.policies.withdraw(&policy, name, &problem) else {
                     return Err(Error::Policy(problem));
@@ -62,7 +62,7 @@ pub async fn decide(
     }
 }
 
-/// Decides under one version of the policy: begins a search where one is due, commits what one has found.
+/// Plans under one version of the policy: starts a search if one is due, and commits the result of a finished one.
 async fn decide_under(
     policy: &Policy,
     (application, key): (&ActorApplication, &ApplicationKey),
@@ -78,7 +78,7 @@ async fn decide_under(
     let wanted = world::wanted(&ctx.caches.index(), application, &policy.name);
     let only_requests =
         runtime_requests::only_requests_changed(application, policy, &wanted, outcome.decision.as_ref());
-    // What is not looked at now is looked at another time.
+    // Keeps the mark for a later run.
     let put_off = || {
         if dirty {
             ctx.caches.mark_dirty(key);
@@ -86,7 +86,7 @@ async fn decide_under(
     };
     let mut attempt = 0;
     match ctx.searches.take(key, &Manifest::of(application)) {
-        // Who is asked for is not kept waiting until it is through.
+        // Runtime requests do not wait for a running search.
         Search::Running { .. } if only_requests => outcome.searching = true,
         Search::Running { .. } => {
             outcome.searching = true;
@@ -102,7 +102,7 @@ async fn decide_under(
         }
         Search::Done(_) | Search::None => {}
     }
-    // What could merely be better is looked at when nobody waits for a search.
+    // Improvements are searched only while no foreground search waits.
     let (is_busy, has_time) = (ctx.solver_slots.is_full(), !ctx.solver_slots.is_full_for_background());
     let again = before.facts.second_look.filter(|look| has_time && look.is_due(moment()));
     let chances = ctx.caches.freed_counter(key, kinds(application).into_iter());
@@ -116,7 +116,7 @@ async fn decide_under(
         let (policy, application) = (policy.clone(), application.clone());
         SearchRequest { policy, application, world, look, again, attempt }
     };
-    // For whom nothing is decided it is known why without a look, and who has to wait is looked at when its turn comes.
+    // Without a Placement the cause is known, and a waiting search takes its snapshot when it gets a slot.
     if !only_requests && outcome.decision.is_none() && !application.spec.paused && is_busy {
         let look = before.before_search(generation, (chances, turn));
         outcome.searching = true;
@@ -144,7 +144,7 @@ async fn decide_under(
         if let Some(before) = last_facts {
             now.facts = now.facts.kept(before);
         }
-        // In a world that changed meanwhile a second look is another time.
+        // The search resumes later if the snapshot has changed.
         now.facts.second_look = again.map(|look| look.later(moment())).or(now.facts.second_look);
         ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.strain);
         ctx.set_last_planned(key, now);
@@ -159,7 +159,7 @@ async fn decide_under(
         return Ok(());
     }
     if outcome.searching {
-        // Who was asked for and is not placed at once is looked at again when the search is through.
+        // Requests that could not be placed at once are planned when the running search ends.
         ctx.caches.mark_dirty(key);
         return Ok(());
     }
@@ -176,7 +176,7 @@ async fn decide_under(
     Ok(())
 }
 
-/// Who starts all at once, and waits for that, may need more than one opening: any room that came is worth a look.
+/// All-or-nothing applications that wait may need more than one unit, so any change of capacity is a trigger.
 fn room_for_all_or_nothing(
     application: &ActorApplication,
     before: Option<&control::Considered>,
@@ -190,7 +190,7 @@ fn room_for_all_or_nothing(
     (waits && before.is_some_and(|before| before.digest != now.digest)).then_some(Due::Opening)
 }
 
-/// Whether an application leaves room that came to others: those who wait for room on its kinds, and are served first.
+/// Whether an application leaves capacity to others that wait for its kinds and rank before it.
 fn yields_to_priority(application: &ActorApplication, key: &ApplicationKey, ctx: &Context) -> bool {
     let index = ctx.caches.index();
     let (rank, own) = (Rank::of(application), kinds(application));
@@ -206,7 +206,7 @@ fn yields_to_priority(application: &ActorApplication, key: &ApplicationKey, ctx:
 }
 
 impl LastPlanned {
-    /// A second look whose time came while others need the time is looked at later.
+    /// Postpones a resumed search whose time is needed by others.
     fn put_off(mut self, key: &ApplicationKey, ctx: &Context) {
         if let Some(look) = self.facts.second_look.as_mut().filter(|look| look.is_due(moment())) {
             *look = look.later(moment());
@@ -215,19 +215,19 @@ impl LastPlanned {
     }
 }
 
-/// What a search was begun with.
+/// Input of a search.
 struct SearchRequest {
     policy: Policy,
     application: ActorApplication,
-    /// What it was looked at in, where it was.
+    /// The snapshot, unless the search waits for a slot first.
     world: Option<Arc<World>>,
     look: LastPlanned,
     again: Option<SecondLook>,
-    /// How many of its plans others overtook.
+    /// How many of its plans were overtaken.
     attempt: u32,
 }
 
-/// Searches in a task of its own: what runs is looked after meanwhile. The application is reconciled again when it is through.
+/// Starts a search in its own task, so reconciles continue. The application is planned again when it ends.
 fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, request: SearchRequest) {
     let stop = Arc::new(AtomicBool::new(false));
     let manifest = Manifest::of(&request.application);
@@ -241,7 +241,7 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, request: Sea
         let (slot, world) = if let Some(slot) = ctx.solver_slots.try_acquire(&rank) {
             (slot, world)
         } else {
-            // Who waits holds no world, which would be an old one when its turn comes.
+            // A waiting search holds no snapshot, which would be stale by then.
             drop(world);
             (ctx.solver_slots.acquire(rank).await, None)
         };
@@ -265,7 +265,7 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, request: Sea
     tokio::spawn(tracing::Instrument::instrument(task, span));
 }
 
-/// The world as it is when the turn of an application has come; what it was looked at in before counts no more.
+/// A new snapshot once the search has a slot; the earlier one is obsolete.
 async fn refresh_snapshot(
     (application, key): (&ActorApplication, &ApplicationKey),
     policy: &Policy,
@@ -283,9 +283,9 @@ async fn refresh_snapshot(
     Ok(world)
 }
 
-/// Commits what a search found, or keeps it where the decision is not the one that is known here: it is looked at again when it is.
+/// Commits a search result, or keeps it if the cached Placement is stale; planning is retried then.
 ///
-/// What `touched` the application meanwhile is looked at another time; who is tried again in any case is touched then.
+/// Events that marked the application meanwhile are kept for a later run.
 async fn commit_or_keep(
     found: Box<SearchResult>,
     policy: &Policy,
@@ -307,7 +307,7 @@ async fn commit_or_keep(
     committed
 }
 
-/// Commits what a search found, or what is left of it in the newest world; whether that is done.
+/// Commits a search result, or its feasible part in the latest snapshot; returns whether planning is complete.
 async fn commit_result(
     found: SearchResult,
     policy: &Policy,
@@ -319,7 +319,7 @@ async fn commit_result(
     let SearchResult { why, basis: mut now, resume: again, attempt, yielded, plan, slot, .. } = found;
     let (world, plan) = plan?;
     now.facts.second_look = match again {
-        // It had no time: it is the same look another time.
+        // It had no time: the same search resumes later.
         Some(look) if yielded => Some(look.later(moment())),
         _ => (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten(),
     };
@@ -338,7 +338,7 @@ async fn commit_result(
     let (plan, is_whole) = match verdict {
         Verdict::Stands(plan) => (plan, true),
         Verdict::Mended(plan) => {
-            // What was mended in a hurry is looked at again when there is time.
+            // A repaired plan is improved in the background.
             now.facts.chances = u64::MAX;
             (plan, true)
         }
@@ -346,20 +346,19 @@ async fn commit_result(
         Verdict::Overtaken => return Ok(false),
     };
     commit(application, (key, why), policy, (lock, slot, &newest), &plan, ctx, outcome).await?;
-    // What happened while it was decided touched nobody who had no place there yet.
+    // Events during the commit did not concern assignments that did not exist yet.
     ctx.caches.recheck().add([key.clone()]);
     if is_whole {
-        // What was searched is the world that was planned from; room that came meanwhile is looked at as soon as it is known who
-        // has no place.
+        // The plan refers to its own snapshot; later growth of capacity is noticed once the unplaced actors are known.
         record_committed((key, ctx), policy, &newest, &plan, now);
     }
     Ok(is_whole)
 }
 
-/// Searches on a blocking thread: it is CPU-bound for up to the policy's wall clock.
+/// Runs the search on a blocking thread: it is CPU-bound for up to the policy's wall clock.
 ///
-/// A second look at the same world has the number `look`, from 1, and a seed of its own; `others` wait or search, too, and who comes
-/// while it searches takes its share as well. Who could wait ends when somebody comes who could not, and has given way then.
+/// A resumed search on the same snapshot has the number `look`, from 1, and another seed. It shares the time with `others`,
+/// including those that arrive meanwhile. A background search stops for a foreground one and has then yielded.
 async fn search(
     (key, world): (&ApplicationKey, &Arc<World>),
     policy: &Policy,
@@ -397,17 +396,17 @@ async fn search(
                 is_over
             };
             let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
-            // A decision that is not there is made from what is observed, where something is.
+            // A missing Placement is rebuilt from the observed pods.
             let runs =
                 world.snapshot.file().actors.iter().any(|actor| !actor.fixed && actor.current.is_some());
-            // Nobody is moved on the strength of what is known while many nodes do not answer.
+            // No actor moves while many agents are silent.
             let strategy: Box<dyn Strategy> = if (why == Due::Undecided || silent) && runs {
                 Box::new(Observed(strategy))
             } else {
                 strategy
             };
             let plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
-            // A manifest's rates are the same in every window.
+            // Rates of a manifest are the same in every window.
             let (derived, found) = (plan.world(&world.snapshot), plan.assignment.clone());
             let mut plan = control::go_or_stay(&derived, &[], plan, least);
             if plan.assignment != found {
@@ -430,9 +429,9 @@ async fn search(
     Ok(plan)
 }
 
-/// What one of so many who wait gets of a search's time where so many search at once: together they take half of it and 10 ms for
-/// each, and never more than all of it, but for the 10 ms that each gets at least. What a plan takes beside its search, judging and
-/// explaining, is `aside` of it. What a longer search would find is looked for afterwards, when nobody waits.
+/// The time of one search when more wait than there are slots: together they take half of a search's time plus 10 ms each, at
+/// most all of it, and at least 10 ms each. Judging and explaining, which take `post_search`, count as part of it. Later
+/// background searches improve the plans.
 fn share(wall: Duration, waiting: usize, slots: usize, post_search: Duration) -> Duration {
     if waiting <= slots {
         return wall;
@@ -442,7 +441,7 @@ fn share(wall: Duration, waiting: usize, slots: usize, post_search: Duration) ->
     (queue / count(waiting.div_ceil(slots))).saturating_sub(post_search).max(MIN_SHARE.min(wall))
 }
 
-/// The strategy that the policy names, which may be one for production alone.
+/// The policy's strategy, which must be allowed in production.
 fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
     let refused =
         |problem| Error::Policy(format!("policy {}: policy.yaml, strategy: {problem}", policy.name));
@@ -450,7 +449,7 @@ fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
     Ok(entry.make(limits(policy)))
 }
 
-/// What a paused application would do.
+/// The effect of unpausing an application.
 fn proposal(snapshot: &Snapshot, plan: &Plan) -> String {
     let starts = ActorIx::first(snapshot.actors())
         .filter(|&a| snapshot.current(a).is_none() && plan.assignment[a].is_some())
@@ -468,8 +467,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_takes_half_the_time_of_a_search_and_10_ms_for_each() {
-        // Milliseconds of one search, and beside it; who wait, who search at once; milliseconds of each, of all of them.
+    fn queued_searches_share_half_the_time_plus_10_ms_each() {
+        // Milliseconds of a search and after it; waiting searches, slots; milliseconds of each and of all.
         for (wall, post_search, waiting, slots, each, all) in [
             (2000, 0, 1, 2, 2000, 2000),
             (2000, 300, 2, 2, 2000, 2000),

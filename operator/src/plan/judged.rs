@@ -1,4 +1,4 @@
-//! What clingo made of a plan before it may be committed: counted, and where it does not agree, told and kept.
+//! Clingo's verdict on a plan before it is committed: counted, and on a disagreement reported, with the snapshot kept.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,13 +9,13 @@ use world::ApplicationKey;
 use crate::error::Error;
 use crate::runtime::metrics::{MISMATCH, Metrics};
 
-/// What becomes of a plan that clingo does not agree on.
+/// The consequence of a disagreement.
 const DISCARDED: &str = "the plan is not carried out";
 
-/// So many applications' snapshots are kept.
+/// How many snapshots are kept.
 const MAX_KEPT: usize = 4;
 
-/// Snapshots of plans on which clingo and the planner did not agree, the last one of each application, for a report.
+/// Snapshots of plans that clingo disagreed with, the last one per application, for bug reports.
 #[derive(Clone, Default)]
 pub struct Mismatches(Arc<Mutex<BTreeMap<ApplicationKey, String>>>);
 
@@ -25,7 +25,7 @@ impl Mismatches {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Counts a verdict, and keeps the snapshot where it is that they do not agree.
+    /// Counts a verdict, and keeps the snapshot on a disagreement.
     ///
     /// # Errors
     /// Why there is no plan.
@@ -60,7 +60,7 @@ impl Mismatches {
     }
 }
 
-/// What the planner's own numbers and rules say against an answer, where clingo or the search says otherwise.
+/// What the planner holds against the answer of clingo or of the search.
 fn disagreement(error: &PlanError) -> Option<String> {
     match error {
         PlanError::Judge(JudgeError::Mismatch(problem)) => Some(problem.clone()),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mismatch_is_counted_and_its_snapshot_kept() {
+    fn a_mismatch_is_counted_and_its_snapshot_is_kept() {
         let (mismatches, metrics) = (Mismatches::default(), Metrics::new(Registry::new()).unwrap());
         let snapshot = Snapshot::read(r#"{"version":1,"units":[],"actors":[],"exchangeCost":{}}"#).unwrap();
         let key = |name: usize| ApplicationKey { namespace: "shop".into(), name: name.to_string() };
@@ -108,9 +108,9 @@ mod tests {
         assert_eq!(metrics.judged.with_label_values(&[MISMATCH]).get(), 6);
     }
 
-    /// From a judge whose numbers are not the planner's to what is counted, told and kept: the plan is lost, the snapshot is not.
+    /// From a judge with wrong numbers to the metric, the error and the kept snapshot.
     #[test]
-    fn a_judge_with_other_numbers_costs_the_plan() {
+    fn a_plan_is_discarded_when_the_judge_disagrees() {
         let text = r#"{"version":1,"units":[{"id":"u","kind":"cpu","node":"n","capacity":9}],"actors":[{"id":"shop/app/a",
             "runsOn":{"cpu":1}}],"exchangeCost":{"otherKind":1},"policy":{"name":"p","program":":~ run_on(A,_). [1,A]"}}"#;
         let snapshot = Snapshot::read(text).unwrap();

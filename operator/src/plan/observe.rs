@@ -1,4 +1,4 @@
-//! One application's world as it is now, and what its policy says of it.
+//! Snapshots of one application, taken off the executor.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
     implementations.map(|implementation| implementation.kind.as_str()).collect()
 }
 
-/// What is to be known of a world before it is planned.
+/// Facts about a snapshot that decide whether a plan is due.
 pub struct Observation {
     pub facts: control::Considered,
     pub infeasible: BTreeSet<String>,
 }
 
-/// The newest world of an application alone, off the executor.
+/// The latest snapshot of an application.
 pub async fn latest_snapshot(
     ctx: &Context,
     key: &ApplicationKey,
@@ -35,7 +35,7 @@ pub async fn latest_snapshot(
     run_blocking(&ctx.snapshot_permits, snapshot_of(ctx, key, policy)).await
 }
 
-/// The same for whoever holds the lock of the commits: it stands in no line.
+/// The same for the holder of the commit lock, which must not queue for a permit.
 pub async fn latest_snapshot_unqueued(
     ctx: &Context,
     key: &ApplicationKey,
@@ -52,14 +52,14 @@ fn snapshot_of(
     let (caches, key, policy) = (ctx.caches.clone(), key.clone(), policy.clone());
     move || {
         let world = world::snapshot(&caches.index(), &key, &policy, Timestamp::now())?;
-        // Whoever asks first whether it is another world waits for the digest.
+        // Computes the digest here, off the executor.
         world.digest();
         Ok(Arc::new(world))
     }
 }
 
-/// The actors whose decided place may not be taken now, by what can be said without a policy; where the manifest cannot be planned, by
-/// what needs no plan. Beside the queue of those who are planned.
+/// Actors whose assigned unit is infeasible, judged without a policy; without a plan where the manifest cannot be planned. Uses
+/// the reconciles' permits.
 pub async fn infeasible(
     ctx: &Context,
     application: &ActorApplication,
@@ -78,7 +78,7 @@ pub async fn infeasible(
     run_blocking(&ctx.reconcile_permits, look).await
 }
 
-/// Works out something of a world on a thread of its own, when a core is free for it.
+/// Runs a computation on a blocking thread once a permit is available.
 async fn run_blocking<T: Send + 'static>(
     cores: &Semaphore,
     look: impl FnOnce() -> Result<T, Error> + Send + 'static,
@@ -91,7 +91,7 @@ async fn run_blocking<T: Send + 'static>(
     seen
 }
 
-/// The world of an application as it is now, and what its policy says of it, off the executor.
+/// The snapshot of an application, with the facts for planning.
 pub async fn observe(
     ctx: &Context,
     application: &ActorApplication,
@@ -108,18 +108,18 @@ pub async fn observe(
     run_blocking(&ctx.snapshot_permits, look).await
 }
 
-/// CPU seconds that a solver may burn beyond its wall clock.
+/// CPU seconds a solver may use beyond its wall clock.
 const CPU_GRACE: u64 = 5;
 
-/// Who judges by the policy's program.
+/// The judge for the policy's program.
 pub fn judge(policy: &Policy) -> ClingoJudge {
     ClingoJudge::new(limits(policy), policy.wall_milliseconds)
 }
 
-/// The plan with what clingo makes of it in this world, which has what the policy derives `known`; when a core is free for it.
+/// The plan as clingo judges it in this snapshot, whose derived facts are `known`; waits for a permit.
 ///
 /// # Errors
-/// When it does not agree.
+/// When clingo disagrees.
 pub async fn judge_plan(
     key: &ApplicationKey,
     (world, known): (&World, &Arc<Snapshot>),
@@ -133,7 +133,7 @@ pub async fn judge_plan(
     ctx.mismatches.judged(key, &world.snapshot, judged, &ctx.metrics)
 }
 
-/// What a solver may use.
+/// Resource limits of a solver.
 pub fn limits(policy: &Policy) -> Limits {
     Limits { memory_mib: policy.memory_mib, cpu_seconds: policy.wall_milliseconds.div_ceil(1000) + CPU_GRACE }
 }

@@ -1,4 +1,4 @@
-//! Planning one application after the other, as the [queue of planning](crate::plan::plans) has them.
+//! Planning runs, taken from the [planning queue](crate::plan::plans).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -17,13 +17,13 @@ use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 use crate::status::report::{Outcome, decision_events, event};
 
-/// How often it is asked whose turn it is to look whether it could be better.
+/// Interval of granting background turns.
 const TURNS: Duration = Duration::from_secs(10);
 
-/// Puts an application into the queue of planning where it is due to be looked at there.
+/// Enqueues an application for planning if that is due.
 pub fn enqueue_if_due(key: &ApplicationKey, ctx: &Context) {
     let now = moment();
-    // What could merely be better waits until nobody waits for a search.
+    // Improvements wait until no foreground search waits.
     let may_improve =
         || ctx.caches.triggers().has_background_turn(key) && !ctx.solver_slots.is_full_for_background();
     let is_second_look = || ctx.second_look(key).is_some_and(|look| look.is_due(now));
@@ -33,7 +33,7 @@ pub fn enqueue_if_due(key: &ApplicationKey, ctx: &Context) {
     }
 }
 
-/// Plans an application where that is due, or settles what was searched for it, and lets it be looked after.
+/// Plans an application, or commits the result of its search, and requeues its reconcile.
 #[tracing::instrument(skip_all, fields(application = %key))]
 pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     let _alone = ctx.plan_locks.lock(&key).await;
@@ -44,7 +44,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     };
     ctx.forget_if_recreated(&key, &application);
     if ctx.plans.begin(&key) {
-        // Whatever it could not be planned for before is looked at again.
+        // A retry that is due counts as a change.
         ctx.caches.mark_dirty(&key);
     }
     if application.metadata.deletion_timestamp.is_some() || ctx.writer.leadership.check().is_err() {
@@ -52,7 +52,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
         return;
     }
     let working = ctx.writer.liveness.begin();
-    // What touches it after this is looked at the next time, also where it cannot be planned now.
+    // Events from here on trigger the next run, even if this one fails.
     let dirty = ctx.caches.take_dirty(&key);
     let mut outcome = Outcome::default();
     let version = |outcome: &Outcome| outcome.decision.as_ref().and_then(ResourceExt::resource_version);
@@ -65,7 +65,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     };
     drop(working);
     ctx.caches.triggers().planning_done(&key);
-    // A search that begins is no success yet.
+    // A started search is not a success yet.
     if !outcome.searching && decided.as_ref().err().is_none_or(|e| e.is_reported() && !e.is_refused()) {
         ctx.plan_backoff.reset(&key);
     }
@@ -76,7 +76,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
         Ok(()) => ctx.plans.record(&key, outcome),
         Err(e) if e.is_reported() => {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
-            // What was found before it was so is not waited for.
+            // An earlier search result is obsolete.
             ctx.searches.discard_result(&key);
             report_failure(&application, &ctx, &e).await;
             outcome.failure = Some((e.condition_reason(), e.chain()));
@@ -91,24 +91,23 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             ctx.plans.record_failure(&key, Some(moment() + ctx.plan_backoff.next_delay(&key, &e, moment())));
         }
     }
-    // Until a search is through there is nothing to carry out or to tell that was not there before.
+    // A started search changes nothing that a reconcile would apply or report.
     if !is_searched {
         ctx.plans.requeue(&key);
     }
-    // Nobody who starts waits for what is told.
+    // Events are emitted last so that starts do not wait for them.
     for event in events {
         ctx.emit_event(application.as_ref(), &event).await;
     }
 }
 
-/// Settles what was searched for an application: it is committed before its slot is another's, however many wait to be
-/// planned.
+/// Commits a search result before the slot is handed on, however many applications wait for planning.
 pub async fn settle(key: ApplicationKey, ctx: Arc<Context>) {
     plan(key.clone(), ctx.clone()).await;
     ctx.searches.release_slot(&key);
 }
 
-/// Says once per message why nothing can be decided.
+/// Emits an event once per message if the application cannot be planned.
 async fn report_failure(application: &ActorApplication, ctx: &Context, error: &Error) {
     let message = error.chain();
     let conditions = application.status.iter().flat_map(|status| &status.conditions);
@@ -120,7 +119,7 @@ async fn report_failure(application: &ActorApplication, ctx: &Context, error: &E
     }
 }
 
-/// Looks in the background whether applications could be better; ends only with the process.
+/// Grants background turns to applications that may be improved; ends only with the process.
 pub async fn background(ctx: Arc<Context>) {
     loop {
         tokio::time::sleep(TURNS).await;
@@ -131,7 +130,7 @@ pub async fn background(ctx: Arc<Context>) {
             ctx.searches.forget(&key);
         }
         if ctx.solver_slots.is_full_for_background() || ctx.solver_slots.has_foreground_demand() {
-            // Others need the time.
+            // Foreground searches need the time.
             continue;
         }
         let known: Vec<(ApplicationKey, u64)> = {

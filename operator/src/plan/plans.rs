@@ -1,4 +1,4 @@
-//! The queue of planning, beside that of healing: who looks after what runs waits neither for a search nor for who is planned.
+//! The planning queue. It is separate from the workqueue, so reconciles wait neither for searches nor for planning.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,34 +13,34 @@ use world::ApplicationKey;
 use crate::status::report::Outcome;
 use crate::watch::caches::{Requests, object_ref};
 
-/// Who is to be planned again so soon may take room before others that wait for it.
+/// An application retried within this time may still take capacity before others.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What planning said of one application.
+/// The last planning result of an application.
 #[derive(Default)]
 struct Planned {
-    /// What it found out, without the decision; nothing before it was planned once.
+    /// The outcome without the Placement; nothing before the first run.
     outcome: Option<Outcome>,
-    /// When it is to be planned again though nothing touches it.
+    /// When it is planned again without a trigger.
     retry_at: Option<Moment>,
-    /// Whether it is in the queue.
+    /// Whether it is queued.
     is_queued: bool,
-    /// Whether it is being planned now.
+    /// Whether it is being planned.
     in_progress: bool,
 }
 
-/// Who waits to be planned, and what was said of each application that was.
+/// The planning queue and the last result per application.
 pub struct Plans {
     of: Mutex<HashMap<ApplicationKey, Planned>>,
     queue: UnboundedSender<ApplicationKey>,
     requeues: Requests,
 }
 
-/// The ends of the queues: who is to be planned, and who is to be looked after because it was.
+/// The receivers: applications to plan, and applications to reconcile afterwards.
 pub type Receivers = (UnboundedReceiver<ApplicationKey>, UnboundedReceiver<ObjectRef<ActorApplication>>);
 
 impl Plans {
-    /// Nothing is planned yet.
+    /// An empty queue.
     pub fn new() -> (Self, Receivers) {
         let (queue, to_plan) = mpsc::unbounded();
         let (requeues, planned) = mpsc::unbounded();
@@ -51,16 +51,16 @@ impl Plans {
         self.of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts an application into the queue, once.
+    /// Queues an application, once.
     pub fn enqueue(&self, key: &ApplicationKey) {
         let is_in_it = std::mem::replace(&mut self.of().entry(key.clone()).or_default().is_queued, true);
         if !is_in_it {
-            // Where nobody plans any more, the process ends.
+            // Without a receiver the process ends.
             let _ = self.queue.unbounded_send(key.clone());
         }
     }
 
-    /// Its turn has come; whether it is planned again because that was to be.
+    /// Starts a run; returns whether a retry was due.
     pub fn begin(&self, key: &ApplicationKey) -> bool {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
@@ -68,7 +68,7 @@ impl Plans {
         planned.retry_at.take().is_some()
     }
 
-    /// It was planned, or a search for it is begun.
+    /// Records the outcome of a run, or that a search started.
     pub fn record(&self, key: &ApplicationKey, mut outcome: Outcome) {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
@@ -78,27 +78,27 @@ impl Plans {
         planned.outcome = Some(outcome);
     }
 
-    /// It could not be planned for a reason that is none of its own.
+    /// Records an error that is not the application's fault.
     pub fn record_failure(&self, key: &ApplicationKey, retry_at: Option<Moment>) {
         let mut of = self.of();
         let planned = of.entry(key.clone()).or_default();
         (planned.retry_at, planned.in_progress) = (retry_at, false);
     }
 
-    /// What was said last, if anything was, and when it is planned again.
+    /// The last outcome, if any, and when it is retried.
     pub fn last(&self, key: &ApplicationKey) -> (Option<Outcome>, Option<Moment>) {
         let of = self.of();
         of.get(key).map_or((None, None), |planned| (planned.outcome.clone(), planned.retry_at))
     }
 
-    /// People were told who moved.
+    /// The move was reported.
     pub fn clear_moved(&self, key: &ApplicationKey) {
         if let Some(said) = self.of().get_mut(key).and_then(|planned| planned.outcome.as_mut()) {
             said.moved = false;
         }
     }
 
-    /// Whether something is still to be said of it, and will be.
+    /// Whether a new outcome is to be expected.
     pub fn is_pending(&self, key: &ApplicationKey) -> bool {
         let of = self.of();
         of.get(key).is_some_and(|planned| {
@@ -108,7 +108,7 @@ impl Plans {
         })
     }
 
-    /// Whether the time has come to plan it again.
+    /// Whether a retry is due.
     pub fn is_due(&self, key: &ApplicationKey, now: Moment) -> bool {
         self.of().get(key).and_then(|planned| planned.retry_at).is_some_and(|at| at <= now)
     }
@@ -120,12 +120,12 @@ impl Plans {
         of.get(key).is_some_and(|it| it.is_queued || it.in_progress || it.retry_at.is_some_and(is_soon))
     }
 
-    /// Lets an application be looked after, at once.
+    /// Requeues the reconcile of an application at once.
     pub fn requeue(&self, key: &ApplicationKey) {
         let _ = self.requeues.unbounded_send(object_ref(key));
     }
 
-    /// Forgets those that are gone.
+    /// Drops deleted applications.
     pub fn retain(&self, exists: impl Fn(&ApplicationKey) -> bool) {
         self.of().retain(|key, _| exists(key));
     }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_queued_for_twice_is_in_the_queue_once_until_its_turn_comes() {
+    fn an_application_is_queued_once_until_its_run_begins() {
         let (plans, (mut to_plan, _)) = Plans::new();
         plans.enqueue(&key());
         plans.enqueue(&key());
@@ -153,7 +153,7 @@ mod tests {
         assert!(plans.is_pending(&key()));
         assert!(!plans.begin(&key()));
         assert!(plans.is_pending(&key()), "it is under way");
-        // What touches it from now on is another turn.
+        // Events from now on need another run.
         plans.enqueue(&key());
         assert_eq!(to_plan.try_recv().unwrap(), key());
         plans.begin(&key());
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_planned_again_when_its_time_comes_and_what_it_said_stays() {
+    fn a_failed_run_is_retried_later_and_keeps_its_outcome() {
         let (plans, _receivers) = Plans::new();
         plans.begin(&key());
         let failure = Some(("Policy", "no such policy".to_owned()));
@@ -172,11 +172,11 @@ mod tests {
         );
         let (last, retry_at) = plans.last(&key());
         assert_eq!((last.unwrap().failure, retry_at), (failure.clone(), Some(at(300))));
-        // It is told, and nothing else comes before its time.
+        // The failure was reported, and nothing else happens before the retry.
         assert!(!plans.is_pending(&key()) && !plans.is_due(&key(), at(299)) && plans.is_due(&key(), at(300)));
         assert!(!plans.is_imminent(&key(), at(0)));
         assert!(plans.begin(&key()));
-        // The API server did not answer: what was said before is still so.
+        // The API server was unavailable: the earlier outcome still holds.
         plans.record_failure(&key(), Some(at(302)));
         assert_eq!(plans.last(&key()).0.unwrap().failure, failure);
         assert!(plans.is_imminent(&key(), at(300)));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moved_is_known_until_it_is_told() {
+    fn a_move_is_kept_until_it_is_reported() {
         let (plans, _receivers) = Plans::new();
         assert!(plans.last(&key()).0.is_none());
         plans.record(&key(), Outcome { moved: true, ..Outcome::default() });

@@ -1,4 +1,4 @@
-//! The policies in force: the last good version of each.
+//! The policies in force: the last valid version of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -11,18 +11,18 @@ use world::{PROGRAM, Policy, PolicyError};
 
 use crate::error::Error;
 
-/// What is known of one policy.
+/// The versions of one policy.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// The last version that was sound.
+    /// The last valid version.
     good: Option<Policy>,
-    /// The last version that a plan was made with: its program can be written out for a world of this cluster.
+    /// The last version that a plan was made with, so its program can be grounded in this cluster.
     proven: Option<Policy>,
-    /// What is wrong with the newest one.
+    /// The problem of the newest version.
     problem: Option<PolicyError>,
-    /// The namespaces whose applications it is for; absent: all.
+    /// Namespaces that may use it; absent: all.
     namespaces: Option<BTreeSet<String>>,
-    /// Whether its program holds for all of those, whichever policy they name.
+    /// Whether its program is enforced on all of them, whichever policy they name.
     enforced: bool,
 }
 
@@ -32,8 +32,7 @@ impl Known {
     }
 }
 
-/// The version of the policy of this name that a plan under `policy` uses: `policy` itself, or what is enforced on it where that
-/// is the one in force.
+/// The version of this policy that a plan under `policy` uses: `policy` itself, or the enforced one if it is in force.
 fn used_of(policy: &Policy, name: &str, known: &Known) -> Option<Policy> {
     if policy.name == name {
         return Some(policy.clone().under([]));
@@ -42,12 +41,12 @@ fn used_of(policy: &Policy, name: &str, known: &Known) -> Option<Policy> {
     known.good.clone().filter(|good| good.program.as_ref() == Some(program))
 }
 
-/// Every policy by name.
+/// All policies by name.
 #[derive(Debug, Default)]
 pub struct Policies(Mutex<BTreeMap<String, Known>>);
 
 impl Policies {
-    /// Takes in a version; an error when it is refused and the last good one stays in force.
+    /// Adds a version; an error if it is invalid and the last valid one stays in force.
     pub fn learn(&self, config_map: &ConfigMap) -> Result<(), PolicyError> {
         let read = Policy::read(config_map).and_then(check_program);
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +65,7 @@ impl Policies {
         }
     }
 
-    /// Notes that a plan was made with a version, and with those that are enforced on it.
+    /// Records that a plan was made with a version, and with those enforced on it.
     pub fn prove(&self, policy: &Policy) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, known) in all.iter_mut() {
@@ -78,13 +77,13 @@ impl Policies {
         }
     }
 
-    /// Takes back a version whose program turned out to be wrong when a plan was to be made with it; whether an earlier
-    /// one is in force instead. A version that plans were made with is not taken back: the world is too large for it, and
-    /// only that application goes without a plan. `name` is that of the policy at fault, `policy` itself or one that is enforced on it.
+    /// Withdraws a version whose program failed in a plan, if an earlier one can replace it. A version that already produced
+    /// plans is kept: then only this snapshot is too large for it. `name` is the policy at fault: `policy`, or one enforced on
+    /// it.
     pub fn withdraw(&self, policy: &Policy, name: &str, problem: &str) -> Option<PolicyError> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get_mut(name)?;
-        // Otherwise a newer version came meanwhile, or another application found it out.
+        // Otherwise a newer version arrived meanwhile, or another application already withdrew it.
         let used = used_of(policy, name, known).filter(|used| known.good.as_ref() == Some(used))?;
         let earlier = known.proven.clone().filter(|proven| *proven != used)?;
         let about = format!("policy {name} ");
@@ -94,22 +93,21 @@ impl Policies {
         Some(problem)
     }
 
-    /// Forgets policies that are not among these.
+    /// Drops all other policies.
     pub fn keep(&self, names: &std::collections::BTreeSet<String>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| names.contains(name));
     }
 
-    /// Forgets a policy whose ConfigMap is gone.
+    /// Drops a policy whose ConfigMap is deleted.
     pub fn forget(&self, name: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// The policy in force under a name for the applications of a namespace, with what is enforced on them, and what is
-    /// wrong with its newest version.
+    /// The policy in force for a namespace, with those enforced on it, and the problem of its newest version.
     ///
     /// # Errors
-    /// When there is none for that namespace, or never was a sound one, of it or of one that is enforced: what an
-    /// administrator enforces is not left out because it cannot be read.
+    /// When no valid version exists for that namespace, of it or of an enforced one: an enforced policy is never skipped
+    /// because it is invalid.
     pub fn in_force(&self, name: &str, namespace: &str) -> Result<(Policy, Option<PolicyError>), Error> {
         let (policy, problem) = self.named(name, namespace)?;
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -152,7 +150,7 @@ impl Policies {
     }
 }
 
-/// Refuses a program that no world could make right.
+/// Rejects a program that is invalid in any snapshot.
 fn check_program(policy: Policy) -> Result<Policy, PolicyError> {
     let faults = policy.program.as_deref().map(Program::parse).and_then(Result::err).unwrap_or_default();
     let Some(first) = faults.first() else { return Ok(policy) };
@@ -180,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_good_version_stays_in_force() {
+    fn the_last_valid_version_stays_in_force() {
         let policies = Policies::default();
         policies.learn(&policy("window: 10s")).unwrap();
         let refused = policies.learn(&policy("window: 10s\nobjectives: [overload")).unwrap_err();
@@ -191,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_was_sound_and_what_is_absent_are_told_apart() {
+    fn an_invalid_policy_and_a_missing_one_differ() {
         let policies = Policies::default();
         policies.learn(&policy("windw: 10s")).unwrap_err();
         let told = |name: &str| policies.in_force(name, "vision").unwrap_err().to_string();
@@ -200,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_may_be_for_some_namespaces() {
+    fn a_policy_may_be_limited_to_namespaces() {
         let policies = Policies::default();
         let mut limited = policy("window: 10s");
         let annotate = |list: &str| Some([(labels::NAMESPACES.to_owned(), list.to_owned())].into());
@@ -217,7 +215,7 @@ mod tests {
                 (other, _) => panic!("{list}: {other:?}"),
             }
         }
-        // nor is one that is not for it named to whom mistypes
+        // a policy of other namespaces is not suggested either
         let told = policies.in_force("slow", "vision").unwrap_err().to_string();
         assert_eq!(told, "there is no policy slow; name one of: (none)");
         limited.metadata.annotations = None;
@@ -226,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enforced_holds_whichever_policy_is_named() {
+    fn enforced_policies_apply_to_every_policy() {
         let policies = Policies::default();
         policies.learn(&policy("window: 10s")).unwrap();
         let enforced = |program: &str, namespaces: Option<&str>| {
@@ -247,19 +245,19 @@ mod tests {
         let rule = "% enforced: rules\np(1).".to_owned();
         assert_eq!(rules("vision"), Ok(Some(rule.clone())));
         assert_eq!(rules("audio"), Ok(None), "it is for another namespace");
-        // The last good version stays in force, and what is named keeps its own program above it.
+        // The last valid version stays in force, and the named policy keeps its own program.
         policies.learn(&enforced("p(", None)).unwrap_err();
         assert_eq!(rules("audio"), Ok(Some(rule.clone())));
         policies.learn(&with_program("q(1).")).unwrap();
         assert_eq!(rules("vision"), Ok(Some(format!("q(1).\n{rule}"))));
-        // Proving and withdrawing are about the policy that is named.
+        // Proving and withdrawing concern the named policy.
         let (proven, _) = policies.in_force("fast", "vision").unwrap();
         policies.prove(&proven);
         policies.learn(&with_program("n(0). n(X+1) :- n(X).")).unwrap();
         let (endless, _) = policies.in_force("fast", "vision").unwrap();
         assert!(policies.withdraw(&endless, "fast", "it takes too many steps").is_some());
         assert_eq!(rules("vision"), Ok(Some(format!("q(1).\n{rule}"))));
-        // What is enforced is at fault by itself, and its earlier version comes back.
+        // An enforced policy is at fault by itself, and its earlier version returns.
         policies.learn(&enforced("n(0). n(X+1) :- n(X).", None)).unwrap();
         let (endless, _) = policies.in_force("fast", "vision").unwrap();
         assert_eq!(
@@ -270,11 +268,11 @@ mod tests {
         let told = policies.withdraw(&endless, "rules", "policy rules line 1: it takes too many steps");
         assert_eq!(told.unwrap().to_string(), "policy rules: program.lp: line 1: it takes too many steps");
         assert_eq!(rules("vision"), Ok(Some(format!("q(1).\n{rule}"))));
-        // Who names it has it once.
+        // An enforced policy that is named applies once.
         assert_eq!(policies.in_force("rules", "vision").unwrap().0.rules(), Some("p(1).".to_owned()));
         policies.forget("rules");
         assert_eq!(rules("vision"), Ok(Some("q(1).".to_owned())));
-        // One that never was sound lets nobody plan without it.
+        // An enforced policy without a valid version blocks planning.
         policies.learn(&enforced("p(", None)).unwrap_err();
         assert!(rules("vision").unwrap_err().ends_with("nothing is planned without it"));
     }
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_program_is_refused_by_line_and_the_last_good_one_stays() {
+    fn an_invalid_program_is_refused_with_its_line() {
         let policies = Policies::default();
         policies.learn(&with_program("forbid(A,U) :- group(A,\"web\"), cu_kind(U,\"gpu\").")).unwrap();
         let bad = "% web stays off GPUs\nforbid(A,U) :- group(A,web), cu_kind(U,\"gpu\").";
@@ -299,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_be_written_out_gives_way_to_the_one_before() {
+    fn a_program_that_cannot_be_grounded_is_withdrawn() {
         let policies = Policies::default();
         let (fine, endless) = (with_program("p(1)."), with_program("n(0). n(X+1) :- n(X)."));
         policies.learn(&fine).unwrap();
@@ -311,9 +309,9 @@ mod tests {
         let told = policies.withdraw(&newest, "fast", "policy fast line 1: it takes too many steps").unwrap();
         assert_eq!(told.to_string(), "policy fast: program.lp: line 1: it takes too many steps");
         assert_eq!(policies.in_force("fast", "vision").unwrap(), (before.clone(), Some(told)));
-        // What plans were made with is not taken back by the world of one application.
+        // A version that produced plans is not withdrawn for one application.
         assert_eq!(policies.withdraw(&before, "fast", "too large"), None);
-        // A version that never planned anything has none before it.
+        // A version without a predecessor cannot be withdrawn.
         let first = Policies::default();
         first.learn(&endless).unwrap();
         let (only, _) = first.in_force("fast", "vision").unwrap();

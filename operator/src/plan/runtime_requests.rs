@@ -1,5 +1,5 @@
-//! Actors that an application asked for, or took back, while it runs: decided at once, and looked at again when there is
-//! time, as everything is.
+//! Places actors that the application requests or releases at runtime at once, without a search. The plan is improved in the
+//! background later.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::plan::searches::LastPlanned;
 use crate::runtime::context::Context;
 use crate::status::report::{Outcome, event};
 
-/// The names of actors that were asked for begin so; no group has such a name.
+/// Name prefix of requested actors; no group may have it.
 const REQUEST_PREFIX: &str = "inst-";
 
-/// Whether nothing but such actors came or went since the decision, under a policy that a quick look understands.
+/// Whether only requested actors were added or removed since the Placement, under a policy that needs no search.
 pub fn only_requests_changed(
     application: &ActorApplication,
     policy: &Policy,
@@ -32,10 +32,10 @@ pub fn only_requests_changed(
     policy.rules().is_none() && !application.spec.paused && decision.is_some_and(all)
 }
 
-/// Decides at once, where that needs no search; whether it is decided.
+/// Places the requested actors if that needs no search; returns whether it did.
 ///
 /// # Errors
-/// When the decision cannot be written, or the world is another one by now.
+/// When the Placement cannot be written, or the snapshot is stale.
 pub async fn decide(
     (application, key): (&ActorApplication, &ApplicationKey),
     policy: &Policy,
@@ -51,12 +51,12 @@ pub async fn decide(
     let Some(plan) = place(world, policy, decision).await? else { return Ok(false) };
     ctx.metrics.plans.with_label_values(&[plan.strategy, plan.stopped_by.into()]).inc();
     tracing::info!(%why, strategy = plan.strategy, unplaced = plan.cost.unplaced, "planned");
-    // Many may ask at the same time.
+    // Many requests may arrive at once.
     let by = (judge(policy).at_once(), &ctx.snapshot_permits);
     let plan = match judge_plan(key, (world, &world.snapshot), plan, by, ctx).await {
         Ok(plan) => plan,
         Err(problem @ Error::Mismatch(_)) => {
-            // The plan is lost, and a search makes another one.
+            // The plan is discarded; a search makes another one.
             let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
             ctx.emit_event(application, &told).await;
             return Ok(false);
@@ -81,18 +81,17 @@ pub async fn decide(
     commit(application, (key, why), policy, (lock, None, &newest), &plan, ctx, outcome).await?;
     ctx.caches.recheck().add([key.clone()]);
     let mut now = now.clone();
-    // What was placed in a hurry is looked at again when there is time.
+    // A plan made without a search is improved in the background.
     now.facts.chances = u64::MAX;
     now.facts.second_look = None;
     record_committed((key, ctx), policy, &newest, &plan, now);
     Ok(true)
 }
 
-/// A plan in which everybody stays and who was asked for has the cheapest place that is feasible; nothing where it needs
-/// a search.
+/// A plan that keeps all actors and gives requested ones the cheapest feasible unit; nothing if that needs a search.
 ///
 /// # Errors
-/// When the world cannot be planned.
+/// When the snapshot cannot be planned.
 async fn place(world: &Arc<World>, policy: &Policy, decision: &Decision) -> Result<Option<Plan>, Error> {
     let (world, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
     let task = tokio::task::spawn_blocking(move || {

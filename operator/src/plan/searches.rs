@@ -1,4 +1,4 @@
-//! The searches of all applications, and what each was begun with.
+//! The searches of all applications.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,21 +16,21 @@ use world::{ApplicationKey, Note, Policy, World};
 use crate::error::Error;
 use crate::queue::solver_slots::Slot;
 
-/// The state of the world that an application was last planned for.
+/// What an application was last planned from.
 #[derive(Clone, Debug, Default)]
 pub struct LastPlanned {
     pub generation: Option<i64>,
     pub facts: control::Considered,
-    /// Actors whose decided place may not be taken.
+    /// Actors whose assigned unit is infeasible.
     pub infeasible: BTreeSet<String>,
-    /// How often room had come before it was looked at.
+    /// The growth counter before the snapshot.
     pub growth_counter: u64,
     pub notes: Vec<Note>,
     pub proposed: Option<String>,
 }
 
 impl LastPlanned {
-    /// What is known of an application that is looked at when its turn to search has come.
+    /// What is known of an application whose snapshot is taken when its search gets a slot.
     pub fn before_search(self, generation: Option<i64>, (chances, turn): (u64, bool)) -> Self {
         let facts = control::Considered {
             generation: generation.unwrap_or(0),
@@ -43,7 +43,7 @@ impl LastPlanned {
     }
 }
 
-/// Which application, and which of its manifests: one of the same name may have begun anew.
+/// Uid and generation of an application, as it may be recreated under the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     uid: Option<String>,
@@ -51,13 +51,13 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// That of an application as it is known.
+    /// Those of the cached application.
     pub fn of(application: &ActorApplication) -> Self {
         Self { uid: application.uid(), generation: application.metadata.generation }
     }
 }
 
-/// What a search found.
+/// The result of a search.
 pub struct SearchResult {
     pub manifest: Manifest,
     pub why: Due,
@@ -65,21 +65,21 @@ pub struct SearchResult {
     pub basis: LastPlanned,
     pub resume: Option<SecondLook>,
     pub attempt: u32,
-    /// Whether it ended for somebody who needed the time.
+    /// Whether it stopped for a foreground search.
     pub yielded: bool,
-    /// The plan, and the world that it was made for.
+    /// The plan and its snapshot.
     pub plan: Result<(Arc<World>, Plan), Error>,
-    /// The slot that it was searched with, until it is settled: no more worlds are held than searches may run.
+    /// The slot, held until the commit: no more snapshots are held than searches may run.
     pub slot: Option<Slot>,
 }
 
 impl SearchResult {
-    /// Whether it is for this application, as its manifest is now.
+    /// Whether it belongs to the application's present manifest.
     pub fn is_for(&self, application: &ActorApplication) -> bool {
         self.manifest == Manifest::of(application)
     }
 
-    /// The same once more without its slot, where a plan was found.
+    /// A copy without the slot, if a plan was found.
     pub fn kept(&self) -> Option<Self> {
         let plan = Ok(self.plan.as_ref().ok()?.clone());
         let (manifest, policy, basis) = (self.manifest.clone(), self.policy.clone(), self.basis.clone());
@@ -97,30 +97,30 @@ impl SearchResult {
     }
 }
 
-/// A search for one application.
+/// The search of one application.
 #[derive(Default)]
 pub enum Search {
     /// There is none.
     #[default]
     None,
-    /// It is under way, for this manifest; raised, the flag ends it.
+    /// Running, for this manifest; the flag stops it.
     Running { manifest: Manifest, stop: Arc<AtomicBool> },
-    /// It is through.
+    /// Finished.
     Done(Box<SearchResult>),
 }
 
-/// The searches of all applications, each beside everything else that its application needs.
+/// The searches of all applications.
 pub struct Searches {
     of: Mutex<HashMap<ApplicationKey, Search>>,
-    /// How many wait for their turn or search and could not wait for later.
+    /// Foreground searches that run or wait.
     foreground: Arc<AtomicUsize>,
-    /// What a plan takes beside its search.
+    /// How long a plan takes after its search.
     pub post_search: Arc<PostSearchTime>,
     finished: UnboundedSender<ApplicationKey>,
 }
 
 impl Searches {
-    /// No searches yet; with the names of those for whom one will be through.
+    /// No searches; with the receiver of applications whose search ended.
     pub fn new() -> (Self, UnboundedReceiver<ApplicationKey>) {
         let (finished, settles) = mpsc::unbounded();
         (
@@ -129,20 +129,19 @@ impl Searches {
         )
     }
 
-    /// Whoever begins for this cause, among those who share the time of a search: who could wait shares with nobody, and ends when
-    /// somebody needs the time.
+    /// The share of a new search in the common time. Background searches share with none; they stop when the time is needed.
     pub fn time_share(&self, why: Due) -> TimeShare {
         if why.can_wait() { TimeShare::join(&Arc::default()) } else { TimeShare::join(&self.foreground) }
     }
 
-    /// A search is through: what it found is to be settled.
+    /// Ends a search; its result is to be committed.
     pub fn finish(&self, key: ApplicationKey, found: SearchResult) {
         self.put(&key, Search::Done(Box::new(found)));
-        // Where nobody settles any more, the process ends.
+        // Without a receiver the process ends.
         drop(self.finished.unbounded_send(key));
     }
 
-    /// Leaves the slot to the next of what was found and could not be settled.
+    /// Releases the slot of a result that could not be committed.
     pub fn release_slot(&self, key: &ApplicationKey) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Search::Done(found)) = of.get_mut(key) {
@@ -150,7 +149,7 @@ impl Searches {
         }
     }
 
-    /// Forgets what was found for an application that cannot be planned now; one that is under way goes on.
+    /// Drops the result of an application that cannot be planned now; a running search continues.
     pub fn discard_result(&self, key: &ApplicationKey) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Search::Done(_)) = of.get(key) {
@@ -158,12 +157,12 @@ impl Searches {
         }
     }
 
-    /// Forgets what was found for an application that is gone.
+    /// Drops the search of a deleted application.
     pub fn forget(&self, key: &ApplicationKey) {
         self.of.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Takes what a search found; one that is under way goes on, unless the manifest is another one by now.
+    /// Takes the result; a running search continues unless the manifest changed.
     pub fn take(&self, key: &ApplicationKey, manifest: &Manifest) -> Search {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         match of.remove(key) {
@@ -176,7 +175,7 @@ impl Searches {
         }
     }
 
-    /// Whether one is under way, or through and not looked at.
+    /// Whether a search runs, or has a result that is not taken.
     pub fn has(&self, key: &ApplicationKey) -> bool {
         let of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(of.get(key), Some(Search::Running { .. } | Search::Done(_)))
@@ -187,37 +186,37 @@ impl Searches {
     }
 }
 
-/// How long the last plan whose search the clock ended took beside it: to be judged and explained.
+/// How long judging and explaining took after the last search that ran into its deadline.
 #[derive(Default)]
 pub struct PostSearchTime(AtomicU64);
 
 impl PostSearchTime {
-    /// As long as this took it.
+    /// Records the time.
     pub fn took(&self, time: Duration) {
         self.0.store(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
     }
 
-    /// How long it took.
+    /// The last time.
     pub fn last(&self) -> Duration {
         Duration::from_millis(self.0.load(Ordering::Acquire))
     }
 }
 
-/// One of those who wait for a search or are searched for.
+/// The share of a search that runs or waits.
 pub struct TimeShare {
     all: Arc<AtomicUsize>,
-    /// How many there were when it came, with it.
+    /// Number of searches when it joined, itself included.
     at_first: usize,
 }
 
 impl TimeShare {
-    /// One more.
+    /// Joins the searches.
     pub fn join(all: &Arc<AtomicUsize>) -> Self {
         let at_first = all.fetch_add(1, Ordering::AcqRel) + 1;
         Self { all: all.clone(), at_first }
     }
 
-    /// With how many it shares the time of a search: who came before it and who has come after it by now.
+    /// The number of searches that it shares the time with, before and after it.
     pub fn count(&self) -> usize {
         self.all.load(Ordering::Acquire).max(self.at_first)
     }
@@ -229,12 +228,12 @@ impl Drop for TimeShare {
     }
 }
 
-/// Whoever looks after an application does so alone.
+/// Ensures one planning run per application at a time.
 #[derive(Default)]
 pub struct PlanLocks(Mutex<HashMap<ApplicationKey, Weak<AsyncMutex<()>>>>);
 
 impl PlanLocks {
-    /// Waits until nobody else looks after it.
+    /// Waits for the application's lock.
     pub async fn lock(&self, key: &ApplicationKey) -> OwnedMutexGuard<()> {
         let lock = {
             let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -256,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_came_with_many_has_no_more_time_than_who_is_searched_first_among_them() {
+    fn searches_that_join_together_get_equal_time() {
         let all = Arc::default();
         let mut line: Vec<TimeShare> = (0..4).map(|_| TimeShare::join(&all)).collect();
         let last = line.pop().unwrap();

@@ -1,4 +1,4 @@
-//! Whose decided places may be others' by now: they are looked at anew where somebody waits for one.
+//! Assignments whose feasibility must be checked again when an actor waits for its unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,32 +6,31 @@ use std::time::Duration;
 use control::Moment;
 use world::ApplicationKey;
 
-/// However much happens where they are, the places of one application are looked at anew no more often.
+/// Minimum interval between two checks of an application.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Applications of whose places it is not known whether they may still be taken: something changed where they are, or others did
-/// something while they were decided.
+/// Applications whose assignments may have become infeasible: a node of theirs changed, or another Placement was committed
+/// concurrently.
 #[derive(Default)]
 pub struct RecheckQueue {
     pending: BTreeSet<ApplicationKey>,
-    /// When the places of each were last looked at anew.
+    /// The last check of each application.
     last_checked: BTreeMap<ApplicationKey, Moment>,
 }
 
 impl RecheckQueue {
-    /// There is doubt of these.
+    /// Adds applications.
     pub fn add(&mut self, keys: impl IntoIterator<Item = ApplicationKey>) {
         self.pending.extend(keys);
     }
 
-    /// When the places of an application may be looked at anew, where there is doubt.
+    /// When a pending application may be checked.
     pub fn next_check(&self, key: &ApplicationKey, now: Moment) -> Option<Moment> {
         let soonest = self.last_checked.get(key).map_or(now, |last| now.max(*last + MIN_INTERVAL));
         self.pending.contains(key).then_some(soonest)
     }
 
-    /// Whether the places of an application are to be looked at anew now; then there is no doubt afterwards. `at_once`: however
-    /// short ago that was last done.
+    /// Whether the application is to be checked now; it is then no longer pending. `at_once` ignores the minimum interval.
     pub fn take(&mut self, key: &ApplicationKey, at_once: bool, now: Moment) -> bool {
         let is_due = self.next_check(key, now).is_some_and(|soonest| at_once || soonest <= now);
         if is_due {
@@ -42,13 +41,13 @@ impl RecheckQueue {
         is_due
     }
 
-    /// Forgets all that are not among these.
+    /// Drops all other applications.
     pub fn retain(&mut self, there: &BTreeSet<ApplicationKey>) {
         self.pending.retain(|key| there.contains(key));
         self.last_checked.retain(|key, _| there.contains(key));
     }
 
-    /// Forgets an application that is gone.
+    /// Drops a deleted application.
     pub fn forget(&mut self, key: &ApplicationKey) {
         self.pending.remove(key);
         self.last_checked.remove(key);
@@ -59,8 +58,7 @@ impl RecheckQueue {
 mod tests {
     use super::*;
 
-    /// Whether places are looked at anew, one letter after the other: `d` there is doubt, `?` they may be, `!` at once, `+` half a
-    /// second passes.
+    /// Whether a check is due, letter by letter: `d` added, `?` asked, `!` asked at once, `+` half a second later.
     fn checks(text: &str) -> String {
         let key = ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() };
         let (mut recheck, mut now) = (RecheckQueue::default(), Duration::from_secs(1000));
@@ -76,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn each_doubt_is_one_look_and_no_more_than_one_a_second() {
+    fn each_application_is_checked_once_and_at_most_once_a_second() {
         for (text, expected) in [
             ("?", "n"),
             ("d??", "yn"),
@@ -90,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_when_the_next_look_may_be() {
+    fn the_next_check_is_known() {
         let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
         let (mut recheck, now) = (RecheckQueue::default(), Duration::from_secs(1000));
         recheck.add([key("a"), key("b")]);

@@ -1,4 +1,4 @@
-//! How long it is waited until what failed is tried again: longer each time in a row.
+//! Exponential backoff per application after failed reconciles and plans.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,11 +9,11 @@ use world::ApplicationKey;
 
 use crate::error::Error;
 
-/// What failed in a row for each application.
+/// Consecutive failures per application.
 #[derive(Default)]
 pub struct Retries(Mutex<HashMap<ApplicationKey, Failure>>);
 
-/// What failed last, how often in a row, and until when that is not tried again.
+/// Reason and number of the last consecutive failures, and until when a retry waits.
 struct Failure {
     reason: &'static str,
     count: u32,
@@ -21,13 +21,13 @@ struct Failure {
 }
 
 impl Retries {
-    /// After how long to try again what failed so: twice as long as the last time. Who is looked at before that time, for something
-    /// else happened, waits for the rest of it.
+    /// The delay before the next retry; it doubles each time. A failure during the delay, after another event, does not extend
+    /// it.
     pub fn next_delay(&self, key: &ApplicationKey, error: &Error, now: Moment) -> Duration {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = failures.get(key).filter(|known| known.reason == error.reason());
         if let Some(known) = known.filter(|known| now < known.until) {
-            // A clock that was set back makes nobody wait for longer.
+            // A clock that was set back does not extend the delay.
             return known.until.saturating_sub(now).min(error.max_backoff());
         }
         let count = known.map_or(0, |known| known.count);
@@ -38,7 +38,7 @@ impl Retries {
         wait
     }
 
-    /// It did not fail this time.
+    /// Resets the backoff.
     pub fn reset(&self, key: &ApplicationKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_in_a_row_is_tried_later_each_time_until_it_goes_well() {
+    fn consecutive_failures_back_off_until_a_success() {
         let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
         let (retries, start) = (Retries::default(), Duration::from_secs(1000));
         let waits = |name: &str, error: &Error| -> Vec<u128> {
@@ -66,16 +66,16 @@ mod tests {
         assert_eq!(waits("a", &broken), [2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000, 30_000]);
         assert_eq!(waits("b", &Error::Overtaken), [50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
         assert_eq!(waits("d", &refused), [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]);
-        // Who has lost the lease waits for nothing but the lease.
+        // Without the lease the delay stays constant.
         assert_eq!(waits("c", &Error::NotLeading), [2_000; 8]);
         let later = start + Duration::from_mins(10);
         let after =
             |name: &str, error: &Error, now: Moment| retries.next_delay(&key(name), error, now).as_millis();
-        // Something else is another matter.
+        // Another error starts anew.
         assert_eq!(after("b", &broken, later), 2_000);
         retries.reset(&key("a"));
         assert_eq!(after("a", &broken, later), 2_000);
-        // Five events in the meantime are no five tries.
+        // Five events during the delay are not five retries.
         for passed in [0, 100, 500, 1_900, 1_999] {
             assert_eq!(
                 after("a", &broken, later + Duration::from_millis(passed)),

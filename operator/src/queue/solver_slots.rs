@@ -1,5 +1,5 @@
-//! Who waits for a search, and whose turn is next: by priority, then by age; what could wait is served last, and never has
-//! all slots where there are several.
+//! Solver slots: a queue ordered by priority, then age. Background searches come last and always leave one slot free if there
+//! are several.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,8 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 use world::ApplicationKey;
 
-/// Who is served first: who needs something before who could merely be better, then the higher priority, then the older,
-/// then by name.
+/// Order of the queue: foreground before background, then higher priority, then older, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     background: bool,
@@ -27,28 +26,28 @@ impl Rank {
         Self { background: false, priority: Reverse(application.spec.priority), created, key }
     }
 
-    /// Behind all who are not.
+    /// Ranks behind all foreground searches if `is`.
     pub fn background(self, is: bool) -> Self {
         Self { background: is, ..self }
     }
 }
 
-/// So many slots, and who waits for one.
+/// A fixed number of slots with a queue.
 #[derive(Clone)]
 pub struct SolverSlots(Arc<Mutex<State>>);
 
 struct State {
     slots: usize,
     free: usize,
-    /// How many are held by who could wait.
+    /// Slots held by background searches.
     background: usize,
-    /// How many came so far: one application may wait twice.
+    /// Number of the next waiter: one application may wait twice.
     arrivals: u64,
     waiting: BTreeMap<(Rank, u64), oneshot::Sender<()>>,
 }
 
 impl State {
-    /// Whether there is a slot for who could wait, or for who could not: one is left for those where there are several.
+    /// Whether a slot is available; background searches leave one free if there are several.
     fn has_slot(&self, background: bool) -> bool {
         self.free > 0 && (!background || self.background < self.slots.saturating_sub(1).max(1))
     }
@@ -64,14 +63,14 @@ impl State {
     }
 }
 
-/// A slot, given to the next when it is dropped.
+/// A slot, handed to the next waiter on drop.
 pub struct Slot {
     solver_slots: SolverSlots,
     background: bool,
 }
 
 impl SolverSlots {
-    /// A line for so many slots.
+    /// A queue for this many slots.
     pub fn new(slots: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             slots,
@@ -90,24 +89,24 @@ impl SolverSlots {
         Slot { solver_slots: self.clone(), background }
     }
 
-    /// A slot, where who has this rank need not wait for one.
+    /// A slot, if one is available without waiting.
     pub fn try_acquire(&self, rank: &Rank) -> Option<Slot> {
         let mut state = self.state();
         state.has_slot(rank.background).then(|| state.take(rank.background))?;
         Some(self.slot(rank.background))
     }
 
-    /// Whether who comes now has to wait.
+    /// Whether a foreground search would have to wait.
     pub fn is_full(&self) -> bool {
         !self.state().has_slot(false)
     }
 
-    /// Whether who could wait has to, if it comes now.
+    /// Whether a background search would have to wait.
     pub fn is_full_for_background(&self) -> bool {
         !self.state().has_slot(true)
     }
 
-    /// Whether somebody who could not wait has a slot or waits for one.
+    /// Whether a foreground search holds a slot or waits for one.
     pub fn has_foreground_demand(&self) -> bool {
         let state = self.state();
         let is_next = state.waiting.first_key_value().is_some_and(|((rank, _), _)| !rank.background);
@@ -130,13 +129,13 @@ impl SolverSlots {
             granted
         };
         let mut waiter = Waiter { solver_slots: self, background, granted };
-        // Whoever has a slot gives it on, and the line outlives all who wait in it.
+        // The sender is never dropped: the queue outlives its waiters.
         drop((&mut waiter.granted).await);
         self.slot(background)
     }
 }
 
-/// Who waits; a slot that was given to somebody who does not wait any more goes to the next.
+/// A waiter; a slot granted to a cancelled one is handed on.
 struct Waiter<'a> {
     solver_slots: &'a SolverSlots,
     background: bool,
@@ -161,7 +160,7 @@ impl Drop for Slot {
             if !state.has_slot(background) {
                 return;
             }
-            // Who does not wait any more is passed over.
+            // Cancelled waiters are skipped.
             if state.waiting.pop_first().is_some_and(|(_, next)| next.send(()).is_ok()) {
                 state.take(background);
             }
@@ -184,7 +183,7 @@ mod tests {
         Rank { background: fields.next().is_some(), priority, created, key }
     }
 
-    /// `NAME:PRIORITY:AGE[:leisure]` come one after the other while the only slot is taken; who has it then, one after the other.
+    /// `NAME:PRIORITY:AGE[:leisure]` queue up while the only slot is taken; returns the order in which they get it.
     fn served(come: &str) -> String {
         let solver_slots = SolverSlots::new(1);
         let first = solver_slots.acquire(rank("first:0:0")).now_or_never().unwrap();
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_higher_priority_is_served_first_and_then_the_older() {
+    fn slots_are_granted_by_priority_then_age() {
         for (come, expected) in [
             ("a:0:1 b:0:2", "a b"),
             ("b:0:2 a:0:1", "a b"),
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slot_of_several_is_left_for_who_could_not_wait() {
+    fn background_searches_leave_one_slot_free() {
         for (slots, background) in [(1, 1), (2, 1), (3, 2)] {
             let solver_slots = SolverSlots::new(slots);
             let leisure = |number: usize| rank(&format!("l{number}:0:0:leisure"));
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_wait_any_more_is_passed_over() {
+    fn cancelled_waiters_are_skipped() {
         let solver_slots = SolverSlots::new(1);
         let first = solver_slots.acquire(rank("first:0:0")).now_or_never().unwrap();
         let mut gone = Box::pin(solver_slots.acquire(rank("gone:9:0")));
@@ -271,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_away_when_it_was_its_turn_leaves_the_slot_to_the_next() {
+    fn a_slot_granted_to_a_cancelled_waiter_is_handed_on() {
         let solver_slots = SolverSlots::new(1);
         let first = solver_slots.acquire(rank("first:0:0")).now_or_never().unwrap();
         let mut gone = Box::pin(solver_slots.acquire(rank("gone:9:0")));

@@ -1,4 +1,4 @@
-//! How often people are told of an application.
+//! Throttles status writes, and tracks objects that were created but not yet observed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,19 +7,19 @@ use std::time::Duration;
 use control::{Moment, Seen, Step};
 use world::ApplicationKey;
 
-/// What is told of an application is written no more often: ten pods that start are three changes each, and most of what the
-/// API server does for a status is to merge it.
+/// Minimum interval of status writes per application: ten starting pods are thirty changes, and merging a status is expensive
+/// for the API server.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where no more than counts and messages changed, what is told of an application is written no more often: it is the largest
-/// object of all, and of every ten actors that start the same would be said ten times.
+/// Minimum interval if only counts and messages changed: the application is the largest object, and its counts change with
+/// every starting actor.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// When each application was last told of.
+/// The last status write of each application.
 #[derive(Default)]
 pub struct StatusThrottle(Mutex<HashMap<ApplicationKey, LastReport>>);
 
-/// When somebody last looked what is to be told, and when something of it was written.
+/// When a status was last computed, and when one was last written.
 #[derive(Clone, Copy)]
 struct LastReport {
     at: Moment,
@@ -31,12 +31,12 @@ impl StatusThrottle {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
     }
 
-    /// When it is to be told of again; nothing where that is now.
+    /// When the next status is due; nothing if now.
     pub fn next_report(&self, key: &ApplicationKey, now: Moment) -> Option<Moment> {
         self.last(key).map(|reports| reports.at + REPORT_INTERVAL).filter(|at| now < *at)
     }
 
-    /// When counts and messages alone are to be written again; nothing where that is now.
+    /// When a status that changes only counts and messages is due; nothing if now.
     pub fn next_count_report(&self, key: &ApplicationKey, now: Moment) -> Option<Moment> {
         self.last(key)
             .and_then(|reports| reports.written)
@@ -44,10 +44,10 @@ impl StatusThrottle {
             .filter(|at| now < *at)
     }
 
-    /// Everything is told of it, and for that something had to be `written`, or not.
+    /// Records that the status was computed, and whether anything was `written`.
     pub fn reported(&self, key: &ApplicationKey, now: Moment, written: bool) {
         let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who was told of longer ago counts no more, and may be gone.
+        // Old entries have no effect any more.
         reports
             .retain(|_, reports| now < reports.written.unwrap_or_default().max(reports.at) + COUNT_INTERVAL);
         let before = reports.get(key).and_then(|reports| reports.written);
@@ -56,56 +56,56 @@ impl StatusThrottle {
     }
 }
 
-/// For so long after an actor of theirs was started, applications are taken to be starting more.
+/// An application counts as starting actors for this long after the last start.
 const STARTING: Duration = Duration::from_secs(1);
 
-/// Which applications start actors.
+/// Applications that recently started actors.
 #[derive(Default)]
 pub struct RecentStarts(Mutex<HashMap<ApplicationKey, Moment>>);
 
 impl RecentStarts {
-    /// An application starts actors now.
+    /// Records a start.
     pub fn record(&self, key: &ApplicationKey, now: Moment) {
         let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         starts.retain(|_, at| now < *at + STARTING);
         starts.insert(key.clone(), now);
     }
 
-    /// Whether any other application does.
+    /// Whether any other application is starting actors.
     pub fn others_starting(&self, key: &ApplicationKey, now: Moment) -> bool {
         let starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         starts.iter().any(|(other, at)| other != key && now < *at + STARTING)
     }
 }
 
-/// For so long the watch is waited for to bring what was made.
+/// How long the watch may take to deliver a created object.
 const EXPECTATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What was made and the watch has not brought yet is not made again meanwhile: pods by the uid of their Instance, Instances by
-/// actor and the uid of its application.
+/// Created objects that the watch has not delivered yet, so that they are not created twice: pods by the uid of their Instance,
+/// Instances by application uid and actor.
 #[derive(Default)]
 pub struct Expectations(Mutex<HashMap<String, Moment>>);
 
 impl Expectations {
-    /// It was made, or was there already.
+    /// Records an object that was created, or existed already.
     pub fn expect(&self, what: &str, now: Moment) {
         let mut expected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         expected.retain(|_, at| now < *at + EXPECTATION_TIMEOUT);
         expected.insert(what.to_owned(), now);
     }
 
-    /// The Instance of an actor, of the application with this uid.
+    /// Key of an actor's Instance, by application uid.
     pub fn instance(application: &str, actor: &str) -> String {
         format!("{application}/{actor}")
     }
 
-    /// Whether the watch is still to bring it.
+    /// Whether the watch has yet to deliver the object.
     pub fn is_expected(&self, what: &str, now: Moment) -> bool {
         let expected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         expected.get(what).is_some_and(|at| now < *at + EXPECTATION_TIMEOUT)
     }
 
-    /// The watch has brought the Instances of these actors, of the application with this uid.
+    /// Records Instances that the watch delivered.
     pub fn observe_instances<'a>(&self, application: &str, actors: impl Iterator<Item = &'a String>) {
         let mut expected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if expected.is_empty() {
@@ -116,7 +116,7 @@ impl Expectations {
         }
     }
 
-    /// Takes out of what is to be done who was started a moment ago; until when the first of them is waited for.
+    /// Removes starts of pods that were just created; returns when the first expectation expires.
     pub fn drop_expected(&self, steps: &mut Vec<Step>, seen: &Seen, now: Moment) -> Option<Moment> {
         let mut expected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for instance in seen.instances.values().filter(|instance| instance.pod.is_some()) {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_was_made_is_awaited_until_it_is_seen_and_not_for_long() {
+    fn a_created_pod_is_expected_until_observed_or_timed_out() {
         let (expected, at) = (Expectations::default(), Duration::from_millis);
         let id = |uid: &str| Id { name: format!("app-{uid}"), uid: uid.to_owned(), version: None };
         let start = |uid: &str| Step::Start {
@@ -150,7 +150,7 @@ mod tests {
             unit: "n/u-0".to_owned(),
             newest: true,
         };
-        // Who is started at this millisecond of those who are to be, while the pods of `there` are seen, and when to look again.
+        // Actors still to be started at this millisecond while the pods of `there` are observed, and when to reconcile again.
         let left = |now: u64, there: &[&str]| {
             let pod = Some(control::Pod::default());
             let instance = |uid: &&str| {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_was_made_is_awaited_until_it_is_seen_and_not_for_long() {
+    fn a_created_instance_is_expected_until_observed_or_timed_out() {
         let (expected, at) = (Expectations::default(), Duration::from_millis);
         let one = Expectations::instance("uid", "a-0");
         let other = Expectations::instance("of one made anew", "a-0");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn others_start_actors_until_a_second_after_the_last() {
+    fn other_applications_count_as_starting_for_a_second() {
         let key = |name: &str| ApplicationKey { namespace: "ns".to_owned(), name: name.to_owned() };
         let (starts, at) = (RecentStarts::default(), Duration::from_millis);
         starts.record(&key("a"), at(5000));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_is_told_of_at_once_then_a_second_later_and_counted_now_and_then() {
+    fn status_writes_are_throttled_and_counts_more_so() {
         let key = |name: &str| ApplicationKey { namespace: "ns".to_owned(), name: name.to_owned() };
         let (throttle, at) = (StatusThrottle::default(), Duration::from_millis);
         assert_eq!(throttle.next_report(&key("a"), at(5000)), None);
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(throttle.next_report(&key("b"), at(5400)), None);
         assert_eq!(throttle.next_report(&key("a"), at(6000)), None);
         assert_eq!(throttle.next_count_report(&key("a"), at(6000)), Some(at(10_000)));
-        // A look for which nothing was written puts no count off.
+        // A status that did not change does not delay the next count.
         throttle.reported(&key("a"), at(6000), false);
         assert_eq!(throttle.next_count_report(&key("a"), at(9999)), Some(at(10_000)));
         assert_eq!(throttle.next_count_report(&key("a"), at(10_000)), None);

@@ -1,4 +1,4 @@
-//! Who has to be planned again, and who waits for what: marked by events, asked by reconciles.
+//! Replan triggers: events mark applications dirty; reconciles record what each waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use control::{Amounts, Moment};
 use world::{ApplicationKey, Index, Policy, Room, Unit};
 
-/// So long an application gives way at most: whoever is ahead may fail again and again.
+/// How long an application yields at most, as the others may fail repeatedly.
 const MAX_YIELD: Duration = Duration::from_secs(10);
 
-/// A node as plans depend on it.
+/// The properties of a node that plans depend on.
 #[derive(PartialEq)]
 pub struct NodeCapacity {
     pub room: Option<Room>,
@@ -20,49 +20,49 @@ pub struct NodeCapacity {
 /// What an application waits for.
 #[derive(Default)]
 pub struct Waiting {
-    /// Whether an actor waits for something that a pod or an Instance may give back.
+    /// Whether an actor waits for something that a pod or an Instance may free.
     pub any: bool,
-    /// The pools that have as many instances as they may, wherever those are.
+    /// Pools at their instance limit.
     pub pools: BTreeSet<String>,
-    /// What actors without a place ask for, by kind.
+    /// Requests of unplaced actors, by kind.
     pub unplaced: Vec<(String, Amounts)>,
 }
 
-/// Marks and requests of applications.
+/// Dirty marks, waiting applications and background turns.
 #[derive(Default)]
 pub struct ReplanTriggers {
     dirty: BTreeSet<ApplicationKey>,
-    /// Those whose mark was taken and that are being looked at.
+    /// Applications whose planning run took their mark and is not finished.
     in_planning: BTreeSet<ApplicationKey>,
-    /// Since when those give way that wait for room that others may take first.
+    /// Since when applications yield capacity to others with precedence.
     yielding_since: BTreeMap<ApplicationKey, Moment>,
-    /// Those of which actors wait for something that a pod or an Instance may give back, with the pools that they wait for.
+    /// Applications with actors that wait for something that a pod or an Instance may free, and the pools they wait for.
     waiting: BTreeMap<ApplicationKey, BTreeSet<String>>,
-    /// What actors without a place ask for, by kind.
+    /// Requests of unplaced actors, by kind.
     unplaced: BTreeMap<ApplicationKey, Vec<(String, Amounts)>>,
-    /// How often room came that an actor without a place may use.
+    /// Counts growth of capacity that unplaced actors may use.
     growth_counter: u64,
-    /// The policies by which they are guarded, each once.
+    /// Policies of the guards, shared.
     policies: Vec<Arc<Policy>>,
-    /// By node that hosts actors.
+    /// By node with actors.
     guards: BTreeMap<String, BTreeMap<ApplicationKey, Guard>>,
-    /// On which nodes an application has guards.
+    /// Nodes with guards of an application.
     guarded: BTreeMap<ApplicationKey, BTreeSet<String>>,
-    /// How many units and slots of a kind came free so far.
+    /// Units and slots freed so far, by kind.
     freed: BTreeMap<String, u64>,
-    /// When the last one of a kind came free.
+    /// When the last one of a kind was freed.
     last_freed: BTreeMap<String, Moment>,
-    /// Of those, how many an application gave back itself.
+    /// Those of them that the application freed itself.
     own_freed: BTreeMap<ApplicationKey, BTreeMap<String, u64>>,
-    /// Since when an application waits for its turn.
+    /// Since when an application waits for a background turn.
     background_since: BTreeMap<ApplicationKey, Moment>,
-    /// When an application last had its turn to look whether it could be better.
+    /// The last background turn of an application.
     last_background: BTreeMap<ApplicationKey, Moment>,
-    /// Whose turn has come.
+    /// Applications with an unused background turn.
     has_background_turn: BTreeSet<ApplicationKey>,
 }
 
-/// At which capacities of units an application would be pressed.
+/// Unit capacities below which an application would be overloaded.
 struct Guard {
     policy: Arc<Policy>,
     needs: BTreeMap<String, u64>,
@@ -77,19 +77,19 @@ impl ReplanTriggers {
         self.dirty.contains(key)
     }
 
-    /// Whether it was touched since this was last asked.
+    /// Takes the dirty mark.
     pub fn take_dirty(&mut self, key: &ApplicationKey) -> bool {
         self.in_planning.insert(key.clone());
         self.dirty.remove(key)
     }
 
-    /// A look is over.
+    /// Ends a planning run.
     pub fn planning_done(&mut self, key: &ApplicationKey) {
         self.in_planning.remove(key);
     }
 
-    /// Whether an application leaves room that came to one of `ahead`, which wait for room as it does and are served first: as
-    /// long as one of them may be about to take it, but no longer than a while.
+    /// Whether an application leaves capacity to those `ahead`, which also have unplaced actors: as long as one of them is
+    /// being planned, up to a limit.
     pub fn yields_to_priority(
         &mut self,
         key: &ApplicationKey,
@@ -113,7 +113,7 @@ impl ReplanTriggers {
         yields_to_priority
     }
 
-    /// Forgets an application that is gone.
+    /// Drops a deleted application.
     pub fn forget(&mut self, key: &ApplicationKey) {
         self.dirty.remove(key);
         self.in_planning.remove(key);
@@ -126,7 +126,7 @@ impl ReplanTriggers {
         self.unguard(key);
     }
 
-    /// Forgets all that are not among these.
+    /// Drops all other applications.
     pub fn keep(&mut self, there: &BTreeSet<ApplicationKey>) {
         let known = (self.dirty.iter().chain(&self.in_planning).chain(&self.has_background_turn))
             .chain(self.yielding_since.keys().chain(self.own_freed.keys()).chain(self.last_background.keys()))
@@ -138,8 +138,8 @@ impl ReplanTriggers {
         }
     }
 
-    /// Remembers what an application waits for; whether actors have no place of which that was not known: room that came before
-    /// touched nobody.
+    /// Records what an application waits for; returns whether its unplaced demand is new, as capacity freed before did not
+    /// trigger it.
     pub fn set_waiting(&mut self, key: &ApplicationKey, waiting: Waiting) -> bool {
         let Waiting { any, pools, unplaced } = waiting;
         if any {
@@ -181,7 +181,7 @@ impl ReplanTriggers {
         }
     }
 
-    /// A policy as it is shared by all whom it guards.
+    /// The shared copy of a policy.
     fn shared(&mut self, policy: &Policy) -> Arc<Policy> {
         self.policies.retain(|known| Arc::strong_count(known) > 1);
         if let Some(known) = self.policies.iter().find(|known| ***known == *policy) {
@@ -192,7 +192,7 @@ impl ReplanTriggers {
         policy
     }
 
-    /// Those whose units on a node have less capacity by now than they need.
+    /// Applications that a node's present capacity overloads.
     pub fn overloaded(&self, index: &Index, node: &str) -> BTreeSet<ApplicationKey> {
         let is_overloaded = |guard: &Guard| {
             let units = world::units_at(index, node, &guard.policy);
@@ -202,7 +202,7 @@ impl ReplanTriggers {
         guards.filter(|(_, guard)| is_overloaded(guard)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Units or slots of these kinds came free, given back `by` an application or by nobody.
+    /// Records freed units or slots of these kinds, freed `by` an application if known.
     pub fn capacity_freed<'a>(
         &mut self,
         kinds: impl Iterator<Item = &'a str>,
@@ -219,7 +219,7 @@ impl ReplanTriggers {
         }
     }
 
-    /// How many units and slots of these kinds came free so far that the application did not give back itself.
+    /// Units and slots of these kinds freed so far by others.
     pub fn freed_counter<'a>(&self, key: &ApplicationKey, kinds: impl Iterator<Item = &'a str>) -> u64 {
         let own = self.own_freed.get(key);
         let of_kind = |kind: &str| {
@@ -229,7 +229,7 @@ impl ReplanTriggers {
         kinds.map(of_kind).sum()
     }
 
-    /// Lets those look whose turn it is, of those for whom something of their kinds came free.
+    /// Grants background turns to applications for which a unit of their kinds was freed.
     pub fn grant_background_turns(
         &mut self,
         mut waiting: BTreeMap<ApplicationKey, BTreeSet<&str>>,
@@ -254,41 +254,41 @@ impl ReplanTriggers {
         last_background
     }
 
-    /// It is looked at in the background now, whatever for: the next time is later.
+    /// Records a background search; the next turn comes later.
     pub fn background_started(&mut self, key: &ApplicationKey, now: Moment) {
         self.last_background.insert(key.clone(), now);
         self.has_background_turn.remove(key);
     }
 
-    /// Whether its turn has come.
+    /// Whether it has an unused background turn.
     pub fn has_background_turn(&self, key: &ApplicationKey) -> bool {
         self.has_background_turn.contains(key)
     }
 
-    /// Whether its turn has come since this was last asked.
+    /// Takes the background turn.
     pub fn take_background_turn(&mut self, key: &ApplicationKey) -> bool {
         self.has_background_turn.remove(key)
     }
 
-    /// Those with actors without a place.
+    /// Applications with unplaced actors.
     pub fn with_unplaced_actors(&self) -> Vec<ApplicationKey> {
         self.unplaced.keys().cloned().collect()
     }
 
-    /// Room came, wherever: those with actors without a place.
+    /// Records growth of capacity anywhere; returns the applications with unplaced actors.
     pub fn capacity_grew(&mut self) -> Vec<ApplicationKey> {
         self.growth_counter += 1;
         self.with_unplaced_actors()
     }
 
-    /// How often room came so far that an actor without a place may use.
+    /// Counts growth of capacity that unplaced actors may use.
     pub fn growth_counter(&self) -> u64 {
         self.growth_counter
     }
 
-    /// Those with an actor without a place that what came at a node may be room for.
+    /// Applications with an unplaced actor that may fit on the changed node.
     ///
-    /// `known`: what the node is has changed; then room that was there before may be for others now.
+    /// `known`: the node itself changed, so capacity that existed before may be usable now.
     pub fn unplaced_that_fit(
         &mut self,
         before: &NodeCapacity,
@@ -311,17 +311,17 @@ impl ReplanTriggers {
         waiting.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Those of this namespace that wait for a name or for room.
+    /// Applications of this namespace that wait for a name or for capacity.
     pub fn waiting_in_namespace(&self, namespace: &str) -> BTreeSet<ApplicationKey> {
         self.waiting.keys().filter(|key| key.namespace == namespace).cloned().collect()
     }
 
-    /// Those that wait for room on a node.
+    /// Applications that wait for capacity on a node.
     pub fn waiting_on_node(&self, index: &Index, node: &str) -> Vec<ApplicationKey> {
         index.hosted(node).filter(|key| self.waiting.contains_key(*key)).cloned().collect()
     }
 
-    /// Those that wait until a pool may have one more instance, wherever one goes.
+    /// Applications that wait for an instance of a pool, on any node.
     pub fn waiting_for_pool(&self, pool: &str) -> Vec<ApplicationKey> {
         let waiting = self.waiting.iter().filter(|(_, pools)| pools.contains(pool));
         waiting.map(|(key, _)| key.clone()).collect()
@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_moves_or_goes_is_guarded_no_more_where_it_was() {
+    fn guards_of_moved_and_deleted_applications_are_removed() {
         let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
         let mut triggers = ReplanTriggers::default();
         let guard = |triggers: &mut ReplanTriggers, name: &str, unit: &str| {
@@ -353,7 +353,7 @@ mod tests {
         triggers.keep(&[key("b")].into());
         assert_eq!(by_node(&triggers), expected[..1]);
         assert_eq!((triggers.guarded.len(), triggers.policies.len()), (1, 1));
-        // What is left of who is gone marks it once more.
+        // A deleted application may be marked by its remains.
         triggers.mark_dirty(&key("a"));
         triggers.capacity_freed(["cpu"].into_iter(), Some(&key("a")), Duration::ZERO);
         triggers.keep(&[key("b")].into());
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_looked_at_in_the_background_has_no_other_turn_for_a_while() {
+    fn a_background_search_delays_the_next_turn() {
         let key = |name: &str| ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() };
         let mut triggers = ReplanTriggers::default();
         let start = Duration::from_secs(1000);
@@ -372,15 +372,15 @@ mod tests {
         assert!(triggers.take_background_turn(&key("b")) && !triggers.has_background_turn(&key("a")));
         let late = start + control::BACKGROUND;
         assert_eq!(triggers.grant_background_turns(both(), late, 9), [key("a")]);
-        // A second look that comes then takes the turn with it.
+        // A resumed search uses up the turn.
         triggers.background_started(&key("a"), late);
         assert!(!triggers.has_background_turn(&key("a")));
         assert_eq!(triggers.grant_background_turns(both(), late, 9), []);
     }
 
-    /// Which seconds are a turn: `cpu` and `gpu` come when they are said to.
+    /// Seconds with a turn, when `cpu` and `gpu` units are freed at the given times.
     #[test]
-    fn a_turn_waits_for_the_last_piece_of_what_comes_but_not_for_ever() {
+    fn a_turn_waits_until_capacity_stops_changing_up_to_a_limit() {
         let key = ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() };
         for (comes, expected) in [
             ("", Some(0)),

@@ -1,4 +1,4 @@
-//! An application that is deleted and made again is another one: it inherits nothing from the one whose name it has.
+//! Detects applications that were deleted and recreated under the same name, which must not inherit state.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,19 +7,19 @@ use crds::ActorApplication;
 use kube::ResourceExt;
 use world::ApplicationKey;
 
-/// Which applications were met, by name.
+/// The last uid by name.
 #[derive(Default)]
 pub struct UidTracker(Mutex<HashMap<ApplicationKey, Option<String>>>);
 
 impl UidTracker {
-    /// Whether there was another one of its name when it was asked last.
+    /// Whether the uid differs from the last call's.
     pub fn is_recreated(&self, key: &ApplicationKey, application: &ActorApplication) -> bool {
         let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let uid = application.uid();
         uids.insert(key.clone(), uid.clone()).is_some_and(|before| before != uid)
     }
 
-    /// Forgets those that are gone, and says which.
+    /// Drops applications that do not exist any more, and returns them.
     pub fn remove_gone(&self, exists: impl Fn(&ApplicationKey) -> bool) -> Vec<ApplicationKey> {
         let mut uids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let remove_gone: Vec<ApplicationKey> = uids.keys().filter(|key| !exists(key)).cloned().collect();
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_of_the_same_name_is_told_apart() {
+    fn a_recreated_application_is_detected() {
         let key = ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() };
         let of = |uid: &str| {
             let spec = serde_json::from_value(serde_json::json!({"actors": []})).unwrap();

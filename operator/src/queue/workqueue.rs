@@ -1,4 +1,4 @@
-//! Who is looked after next: a burst of rings is one look, and whose time came first is first.
+//! A delaying workqueue: duplicate keys are merged, the earliest deadline is served first.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, Stream, StreamExt};
 
-/// Who is to be looked after, in the order in which their time comes, so that nobody waits for more than those who were due before,
-/// however often these are rung for; one look at a time after each.
+/// Keys ordered by deadline, so that a key that is enqueued often does not starve others. A key is never reconciled
+/// concurrently.
 struct Queue<T> {
-    /// Of those whose time is the same, who came first.
+    /// Equal deadlines are served in order of arrival.
     waiting: BTreeMap<Deadline, T>,
     deadlines: HashMap<T, Deadline>,
-    /// Who is looked after now, and from when on again.
+    /// Keys in reconcile, with the deadline of the next one.
     running: HashMap<T, Option<Instant>>,
-    /// How many came so far.
+    /// Number of keys enqueued so far.
     arrivals: u64,
 }
 
-/// When somebody is due, and how many came before.
+/// A deadline, and a number to break ties.
 type Deadline = (Instant, u64);
 
 impl<T: Hash + Eq + Clone> Queue<T> {
@@ -27,8 +27,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         Self { waiting: BTreeMap::new(), deadlines: HashMap::new(), running: HashMap::new(), arrivals: 0 }
     }
 
-    /// Somebody is to be looked after from that time on. Who waits already waits no longer for it; who is looked after is looked after
-    /// once more.
+    /// Enqueues a key. A queued key keeps its earlier deadline; one in reconcile runs once more afterwards.
     fn enqueue(&mut self, it: T, at: Instant) {
         if let Some(again) = self.running.get_mut(&it) {
             *again = Some(again.map_or(at, |again| again.min(at)));
@@ -46,12 +45,12 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         self.waiting.insert(deadline, it);
     }
 
-    /// When the next is due.
+    /// The next deadline.
     fn next(&self) -> Option<Instant> {
         self.waiting.first_key_value().map(|(deadline, _)| deadline.0)
     }
 
-    /// Who is to be looked after now.
+    /// Takes the next key whose deadline has passed.
     fn pop_due(&mut self, now: Instant) -> Option<T> {
         let first = self.waiting.first_entry().filter(|first| first.key().0 <= now)?;
         let it = first.remove();
@@ -60,7 +59,7 @@ impl<T: Hash + Eq + Clone> Queue<T> {
         Some(it)
     }
 
-    /// Somebody was looked after, and is again at that time, or when it was rung for meanwhile.
+    /// Ends a reconcile; the key is queued again for `again`, or if it was enqueued meanwhile.
     fn done(&mut self, it: T, again: Option<Instant>) {
         let requested = self.running.remove(&it).flatten();
         if let Some(at) = requested.into_iter().chain(again).min() {
@@ -69,7 +68,8 @@ impl<T: Hash + Eq + Clone> Queue<T> {
     }
 }
 
-/// Looks after whoever is rung for, `after` that time, and again after as long as a look says, so many `at_once`; ends with the rings.
+/// Reconciles requested keys after their delay, and again after the delay that a reconcile returns, up to `at_once`
+/// concurrently. Ends with the requests.
 pub async fn run_workqueue<T, L>(
     requests: impl Stream<Item = (T, Duration)>,
     at_once: usize,
@@ -115,8 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// Who is looked after when, of `NAME@MILLISECOND` rings, each 100 ms after its first ring; a look takes `length` ms, and one is made at
-    /// a time.
+    /// When each key is reconciled, for `NAME@MILLISECOND` requests with 100 ms delay, a reconcile of `length` ms and one
+    /// worker.
     fn reconciles(requests: &str, length: u64, again: Option<u64>) -> String {
         let start = Instant::now();
         let at = |millisecond| start + Duration::from_millis(millisecond);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_one_look_and_steady_rings_hold_up_nobody() {
+    fn a_burst_is_one_reconcile_and_frequent_requests_starve_no_key() {
         let every_10_ms =
             |name: &str| (0..30).map(|n| format!("{name}@{}", n * 10)).collect::<Vec<_>>().join(" ");
         let steady = every_10_ms("a");
@@ -159,14 +159,14 @@ mod tests {
             ("a@0 b@30 a@50 b@100", 0, None, "a@100 b@130"),
             ("a@0 a@150", 0, None, "a@100 a@250"),
             (&steady, 0, None, "a@100 a@210 a@320"),
-            // Who is rung for while it is looked after is looked after once more.
+            // A key enqueued during its reconcile runs once more.
             ("a@0 a@120", 50, None, "a@100 a@220"),
             ("a@0 a@120", 150, None, "a@100 a@250"),
             ("a@0 a@101 a@105", 300, None, "a@100 a@400"),
-            // A look says when the next one is, and a ring may be sooner.
+            // An earlier request shortens the requeue delay.
             ("a@0", 50, Some(400), "a@100 a@550"),
             ("a@0 a@200", 50, Some(400), "a@100 a@300 a@750"),
-            // One that is rung for once between two that are rung for all the time is third.
+            // A key requested once between two frequent ones is third.
             (&all, 100, None, "a@100 b@200 c@300 a@400 b@500"),
         ] {
             assert_eq!(reconciles(requests, length, again), expected, "{requests}, {length} ms, {again:?}");
@@ -174,9 +174,9 @@ mod tests {
     }
 
     proptest! {
-        /// However many ring, and however often, nobody waits for more looks than there are others.
+        /// However often keys are enqueued, none waits for more reconciles than there are other keys.
         #[test]
-        fn nobody_waits_for_more_looks_than_there_are_others(requests in proptest::collection::vec((0..9_u8, 0..3_u8), 1..200)) {
+        fn no_key_waits_for_more_reconciles_than_other_keys(requests in proptest::collection::vec((0..9_u8, 0..3_u8), 1..200)) {
             let start = Instant::now();
             let mut queue = Queue::new();
             let mut waits: HashMap<u8, u32> = HashMap::new();
@@ -199,9 +199,9 @@ mod tests {
         }
     }
 
-    /// Three looks after each of three, two at once.
+    /// Three reconciles of each of three keys, two at once.
     #[tokio::test]
-    async fn so_many_are_looked_after_at_once_and_nobody_twice() {
+    async fn concurrency_is_bounded_and_no_key_runs_twice_at_once() {
         let (enqueue, requests) = mpsc::unbounded();
         for name in ["a", "b", "c", "a", "b", "c"] {
             enqueue.unbounded_send((name, Duration::ZERO)).unwrap();

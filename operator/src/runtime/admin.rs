@@ -1,6 +1,6 @@
-//! Where the operator can be asked: probes at one address, metrics at another, snapshots on loopback.
+//! The HTTP endpoints: probes, metrics and snapshots, each at its own address.
 //!
-//! Apart, so that whoever holds all connections of the metrics keeps no kubelet from asking whether the operator is well.
+//! Separate listeners keep scrapes from exhausting the connections of the kubelet's probes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,37 +23,36 @@ use crate::runtime::liveness::Liveness;
 use crate::runtime::metrics::Metrics;
 use crate::watch::caches::Caches;
 
-/// What the handlers read.
+/// State of the handlers.
 #[derive(Clone)]
 pub struct Admin {
     pub metrics: Metrics,
     pub caches: Arc<Caches>,
     pub policies: Arc<Policies>,
     pub default_policy: String,
-    /// Set when every cache has been filled once.
+    /// Set when every cache is synced.
     pub warm: watch::Receiver<bool>,
-    /// Whether the loops turn.
+    /// Detects stuck loops.
     pub liveness: Liveness,
-    /// Plans on which clingo did not agree.
+    /// Snapshots of plans that clingo disagreed with.
     pub mismatches: Mismatches,
 }
 
-/// A scrape answers whoever asks until it is as many times as old as it took to make: all of them together take a tenth of
-/// a processor at most.
+/// A scrape is reused until it is as many times as old as it took to compute, so scraping takes at most a tenth of a core.
 const SCRAPE_COUNTS: u32 = 9;
 
-/// What everybody may scrape.
+/// Routes of the metrics listener.
 pub fn public(admin: Admin) -> Router {
     let last = Arc::new(MetricsCache::default());
     Router::new().route("/metrics", get(async move || metrics(admin, &last).await))
 }
 
-/// What a kubelet asks.
+/// Routes of the probe listener.
 pub fn probes(admin: Admin) -> Router {
     Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready)).with_state(admin)
 }
 
-/// Snapshots of the whole cluster, and of plans on which clingo did not agree.
+/// Routes of the debug listener: snapshots of the whole cluster, and of plans that clingo disagreed with.
 pub fn debug(admin: Admin) -> Router {
     Router::new()
         .route("/debug/snapshot/{namespace}/{name}", get(snapshot))
@@ -105,7 +104,7 @@ fn scrape(admin: &Admin) -> prometheus::Result<String> {
     admin.metrics.text(&pods)
 }
 
-/// The labels of every pod of an actor.
+/// The labels of each pod of an actor, for the info metric.
 fn pods(caches: &Caches) -> Vec<[String; 7]> {
     let index = caches.index();
     let mut all = Vec::new();
@@ -129,7 +128,7 @@ fn pods(caches: &Caches) -> Vec<[String; 7]> {
     all
 }
 
-/// The snapshot of the application's last plan on which clingo did not agree.
+/// The snapshot of the application's last plan that clingo disagreed with.
 async fn mismatch(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
     match admin.mismatches.of(&ApplicationKey { namespace, name }) {
         Some(snapshot) => ([(header::CONTENT_TYPE, "application/json")], snapshot).into_response(),
@@ -139,7 +138,7 @@ async fn mismatch(State(admin): State<Admin>, Path((namespace, name)): Path<(Str
 
 /// The snapshot that the application would be planned from now, as `kubectl-cairn plan --snapshot` reads it.
 ///
-/// The header `x-cairn-now` gives the time that it is of; `plan -f … --now` with it makes the same bytes from files.
+/// The header `x-cairn-now` gives its time; `plan -f … --now` with that time produces the same bytes from files.
 async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
     let key = ApplicationKey { namespace, name };
     let application = admin.caches.applications.get(&crate::watch::caches::object_ref(&key));
@@ -182,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// An operator that has seen nothing yet.
+    /// An operator with empty caches.
     fn fresh() -> Admin {
         let (applications, _) = reflector::store::<ActorApplication>();
         let (requests, _) = mpsc::unbounded();
@@ -204,7 +203,7 @@ mod tests {
         address
     }
 
-    /// The status of the answer.
+    /// The HTTP status of the answer.
     async fn ask(address: SocketAddr, page: &str) -> u16 {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let request = format!("GET {page} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_holds_all_connections_of_the_metrics_keeps_no_kubelet_from_asking() {
+    async fn probes_answer_while_all_metrics_connections_are_in_use() {
         let admin = fresh();
         let (scraped, probed) = (start(public(admin.clone())).await, start(probes(admin)).await);
         let mut held = Vec::new();
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_again_and_again_is_answered_from_one_scrape() {
+    async fn frequent_scrapes_are_answered_from_one_computation() {
         let (admin, last) = (fresh(), MetricsCache::default());
         let body = |answer: Response| axum::body::to_bytes(answer.into_body(), usize::MAX);
         let text = || async { Ok::<_, String>("cairn 1\n".to_owned()) };
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_page_is_at_one_address() {
+    async fn each_path_is_served_at_one_address() {
         let admin = fresh();
         let addresses = [start(public(admin.clone())).await, start(probes(admin)).await];
         for (page, statuses) in [("/metrics", [200, 404]), ("/healthz", [404, 200]), ("/readyz", [404, 503])]

@@ -1,4 +1,4 @@
-//! What every reconcile shares.
+//! State shared by all reconciles.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +30,7 @@ use crate::runtime::metrics::Metrics;
 use crate::watch::caches::Caches;
 use crate::watch::owned_cache::OwnedResources;
 
-/// What every reconcile shares.
+/// State shared by all reconciles.
 pub struct Context {
     pub caches: Arc<Caches>,
     pub owned_resources: OwnedResources,
@@ -38,56 +38,56 @@ pub struct Context {
     pub writer: Writer,
     pub events: Events,
     pub metrics: Metrics,
-    /// Plans on which clingo did not agree.
+    /// Snapshots of plans that clingo disagreed with.
     pub mismatches: Mismatches,
     pub planning: Planning,
-    /// Searches at the same time, and who waits for one.
+    /// Admits searches.
     pub solver_slots: SolverSlots,
-    /// Plans are made side by side and committed one at a time.
+    /// Serializes commits; plans are made concurrently.
     pub commit_locks: CommitLocks,
-    /// Worlds are put together by so many as there are cores: more would wait for each other, each with a world half done.
+    /// Bounds concurrent snapshots to the number of cores, as each takes memory and CPU.
     pub snapshot_permits: Semaphore,
-    /// The same for those who are looked after: they wait for nobody who is planned.
+    /// The same for reconciles, which must not wait for planning.
     pub reconcile_permits: Semaphore,
-    /// Who plans an application.
+    /// One planning run per application at a time.
     pub plan_locks: PlanLocks,
-    /// Who waits to be planned, and what was said of each.
+    /// The planning queue, and the last outcome per application.
     pub plans: Plans,
-    /// Who could not be planned, and who could not be looked after, and how often.
+    /// Backoff of applications whose planning or reconcile failed.
     pub plan_backoff: Retries,
     pub reconcile_backoff: Retries,
-    /// Decisions that were on their way for long.
+    /// Commits that take long.
     pub slow_commits: SlowCommits,
-    /// When people were told of each application.
+    /// When the status of each application was last written.
     pub status_throttle: StatusThrottle,
-    /// Which applications start actors.
+    /// Applications that started actors recently.
     pub recent_starts: RecentStarts,
-    /// Pods that the watch is to bring.
+    /// Objects that were created and that the watch has not delivered yet.
     pub expectations: Expectations,
-    /// The searches, each in a task of its own.
+    /// Running searches and their results.
     pub searches: Searches,
-    /// What was considered for each application when it was last planned.
+    /// What each application was last planned from.
     pub last_planned: Mutex<HashMap<ApplicationKey, LastPlanned>>,
-    /// What was refused of each application.
+    /// Refusals per application.
     pub refusals: Mutex<BTreeMap<ApplicationKey, Refusals>>,
-    /// Whom all that is remembered is about.
+    /// Detects applications that were deleted and recreated under the same name.
     pub uids: UidTracker,
-    /// Actors that are not started again at once.
+    /// Backoff of actors and other objects.
     pub back_offs: Mutex<BackOffs<BackoffKey>>,
 }
 
-/// An actor of an application, or what else is made for it.
+/// The application, and the actor or operation that is retried.
 pub type BackoffKey = (ApplicationKey, String);
 
 impl Context {
-    /// Meets an application: what is remembered of another of its name that is gone is forgotten.
+    /// Drops the state of a deleted application of the same name.
     pub fn forget_if_recreated(&self, key: &ApplicationKey, application: &ActorApplication) {
         if self.uids.is_recreated(key, application) {
             self.forget(key);
         }
     }
 
-    /// Forgets an application that is gone.
+    /// Drops the state of a deleted application.
     pub fn forget(&self, key: &ApplicationKey) {
         self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
@@ -96,12 +96,12 @@ impl Context {
         self.reconcile_backoff.reset(key);
     }
 
-    /// What was considered when the application was last planned.
+    /// What the application was last planned from.
     pub fn last_planned(&self, key: &ApplicationKey) -> Option<LastPlanned> {
         self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 
-    /// Whether the decision of this uid and generation is the last one.
+    /// Whether the Placement of this uid and generation is still the current one.
     pub fn is_in_force(
         &self,
         key: &ApplicationKey,
@@ -111,20 +111,20 @@ impl Context {
         known.is_some_and(|known| known.metadata.uid == *uid && known.metadata.generation == *generation)
     }
 
-    /// The second look that is ahead of an application.
+    /// When the application's search is to be resumed.
     pub fn second_look(&self, key: &ApplicationKey) -> Option<SecondLook> {
         let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
         last_planned.get(key).and_then(|last_planned| last_planned.facts.second_look)
     }
 
-    /// The actors whose decided place may not be taken, as they were when the application of this generation was last looked at.
+    /// Actors whose assigned unit is infeasible, as of the last plan for this generation.
     pub fn infeasible(&self, key: &ApplicationKey, generation: Option<i64>) -> Option<BTreeSet<String>> {
         let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
         let last_planned = last_planned.get(key).filter(|last_planned| last_planned.generation == generation);
         last_planned.map(|last_planned| last_planned.infeasible.clone())
     }
 
-    /// What was found of decided places since the application of this generation was last looked at.
+    /// Records infeasible assignments found after the last plan for this generation.
     pub fn set_infeasible(
         &self,
         key: &ApplicationKey,
@@ -137,14 +137,14 @@ impl Context {
         }
     }
 
-    /// Whether room came somewhere since an application was last looked at.
+    /// Whether capacity grew anywhere since the application was last planned.
     pub fn has_room_grown(&self, key: &ApplicationKey) -> bool {
         let growth_counter = self.caches.growth_counter();
         let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
         last_planned.get(key).is_some_and(|last_planned| last_planned.growth_counter != growth_counter)
     }
 
-    /// Lets an application be planned as if something had touched it.
+    /// Enqueues an application for planning as if an event had triggered it.
     pub fn enqueue_replan(&self, key: &ApplicationKey) {
         self.caches.mark_dirty(key);
         self.plans.enqueue(key);
@@ -154,20 +154,19 @@ impl Context {
         self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), last_planned);
     }
 
-    /// Until when what went wrong is held back, and why, where it still is.
+    /// Until when, and why, an operation is backed off.
     pub fn backoff(&self, backoff_key: &BackoffKey) -> Option<(Moment, String)> {
         let back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
         back_offs.held(backoff_key, moment()).map(|held| (held.until, held.why.clone()))
     }
 
-    /// What went wrong with an actor, where that is that a pod of this uid `ended`, is tried again after a while; until when it is
-    /// held back.
+    /// Backs off an operation that failed, or an actor whose pod of this uid `ended`. Returns until when.
     pub fn back_off(&self, backoff_key: BackoffKey, why: &str, ended: Option<&str>) -> Moment {
         let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
         back_offs.failed(backoff_key, why, ended, LONGEST_WAIT, moment())
     }
 
-    /// What was refused of an application and counts still; what its decision tells of before this operator is recalled.
+    /// Active refusals of an application; those in its Placement's status, from before a restart of the operator, are restored.
     pub fn active_refusals(&self, key: &ApplicationKey, decision: Option<&Placement>) -> Vec<Refusal> {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let refusals = all.entry(key.clone()).or_default();
@@ -175,14 +174,14 @@ impl Context {
         refusals.active(moment())
     }
 
-    /// Something was refused just now; until when that counts.
+    /// Records a refusal. Returns until when it counts.
     pub fn record_refusal(&self, key: &ApplicationKey, about: &About, actor: &str, reason: &str) -> Moment {
         let longest = Duration::from_secs(self.planning.refusal_seconds.into());
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(key.clone()).or_default().refuse(about, actor.to_owned(), reason, longest, moment())
     }
 
-    /// Remembers at which capacities an application would be pressed more than it is.
+    /// Remembers below which unit capacities an application would be more overloaded than it is.
     pub fn guard(
         &self,
         key: &ApplicationKey,
@@ -200,7 +199,7 @@ impl Context {
         self.caches.guard(key, policy, needs);
     }
 
-    /// Tells people; an event that cannot be written is logged and nothing else.
+    /// Emits an event; a failure is only logged.
     pub async fn emit_event<K: Resource<DynamicType = ()>>(&self, object: &K, event: &Event) {
         if self.writer.leadership.check().is_err() {
             return;

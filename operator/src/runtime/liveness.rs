@@ -1,21 +1,19 @@
-//! Whether what must always go on goes on: asked by the liveness probe.
+//! Liveness: detects a stuck election, main loop or reconcile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Work that is under way and of which nothing ended, and no write began, for so long is stuck: a single write is given up
-/// long before.
+/// Reconciles are stuck if none ended and no write began for this long. A single write times out long before.
 const WORK_LIMIT: Duration = Duration::from_mins(3);
-/// One piece of work that is under way for so long is stuck, whatever others do. Searches are no such work: they have their
-/// own bounds.
+/// A single reconcile is stuck after this time, whatever others do. Searches do not count; they have their own limits.
 const RECONCILE_LIMIT: Duration = Duration::from_mins(15);
-/// The loop that does the work turns more often than this, or it is stuck.
+/// The main loop is stuck without a heartbeat for this long.
 const LOOP_LIMIT: Duration = Duration::from_mins(1);
-/// How often it says that it turns.
+/// Interval of the main loop's heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The signs of life of the process; clones share them.
+/// Heartbeats of the process; clones share them.
 #[derive(Clone)]
 pub struct Liveness {
     beats: Arc<Mutex<Heartbeats>>,
@@ -23,19 +21,19 @@ pub struct Liveness {
 }
 
 struct Heartbeats {
-    /// The last turn of the election, which turns whether it leads or not.
+    /// Last heartbeat of the election, on leader and standby.
     election: Instant,
-    /// The last turn of the loop that does the work, which turns whether there is any or not.
+    /// Last heartbeat of the main loop, idle or not.
     looped: Instant,
-    /// The last time that work went on.
+    /// Last progress of any reconcile.
     work: Instant,
-    /// When each piece of work that is under way began, by a number of its own.
+    /// Start of each reconcile in flight, by number.
     in_flight: BTreeMap<u64, Instant>,
-    /// How many began so far.
+    /// Number of the last reconcile.
     begun: u64,
 }
 
-/// Work that is under way; dropped when it has ended.
+/// A reconcile in flight, until dropped.
 pub struct InFlight {
     liveness: Liveness,
     number: u64,
@@ -51,7 +49,7 @@ impl Drop for InFlight {
 }
 
 impl Liveness {
-    /// Everything goes on as of now; the election turns at least once in `election_limit`.
+    /// Starts with fresh heartbeats; the election has one at least every `election_limit`.
     pub fn new(election_limit: Duration) -> Self {
         let now = Instant::now();
         let beats =
@@ -63,12 +61,12 @@ impl Liveness {
         change(&mut self.beats.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The election turned.
+    /// Records a heartbeat of the election.
     pub fn election_heartbeat(&self) {
         self.change(|beats| beats.election = Instant::now());
     }
 
-    /// Says for ever that the loop turns in which this is waited for.
+    /// Records heartbeats of the task that awaits this; never returns.
     pub async fn heartbeat(&self) {
         loop {
             self.change(|beats| beats.looped = Instant::now());
@@ -76,12 +74,12 @@ impl Liveness {
         }
     }
 
-    /// Work goes on.
+    /// Records progress.
     pub fn progress(&self) {
         self.change(|beats| beats.work = Instant::now());
     }
 
-    /// Work begins.
+    /// Starts a reconcile.
     pub fn begin(&self) -> InFlight {
         let number = self.change(|beats| {
             let now = Instant::now();
@@ -95,7 +93,7 @@ impl Liveness {
         InFlight { liveness: self.clone(), number }
     }
 
-    /// What is stuck at this moment, in words.
+    /// What is stuck at this moment, for the probe's answer.
     pub fn stuck(&self, now: Instant) -> Option<String> {
         let beats = self.beats.lock().unwrap_or_else(PoisonError::into_inner);
         let since = |last: Instant, limit: Duration| {
@@ -108,7 +106,7 @@ impl Liveness {
         if let Some(seconds) = since(beats.looped, LOOP_LIMIT) {
             return Some(format!("the loop of the reconciles has not turned for {seconds} s"));
         }
-        // What began first has the lowest number.
+        // The lowest number is the oldest.
         let (_, oldest) = beats.in_flight.first_key_value()?;
         if let Some(seconds) = since(beats.work, WORK_LIMIT) {
             let count = beats.in_flight.len();
@@ -128,7 +126,7 @@ mod tests {
     const AFTER: Duration = Duration::from_secs(2);
 
     #[test]
-    fn an_election_that_does_not_turn_is_stuck() {
+    fn an_election_without_heartbeat_is_stuck() {
         let liveness = Liveness::new(ELECTION);
         assert_eq!(liveness.stuck(Instant::now()), None);
         let later = Instant::now() + ELECTION + AFTER;
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_loop_that_does_not_turn_is_stuck_whether_there_is_work_or_not() {
+    async fn a_loop_without_heartbeat_is_stuck_idle_or_not() {
         let liveness = Liveness::new(Duration::from_hours(9));
         let later = Instant::now() + LOOP_LIMIT + AFTER;
         let said = "the loop of the reconciles has not turned for 62 s";
@@ -144,13 +142,13 @@ mod tests {
         let working = liveness.begin();
         assert_eq!(liveness.stuck(later).unwrap(), said);
         drop(working);
-        // It turns as long as it is waited for.
+        // Heartbeats are recorded while the future is polled.
         assert!(liveness.heartbeat().now_or_never().is_none());
         assert_eq!(liveness.stuck(Instant::now() + LOOP_LIMIT / 2), None);
     }
 
     #[test]
-    fn work_is_stuck_when_none_of_it_goes_on_and_rest_is_not() {
+    fn reconciles_without_progress_are_stuck_and_idleness_is_not() {
         let liveness = Liveness::new(Duration::from_hours(9));
         let later = || {
             liveness.change(|beats| beats.looped = Instant::now() + WORK_LIMIT);
@@ -166,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn one_piece_of_work_that_does_not_end_is_stuck_whatever_others_do() {
+    fn a_single_reconcile_that_does_not_end_is_stuck() {
         let liveness = Liveness::new(Duration::from_hours(9));
         let began = Instant::now();
         let (first, _second) = (liveness.begin(), liveness.begin());
         let later = began + RECONCILE_LIMIT + AFTER;
-        // Others went on until a moment ago.
+        // Others made progress a moment ago.
         liveness.change(|beats| {
             beats.in_flight.entry(1).and_modify(|at| *at = began);
             beats.in_flight.insert(3, later);

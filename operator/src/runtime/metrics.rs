@@ -1,4 +1,4 @@
-//! What the operator counts, on a registry of its own.
+//! The operator's Prometheus metrics, on their own registry.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,10 +9,10 @@ use strum::VariantNames;
 
 use crate::error::Error;
 
-/// Why a plan was made again: the world had changed before it was committed.
+/// Label of replans: the cluster changed before the plan was committed.
 pub const OVERTAKEN: &str = "overtaken";
 
-/// Clingo and the planner did not agree on a plan.
+/// Label of judged plans: clingo and the planner disagree.
 pub const MISMATCH: &str = "mismatch";
 
 /// The operator's metrics.
@@ -23,15 +23,15 @@ pub struct Metrics {
     pub reconciles: IntCounterVec,
     /// Seconds of a search.
     pub plan_seconds: Histogram,
-    /// Plans by strategy and what ended them.
+    /// Plans by strategy and stop reason.
     pub plans: IntCounterVec,
-    /// Searches by what made them due.
+    /// Searches by trigger.
     pub searches: IntCounterVec,
-    /// Actors that were put elsewhere, by what made the search due.
+    /// Moved actors, by trigger of the search.
     pub moves: IntCounterVec,
-    /// Plans made again because the world had changed.
+    /// Replans because the cluster changed.
     pub replans: IntCounterVec,
-    /// Plans by what clingo judged of them.
+    /// Plans by clingo's verdict.
     pub judged: IntCounterVec,
     /// Writes by kind and verb.
     pub writes: IntCounterVec,
@@ -39,9 +39,9 @@ pub struct Metrics {
     pub actors: IntGaugeVec,
     /// Pods of actors.
     pub pods: IntGaugeVec,
-    /// Whether this operator leads.
+    /// Whether this replica leads.
     pub leading: IntGauge,
-    /// One scrape at a time: the pods are written anew for each.
+    /// One scrape at a time, as each rewrites the pods.
     scrape: Arc<Mutex<()>>,
 }
 
@@ -49,10 +49,10 @@ pub struct Metrics {
 const PLAN_SECONDS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0];
 
 impl Metrics {
-    /// Registers everything on `registry`, never on the global one.
+    /// Registers all metrics on `registry`, never on the global one.
     ///
     /// # Errors
-    /// When a name is taken on the registry.
+    /// When a name is already registered.
     pub fn new(registry: Registry) -> prometheus::Result<Self> {
         let opts = |name: &MetricDef| Opts::new(name.name(), name.help());
         let counter = |name: &MetricDef| {
@@ -63,13 +63,13 @@ impl Metrics {
         let reconciles = counter(&names::RECONCILES)?;
         let plans = counter(&names::PLANS)?;
         let (searches, moves) = (counter(&names::SEARCHES)?, counter(&names::MOVES)?);
-        // From 0 on, or the first one would be no increase.
+        // Start at 0, or the first increment would be invisible to `increase()`.
         for why in Due::VARIANTS {
             searches.with_label_values(&[why]);
             moves.with_label_values(&[why]);
         }
         let replans = counter(&names::REPLANS)?;
-        // From 0 on, or the first one would be no increase.
+        // Start at 0, or the first increment would be invisible to `increase()`.
         replans.with_label_values(&[OVERTAKEN]);
         let judged = counter(&names::PLANS_JUDGED)?;
         judged.with_label_values(&[MISMATCH]);
@@ -83,7 +83,7 @@ impl Metrics {
         registry.register(Box::new(leading.clone()))?;
         let pods = IntGaugeVec::new(opts(&names::POD_INFO), names::POD_INFO.labels())?;
         registry.register(Box::new(pods.clone()))?;
-        // From 0 on, or the first error would be no increase.
+        // Start at 0, or the first error would be invisible to `increase()`.
         for result in Error::VARIANTS.iter().chain(&["ok"]) {
             reconciles.with_label_values(&[result]);
         }
@@ -105,10 +105,10 @@ impl Metrics {
         })
     }
 
-    /// The text that Prometheus scrapes, with the labels of each pod of an actor.
+    /// The text exposition, with the labels of each pod of an actor.
     ///
     /// # Errors
-    /// When a metric cannot be written as text.
+    /// When a metric cannot be encoded.
     pub fn text(&self, pods: &[[String; 7]]) -> prometheus::Result<String> {
         let _scrape = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
         self.pods.reset();
@@ -127,7 +127,7 @@ mod tests {
     use metric_names::{MetricKind, operator::OPERATOR};
 
     #[test]
-    fn every_operator_has_its_own() {
+    fn each_operator_has_its_own_registry() {
         let metrics = Metrics::new(Registry::new()).unwrap();
         Metrics::new(Registry::new()).unwrap();
         metrics.leading.set(1);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exposed_is_what_is_registered() {
+    fn exposed_metrics_are_those_registered() {
         let metrics = Metrics::new(Registry::new()).unwrap();
         metrics.reconciles.with_label_values(&["ok"]).inc();
         metrics.plans.with_label_values(&["asp", "proof"]).inc();
@@ -149,7 +149,7 @@ mod tests {
         );
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let exposed: BTreeMap<_, _> = types.map(|(name, type_)| (name, type_.to_owned())).collect();
-        // The text format that Prometheus scrapes here knows no infos: they are gauges of 1.
+        // The text exposition has no info type; infos are gauges of 1.
         let type_of =
             |kind: MetricKind| if kind == MetricKind::Info { MetricKind::Gauge } else { kind }.to_string();
         let registered = OPERATOR.iter().map(|name| (name.name(), type_of(name.kind())));

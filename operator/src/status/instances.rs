@@ -1,4 +1,4 @@
-//! What Instances tell: pure.
+//! Statuses of Instances. Pure.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use world::{ActorName, Own, Unfit, is_ready, object_name, unit_of};
 use crate::status::readiness::{crash_loop, not_ready_reason};
 use crate::status::report::{Finding, conditions};
 
-/// What is known of an Instance's actor beside its pod.
+/// What is known about an Instance's actor besides its pod.
 pub struct InstanceContext<'a> {
-    /// The unit that was decided for it.
+    /// Its assigned unit.
     pub place: Option<&'a str>,
-    /// Why it has none, where that is decided; what is too much in all is not told.
+    /// Why it is unplaced, if that is decided; reasons beyond the size limit are missing.
     pub reasons: Option<&'a [String]>,
-    /// What it waits for.
+    /// What blocks it.
     pub wait: Option<&'a Wait>,
     /// Why it cannot be an actor.
     pub unfit: Option<&'a Unfit>,
-    /// Whether other applications start actors.
+    /// Whether other applications are starting actors.
     pub others_starting: bool,
     /// Now.
     pub now: Timestamp,
@@ -65,9 +65,9 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
     findings
 }
 
-/// The Instance that is the root of its application: who is keeps it until it is gone, then the oldest is.
+/// The root Instance of an application: it stays root until it is deleted, then the oldest follows.
 ///
-/// While Instances are still being made it is the first actor's, whether or not that one is there yet.
+/// While Instances are being created it is that of the first actor, even if it does not exist yet.
 pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
     let wanted: Vec<String> = actors.iter().map(object_name).collect();
     let oldest = |among: &dyn Fn(&Instance) -> bool| {
@@ -76,7 +76,7 @@ pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
             let place = wanted.iter().position(|wanted| wanted == name).unwrap_or(usize::MAX);
             (made, place)
         };
-        // One that was asked for and cannot be is none.
+        // A requested Instance that cannot be an actor is never root.
         let is_actor = |name: &String, instance: &Instance| {
             instance.spec.origin == InstanceOrigin::Spec || wanted.contains(name)
         };
@@ -89,19 +89,18 @@ pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
     oldest(&is_root).or_else(by_age)
 }
 
-/// How long an actor may be on its way before people are told that it is.
+/// How long an actor may take to start before its status says so.
 const START_REPORT_DELAY: Duration = Duration::from_secs(5);
-/// The same while others start: what takes long then is that there are many.
+/// The same while other applications start actors, when starts take longer.
 const BUSY_REPORT_DELAY: Duration = Duration::from_mins(1);
-/// After this time it is asked again whether others still start actors.
+/// Requeue delay while others start actors.
 const BUSY_REQUEUE: Duration = Duration::from_secs(1);
 
-/// When to look again at what would be said of an Instance and can wait a moment: its actor is on its way, it has a place, nothing
-/// keeps it from being there, and it does not run yet; or it runs by now, and others start.
+/// When to requeue an Instance whose status can wait: its actor is starting normally on its unit, or runs while other
+/// applications start theirs.
 ///
-/// Who starts is told of once, when it runs, and before only where that takes long: of ten thousand that start together the API
-/// server has the less to do, and whoever waits for a pod is served before who is told of one. An Instance that was asked for is told
-/// of at once, as who asked waits for it.
+/// A start is reported once, when the actor runs, unless it takes long. That saves status writes when thousands start together,
+/// in favour of pod creation. A requested Instance is reported at once, as its requester waits.
 pub fn defer_report(
     instance: &Instance,
     pod: Option<&Pod>,
@@ -116,11 +115,11 @@ pub fn defer_report(
     let (patience, again) = match status.phase {
         phase if starts(phase) && context.others_starting => (BUSY_REPORT_DELAY, START_REPORT_DELAY),
         phase if starts(phase) => (START_REPORT_DELAY, START_REPORT_DELAY),
-        // It waits for others only, and is told of as soon as they are through.
+        // Reported as soon as the others have started.
         Some(InstancePhase::Running) if context.others_starting => (START_REPORT_DELAY, BUSY_REQUEUE),
         _ => return None,
     };
-    // What seems to be of the future was made by somebody's other clock.
+    // A creation time in the future comes from another clock.
     let is_young = age.is_some_and(|age| age.unsigned_abs() < patience);
     let nothing_is_wrong = context.unfit.is_none()
         && context.wait.is_none()
@@ -130,7 +129,7 @@ pub fn defer_report(
     (nothing_is_wrong && is_young && is_new && !asked).then_some(again)
 }
 
-/// What an Instance's status says of its actor.
+/// The status of an Instance.
 pub fn instance_status(
     instance: &Instance,
     pod: Option<&Pod>,
@@ -176,7 +175,7 @@ mod tests {
     use serde_json::json;
     use std::sync::Arc;
 
-    /// The root among Instances `actor@second`, with `*` those that were it.
+    /// The root among Instances `actor@second`; `*` marks previous roots.
     fn root(actors: &[(&str, i32)], instances: &str) -> String {
         let way = json!({"kind": "cpu", "serviceTime": "1ms", "template": {"spec": {"containers": [{"name": "main"}]}}});
         let group = |(name, replicas): &(&str, i32)| json!({"name": name, "replicas": replicas, "implementations": [way]});
@@ -196,7 +195,7 @@ mod tests {
         root_of(&world::actors_of(&application), &own).unwrap_or_default()
     }
 
-    /// What an Instance says of an actor: `unit=` of its pod, `ready`, `crash=` its exit code, `place=`, `back=`.
+    /// Conditions of an Instance: `unit=` of its pod, `ready`, `crash=` its exit code, `place=`, `back=`.
     fn said(world: &str) -> String {
         let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let pod = field("unit").map(|unit| {
@@ -227,8 +226,8 @@ mod tests {
         said.collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether the tenth second of an Instance is only a moment: `made=` when it or its pod was, `was=` its phase as told,
-    /// `is=` its phase, `root` where that changes, `says=` what its container waits for, `busy` while others start.
+    /// Whether the status of an Instance at second 10 is deferred: `made=` creation of it or its pod, `was=` reported phase,
+    /// `is=` present phase, `root` if that changes, `says=` waiting reason of its container, `busy` while others start.
     fn is_passing(world: &str) -> bool {
         let field = |name: &str| world.split(' ').find_map(|part| part.strip_prefix(name)?.strip_prefix('='));
         let at = |second: &str| crds::Time(Timestamp::from_second(second.parse().unwrap()).unwrap());
@@ -262,36 +261,36 @@ mod tests {
     }
 
     #[test]
-    fn who_is_on_its_way_is_told_of_when_it_runs_or_takes_long() {
+    fn a_starting_actor_is_reported_when_it_runs_or_takes_long() {
         for (world, expected) in [
             ("made=8 place=n/a-0 is=Pending", true),
             ("made=8 place=n/a-0 is=Pending root", true),
             ("made=1 pod=8 place=n/a-0 was=Pending is=Starting", true),
-            // it runs
+            // running
             ("made=8 pod=8 place=n/a-0 is=Running", false),
-            // it runs, and others start: not for long, and not where it crashed or asked
+            // running while others start: deferred briefly, unless it failed or was requested
             ("made=8 pod=8 place=n/a-0 is=Running busy", true),
             ("made=4 pod=4 place=n/a-0 is=Running busy", false),
             ("made=8 pod=8 place=n/a-0 was=Running is=Running busy", false),
             ("made=8 pod=8 place=n/a-0 is=Failed busy", false),
             ("made=8 pod=8 place=n/a-0 is=Running busy asked", false),
-            // it takes long
+            // takes long
             ("made=4 place=n/a-0 is=Pending", false),
             ("made=1 pod=4 place=n/a-0 is=Starting", false),
-            // which is no news while others start
+            // expected while others start
             ("made=1 pod=4 place=n/a-0 is=Starting busy", true),
             ("made=-50 pod=-50 place=n/a-0 is=Starting busy", false),
-            // its kubelet says what keeps it
+            // the kubelet reports a problem
             ("made=8 pod=8 place=n/a-0 is=Starting busy says=ContainerCreating", true),
             ("made=8 pod=8 place=n/a-0 is=Starting busy says=ErrImagePull", false),
-            // it has no place, waits for something, ran before, or is another's root now
+            // unplaced, blocked, running before, or a new root
             ("made=8 is=Pending", false),
             ("made=8 place=n/a-0 back=ended is=Pending", false),
             ("made=1 pod=8 place=n/a-0 was=Running is=Starting", false),
             ("made=8 place=n/a-0 was=Pending is=Pending root", false),
-            // who asked waits for it
+            // requested at runtime
             ("made=8 place=n/a-0 is=Pending asked", false),
-            // by a clock that is hours ahead
+            // a clock that is hours ahead
             ("made=9999 place=n/a-0 is=Pending", false),
         ] {
             assert_eq!(is_passing(world), expected, "{world}");
@@ -299,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_is_ready_when_its_pod_is_where_it_was_decided() {
+    fn an_instance_is_ready_if_its_pod_is_on_the_assigned_unit() {
         for (world, expected) in [
             ("unit=n/a-0 ready place=n/a-0", "Ready=true its pod is ready, on n/a-0, Placed=true on n/a-0"),
             ("unit=n/a-0 place=n/a-0", "Ready=false its pod is not ready, Placed=true on n/a-0"),

@@ -1,4 +1,4 @@
-//! How far a decision is carried out. Pure.
+//! Progress of a Placement. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use jiff::Timestamp;
 
 use crate::status::report::{Finding, conditions};
 
-/// How far one actor is that has a place.
+/// Progress of a placed actor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Actor {
-    /// It runs there.
+    /// Running on its unit.
     There,
-    /// It stops, starts, or ended.
+    /// Stopping, starting or ended.
     UnderWay,
-    /// It has no pod, or runs where it was before.
+    /// Without a pod, or still running elsewhere.
     AsBefore,
 }
 
@@ -30,8 +30,8 @@ impl Actor {
     }
 }
 
-/// The status of a decision: `Planned` until something of it is begun, `Applied` when all who have a place run there,
-/// `Failed` when whoever does not is one that cannot be started, `Applying` otherwise.
+/// The status of a Placement: `Planned` before the first action, `Applied` when all placed actors run on their units, `Failed`
+/// when all others cannot be started, else `Applying`.
 pub fn placement_status(
     decision: &Placement,
     (instances, waiting): (&BTreeMap<String, &Instance>, &BTreeMap<String, Wait>),
@@ -54,7 +54,7 @@ pub fn placement_status(
     let missing: Vec<&str> =
         far.iter().filter(|(_, far)| **far != Actor::There).map(|(actor, _)| *actor).collect();
     let is_stuck = |actor: &&str| matches!(waiting.get(*actor), Some(Wait::BackOff(_) | Wait::Name(_)));
-    // Who moved and is there, or is on the way, says that it began; so does what was told of this decision before.
+    // A moved actor that arrived or is on its way shows progress, as does the phase reported before.
     let moved = |actor: &str| decision.spec.moves.iter().any(|it| it.actor == actor);
     let is_begun = |(actor, far): (&&str, &Actor)| match far {
         Actor::There => moved(actor),
@@ -86,7 +86,7 @@ pub fn placement_status(
     }
 }
 
-/// Whether a status says no more than another but for how many actors run so far.
+/// Whether only the number of running actors changed.
 pub fn only_counts(before: &PlacementStatus, now: &PlacementStatus) -> bool {
     let rest = |status: &PlacementStatus| {
         let mut status = status.clone();
@@ -101,8 +101,8 @@ mod tests {
     use super::*;
     use crds::{InstanceSpec, Move, PlacementSpec};
 
-    /// `actor@decided=PHASE@unit` of each actor, `>` before the name of one that moves, `!why` behind one that backs off; what was told
-    /// before, of this generation.
+    /// `actor@decided=PHASE@unit` of each actor, `>` before one that moves, `!why` after one in backoff; `before`: the reported
+    /// phase.
     fn told(before: Option<PlacementPhase>, actors: &str) -> String {
         let mut spec = PlacementSpec { application: "app".to_owned(), ..PlacementSpec::default() };
         let (mut instances, mut waiting) = (Vec::new(), BTreeMap::new());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_run_so_far_is_only_a_count() {
+    fn the_number_of_running_actors_is_only_a_count() {
         let status = |phase, message: &str, count| PlacementStatus {
             phase: Some(phase),
             conditions: conditions(
@@ -178,21 +178,21 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_as_far_as_its_actors_are() {
+    fn the_phase_follows_the_actors() {
         use PlacementPhase::{Applied, Applying};
         for (before, actors, expected) in [
             (None, "a@u=Pending b@v=Pending", "Planned: 0 of 2 placed actors run"),
             (None, "a@u=Running@u b@v=Running@v", "Applied: 2 of 2 placed actors run"),
             (None, "", "Applied: 0 of 0 placed actors run"),
             (None, "a@u=Starting@u b@v=Pending", "Applying: 0 of 2 placed actors run"),
-            // a move is begun when somebody stops, starts elsewhere, or is there already
+            // a move has begun when an actor stops, starts elsewhere, or has arrived
             (None, ">a@u=Running@v b@v=Running@v", "Planned: 1 of 2 placed actors run"),
             (None, ">a@u=Stopping@v b@v=Running@v", "Applying: 1 of 2 placed actors run"),
             (None, ">a@u=Running@u >b@v=Running@w", "Applying: 1 of 2 placed actors run"),
-            // what was begun is not planned again because somebody has no pod for a while
+            // the phase does not return to Planned while a pod is replaced
             (Some(Applied), "a@u=Pending b@v=Running@v", "Applying: 1 of 2 placed actors run"),
             (Some(Applying), ">a@u=Pending b@v=Running@v", "Applying: 1 of 2 placed actors run"),
-            // it failed where nobody is left who could be started
+            // Failed when no remaining actor can be started
             (
                 Some(Applying),
                 "a@u=Pending!quota b@v=Running@v",

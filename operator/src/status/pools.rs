@@ -1,4 +1,4 @@
-//! What people are told of pools.
+//! Statuses of DevicePools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::error::Error;
 use crate::runtime::context::Context;
 use crate::status::report::{Finding, conditions};
 
-/// A burst of changes is told once.
+/// Changes within this time are one status update.
 const DEBOUNCE: Duration = Duration::from_millis(300);
 
-/// Keeps the status of every pool true; ends only with the process.
+/// Keeps the statuses of all pools up to date; ends only with the process.
 pub async fn run(ctx: Arc<Context>, changed: Arc<Notify>) {
     loop {
         if let Err(e) = report(&ctx).await {

@@ -1,12 +1,12 @@
-//! Why the pod of an actor is not ready, as far as its containers say more than that they begin. Pure.
+//! Why the pod of an actor is not ready, according to its containers. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use world::{is_over, is_ready};
 
-/// What a container that has just been made waits for; it says nothing about what is wrong.
+/// Waiting reasons of a container that is just being created.
 const BEGINS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// What the containers of a pod say of themselves that is not ready; nothing where it is, or is only about to begin.
+/// Why the containers of a pod are not ready; nothing if they are, or are just being created.
 pub fn not_ready_reason(pod: &Pod) -> Option<String> {
     if is_ready(pod) || pod.metadata.deletion_timestamp.is_some() {
         return None;
@@ -15,7 +15,7 @@ pub fn not_ready_reason(pod: &Pod) -> Option<String> {
     (!said.is_empty()).then(|| said.join("; "))
 }
 
-/// Which container of a pod ends again and again, and how: its kubelet starts it again, where it is.
+/// The container of a pod that is in a crash loop, and how it ended.
 pub fn crash_loop(pod: &Pod) -> Option<String> {
     if is_ready(pod) || is_over(pod) {
         return None;
@@ -31,7 +31,7 @@ pub fn crash_loop(pod: &Pod) -> Option<String> {
     })
 }
 
-/// What is kept of the containers of a pod, in the order in which they begin.
+/// The containers of a pod, init containers first.
 fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     pod.status.iter().flat_map(|status| {
         status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
@@ -50,7 +50,7 @@ fn of_container(container: &ContainerStatus) -> Option<String> {
     let said = match (waits, ended(now), before) {
         (Some(reason), _, Some(before)) => format!("{reason}, it ended with {before}"),
         (Some(reason), _, None) => reason.to_owned(),
-        // A container that begins the others ends well before it is ready.
+        // An init container ends successfully before the pod is ready.
         (None, Some(now), _) if !now.starts_with("exit code 0") => format!("it ended with {now}"),
         (None, _, Some(before)) => format!("it runs again, and ended with {before} before"),
         (None, _, None) => return None,
@@ -64,7 +64,7 @@ mod tests {
     use crate::watch::slim;
     use serde_json::{Value, json};
 
-    /// What is said of a pod of an Instance with these containers, after what is not kept of it was dropped.
+    /// The reason for a pod of an Instance with these containers, after slimming.
     fn said(ready: bool, containers: &Value, first: &Value) -> Option<String> {
         let mut pod: Pod = serde_json::from_value(json!({
             "metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "name": "a", "uid": "u"}]},
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_says_what_it_waits_for_and_how_it_ended() {
+    fn a_container_that_is_not_ready_is_explained() {
         let waiting =
             |reason: &str| json!({"waiting": {"reason": reason, "message": "back-off 40s restarting"}});
         let ended = |code: i32, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": "2026-01-01T00:00:00Z"}});

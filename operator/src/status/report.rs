@@ -1,4 +1,4 @@
-//! What people are told: status and events. The words are pure; `reconcile` sends them.
+//! Statuses and events of applications. Pure; `reconcile` writes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use world::{ActorName, Note, object_name};
 
 use crate::error::TOO_LARGE;
 
-/// How many names or reasons an event lists; an event's note holds 1 kB.
+/// Most names or reasons in an event, whose note holds 1 kB.
 const LISTED: usize = 6;
 /// The longest note of an event, in bytes.
 const LONGEST_NOTE: usize = 1000;
 
-/// Under which what lacks beside the actors is told among those who wait; no actor is called so.
+/// The key of problems with owned resources among blocked actors; no actor has this name.
 pub const PEERS: &str = "peers";
 
-/// One condition before it is dated.
+/// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub type_: &'static str,
@@ -31,7 +31,7 @@ pub struct Finding {
     pub message: String,
 }
 
-/// Conditions from findings: the time moves only when the status does.
+/// Conditions from findings; the transition time changes with the status.
 pub fn conditions(
     before: &[Condition],
     findings: Vec<Finding>,
@@ -53,44 +53,44 @@ pub fn conditions(
     findings.into_iter().map(dated).collect()
 }
 
-/// How many actors are how far, and which states of the templates are in use.
+/// Progress of the actors, and the revisions in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub ready: usize,
     pub updated: usize,
-    /// The first actor whose pod says why it is not ready, and what it says.
+    /// The first actor that is not ready, and why.
     pub not_ready: Option<(String, String)>,
     pub revisions: crds::Revisions,
 }
 
-/// What a reconcile found out about an application.
+/// The result of a reconcile.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The decision in force.
+    /// The current Placement.
     pub decision: Option<Placement>,
-    /// Why nothing could be decided now; the decision in force stays.
+    /// Why planning failed; the current Placement stays in force.
     pub failure: Option<(&'static str, String)>,
-    /// What is worth knowing.
+    /// Notes for the conditions.
     pub notes: Vec<Note>,
-    /// What is wrong with the newest version of the policy.
+    /// The problem of the policy's newest version.
     pub policy_problem: Option<String>,
-    /// What a paused application would do.
+    /// The effect of unpausing the application.
     pub proposed: Option<String>,
-    /// What the API server says against pods of the newest templates.
+    /// The API server's objections to pods of the newest templates.
     pub template_problem: Option<String>,
-    /// How far the newest templates are.
+    /// Progress of the rollout.
     pub progress: Progress,
-    /// Actors that wait, and for what.
+    /// Blocked actors, and what blocks each.
     pub waiting: BTreeMap<String, Wait>,
-    /// Actors whose decided place may not be taken now; none where it is not known that they may.
+    /// Actors whose assigned unit is infeasible; none if unknown.
     pub infeasible: Option<BTreeSet<String>>,
-    /// When there may be more to do though nothing changes.
+    /// When to requeue without a change.
     pub requeue_at: Option<control::Moment>,
-    /// Whether a search is under way.
+    /// Whether a search is running.
     pub searching: bool,
-    /// Whether an actor moved just now.
+    /// Whether an actor moved.
     pub moved: bool,
-    /// Whether the decision was written just now: people are to be told of it.
+    /// Whether the Placement was just written, so that events are due.
     pub placement_written: bool,
 }
 
@@ -144,7 +144,7 @@ pub fn application_status(
     }
 }
 
-/// Whether a status says no more than another but for how many actors run so far, and what messages say of them.
+/// Whether only counts of actors and messages changed.
 pub fn only_counts(before: &ActorApplicationStatus, now: &ActorApplicationStatus) -> bool {
     let rest = |status: &ActorApplicationStatus| {
         let mut status = status.clone();
@@ -157,7 +157,7 @@ pub fn only_counts(before: &ActorApplicationStatus, now: &ActorApplicationStatus
     rest(before) == rest(now)
 }
 
-/// Whether all actors run where they were placed and are ready, or who is not and why.
+/// The condition `Ready`: all actors run on their units and are ready, or the first that is not and why.
 fn ready(outcome: &Outcome, all_placed: bool, (wanted, running): (usize, usize)) -> Finding {
     let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Lost { .. }));
     let Progress { ready, not_ready, .. } = &outcome.progress;
@@ -274,12 +274,12 @@ fn findings(
     findings
 }
 
-/// The application's own part of what is compared; of a decision that says nothing of it, all.
+/// The application's own part of the objective; all of it if an old Placement has none.
 fn own_objective(spec: &PlacementSpec) -> &BTreeMap<String, i64> {
     if spec.own_objective.is_empty() { &spec.objective } else { &spec.own_objective }
 }
 
-/// The application's own part of every level in words.
+/// The application's own value of every level.
 pub fn describe_objective(spec: &PlacementSpec) -> String {
     let own = own_objective(spec);
     let value = |level: &String| -> i64 { level.split('+').map(|c| own.get(c).copied().unwrap_or(0)).sum() };
@@ -313,7 +313,7 @@ fn listed(items: impl Iterator<Item = String>, separator: &str, all: usize) -> S
     text
 }
 
-/// What a new decision is announced with.
+/// The events of a new Placement.
 pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
     let mut events = Vec::new();
     let all = spec.assignments.len() + spec.unplaced.len();
@@ -339,7 +339,7 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
     events
 }
 
-/// One event, its note cut to what the API takes.
+/// An event; a long note is cut to the API's limit.
 pub fn event(type_: EventType, reason: &str, action: &str, note: String) -> Event {
     let mut note = note;
     if note.len() > LONGEST_NOTE {
@@ -354,7 +354,7 @@ pub fn event(type_: EventType, reason: &str, action: &str, note: String) -> Even
 mod tests {
     use super::*;
 
-    /// What an application's condition `Ready` says: `wanted/placed/running/ready`, `hangs=`, `refused`.
+    /// The condition `Ready`: `wanted/placed/running/ready`, `hangs=`, `refused`.
     fn ready(world: &str) -> String {
         let (counts, rest) = world.split_once(' ').unwrap_or((world, ""));
         let counts: Vec<usize> = counts.split('/').map(|count| count.parse().unwrap()).collect();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_is_ready_when_all_its_actors_are_and_says_who_is_not_and_why() {
+    fn an_application_is_ready_when_all_its_actors_are() {
         for (world, expected) in [
             ("2/2/2/2", "true AllRunning: all 2 actors run where they were placed"),
             ("2/2/1/1", "false Starting: 1 of 2 actors run where they were placed"),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_without_a_reason_ends_there() {
+    fn events_without_a_reason_end_with_the_object() {
         let told = |reason: &str| {
             let reasons: Vec<String> = reason.split_whitespace().map(str::to_owned).collect();
             let (actor, to, reason) = ("a-0".to_owned(), "n/u".to_owned(), reason.to_owned());

@@ -1,4 +1,4 @@
-//! What only time tells: which agents fell silent, and which units are gone for good.
+//! Time-based changes: expired agent leases, and units whose grace period ended.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,27 +16,27 @@ use crate::config::Planning;
 use crate::runtime::clock::moment;
 use crate::watch::caches::Caches;
 
-/// How often it is asked.
+/// Check interval.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The name of an agent's Lease is this and the node's.
+/// Prefix of the name of an agent's Lease, followed by the node.
 const LEASE_OF: &str = "cairn-agent-";
 
-/// The agents that were heard of, by node.
+/// Heartbeats of the agents, by node.
 #[derive(Clone, Default)]
 struct Agents(Arc<Mutex<Heartbeats<String>>>);
 
-/// Who tells when it is known which agents are silent.
+/// Signals when the agents' Leases are synced.
 pub struct AgentLeases {
     agents: Agents,
     /// Whether all Leases were listed once.
     listed: watch::Receiver<bool>,
 }
 
-/// Begins to let time pass, and to listen for agents where it is known where their Leases are.
+/// Starts the periodic check, and the watch of the agents' Leases if their namespace is known.
 pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> AgentLeases {
     caches.change(|index| index.keep_units_for(planning.unit_grace()));
     let agents = Agents::default();
-    // Time passes before anything is heard: what is lost from the beginning would be lost since 1970, and gone at once.
+    // Sets the clock first: without it a lost unit would count as lost since 1970.
     agents.update(caches);
     let (synced, listed) = watch::channel(planning.agent_namespace.is_none());
     if let Some(namespace) = planning.agent_namespace.clone() {
@@ -53,9 +53,9 @@ pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> Agen
 }
 
 impl AgentLeases {
-    /// When this returns, who has been silent for long is known to be so: nobody is planned before.
+    /// Returns once expired Leases are known; nothing is planned before.
     pub async fn synced(mut self, caches: &Caches) {
-        // Without Leases nobody tells; with them the watch lives as long as the process.
+        // Without Leases the channel is already set; otherwise the watch lives as long as the process.
         let _ = self.listed.wait_for(|listed| *listed).await;
         self.agents.update(caches);
     }
@@ -86,7 +86,7 @@ impl Agents {
                     listed.send_replace(true);
                 }
                 Err(e) => {
-                    // Where nobody may list them, or there is no such namespace, nobody is silent.
+                    // Without permission or namespace every agent counts as alive.
                     if is_denied(&e) {
                         listed.send_replace(true);
                     }
@@ -96,21 +96,21 @@ impl Agents {
         }
     }
 
-    /// Notes a Lease; the node that it is for.
+    /// Records a Lease; returns its node.
     fn record(&self, lease: &Lease) -> Option<String> {
         let (node, (written, lasts)) = (node_of(lease)?, renewed(lease)?);
         self.heartbeats().heard(node.clone(), written, lasts, moment());
         Some(node)
     }
 
-    /// Lets time pass in the caches.
+    /// Advances the time of the caches.
     fn update(&self, caches: &Caches) {
         let silent = self.heartbeats().silent(moment());
         caches.advance_time(Timestamp::now(), &silent);
     }
 }
 
-/// Whether the API server itself said that there is nothing to see here.
+/// Whether the API server answered that the Leases cannot be read.
 fn is_denied(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -123,7 +123,7 @@ fn node_of(lease: &Lease) -> Option<String> {
     lease.name_any().strip_prefix(LEASE_OF).map(str::to_owned)
 }
 
-/// When a Lease was renewed, and for how long that lasts; nothing of one that nobody holds.
+/// When a Lease was renewed, and its duration; nothing if it has no holder.
 fn renewed(lease: &Lease) -> Option<(Moment, Duration)> {
     let spec = lease.spec.as_ref()?;
     let at = spec.renew_time.as_ref()?.0.as_duration().try_into().ok()?;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_says_of_which_node_and_until_when() {
+    fn a_lease_names_its_node_and_expiry() {
         let whole = json!({"renewTime": "2026-01-01T00:00:00.500000Z", "leaseDurationSeconds": 60});
         let of_one = lease("cairn-agent-one", &whole);
         assert_eq!(node_of(&of_one).as_deref(), Some("one"));

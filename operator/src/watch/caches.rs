@@ -1,4 +1,4 @@
-//! What the operator sees: one watch per kind, an index of it all, and who has to look again when something changes.
+//! The caches: an index of all watched objects, and which applications a change enqueues.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -18,20 +18,20 @@ use crate::watch::slim;
 use crate::watch::versions::Versions;
 use crate::watch::watches::{BoxReady, Names};
 
-/// Asks for a reconcile of an application.
+/// Sends reconcile requests.
 pub type Requests = UnboundedSender<ObjectRef<ActorApplication>>;
 
-/// The caches, once they are made.
+/// The caches, set once they are created.
 pub type CachesCell = Arc<std::sync::OnceLock<Arc<Caches>>>;
 
-/// What there is, and who has to look again.
+/// The watched state, with the queues that its changes feed.
 pub struct Caches {
     pub applications: Store<ActorApplication>,
     index: RwLock<Index>,
     versions: Mutex<Versions>,
     triggers: Mutex<ReplanTriggers>,
     recheck: Mutex<RecheckQueue>,
-    /// The kinds and counts of units, which no policy changes.
+    /// Policy for kinds and counts of units, which no policy changes.
     plain: Policy,
     requests: Requests,
     pub pools_changed: Arc<tokio::sync::Notify>,
@@ -39,7 +39,7 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Nothing yet; `ready` waits until every store has been filled once.
+    /// Empty caches; `ready` waits until every store is synced.
     pub fn new(
         applications: Store<ActorApplication>,
         requests: Requests,
@@ -59,15 +59,15 @@ impl Caches {
         }
     }
 
-    /// Waits until every store has been filled once.
+    /// Waits until every store is synced.
     pub async fn warm(&self) {
         for ready in &self.ready {
             ready().await;
         }
     }
 
-    /// Everything that a snapshot is made from, decisions just written included; not to be held across a wait.
-    /// Whoever takes the marks of applications too takes them after it.
+    /// Everything a snapshot is made from, including Placements just written. Never hold it across an await.
+    /// Lock order: index before triggers.
     pub fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,15 +80,15 @@ impl Caches {
         self.triggers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose decided places may be others' by now. Nothing else is taken while this is held.
+    /// Assignments to be checked again. No other lock is taken while this one is held.
     pub fn recheck(&self) -> MutexGuard<'_, RecheckQueue> {
         self.recheck.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The decision for one application.
+    /// The Placement of an application.
     ///
     /// # Errors
-    /// When another's Placement has its name.
+    /// When a foreign Placement has its name.
     pub fn decision(&self, key: &ApplicationKey) -> Result<Option<Arc<Placement>>, Error> {
         let index = self.index();
         let Some(application) = index.application(key) else { return Ok(None) };
@@ -104,19 +104,19 @@ impl Caches {
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decisions that were written and that the watch has not brought yet.
+    /// Placements that were written and that the watch has not delivered yet.
     pub fn unobserved_placements(&self) -> Names {
         self.versions().unobserved(|key| self.applications.get(&object_ref(key)).is_some())
     }
 
-    /// Remembers a decision that was just written: it counts as occupied from now on. An answer that comes after the watch has
-    /// brought what is newer says nothing.
+    /// Records a Placement that was just written: its units count as occupied from now on. Ignored if the watch already
+    /// delivered a newer version.
     pub fn record_written(&self, mut placement: Placement) {
         slim::placement(&mut placement);
         let placement = Arc::new(placement);
         let key = key_of(&placement);
         let news = self.change(|index| {
-            // What is answered late may be gone, with its application, and perhaps another one has that name.
+            // A late answer may belong to a deleted application, or to one recreated under the same name.
             index.application(&key).filter(|application| is_decision_for(&placement, application))?;
             let before = index.named_placement(&key).cloned();
             let is_newer = self.versions().record_written(&key, before.as_deref(), &placement);
@@ -127,44 +127,44 @@ impl Caches {
         });
         let Some(before) = news else { return };
         self.release_units(&key, before.as_deref(), Some(&placement));
-        // What is refused, or is not any more, is another world; that it was written here rings nobody.
+        // Changed refusals change the snapshot and trigger a replan; the operator's own writes do not.
         let refusals = |it: &Placement| it.status.as_ref().map(|it| it.refusals.clone()).unwrap_or_default();
         if before.as_deref().map(refusals).unwrap_or_default() != refusals(&placement) {
             self.enqueue_replan([key]);
         }
     }
 
-    /// Remembers what an application waits for; whether it is news that, or for what, actors have no place.
+    /// Records what an application waits for; returns whether its unplaced demand is new.
     pub fn set_waiting(&self, key: &ApplicationKey, waits: Waiting) -> bool {
         self.triggers().set_waiting(key, waits)
     }
 
-    /// How often room came so far that an actor without a place may use.
+    /// Counts growth of capacity that unplaced actors may use.
     pub fn growth_counter(&self) -> u64 {
         self.triggers().growth_counter()
     }
 
-    /// Remembers at which capacities an application would be pressed where it is.
+    /// Records below which unit capacities an application would be overloaded.
     pub fn guard(&self, key: &ApplicationKey, policy: &Policy, needs: BTreeMap<String, u64>) {
         self.triggers().guard(key, policy, needs);
     }
 
-    /// Whether something touched the application since this was last asked.
+    /// Takes the dirty mark of an application.
     pub fn take_dirty(&self, key: &ApplicationKey) -> bool {
         self.triggers().take_dirty(key)
     }
 
-    /// Touches an application again that did not come to its end.
+    /// Marks an application for another planning run.
     pub fn mark_dirty(&self, key: &ApplicationKey) {
         self.triggers().mark_dirty(key);
     }
 
-    /// How many units and slots of these kinds came free so far that the application did not give back itself.
+    /// Units and slots of these kinds freed so far by others.
     pub fn freed_counter<'a>(&self, key: &ApplicationKey, kinds: impl Iterator<Item = &'a str>) -> u64 {
         self.triggers().freed_counter(key, kinds)
     }
 
-    /// Lets those look whether they could be better whose turn it is.
+    /// Grants background planning to the applications whose turn it is.
     pub fn grant_background_turns(
         &self,
         waiting: BTreeMap<ApplicationKey, BTreeSet<&str>>,
@@ -177,22 +177,22 @@ impl Caches {
         }
     }
 
-    /// Whether its turn to look has come since this was last asked.
+    /// Takes the background turn of an application.
     pub fn take_background_turn(&self, key: &ApplicationKey) -> bool {
         self.triggers().take_background_turn(key)
     }
 
-    /// The application as it was last seen.
+    /// The cached application.
     pub fn application(&self, key: &ApplicationKey) -> Option<Arc<ActorApplication>> {
         self.index().application(key).cloned()
     }
 
-    /// Asks for a look at an application.
+    /// Enqueues an application for a reconcile.
     pub fn enqueue(&self, key: &ApplicationKey) {
         let _ = self.requests.unbounded_send(object_ref(key));
     }
 
-    /// Asks for a new plan of these.
+    /// Enqueues applications for planning.
     pub fn enqueue_replan(&self, keys: impl IntoIterator<Item = ApplicationKey>) {
         for key in keys {
             self.triggers().mark_dirty(&key);
@@ -200,10 +200,10 @@ impl Caches {
         }
     }
 
-    /// Forgets what is remembered of applications that are gone, and says which are there: of some that came and went nobody heard, and
-    /// what is left of others touches them when they are gone.
+    /// Drops the state of deleted applications; returns those that exist. Covers deletions that happened during a gap in the
+    /// watch.
     pub fn forget_deleted(&self) -> BTreeSet<ApplicationKey> {
-        // Who comes is known before it is touched, and comes when this is over.
+        // Holding the index keeps new applications out until this is done.
         let index = self.index();
         let there = index.applications().cloned().collect();
         self.triggers().keep(&there);
@@ -211,7 +211,7 @@ impl Caches {
         there
     }
 
-    /// Something that any plan may depend on.
+    /// Enqueues all applications, for changes that any plan may depend on.
     pub fn enqueue_all(&self) {
         let all: Vec<ApplicationKey> =
             self.applications.state().iter().map(|application| ApplicationKey::of(application)).collect();
@@ -224,10 +224,10 @@ impl Caches {
         NodeCapacity { room: index.room(node).cloned(), units: world::units_at(&index, node, &self.plain) }
     }
 
-    /// Changes something at a node, and rings for whom it presses and for who waits for such room. Whoever was decided to be there
-    /// may find the place taken: who is not there yet presses nothing.
+    /// Changes a node; enqueues applications that become overloaded and those that wait for its capacity. Assignments without a
+    /// pod are checked again.
     ///
-    /// `known`: what the node is has changed, not only what is left of it.
+    /// `known`: the node itself changed, not only its free capacity.
     pub fn change_node(&self, node: &str, known: bool, change: impl FnOnce(&mut Index)) {
         let before = self.node_capacity(node);
         self.change(change);
@@ -251,7 +251,7 @@ impl Caches {
             } else {
                 BTreeSet::new()
             };
-            // Who was decided to be elsewhere takes room until it is gone, and who starts anew in its place goes nowhere.
+            // A unit left by a moving actor is freed only if no other actor is assigned to it.
             let held = |node_capacity: &NodeCapacity, unit: &str| {
                 node_capacity.room.as_ref().map_or(0, |room| room.held(unit))
             };
@@ -281,7 +281,7 @@ impl Caches {
         }
     }
 
-    /// Lets time pass: units that were not offered for long are gone, and of silent agents not everything is believed.
+    /// Advances time: units past their grace period are removed, and nodes with expired agent leases are marked silent.
     pub fn advance_time(&self, now: jiff::Timestamp, silent: &BTreeSet<String>) {
         for node in self.change(|index| index.pass(now)) {
             self.change_node(&node, true, |index| index.let_go(&node));
@@ -294,7 +294,7 @@ impl Caches {
         }
     }
 
-    /// What a decision gives back is room for others.
+    /// Units that a Placement gives up are capacity for others.
     pub fn release_units(&self, key: &ApplicationKey, before: Option<&Placement>, now: Option<&Placement>) {
         let units = |placement: Option<&Placement>| -> BTreeMap<String, (usize, String)> {
             let mut units = BTreeMap::new();
@@ -322,19 +322,19 @@ impl Caches {
         self.enqueue_replan(waits);
     }
 
-    /// The application at the end of the chain of controllers that begins with this pod.
+    /// The application at the end of the chain of controllers that begins at this pod.
     pub fn application_of(&self, pod: &Pod) -> Option<ApplicationKey> {
         let owner = controller(pod, "Instance")?;
         self.index().application_of(&owner.uid)
     }
 }
 
-/// The application that a decision is for, by its name.
+/// The application of a Placement, by name.
 pub fn key_of(placement: &Placement) -> ApplicationKey {
     ApplicationKey { namespace: placement.namespace().unwrap_or_default(), name: placement.name_any() }
 }
 
-/// The reference by which an application is reconciled.
+/// The key of an application in the workqueue.
 pub fn object_ref(key: &ApplicationKey) -> ObjectRef<ActorApplication> {
     ObjectRef::new(&key.name).within(&key.namespace)
 }

@@ -1,4 +1,4 @@
-//! What pods really got, as the agents of their nodes say: pure.
+//! The devices that pods hold, as the node agents report them. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,13 +6,13 @@ use crds::{AllocatedDevices, Allocation, NodeTopology};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-/// How much an Instance's status takes: of how many resources, and of each how much.
+/// Limits of an Instance's status: resources, and ids per resource.
 const MOST_RESOURCES: usize = 64;
 const MOST_IDS: usize = 1024;
 
-/// What a pod holds, its containers taken together; sorted by resource.
+/// The devices of a pod, merged over its containers and sorted by resource.
 ///
-/// Exactly this pod: one of its name, which was there before it, may have held something else.
+/// Matched by uid, as an earlier pod of the same name may have held others.
 pub fn held_by(pod: &Pod, topologies: &BTreeMap<String, &NodeTopology>) -> Vec<AllocatedDevices> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     let status = node.and_then(|node| topologies.get(node)).and_then(|topology| topology.status.as_ref());
@@ -33,12 +33,12 @@ pub fn held_by(pod: &Pod, topologies: &BTreeMap<String, &NodeTopology>) -> Vec<A
 /// A pod: its namespace and its name.
 pub type PodName = (String, String);
 
-/// The allocations of each node when it was last looked at.
+/// The last allocations of each node.
 #[derive(Default)]
 pub struct AllocationDiff(HashMap<String, Vec<Allocation>>);
 
 impl AllocationDiff {
-    /// The pods of which a topology now says something else, in order.
+    /// The pods whose allocations changed, in order.
     pub fn changed(&mut self, topology: &NodeTopology, present: bool) -> Vec<PodName> {
         let status = topology.status.as_ref().filter(|_| present);
         let now = status.map(|status| status.allocations.clone()).unwrap_or_default();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_holds_what_its_node_says_of_its_uid() {
+    fn a_pod_holds_the_devices_reported_for_its_uid() {
         let topology = topology(&[
             ("1", "actor", "nvidia.com/gpu", &["GPU-2"]),
             ("1", "side", "nvidia.com/gpu", &["GPU-1", "GPU-2"]),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_whose_devices_changed_are_named() {
+    fn pods_with_changed_devices_are_returned() {
         let mut seen = AllocationDiff::default();
         let mut changed = |allocations: &[(&str, &str, &str, &[&str])], present| {
             let pods = seen.changed(&topology(allocations), present);

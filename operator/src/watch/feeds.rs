@@ -1,4 +1,4 @@
-//! Which kinds are watched, and what their events do to the caches.
+//! The watches, and how their events reach the caches.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ use crate::watch::owned_cache::OwnedResources;
 use crate::watch::slim;
 use crate::watch::watches::{ChangeFilter, Feed, Names, Watches, name_of};
 
-/// Starts one watch per kind; the feeds must be run.
+/// Creates one watch per kind; the returned feeds must be run.
 pub fn watch(
     client: &Client,
     namespace: &str,
@@ -46,37 +46,37 @@ pub fn watch(
     (caches, owned_resources, feeds)
 }
 
-/// Watches a kind that the index holds, and nobody else.
+/// Watches a kind that only the index holds.
 fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
     let mut listener = Listener::new(caches);
     let api = Api::all(watches.client());
     watches.events(api, watcher::Config::default(), slim, move |event| listener.on_event(event, Arc::new));
 }
 
-/// Watches the applications, which those who are looked after are taken from as well.
+/// Watches the applications, which also have a store for the reconciles.
 fn add_applications(watches: &mut Watches, caches: &CachesCell) -> Store<ActorApplication> {
     let (caches, mut listener) = (caches.clone(), Listener::new(caches));
     let api = Api::all(watches.client());
     watches.store(api, watcher::Config::default(), slim::metadata, move |event, store| {
         let is_done = matches!(event, watcher::Event::InitDone);
-        // The store's own, where it has it already: nothing is kept twice.
+        // Shares the store's object instead of keeping a copy.
         listener.on_event(event, |object| {
             let kept = store.get(&ObjectRef::from_obj(&object));
             let kept = kept.filter(|kept| kept.resource_version() == object.resource_version());
             kept.unwrap_or_else(|| Arc::new(object))
         });
-        // Those of a list are the store's only when it is at its end.
+        // The store has listed objects only at the end of the list.
         if let Some(caches) = caches.get().filter(|_| is_done) {
             caches.change(|index| store.state().into_iter().for_each(|it| index.put_application(it)));
         }
     })
 }
 
-/// Tells the caches what a watch says.
+/// Passes the events of one watch to the caches.
 struct Listener {
     caches: CachesCell,
     filter: ChangeFilter,
-    /// What a list that is not at its end has so far.
+    /// Names seen in an unfinished list.
     listed: Names,
 }
 
@@ -97,7 +97,7 @@ impl Listener {
             watcher::Event::Delete(object) => {
                 K::on_event(caches, &mut self.filter, Arc::new(object), false);
             }
-            // After a gap objects may be gone that no event told of.
+            // Objects may have been deleted during a gap in the watch.
             watcher::Event::InitDone => {
                 let mut names = std::mem::take(&mut self.listed);
                 names.extend(unobserved::<K>(caches));
@@ -152,7 +152,7 @@ fn add_policies(
     });
 }
 
-/// Decisions that were written and that the watch has not brought yet: they are not gone.
+/// Placements that were written and that a list may not contain yet; they are not deleted.
 fn unobserved<K: Resource<DynamicType = ()>>(caches: &Caches) -> Names {
     if K::kind(&()) != Placement::kind(&()) {
         return Names::new();

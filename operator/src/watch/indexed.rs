@@ -1,4 +1,4 @@
-//! What the events of each watched kind do to the caches, and who has to look again because of them.
+//! How events of each watched kind change the caches, and which applications they enqueue.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::watch::caches::{Caches, key_of};
 use crate::watch::slim;
 use crate::watch::watches::{ChangeFilter, Names};
 
-/// A kind of objects that the index holds.
+/// A kind that the index holds.
 pub trait Indexed:
     Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static
 {
-    /// It came, changed or went.
+    /// Handles an added, changed or deleted object.
     fn on_event(caches: &Caches, filter: &mut ChangeFilter, object: Arc<Self>, present: bool);
-    /// After a gap in the watch: what is not among these is gone.
+    /// Removes all other objects, after a gap in the watch.
     fn keep(index: &mut Index, names: &Names);
 }
 
@@ -52,7 +52,7 @@ impl Indexed for NodeTopology {
         } else {
             caches.change(|index| index.put_topology(topology));
         }
-        // Who holds what is told by the applications of those pods.
+        // Instance statuses list devices, so the applications of those pods are enqueued.
         let index = caches.index();
         let pods = held.iter().filter_map(|(namespace, name)| index.pod(namespace, name));
         let owners = pods.filter_map(|pod| index.application_of(&controller(pod.as_ref(), "Instance")?.uid));
@@ -125,7 +125,7 @@ impl Indexed for Placement {
                     it.status.as_ref().map(|status| status.refusals.clone()).unwrap_or_default(),
                 )
             };
-            // What was just written may be newer than what is seen; nothing is written in between.
+            // A Placement just written may be newer than the event; the index lock excludes writes in between.
             let (known, is_newer) = caches.change(|index| {
                 let known = index.named_placement(&key).cloned();
                 let is_newer = caches.versions().record_observed(&key, known.as_deref(), &placement);
@@ -173,7 +173,7 @@ impl Indexed for Instance {
         let namespace = instance.namespace().unwrap_or_default();
         let key =
             ApplicationKey { namespace: namespace.clone(), name: instance.spec.application_name.clone() };
-        // One that a runtime asked for is wanted from when it is the application's until it goes.
+        // A runtime-requested Instance counts from its adoption until its deletion.
         let is_requested = instance.spec.origin == InstanceOrigin::Runtime;
         let metadata = &instance.metadata;
         let facts = (&metadata.uid, &metadata.owner_references, &metadata.deletion_timestamp);
@@ -202,7 +202,7 @@ impl Indexed for Instance {
 }
 
 impl Indexed for Pod {
-    /// Own pods concern their application; foreign ones take room from whom they press, and give it back.
+    /// Own pods concern their application; foreign ones take and free capacity.
     fn on_event(caches: &Caches, _: &mut ChangeFilter, pod: Arc<Self>, present: bool) {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let own = caches.application_of(&pod);
@@ -211,7 +211,7 @@ impl Indexed for Pod {
         let pool = world::unit_of(&pod).and_then(pool_of).map(str::to_owned);
         let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let before = caches.index().node_of_pod(&namespace, &name).map(str::to_owned);
-        // Whose actor keeps its place has another pod there soon.
+        // An actor that keeps its assignment gets a new pod on the same unit.
         let is_recreated = frees_capacity && own.as_ref().is_some_and(|key| has_place(caches, key, &pod));
         let change = |index: &mut Index| {
             if present {
@@ -225,18 +225,18 @@ impl Indexed for Pod {
             Some(node) => caches.change_node(node, false, change),
             None => caches.change(change),
         }
-        // What anybody gives back may be what others of the namespace wait for.
+        // Freed quota may be awaited by others in the namespace.
         if frees_capacity && !is_recreated {
             caches.quota_freed(&namespace);
         }
         if frees_capacity {
             let waiting = {
-                // Whoever takes both takes the index first.
+                // Lock order: index before triggers.
                 let index = caches.index();
                 let triggers = caches.triggers();
                 let mut waiting = triggers.waiting_in_namespace(&namespace);
                 waiting.extend(node.iter().flat_map(|node| triggers.waiting_on_node(&index, node)));
-                // What a pool may have counts wherever it is, and whosever.
+                // A pool's instance limit counts across nodes and applications.
                 waiting.extend(pool.iter().flat_map(|pool| triggers.waiting_for_pool(pool)));
                 waiting
             };
@@ -245,7 +245,7 @@ impl Indexed for Pod {
             }
         }
         if let Some(key) = &own {
-            // Whoever loses its pod where no new one may come has to go elsewhere.
+            // An actor that lost its pod on a cordoned node must be placed elsewhere.
             if goes && node.as_ref().is_some_and(|node| caches.index().turns_away(node)) {
                 caches.mark_dirty(key);
             }
@@ -258,7 +258,7 @@ impl Indexed for Pod {
     }
 }
 
-/// Whether the actor of a pod has a place by the decision for its application.
+/// Whether the actor of a pod is assigned by its application's Placement.
 fn has_place(caches: &Caches, key: &ApplicationKey, pod: &Pod) -> bool {
     let index = caches.index();
     let actor = pod.labels().get(labels::ACTOR);
@@ -266,7 +266,7 @@ fn has_place(caches: &Caches, key: &ApplicationKey, pod: &Pod) -> bool {
     actor.zip(places).is_some_and(|(actor, places)| places.iter().any(|place| place.actor == *actor))
 }
 
-/// The pool of a unit, by the unit's name.
+/// The pool of a unit id.
 fn pool_of(unit: &str) -> Option<&str> {
     let (_, unit) = unit.rsplit_once('/')?;
     unit.rsplit_once('-').map(|(pool, _)| pool)

@@ -1,5 +1,5 @@
-//! What is made of an application beside its actors: one Service and one ConfigMap, by which actors find each other and
-//! which are kept as they should be, and a `ControllerRevision` for each state of its templates.
+//! Cache of the resources that an application owns besides its actors: a Service and a ConfigMap for discovery, and a
+//! `ControllerRevision` per revision of its templates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,17 +17,17 @@ use crate::watch::caches::CachesCell;
 use crate::watch::slim;
 use crate::watch::watches::{Names, Watches, name_of};
 
-/// So many objects are read at once, before what is not needed of them is dropped: one may be a MiB.
+/// Page size of lists: an object may be a MiB before it is slimmed.
 const PAGE: u32 = 50;
 
-/// What is there, of those that say that they are an application's.
+/// The cached objects that carry the application label.
 pub struct OwnedResources {
     pub services: OwnedKind<Service>,
     pub peers: OwnedKind<ConfigMap>,
     pub revisions: OwnedKind<ControllerRevision>,
 }
 
-/// A kind of what an application has beside its actors.
+/// A kind of owned resources.
 pub trait OwnedObject:
     kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
     + Clone
@@ -44,22 +44,22 @@ impl OwnedObject for Service {}
 impl OwnedObject for ConfigMap {}
 impl OwnedObject for ControllerRevision {}
 
-/// Objects of one kind.
+/// Cached objects of one kind.
 pub struct OwnedKind<K: OwnedObject> {
     pub store: Store<K>,
-    /// Those that were made and that the watch has not brought yet.
+    /// Objects that were created and that the watch has not delivered yet.
     pub pending: Pending,
     owned: Owned,
 }
 
-/// Objects by name, in their namespaces.
+/// Namespaces and names of objects.
 pub type Pending = Arc<Mutex<BTreeSet<(String, String)>>>;
 
-/// The names of objects, by the uid of the application that controls them.
+/// Names of objects by the uid of the controlling application.
 type Owned = Arc<Mutex<BTreeMap<String, Names>>>;
 
 impl OwnedResources {
-    /// Watches these kinds; whose they are rings when they change.
+    /// Watches these kinds; a change enqueues the owner.
     pub fn watch(watches: &mut Watches, caches: &CachesCell) -> Self {
         Self {
             services: OwnedKind::watch(watches, slim::service, caches),
@@ -68,7 +68,7 @@ impl OwnedResources {
         }
     }
 
-    /// The states of an application's templates that are kept, the oldest first.
+    /// The revisions of an application's templates, the oldest first.
     pub fn revisions(&self, application: &ActorApplication) -> Revisions {
         let mut kept = self.revisions.of(application);
         kept.sort_by_key(|revision| (revision.revision, revision.name_any()));
@@ -87,7 +87,7 @@ impl<K: OwnedObject> OwnedKind<K> {
         let (pending, owned) = (Pending::default(), Owned::default());
         let (seen, by, caches) = (pending.clone(), owned.clone(), caches.clone());
         let ours = watcher::Config::default().labels(labels::APPLICATION).page_size(PAGE);
-        // Those that were made before a list was asked for are in it, or gone.
+        // Objects created before the list was requested are in it, or deleted.
         let mut before = BTreeSet::new();
         let store = watches.store(Api::all(watches.client()), ours, slim, move |event, store| {
             let mut pending = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ impl<K: OwnedObject> OwnedKind<K> {
                     forget(&mut by, &object);
                     object
                 }
-                // What is not in the list is gone.
+                // Objects missing from the list are deleted.
                 watcher::Event::InitDone => {
                     by.clear();
                     store.state().iter().for_each(|object| keep(&mut by, object.as_ref()));
@@ -119,7 +119,7 @@ impl<K: OwnedObject> OwnedKind<K> {
         Self { store, pending, owned }
     }
 
-    /// Those that an application controls.
+    /// The objects that an application controls.
     fn of(&self, application: &ActorApplication) -> Vec<Arc<K>> {
         let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
         let names = application.metadata.uid.as_ref().and_then(|uid| owned.get(uid)).into_iter().flatten();
@@ -132,7 +132,7 @@ fn by_name<K: OwnedObject>(store: &Store<K>, (namespace, name): &(String, String
     store.get(&ObjectRef::new(name).within(namespace))
 }
 
-/// Whose it is, where an application controls it.
+/// The uid of the controlling application.
 fn owner_of(object: &impl ResourceExt) -> Option<String> {
     controller(object, "ActorApplication").map(|owner| owner.uid.clone())
 }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whose_it_is_is_known_without_a_look_at_those_of_others() {
+    fn owned_objects_are_indexed_by_the_uid_of_their_owner() {
         let object = |name: &str, owner: &str| -> ControllerRevision {
             let owner = json!([{"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "name": "app", "uid": owner,
                 "controller": true}]);

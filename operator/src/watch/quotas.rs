@@ -1,4 +1,4 @@
-//! Quotas, limits and labels of namespaces: who has to look again when one changes, or when others give something back.
+//! Resource quotas, limit ranges and namespaces: which applications a change enqueues.
 
 use std::sync::Arc;
 
@@ -66,13 +66,13 @@ impl Indexed for Namespace {
 }
 
 impl Caches {
-    /// Something that plans in a namespace depend on.
+    /// Enqueues all applications of a namespace for planning.
     fn enqueue_namespace(&self, namespace: &str) {
         let keys = self.applications.state().into_iter().map(|application| ApplicationKey::of(&application));
         self.enqueue_replan(keys.filter(|key| key.namespace == namespace));
     }
 
-    /// A foreign pod of this namespace is gone: a quota may have room for actors without a place.
+    /// A foreign pod was deleted: a quota of the namespace may admit unplaced actors.
     pub fn quota_freed(&self, namespace: &str) {
         if self.index().quotas_of(namespace).next().is_none() {
             return;

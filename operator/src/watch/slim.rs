@@ -1,4 +1,4 @@
-//! What is kept of watched objects: the operator's memory grows with the cluster, so only what it reads.
+//! Strips watched objects to the fields that the operator reads, as its memory grows with the cluster.
 
 use crds::{Instance, Placement};
 use k8s_openapi::api::core::v1::{
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::apply::identity::peers_name;
 
-/// Where `kubectl apply` keeps the manifest once more.
+/// Holds a copy of the manifest applied by kubectl.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Drops the bookkeeping of server-side apply, and of kubectl's own.
+/// Drops managed fields and kubectl's annotation.
 pub fn metadata<K: ResourceExt>(object: &mut K) {
     let metadata = object.meta_mut();
     metadata.managed_fields = None;
@@ -23,13 +23,13 @@ pub fn metadata<K: ResourceExt>(object: &mut K) {
     }
 }
 
-/// Keeps whose it is and what it says: what people find it by is not read.
+/// Keeps owner and spec; labels and annotations are not read.
 pub fn instance(instance: &mut Instance) {
     metadata(instance);
     (instance.metadata.labels, instance.metadata.annotations) = (None, None);
 }
 
-/// Keeps all that it says; who has a place is not without one, which operators of before wrote of some (ADR 141).
+/// Keeps the spec. Old operators listed some placed actors as unplaced; these entries are dropped (ADR 141).
 pub fn placement(placement: &mut Placement) {
     metadata(placement);
     let spec = &mut placement.spec;
@@ -39,7 +39,7 @@ pub fn placement(placement: &mut Placement) {
     }
 }
 
-/// Keeps whose it is, and of a peers file of an application what it says: anybody may give a `ConfigMap` our label, and fill it.
+/// Keeps the owner, and the data of peers files only: any user may label a large `ConfigMap`.
 pub fn peers(file: &mut ConfigMap) {
     metadata(file);
     file.binary_data = None;
@@ -49,25 +49,25 @@ pub fn peers(file: &mut ConfigMap) {
     }
 }
 
-/// Keeps whose it is.
+/// Keeps the owner.
 pub fn service(service: &mut Service) {
     metadata(service);
     (service.spec, service.status) = (None, None);
 }
 
-/// Keeps what it allows.
+/// Keeps the limits.
 pub fn quota(quota: &mut ResourceQuota) {
     metadata(quota);
     quota.status = None;
 }
 
-/// Keeps labels.
+/// Keeps the labels.
 pub fn namespace(namespace: &mut Namespace) {
     metadata(namespace);
     (namespace.spec, namespace.status, namespace.metadata.annotations) = (None, None, None);
 }
 
-/// Keeps labels, taints and what is allocatable.
+/// Keeps labels, taints and allocatable resources.
 pub fn node(node: &mut Node) {
     metadata(node);
     node.metadata.annotations = None;
@@ -76,18 +76,18 @@ pub fn node(node: &mut Node) {
     }
 }
 
-/// Labels, whether it is cordoned, taints, what is allocatable.
+/// Labels, unschedulable, taints, allocatable.
 type NodeFacts =
     (BTreeMap<String, String>, Option<bool>, Option<Vec<Taint>>, Option<BTreeMap<String, Quantity>>);
 
-/// What a plan reads of a node.
+/// The fields of a node that plans depend on.
 pub fn node_facts(node: &Node) -> NodeFacts {
     let spec = node.spec.clone().unwrap_or_default();
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.clone());
     (node.labels().clone(), spec.unschedulable, spec.taints, allocatable)
 }
 
-/// Keeps of a container that is not ready what it waits for, and how it ended before.
+/// Keeps why a container that is not ready waits, and how it ended before.
 fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
     if status.ready {
         return None;
@@ -109,10 +109,10 @@ fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
     })
 }
 
-/// The units that an amount is written in, the largest first, by how many make one.
+/// Suffixes of a quantity, the largest first, by how many make one.
 const UNITS: [(&str, i128); 4] = [("", 1), ("m", 1_000), ("u", 1_000_000), ("n", 1_000_000_000)];
 
-/// An amount as it is written, rounded up: there is nothing smaller than a billionth.
+/// A quantity in the largest exact suffix, rounded up to a billionth.
 fn amount(exact: world::Exact) -> Quantity {
     let in_units = |of_one: i128| exact * world::Exact::from(of_one);
     let (unit, of_one) =
@@ -120,9 +120,9 @@ fn amount(exact: world::Exact) -> Quantity {
     Quantity(format!("{}{unit}", in_units(of_one).ceil()))
 }
 
-/// Keeps whose it is, where it is, what it asks for and how it is; of an actor's pod also why it is not ready.
+/// Keeps owner, node, requests and status; of an actor's pod also why it is not ready.
 ///
-/// Counts and times of restarts are not kept: a container that ends again and again is one fact, not one for each time.
+/// Restart counts and times are dropped: a crash loop is one fact, not one change per restart.
 pub fn pod(pod: &mut Pod) {
     metadata(pod);
     let keep = |map: &mut Option<BTreeMap<String, String>>, wanted: &[&str]| {
@@ -132,7 +132,7 @@ pub fn pod(pod: &mut Pod) {
     keep(&mut pod.metadata.annotations, &[crds::labels::UNIT]);
     keep(&mut pod.metadata.labels, &[crds::labels::TEMPLATE_HASH, crds::labels::ACTOR]);
     if let Some(spec) = pod.spec.take() {
-        // Requests of a pod as a whole stand for those of its containers, each of which is two kilobytes.
+        // Pod-level requests replace those of the containers, which take two kilobytes each.
         let asks = world::requests(&spec).unwrap_or_default();
         let asks: BTreeMap<String, Quantity> =
             asks.into_iter().map(|(name, it)| (name, amount(it))).collect();
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_pod_asks_for_is_the_same_when_little_is_kept_of_it() {
+    fn slimming_a_pod_keeps_its_requests() {
         for (asked, kept) in [
             (["1.2Gi", "0"], "1288490188800m"),
             (["1.7Gi", "2.3Gi"], "4Gi"),
@@ -182,7 +182,7 @@ mod tests {
             (["1.25Gi", "250m"], "1342177280250m"),
             (["9Ei", "1"], "10376293541461622785"),
             (["1Ti", "1n"], "1099511627776000000001n"),
-            // as much as many containers with the most that the API server counts
+            // as much as many containers with the largest quantity of the API server
             (["1000Ei", "1Ei"], "1001Ei"),
             (["1000Ei", "1n"], "1152921504606846976000000000001n"),
         ] {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn of_pods_and_instances_only_what_is_read_is_kept() {
+    fn slimming_keeps_only_fields_that_are_read() {
         let metadata = json!({"name": "a", "uid": "1", "managedFields": [{"manager": "x"}],
             "annotations": {"cairn.dev/unit": "n/p-0", LAST_APPLIED: "{}", "b": "c"},
             "labels": {"cairn.dev/template-hash": "h", "cairn.dev/actor": "a-0", "app": "x"}});
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_place_is_not_said_to_have_none() {
+    fn placed_actors_are_not_listed_as_unplaced() {
         let place = |actor: &str| json!({"actor": actor, "unit": "n/p-0", "node": "n", "pool": "p"});
         let left = |actor: &str| json!({"actor": actor, "reasons": ["no room"]});
         let mut kept: Placement = serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn of_containers_that_end_again_and_again_it_is_kept_how() {
+    fn the_last_termination_of_a_crash_loop_is_kept() {
         let kept = |ready: bool, restarts: i32| {
             let mut kept: Pod = serde_json::from_value(json!({
                 "metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "name": "a", "uid": "u"}]},

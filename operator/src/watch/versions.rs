@@ -1,4 +1,4 @@
-//! Which version of an object is the newer one: answers to what was written and events of watches overtake each other.
+//! Versions of Placements: answers to writes and watch events may overtake each other.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use world::ApplicationKey;
 
 use crate::watch::watches::Names;
 
-/// Whether one version is older than another of the same name. Resource versions are numbers that the API server counts up,
-/// also where an object is deleted and made again; where they are none, generations say it.
+/// Whether one version is older than another of the same name. Resource versions are increasing numbers, also across a
+/// deletion; without them the generations decide.
 pub fn is_older<K: ResourceExt>(one: &K, other: &K) -> bool {
     match (number(one), number(other)) {
         (Some(one), Some(other)) => one < other,
@@ -21,17 +21,17 @@ fn number(object: &impl ResourceExt) -> Option<u64> {
     object.meta().resource_version.as_ref()?.parse().ok()
 }
 
-/// What is known of decisions beside those that are there.
+/// Versions of Placements that the index does not hold.
 #[derive(Default)]
 pub struct Versions {
-    /// Those that were written and that the watch has not brought yet.
+    /// Written, and not delivered by the watch yet.
     written: BTreeMap<ApplicationKey, Placement>,
-    /// Those that were seen to be deleted, as they were then, as long as their application is there.
+    /// Deleted, as last seen, while their application exists.
     deleted: BTreeMap<ApplicationKey, Placement>,
 }
 
 impl Versions {
-    /// The answer to a write came: whether it tells of a newer version than what is known.
+    /// Records the answer to a write; returns whether it is newer than the known version.
     pub fn record_written(
         &mut self,
         key: &ApplicationKey,
@@ -47,7 +47,7 @@ impl Versions {
         is_newer
     }
 
-    /// The watch brought a version: whether it is at least as new as what is known.
+    /// Records a watch event; returns whether it is at least as new as the known version.
     pub fn record_observed(
         &mut self,
         key: &ApplicationKey,
@@ -62,19 +62,19 @@ impl Versions {
         true
     }
 
-    /// The watch says that it is gone.
+    /// Records a deletion.
     pub fn record_deleted(&mut self, key: &ApplicationKey, last: &Placement) {
         self.written.remove(key);
         self.deleted.insert(key.clone(), version_only(last));
     }
 
-    /// The application is gone: nobody writes its decision any more.
+    /// The application is deleted, so no Placement of it is written any more.
     pub fn forget(&mut self, key: &ApplicationKey) {
         self.written.remove(key);
         self.deleted.remove(key);
     }
 
-    /// Decisions that a list may not have, and that are not gone.
+    /// Placements that a list may not contain yet, and that are not deleted.
     pub fn unobserved(&self, exists: impl Fn(&ApplicationKey) -> bool) -> Names {
         self.written
             .keys()
@@ -84,7 +84,7 @@ impl Versions {
     }
 }
 
-/// Which version it is, and nothing of what it says.
+/// The version without the content.
 fn version_only(placement: &Placement) -> Placement {
     let mut version_only = Placement::new(&placement.name_any(), crds::PlacementSpec::default());
     version_only.metadata.resource_version.clone_from(&placement.metadata.resource_version);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_numbers_and_else_generations() {
+    fn versions_compare_by_number_or_generation() {
         for (one, other, expected) in [
             (("9", 2), ("10", 1), true),
             (("10", 1), ("9", 2), false),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_after_newer_events_changes_nothing() {
+    fn a_late_answer_after_newer_events_is_ignored() {
         let key = ApplicationKey { namespace: "shop".to_owned(), name: "app".to_owned() };
         let mut versions = Versions::default();
         let (first, second) = (version("5", 1), version("8", 2));
@@ -126,13 +126,13 @@ mod tests {
         assert!(versions.written.contains_key(&key), "it is not gone because a list does not have it");
         assert!(versions.record_observed(&key, Some(&first), &second));
         assert!(versions.written.is_empty());
-        // A status of before, whose answer took its time.
+        // A late answer to an earlier status write.
         assert!(!versions.record_written(&key, Some(&second), &version("6", 1)));
         assert!(!versions.record_written(&key, Some(&second), &second), "the watch was faster");
         assert!(versions.written.is_empty());
-        // An older event of a list that was read from a cache.
+        // An older event from a cached list.
         assert!(!versions.record_observed(&key, Some(&second), &first));
-        // It is deleted, and what was written before does not come back.
+        // After its deletion an earlier write does not restore it.
         versions.record_deleted(&key, &version("9", 2));
         assert!(!versions.record_written(&key, None, &second));
         assert!(versions.record_written(&key, None, &version("12", 1)), "a new one");

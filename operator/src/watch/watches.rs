@@ -1,4 +1,4 @@
-//! One watch per kind: each feeds a store and the index for as long as the process lives.
+//! One watch per kind; each feeds a store and the index for the lifetime of the process.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,16 +14,16 @@ use tokio::sync::watch;
 
 use crate::watch::devices;
 
-/// Objects by namespace and name.
+/// Namespaces and names of objects.
 pub type Names = BTreeSet<(String, String)>;
 
-/// Waits until a store has been filled once.
+/// Waits until a store is synced.
 pub type BoxReady = Box<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A watch that feeds a store for as long as the process lives.
+/// A future that runs one watch for the lifetime of the process.
 pub type Feed = BoxFuture<'static, ()>;
 
-/// Watches as they are added.
+/// Collects watches.
 pub struct Watches<'a> {
     client: &'a Client,
     feeds: Vec<Feed>,
@@ -31,22 +31,22 @@ pub struct Watches<'a> {
 }
 
 impl<'a> Watches<'a> {
-    /// None yet.
+    /// No watches.
     pub fn new(client: &'a Client) -> Self {
         Self { client, feeds: Vec::new(), ready: Vec::new() }
     }
 
-    /// The feeds of all watches, which must be run, and what waits until each has been filled once.
+    /// The feeds, which must be run, and the functions that wait for their first sync.
     pub fn finish(self) -> (Vec<Feed>, Vec<BoxReady>) {
         (self.feeds, self.ready)
     }
 
-    /// Where to watch.
+    /// The client to watch with.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Watches one kind of which nothing is kept here: `on` is given every event.
+    /// Watches a kind without a store; `on` handles every event.
     pub fn events<K>(
         &mut self,
         api: Api<K>,
@@ -74,12 +74,12 @@ impl<'a> Watches<'a> {
         self.feeds.push(run.boxed());
         self.ready.push(Box::new(move || {
             let mut filled = is_filled.clone();
-            // Its sender lives in its feed, which ends with the process.
+            // The sender lives in the feed, for the lifetime of the process.
             async move { drop(filled.wait_for(|is| *is).await) }.boxed()
         }));
     }
 
-    /// Watches one kind: a store of it, and `on` at every event.
+    /// Watches a kind with a store; `on` handles every event.
     pub fn store<K>(
         &mut self,
         api: Api<K>,
@@ -104,7 +104,7 @@ impl<'a> Watches<'a> {
         let filled = reader.clone();
         self.ready.push(Box::new(move || {
             let filled = filled.clone();
-            // A store's writer lives in its feed, which ends with the process.
+            // The writer lives in the feed, for the lifetime of the process.
             async move { drop(filled.wait_until_ready().await) }.boxed()
         }));
         reader
@@ -115,7 +115,7 @@ fn log_interrupted<K: Resource<DynamicType = ()>>(e: &watcher::Error) {
     tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
 }
 
-/// Remembers what objects looked like, to tell real changes from heartbeats.
+/// Filters out events that change no relevant field, such as heartbeats.
 #[derive(Default)]
 pub struct ChangeFilter {
     facts: HashMap<(String, String), u64>,
@@ -123,7 +123,7 @@ pub struct ChangeFilter {
 }
 
 impl ChangeFilter {
-    /// Whether the facts of this object differ from what was seen last.
+    /// Whether the relevant fields of this object differ from the last event.
     pub fn changed(&mut self, object: &impl ResourceExt, facts: &impl Serialize) -> bool {
         let mut hasher = DefaultHasher::new();
         serde_json::to_string(facts).unwrap_or_default().hash(&mut hasher);
@@ -140,7 +140,7 @@ impl ChangeFilter {
     }
 }
 
-/// The namespace and the name of an object.
+/// Namespace and name of an object.
 pub fn name_of(object: &impl ResourceExt) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
 }

@@ -1,4 +1,4 @@
-//! The election against an API server that keeps one Lease and that loses answers.
+//! Election tests against an API server with one Lease that can lose answers.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -12,14 +12,14 @@ use serde_json::json;
 use super::*;
 use crate::config::Config;
 
-/// Leads until then, counted from now.
+/// A leadership that lasts this long from now.
 fn leading(left: Duration) -> (watch::Sender<Option<Instant>>, Leadership) {
     let (sender, valid_until) = watch::channel(Some(Instant::now() + left));
     (sender, Leadership { valid_until, closed: Arc::default(), in_flight: Arc::default() })
 }
 
 #[test]
-fn a_lease_that_is_gone_is_made_again_by_who_leads_and_later_by_anybody() {
+fn a_deleted_lease_is_recreated_by_the_leader_and_later_by_others() {
     let (short, long, duration) = (Duration::from_secs(1), Duration::from_secs(16), Duration::from_secs(15));
     let cases = [(true, short, true), (false, short, false), (false, duration, false), (false, long, true)];
     for (leads, missing, expected) in cases {
@@ -27,9 +27,9 @@ fn a_lease_that_is_gone_is_made_again_by_who_leads_and_later_by_anybody() {
     }
 }
 
-/// Nothing of the runtime that does the work is there, and the election goes on.
+/// Without the main runtime the election still runs.
 #[test]
-fn the_election_needs_nobody_elses_thread() {
+fn the_election_runs_on_its_own_thread() {
     let connection = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let config = Config::parse_from(["cairn-operator", "--leader-elect=false"]);
     let metrics = Metrics::new(prometheus::Registry::new()).unwrap();
@@ -57,9 +57,9 @@ fn no_write_begins_without_the_lease() {
 }
 
 #[tokio::test]
-async fn a_write_that_is_under_way_when_the_lease_runs_out_is_given_up() {
+async fn a_write_in_flight_is_cancelled_when_the_lease_expires() {
     let (_sender, leadership) = leading(Duration::from_millis(50));
-    // On a machine that is slow enough the lease runs out before the write begins.
+    // On a slow machine the lease expires before the write begins.
     let Ok(permit) = leadership.begin() else { return };
     let answer = permit.within(std::future::pending::<Result<(), kube::Error>>()).await;
     assert!(answer.unwrap_err().to_string().contains("no answer while the lease was sure to be held"));
@@ -71,21 +71,21 @@ async fn a_write_that_is_under_way_when_the_lease_runs_out_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_write_may_last_as_long_as_the_lease_is_renewed_and_no_longer() {
+async fn a_write_may_last_while_the_lease_is_renewed() {
     let (sender, leadership) = leading(Duration::from_hours(1));
     let permit = leadership.begin().unwrap();
     let (answers, answer) = oneshot::channel();
     let mut call =
         Box::pin(permit.within(async { answer.await.map_err(|e| kube::Error::Service(e.into())) }));
     assert!((&mut call).now_or_never().is_none());
-    // It is renewed, and the write goes on past what was its end before.
+    // After a renewal the write outlives the previous deadline.
     let renewed = Instant::now() + Duration::from_hours(2);
     sender.send_replace(Some(Instant::now() + Duration::from_millis(1)));
     sender.send_replace(Some(renewed));
     assert!((&mut call).now_or_never().is_none());
     answers.send("done").unwrap();
     assert_eq!(call.await.unwrap(), "done");
-    // It is lost, and whatever is under way is given up at once.
+    // When the lease is lost, writes in flight are cancelled at once.
     let lost = permit.within(std::future::pending::<Result<(), kube::Error>>());
     let mut lost = Box::pin(lost);
     assert!((&mut lost).now_or_never().is_none());
@@ -98,9 +98,9 @@ async fn a_write_may_last_as_long_as_the_lease_is_renewed_and_no_longer() {
 struct Server {
     lease: Lease,
     version: u64,
-    /// How often it was read.
+    /// Number of reads.
     reads: usize,
-    /// Whether what is written next is kept, and its writer not told.
+    /// Whether the next write succeeds but its answer is lost.
     loses_answer: bool,
 }
 
@@ -128,7 +128,7 @@ async fn write(State(server): State<Shared>, Json(mut lease): Json<Lease>) -> Re
     if std::mem::take(&mut server.loses_answer) { refused(504) } else { Json(lease).into_response() }
 }
 
-/// Who takes part in the election of such a server, and the server.
+/// A candidate of such a server, and the server.
 async fn candidate() -> (Campaign, Shared) {
     let server = Shared::default();
     server.lock().unwrap().lease.metadata = ObjectMeta {
@@ -151,14 +151,14 @@ async fn candidate() -> (Campaign, Shared) {
     (Campaign::new(client, config.election, metrics, liveness, valid_until), server)
 }
 
-/// Takes the lease, and leads.
+/// Acquires the lease and leads.
 async fn takes(campaign: &mut Campaign) {
     let requested_at = campaign.try_hold().await.unwrap().unwrap();
     campaign.valid_until.send_replace(Some(requested_at + campaign.election.deadline()));
 }
 
 #[tokio::test]
-async fn who_leads_renews_without_asking_first() {
+async fn the_leader_renews_without_reading_first() {
     let (mut campaign, server) = candidate().await;
     takes(&mut campaign).await;
     for _ in 0..3 {
@@ -169,14 +169,14 @@ async fn who_leads_renews_without_asking_first() {
 }
 
 #[tokio::test]
-async fn a_renewal_whose_answer_is_lost_deposes_nobody() {
+async fn a_renewal_whose_answer_is_lost_does_not_end_leadership() {
     let (mut campaign, server) = candidate().await;
     takes(&mut campaign).await;
     server.lock().unwrap().loses_answer = true;
     assert!(campaign.try_hold().await.is_err(), "nobody knows whether it came through");
     takes(&mut campaign).await;
     assert_eq!(server.lock().unwrap().version, 3);
-    // And when it is known to be written over in between: that may have been a renewal of one's own.
+    // An unexpected version may come from its own renewal.
     server.lock().unwrap().lease.metadata.resource_version = Some("elsewhere".to_owned());
     takes(&mut campaign).await;
 }

@@ -1,4 +1,4 @@
-//! Who is rung for, and of whose places there is doubt, when pods come and go.
+//! Which applications are enqueued and rechecked when pods are added and deleted.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn key(name: &str) -> ApplicationKey {
     ApplicationKey { namespace: "shop".to_owned(), name: name.to_owned() }
 }
 
-/// Two nodes of four cores and a pool of them; each application has one actor, which was decided to be on its node.
+/// Two nodes of four cores and a pool over them; each application has one actor, assigned to its node.
 fn caches(applications: &[(&str, &str)]) -> (Caches, Rings) {
     let (store, _) = reflector::store();
     let (requests, rings) = mpsc::unbounded();
@@ -54,7 +54,7 @@ fn caches(applications: &[(&str, &str)]) -> (Caches, Rings) {
     (caches, rings)
 }
 
-/// A pod of another namespace that asks for most of a node; `unit` is the one that it says to be on.
+/// A foreign pod that requests most of a node, annotated with `unit`.
 fn foreign(node: &str, unit: &str) -> Arc<Pod> {
     let requests = json!({"requests": {"cpu": "3800m"}});
     read(
@@ -71,9 +71,9 @@ fn names<const COUNT: usize>(names: [&str; COUNT]) -> BTreeSet<String> {
     names.map(str::to_owned).into()
 }
 
-/// Who has no pod where it was decided to be presses nothing: that the place is another's is known by who waits for it.
+/// An actor without a pod cannot be overloaded; it waits, and its assignment is checked again.
 #[test]
-fn what_takes_of_a_node_rings_who_waits_there_and_is_remembered_of_everybody_there() {
+fn pods_of_others_enqueue_waiting_applications_and_mark_assignments_for_recheck() {
     let (caches, mut rings) = caches(&[("waits", "n0"), ("runs", "n0"), ("elsewhere", "n1")]);
     for name in ["waits", "elsewhere"] {
         caches.set_waiting(&key(name), Waiting { any: true, ..Waiting::default() });
@@ -90,7 +90,7 @@ fn what_takes_of_a_node_rings_who_waits_there_and_is_remembered_of_everybody_the
 }
 
 #[test]
-fn a_pod_that_goes_rings_who_waits_for_its_pool_wherever_that_is() {
+fn a_deleted_pod_enqueues_applications_waiting_for_its_pool() {
     let (caches, mut rings) = caches(&[]);
     for (name, pool) in [("waits", "gpus"), ("other", "gpus-2")] {
         caches.set_waiting(&key(name), Waiting { any: true, pools: names([pool]), ..Waiting::default() });
@@ -102,7 +102,7 @@ fn a_pod_that_goes_rings_who_waits_for_its_pool_wherever_that_is() {
 }
 
 #[test]
-fn room_that_comes_before_somebody_is_known_to_have_no_place_is_counted() {
+fn capacity_freed_before_an_actor_is_known_as_unplaced_is_counted() {
     let (caches, mut rings) = caches(&[]);
     let on_event = |present| Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", ""), present);
     on_event(true);
@@ -129,9 +129,9 @@ fn room_that_comes_before_somebody_is_known_to_have_no_place_is_counted() {
     );
 }
 
-/// An application that is gone leaves no decision behind for the next one of its name.
+/// A deleted application leaves no Placement behind for a successor of its name.
 #[test]
-fn an_answer_that_comes_when_the_application_is_gone_brings_no_decision() {
+fn a_late_answer_for_a_deleted_application_is_ignored() {
     let application = |uid: &str| -> Arc<ActorApplication> {
         let metadata = json!({"name": "app", "namespace": "shop", "uid": uid});
         read(
@@ -155,9 +155,9 @@ fn an_answer_that_comes_when_the_application_is_gone_brings_no_decision() {
     }
 }
 
-/// Who is made again has the same name and begins with the same generation.
+/// A recreated application has the same name and starts at the same generation.
 #[test]
-fn what_is_searched_for_who_is_gone_is_not_for_the_next_of_its_name() {
+fn a_search_for_a_deleted_application_is_not_used_for_its_successor() {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use crate::plan::searches::{Manifest, Search, Searches};
