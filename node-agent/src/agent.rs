@@ -1,4 +1,4 @@
-//! The agent's loop: descriptions, Nodes and NodeTopologies come in, differences go out.
+//! The agent's loop: reads descriptions, Nodes and NodeTopologies, and writes the differences.
 
 use std::{
     convert::Infallible,
@@ -39,63 +39,63 @@ use crate::{
     source::{Drivers, Reading, Release, Source},
 };
 
-/// How often a source is asked; a change counts at the second look, so it is published within 2 s.
+/// The polling interval of a source; a change must be seen twice, so it is published within 2 s.
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long ago the last look may have come back: hwloc and drivers are waited for, all together, for a quarter of it.
+/// The maximum age of the last completed probe; hwloc and all drivers together have a quarter of it.
 const STALE_AFTER: Duration = Duration::from_mins(1);
 
-/// How many nodes are published at once, at most.
+/// The maximum number of concurrent publications.
 const AT_ONCE: u16 = 8;
 
-/// How long a scrape waits for what devices say; Prometheus gives up after 10 s.
+/// The time-out of a scrape for device readings; Prometheus itself gives up after 10 s.
 const READINGS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long drivers are left alone at the start while nobody knows whether the Node's label releases them: without an API
-/// server nobody ever does.
+/// How long drivers are not loaded after the start while the Node's label is unknown: without an API server it never
+/// becomes known.
 const LABEL_KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// A scrape that wants to know what devices say.
+/// A scrape that requests device readings.
 type Question = oneshot::Sender<Vec<DeviceReading>>;
 
-/// What the cluster holds of the agent's own node; none when it holds nothing.
+/// The NodeTopology of the agent's own node in the cluster; `None` if there is none.
 type Held = Option<NodeTopologySpec>;
 
-/// What the tasks of the agent share.
+/// The state that the agent's tasks share.
 #[derive(Debug)]
 pub struct Agent {
     /// The nodes that are served.
     pub roster: Roster,
-    /// What is counted.
+    /// Metrics.
     pub metrics: Metrics,
-    /// Told when a description or a Node came or went.
+    /// Notified when a description or a Node was added or removed.
     pub nodes_changed: Notify,
-    /// Who holds what of the node that the agent runs on.
+    /// Allocations of the agent's own node.
     pub allocations: Allocations,
-    /// What pods of actors there do with the CPUs, where that is wanted.
+    /// CPU counters of actors' pods, if enabled.
     pub perf: Option<perf::shared::Shared>,
     questions: mpsc::Sender<Question>,
     nodes_known: AtomicBool,
-    /// When a look at the source came back last, whatever it found.
+    /// When the last probe of the source completed, whatever its result.
     looked: Mutex<Instant>,
     topologies: Api<NodeTopology>,
     cache: Store<NodeTopology>,
-    /// Of which Nodes and NodeTopologies changes are asked for.
+    /// The Nodes and NodeTopologies that are watched.
     watched: watcher::Config,
     /// The only node that it serves, if there is one.
     own: Option<String>,
     held: mpsc::UnboundedSender<Held>,
-    /// Whether the source has heard what the cluster holds: before that, what is published may lack what is missed.
+    /// Whether the source knows the published topology: before that, a lost device would be dropped instead of reported.
     heard: watch::Sender<bool>,
-    /// Whether the label of the only node lets drivers be used, once it is known.
+    /// Whether the label of the only node permits drivers, once known.
     drivers: watch::Sender<Option<Drivers>>,
-    /// Whether the source has heard that: before it, what is published would lack what drivers say.
+    /// Whether the source knows that: before that, the topology would lack what drivers report.
     uses_drivers: watch::Sender<bool>,
     release: Mutex<Option<Release>>,
     outdated: watch::Sender<Option<String>>,
 }
 
-/// The ends of the caches into which the watches write.
+/// The writers of the caches, used by the watches.
 pub struct Caches {
     nodes: Writer<NodeMeta>,
     topologies: Writer<NodeTopology>,
@@ -105,15 +105,15 @@ pub struct Caches {
 
 #[cfg(test)]
 impl Caches {
-    /// What scrapes ask of the devices, for a test that answers itself.
+    /// Requests of scrapes for device readings, for a test that answers them itself.
     pub fn into_questions(self) -> mpsc::Receiver<Question> {
         self.questions
     }
 }
 
 impl Agent {
-    /// An agent that serves nobody yet, and `only` this node if there is one: an agent on each of a thousand nodes that
-    /// watched all of them would be a million watched objects.
+    /// An agent without nodes; `only` restricts it to one node: an agent on each of a thousand nodes that watched all of them
+    /// would hold a million objects.
     pub fn new(
         client: Client,
         metrics: Metrics,
@@ -152,19 +152,19 @@ impl Agent {
         (Arc::new(agent), caches)
     }
 
-    /// Whether each described node was published once, or is known to wait for its Node; the only one must be seen first.
+    /// Whether each described node was published once, or waits for its Node; the only one must have been read first.
     pub fn is_ready(&self) -> bool {
         let is_seen = self.own.as_ref().is_none_or(|own| self.roster.topologies().contains_key(own));
         is_seen && self.nodes_known.load(Ordering::Relaxed) && self.roster.is_ready()
     }
 
-    /// For how long no look has come back, where that is too long: the agent sees nothing, and must not say that it does.
+    /// The age of the last completed probe if it is too old: the agent is blind then, and must not report otherwise.
     pub fn blind(&self) -> Option<Duration> {
         let since = self.looked().elapsed();
         (since > STALE_AFTER).then_some(since)
     }
 
-    /// Notes that a look came back.
+    /// Records a completed probe.
     pub fn has_looked(&self) {
         *self.looked() = Instant::now();
         self.metrics.set_last_look();
@@ -174,7 +174,7 @@ impl Agent {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the devices say about themselves now; nothing when they take too long, which is counted.
+    /// The current device readings; empty after a time-out, which is counted.
     pub async fn readings(&self) -> Vec<DeviceReading> {
         let ask = async {
             let (question, answer) = oneshot::channel();
@@ -188,24 +188,24 @@ impl Agent {
         answer.ok().flatten().unwrap_or_default()
     }
 
-    /// Tells the source what the cluster holds of its node; until it has heard, nothing is published.
+    /// Tells the source the published topology of its node; nothing is published before that.
     fn tell(&self, held: Held) {
         self.heard.send_replace(false);
-        // the receiver goes when the agent stops
+        // the receiver is dropped when the agent stops
         let _ = self.held.send(held);
     }
 
-    /// Waits until another process would see more than this one can, and says why.
+    /// Waits until a new process could see more than this one, and returns why.
     pub async fn outdated(&self) -> String {
         let mut outdated = self.outdated.subscribe();
         match outdated.wait_for(Option::is_some).await.as_deref() {
             Ok(Some(why)) => why.clone(),
-            // the agent itself has the sender
+            // the agent itself holds the sender
             Ok(None) | Err(_) => std::future::pending().await,
         }
     }
 
-    /// Tells the source what the label of its Node, if there is one, says of drivers.
+    /// Tells the source whether the label of its Node permits drivers.
     fn tell_drivers(&self, node: Option<&NodeMeta>) {
         let is_released = node.is_some_and(|node| {
             node.labels().get(labels::GPU_DRIVER).is_some_and(|value| value == labels::RELEASED)
@@ -214,13 +214,13 @@ impl Agent {
         self.drivers.send_if_modified(|before| std::mem::replace(before, now) != now);
     }
 
-    /// How far the release of the drivers is that serve this node; none where nobody asked for it.
+    /// The state of the driver release of this node; `None` if it was not requested.
     fn release(&self, node: &str) -> Option<Release> {
         let release = self.release.lock().unwrap_or_else(PoisonError::into_inner);
         release.clone().filter(|_| self.own.as_deref() == Some(node))
     }
 
-    /// Notes how far it is, and returns whether that is news.
+    /// Records that state, and returns whether it changed.
     fn note_release(&self, now: Option<Release>) -> bool {
         let mut release = self.release.lock().unwrap_or_else(PoisonError::into_inner);
         if *release == now {
@@ -235,7 +235,7 @@ impl Agent {
         true
     }
 
-    /// Says which described nodes wait for their Node, each once.
+    /// Logs described nodes that wait for their Node, each once.
     fn say_who_waits(&self) {
         if self.nodes_known.load(Ordering::Relaxed) {
             for node in self.roster.newly_waiting() {
@@ -245,9 +245,9 @@ impl Agent {
     }
 }
 
-/// Publishes what `source` finds, and keeps it published. Never ends.
+/// Publishes what `source` reads, and keeps it published. Never returns.
 ///
-/// `problems` are those of the first reading, which the roster has already.
+/// `problems` are those of the first reading, which the roster already has.
 pub async fn run(
     client: Client,
     agent: Arc<Agent>,
@@ -281,7 +281,7 @@ pub async fn run(
     unreachable!("the watches of Nodes and NodeTopologies never end")
 }
 
-/// Publishes one node, whose Node exists.
+/// Publishes one node whose Node exists.
 async fn reconcile(node: Arc<NodeMeta>, agent: Arc<Agent>) -> Result<Action, Failure> {
     let name = node.name_any();
     if agent.cache.wait_until_ready().await.is_err() {
@@ -330,7 +330,7 @@ fn retry(node: &NodeMeta, failure: &Failure, agent: &Agent) -> Action {
     Action::requeue(again)
 }
 
-/// The names of the nodes that a change of Nodes concerns.
+/// The names of the nodes affected by changes of Nodes.
 fn node_events(
     client: Client,
     writer: Writer<NodeMeta>,
@@ -338,7 +338,7 @@ fn node_events(
 ) -> impl Stream<Item = Vec<String>> + Send {
     let events = watcher(Api::<NodeMeta>::all(client), agent.watched.clone())
         .default_backoff()
-        // The identity and one label are all that is used of the Nodes of a large cluster.
+        // Only the identity and one label are kept of the Nodes of a large cluster.
         .modify(|node: &mut NodeMeta| {
             let all = std::mem::take(&mut node.metadata);
             let ObjectMeta { name, uid, resource_version, mut labels, .. } = all;
@@ -375,7 +375,7 @@ fn node_events(
     })
 }
 
-/// The names of the nodes whose NodeTopology changed, was deleted, or may have been while nobody watched.
+/// The names of the nodes whose NodeTopology changed or was deleted, or may have been during a gap of the watch.
 fn topology_events(
     client: Client,
     writer: Writer<NodeTopology>,
@@ -387,7 +387,7 @@ fn topology_events(
         .modify(move |topology: &mut NodeTopology| {
             topology.metadata.managed_fields = None;
             topology.metadata.annotations = None;
-            // Other agents' nodes are their business; should one be described here later, it is read again.
+            // Nodes of other agents are ignored; one that is described here later is read again.
             if served.own.is_none() && served.roster.task(&topology.name_any()) == Task::None {
                 topology.spec = crds::NodeTopologySpec::default();
                 topology.status = None;
@@ -429,7 +429,7 @@ fn log_errors<K: Resource + Send>(
     })
 }
 
-/// The names of the nodes whose description changed, from the second look on; answers scrapes in between.
+/// The names of the nodes whose description changed, confirmed by a second probe; serves scrapes in between.
 fn descriptions(
     source: Box<dyn Source>,
     problems: Problems,
@@ -449,7 +449,7 @@ fn descriptions(
                 _ = ticks.tick() => {}
                 Some(question) = questions.recv() => {
                     let (source, readings) = ask(source, Source::counters).await;
-                    // a scrape that is gone wants no answer
+                    // the scrape may be gone
                     let _ = question.send(readings);
                     return Some((Vec::new(), (source, problems, questions, held, ticks, words)));
                 }
@@ -498,8 +498,8 @@ fn descriptions(
     })
 }
 
-/// What is known of whether drivers may be used, at first and whenever it is something else: that nobody knows, where it takes
-/// long at first.
+/// Whether drivers may be loaded, initially and on every change; "unknown" if that takes long at
+/// the start.
 fn words_on_drivers(said: watch::Receiver<Option<Drivers>>) -> impl Stream<Item = Option<Drivers>> + Send {
     stream::unfold((said, true), |(mut said, is_first)| async move {
         if is_first {
@@ -512,7 +512,7 @@ fn words_on_drivers(said: watch::Receiver<Option<Drivers>>) -> impl Stream<Item 
     })
 }
 
-/// Asks the source on a thread where it may block.
+/// Reads the source on a thread that may block.
 async fn ask<T: Send + 'static>(
     mut source: Box<dyn Source>,
     question: impl FnOnce(&mut dyn Source) -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! Who holds what of the node that the agent runs on: the kubelet's list, joined with the node's pods.
+//! Allocations of the node that the agent runs on: the kubelet's list, joined with the node's pods.
 
 mod join;
 
@@ -20,14 +20,14 @@ use crate::{
     pods::{self, PodMeta},
 };
 
-/// The `collector` label of all that is here.
+/// The `collector` label of this module's metrics.
 pub const COLLECTOR: &str = "pod_resources";
-/// How often the kubelet is asked; it answers all who ask together so many times, and refuses the rest.
+/// The polling interval of the kubelet, which rate-limits all clients together.
 pub const ASK_EVERY: Duration = Duration::from_secs(5);
-/// How long an answer counts when there is no newer one: longer than a kubelet takes to be replaced.
+/// How long an answer is valid without a newer one: longer than it takes to replace a kubelet.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(5);
 
-/// What is known, for whoever wants to read it or to hear of changes.
+/// The current allocations, with change notification.
 #[derive(Debug)]
 pub struct Allocations {
     node: Option<String>,
@@ -37,14 +37,14 @@ pub struct Allocations {
 /// One answer of the kubelet.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Sorted, and no more than a NodeTopology takes.
+    /// Sorted, and within the limits of a NodeTopology.
     pub list: Vec<Allocation>,
-    /// How many it would not take.
+    /// The number of allocations beyond that limit.
     pub left_out: usize,
 }
 
 impl Allocations {
-    /// Of `node`, the one that the agent runs on; nothing is known yet.
+    /// For `node`, the one that the agent runs on; nothing is known yet.
     pub fn new(node: Option<&str>) -> Self {
         let node = node.filter(|node| !node.is_empty()).map(ToOwned::to_owned);
         Self { node, known: watch::Sender::new(None) }
@@ -55,12 +55,12 @@ impl Allocations {
         self.node.as_deref()
     }
 
-    /// What is known of `node`; none when nothing is, which is not the same as nobody holding anything.
+    /// The allocations of `node`; `None` if unknown, which differs from an empty list.
     pub fn of(&self, node: &str) -> Option<Arc<Known>> {
         (self.node.as_deref() == Some(node)).then(|| self.known.borrow().clone()).flatten()
     }
 
-    /// The node, each time that something else is known of it.
+    /// Yields the node whenever its allocations change.
     pub fn changes(&self) -> impl Stream<Item = Vec<String>> + Send + use<> {
         let changes = (self.known.subscribe(), self.node.clone());
         stream::unfold(changes, |(mut known, node)| async move {
@@ -71,7 +71,7 @@ impl Allocations {
         })
     }
 
-    /// Takes over an answer.
+    /// Stores an answer.
     fn learn(&self, now: Known) {
         self.known.send_if_modified(|known| {
             let changed = known.as_deref() != Some(&now);
@@ -82,7 +82,7 @@ impl Allocations {
         });
     }
 
-    /// The series of what is known.
+    /// The series of the current allocations.
     pub fn add(&self, series: &mut Series, spec: Option<&NodeTopologySpec>) {
         let (Some(node), Some(known)) = (&self.node, self.known.borrow().clone()) else { return };
         for held in &known.list {
@@ -106,7 +106,7 @@ impl Allocations {
     }
 }
 
-/// Asks the kubelet `every` so often. Never ends.
+/// Polls the kubelet at an interval of `every`. Never returns.
 pub async fn keep(
     allocations: &Allocations,
     metrics: &Metrics,
@@ -114,7 +114,7 @@ pub async fn keep(
     pods: Store<PodMeta>,
     every: Duration,
 ) -> Infallible {
-    // Whose uid is not known is not told of, so nothing is until the pods are known.
+    // Pods with an unknown uid are left out, so nothing is published before the pods are known.
     let waits = "waits for the API server to tell which pods this node has";
     metrics.tell_collector(COLLECTOR, CollectorState::Absent, waits);
     if pods.wait_until_ready().await.is_err() {
@@ -131,7 +131,7 @@ pub async fn keep(
         let answer = kubelet.list().await;
         match answer {
             Ok(list) => {
-                // A pod that was replaced by one of its name in the meantime is told of next time.
+                // A pod that was replaced by one of the same name is included next time.
                 let after = pods::uids(&pods);
                 let uid = |pod: &(String, String)| before.get(pod).filter(|uid| after.get(pod) == Some(*uid));
                 allocations.learn(join::allocations(&list, uid));
@@ -150,14 +150,14 @@ pub async fn keep(
     }
 }
 
-/// Counts a failure that is new; being asked for patience is counted each time, and is no failure.
+/// Counts a new failure; rate limiting is counted each time, and is not a failure.
 fn note(metrics: &Metrics, error: &ListError, failing: &mut Option<&'static str>) {
     let reason = error.reason();
     if matches!(error, ListError::Throttled(_)) {
         metrics.count_collect_error(COLLECTOR, reason);
         return;
     }
-    // To have no kubelet is no failure either.
+    // A missing kubelet is not a failure either.
     if *failing != Some(reason) && error.state() != CollectorState::Absent {
         metrics.count_collect_error(COLLECTOR, reason);
     }

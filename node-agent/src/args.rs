@@ -1,16 +1,16 @@
-//! What the agent is told at its start: flags, each with an environment variable.
+//! Command-line flags, each with an environment variable.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// Publishes what a node has: its NodeTopology, its Lease, its metrics.
+/// Publishes the devices of a node as its NodeTopology, with a Lease and metrics.
 ///
-/// It looks at the hardware of the node that it runs on, or serves described machines.
+/// Probes the hardware of the node that it runs on, or serves described machines.
 #[derive(Debug, Parser)]
 #[command(name = "cairn-node-agent", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub struct Args {
-    /// Something else than being the agent.
+    /// A subcommand instead of the agent.
     #[command(subcommand)]
     pub command: Option<Command>,
     #[command(flatten)]
@@ -25,71 +25,71 @@ pub struct Args {
     pub log: LogArgs,
 }
 
-/// What the program can do besides.
+/// Subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Prints what this machine has, or a described one, without a cluster.
+    /// Prints the topology of this machine, or of a described one, without a cluster.
     Topology(TopologyArgs),
-    /// Looks with hwloc, for the agent; question and answer are JSON on standard input and output.
+    /// Probes with hwloc for the agent; request and answer are JSON on standard input and output.
     #[command(name = crate::hardware::PROBE_HWLOC, hide = true)]
     ProbeHwloc,
-    /// Looks with OpenCL, for the agent; the answer is JSON on standard output.
+    /// Probes with OpenCL for the agent; the answer is JSON on standard output.
     #[command(name = crate::hardware::PROBE_OPENCL, hide = true)]
     ProbeOpencl,
-    /// Tries NVIDIA's library, for the agent; question and answer are JSON on standard input and output.
+    /// Tries NVIDIA's library for the agent; request and answer are JSON on standard input and output.
     #[command(name = crate::hardware::PROBE_NVML, hide = true)]
     ProbeNvml,
 }
 
-/// What is printed, and how.
+/// What to print, and how.
 #[derive(Debug, clap::Args)]
 pub struct TopologyArgs {
-    /// The form: for people, as a NodeTopology manifest, or as HiCR's own JSON.
+    /// The output format: a table, a NodeTopology manifest, or HiCR's JSON.
     #[arg(short, long, value_enum, default_value_t = Form::Tree)]
     pub output: Form,
 
-    /// Adds what the devices say about themselves now, to the form for people.
+    /// Adds current device readings to the table.
     #[arg(long)]
     pub counters: bool,
 
-    /// Prints it again whenever it changes, until it is stopped.
+    /// Prints again on every change, until interrupted.
     #[arg(long)]
     pub watch: bool,
     #[command(flatten)]
     pub source: SourceArgs,
 }
 
-/// The forms of a topology.
+/// The output formats of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// For people.
+    /// A table.
     Tree,
     /// A NodeTopology manifest.
     Yaml,
-    /// HiCR's own JSON, which a HiCR program reads.
+    /// HiCR's JSON, for HiCR programs.
     Hicr,
 }
 
-/// Where the topologies come from.
+/// The source of topologies.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Machines")]
 pub struct SourceArgs {
     /// A file of NodeTopology manifests, or a folder of such files.
     ///
-    /// metadata.name of each is the name of its node. Changes are published as they are made.
+    /// The metadata.name of each is the name of its node. Changes are published immediately.
     #[arg(long, env = "CAIRN_SIMULATE", value_name = "FILE|DIR")]
     pub simulate: Option<PathBuf>,
 
-    /// A machine in hwloc's words instead of the one that the agent runs on.
+    /// A machine described in hwloc's format instead of the local one.
     ///
     /// XML, as `lstopo FILE.xml` writes it, or one line such as `package:2 numa:1(memory=64GiB) core:16 pu:2`.
-    /// To look at a copy of another machine's /sys and /proc, set `HWLOC_FSROOT` to the folder where they are.
+    /// To probe a copy of another machine's /sys and /proc, set `HWLOC_FSROOT` to its folder.
     #[arg(long, env = "CAIRN_TOPOLOGY_FILE", value_name = "FILE", conflicts_with = "simulate")]
     pub topology_file: Option<PathBuf>,
 
-    /// The library of NVIDIA's driver, where the system's loader does not find it.
+    /// The path of NVML, if the system's loader does not find it.
     ///
-    /// With --topology-file, NVML is asked only if this is given.
+    /// With --topology-file, NVML is used only if this is given.
     #[arg(long, env = "CAIRN_NVML_LIBRARY", value_name = "FILE")]
     pub nvml_library: Option<PathBuf>,
 
@@ -98,78 +98,78 @@ pub struct SourceArgs {
     pub node_name: Option<String>,
 }
 
-/// How the agent shows that it is alive.
+/// Liveness of the agent.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Leases")]
 pub struct ClusterArgs {
-    /// The namespace of the Leases cairn-agent-NODE: one of their own, so that agents reach nobody else's.
+    /// The namespace of the Leases cairn-agent-NODE, which contains no other Leases.
     #[arg(long, env = "CAIRN_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "cairn-agents",
           value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub lease_namespace: String,
 
-    /// For how long a Lease counts, in seconds; it is renewed three times as often.
+    /// The duration of a Lease in seconds; it is renewed three times as often.
     #[arg(long, env = "CAIRN_LEASE_SECONDS", value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(i32).range(3..=3600))]
     pub lease_seconds: i32,
 }
 
 impl ClusterArgs {
-    /// How often a Lease is renewed: two renewals may fail before it expires.
+    /// The renewal interval of a Lease: two renewals may fail before it expires.
     pub fn renew_every(&self) -> Duration {
         Duration::from_secs(u64::from(self.lease_seconds.unsigned_abs())) / 3
     }
 }
 
-/// How the agent finds out what pods hold and do.
+/// Observation of pods.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Pods of the node")]
 pub struct KubeletArgs {
-    /// The socket at which the kubelet tells which pod holds which devices, as in
+    /// The kubelet's PodResources socket, such as
     /// /var/lib/kubelet/pod-resources/kubelet.sock.
     #[arg(long, env = "CAIRN_POD_RESOURCES", value_name = "SOCKET", requires = "node_name")]
     pub pod_resources: Option<PathBuf>,
 
-    /// Count what the pods of actors do with the CPUs: time, context switches, cycles, instructions, cache misses.
+    /// Counts CPU time, context switches, cycles, instructions and cache misses of actors' pods.
     ///
-    /// It needs cgroup v2 and the capability PERFMON.
+    /// Requires cgroup v2 and the capability PERFMON.
     #[arg(long, env = "CAIRN_PERF", requires = "node_name")]
     pub perf: bool,
 
-    /// The hierarchy of cgroup v2 in which the kubelet's folder kubepods lies.
+    /// The root of the cgroup v2 hierarchy that contains the kubelet's kubepods.
     #[arg(long, env = "CAIRN_CGROUP_ROOT", value_name = "DIR", default_value = "/sys/fs/cgroup")]
     pub cgroup_root: PathBuf,
 }
 
-/// Where the agent can be asked.
+/// HTTP endpoints.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Probes and metrics")]
 pub struct HttpArgs {
-    /// The address of /metrics, /collectors and /topology; port 0 takes a free one and logs it.
+    /// The address of /metrics, /collectors and /topology; port 0 selects a free one, which is logged.
     #[arg(long, env = "CAIRN_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:9101")]
     pub listen: SocketAddr,
 
-    /// The address of /healthz and /readyz, which scrapes cannot occupy; port 0 takes a free one and logs it.
+    /// The address of /healthz and /readyz, separate from scrapes; port 0 selects a free one, which is logged.
     #[arg(long, env = "CAIRN_PROBE_LISTEN", value_name = "ADDRESS", default_value = "0.0.0.0:9102")]
     pub probe_listen: SocketAddr,
 }
 
-/// How the agent talks.
+/// Logging.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Logs")]
 pub struct LogArgs {
-    /// What is logged: error, warn, info, debug, trace, or a filter such as `info,kube_client=debug`.
+    /// The log level or filter: error, warn, info, debug, trace, or for example `info,kube_client=debug`.
     #[arg(long, env = "CAIRN_LOG_LEVEL", value_name = "FILTER", default_value = "info")]
     pub log_level: String,
 
-    /// How it is logged.
+    /// The log format.
     #[arg(long, env = "CAIRN_LOG_FORMAT", value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }
 
-/// The forms of a log line.
+/// The formats of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// A line for people.
+    /// A plain line.
     Text,
     /// A JSON object per line.
     Json,

@@ -1,10 +1,10 @@
-//! What the API server answered when it did not do what was asked: one sentence, one bounded reason.
+//! Failed requests to the API server: a sentence and a bounded reason.
 
 use std::{error::Error as _, time::Duration};
 
 use kube::runtime::watcher;
 
-/// How long one request may take before it counts as failed.
+/// The time-out of one request.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A request that failed.
@@ -13,7 +13,7 @@ pub enum Failure {
     /// The API server refused, or could not be reached.
     #[error("{}", words(.0))]
     Refused(#[from] kube::Error),
-    /// No answer came in time.
+    /// The request timed out.
     #[error("no answer from the API server within {} s", REQUEST_TIMEOUT.as_secs())]
     Timeout(#[from] tokio::time::error::Elapsed),
 }
@@ -22,19 +22,19 @@ pub enum Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Reason {
-    /// The object breaks a rule of its schema.
+    /// The object violates its schema.
     Invalid,
-    /// The agent's role does not allow it.
+    /// RBAC does not allow it.
     Forbidden,
-    /// The kind or the namespace is not there.
+    /// The kind or the namespace does not exist.
     NotFound,
-    /// Somebody else changed the object at the same time.
+    /// Another client changed the object at the same time.
     Conflict,
-    /// The API server asks for patience.
+    /// The API server throttles.
     Throttled,
     /// The API server failed.
     Server,
-    /// No answer in time.
+    /// A time-out.
     Timeout,
     /// No connection.
     Unreachable,
@@ -56,9 +56,9 @@ impl Failure {
         }
     }
 
-    /// How long to wait before the `failures`-th attempt in a row, from 1 on: 0.5 s, doubled each time.
+    /// The backoff before the `failures`-th consecutive attempt, from 1: 0.5 s, doubled each time.
     ///
-    /// At most 30 s; what breaks a rule of the schema is tried each 30 s from the start.
+    /// At most 30 s; schema violations are retried every 30 s from the start.
     pub fn retry_after(&self, failures: u32) -> Duration {
         const LONGEST: Duration = Duration::from_secs(30);
         match self.reason() {
@@ -70,12 +70,12 @@ impl Failure {
     }
 }
 
-/// Waits for `request`, at most [`REQUEST_TIMEOUT`].
+/// Awaits `request` for at most [`REQUEST_TIMEOUT`].
 pub async fn in_time<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
     Ok(tokio::time::timeout(REQUEST_TIMEOUT, request).await??)
 }
 
-/// What a person needs of an error of the client: the API server's own sentence, or the chain of causes.
+/// The message of a client error: the API server's own sentence, or the chain of causes.
 fn words(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("{} ({})", status.message, status.code);
@@ -84,7 +84,7 @@ fn words(error: &kube::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let next = error.to_string();
-        // Many errors print their source themselves.
+        // Many errors already include their source.
         if !words.contains(&next) {
             words = format!("{words}: {next}");
         }
@@ -93,7 +93,7 @@ fn words(error: &kube::Error) -> String {
     words
 }
 
-/// The same for a watch, with what is most likely missing.
+/// The message of a watch error, with the most likely cause.
 pub fn watch_words(error: &watcher::Error, kind: &str) -> String {
     let (words, code) = match error {
         watcher::Error::InitialListFailed(error)

@@ -1,6 +1,6 @@
-//! Where the agent can be asked: `/healthz` and `/readyz` at one address, `/metrics`, `/collectors`, `/topology` at another.
+//! HTTP servers: `/healthz` and `/readyz` at one address, `/metrics`, `/collectors` and `/topology` at another.
 //!
-//! Apart, so that whoever holds all connections of the second keeps no kubelet from asking at the first.
+//! Separate, so that clients that occupy all connections of the second cannot block the kubelet's probes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,15 +19,15 @@ use crate::{
     metrics::{Series, devices},
 };
 
-/// For how long a scrape answers those that follow it: drivers are asked once, however many ask.
+/// How long a scrape result is reused: drivers are read once for concurrent scrapes.
 const SCRAPE_COUNTS: Duration = Duration::from_secs(1);
 
-/// What a kubelet asks. Neither reads a body.
+/// Probe endpoints. They do not read a body.
 pub fn probes(agent: Arc<Agent>) -> Router {
     Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(agent)
 }
 
-/// The other pages. None of them reads a body.
+/// All other endpoints. They do not read a body.
 pub fn pages(agent: Arc<Agent>) -> Router {
     let last = Arc::new(MetricsCache::default());
     let scraped = {
@@ -42,7 +42,7 @@ pub fn pages(agent: Arc<Agent>) -> Router {
         .with_state(agent)
 }
 
-/// Well is an agent whose looks come back: one that hangs in a driver is started anew.
+/// Healthy while probes complete: an agent that hangs in a driver is restarted.
 async fn healthz(State(agent): State<Arc<Agent>>) -> (StatusCode, String) {
     match agent.blind() {
         None => (StatusCode::OK, "ok\n".to_owned()),
@@ -61,12 +61,12 @@ async fn readyz(State(agent): State<Arc<Agent>>) -> (StatusCode, &'static str) {
     }
 }
 
-/// How each collector fares, and what to do about it.
+/// The state of each collector, and the remedy.
 async fn collectors(State(agent): State<Arc<Agent>>) -> String {
     agent.metrics.collectors_page()
 }
 
-/// The topology of the only node in HiCR's JSON; of several, each has a page of its own.
+/// The topology of the only node as HiCR's JSON; several nodes have a page each.
 async fn topology(State(agent): State<Arc<Agent>>) -> Response {
     let topologies = agent.roster.topologies();
     match topologies.iter().next() {
@@ -136,7 +136,7 @@ mod tests {
         perf::{Group, Layer, Perf, Pod, Reading, Set, shared::Shared},
     };
 
-    /// An agent that has not reached the API server; on a node of its own, if there is one.
+    /// An agent that has not reached the API server, for one node if given.
     fn agent_of(node: Option<&str>, perf: Option<Shared>) -> (Arc<Agent>, Caches) {
         let (service, _handle) = mock::pair::<Request<kube::client::Body>, http::Response<Body>>();
         let client = kube::Client::new(service, "default");
@@ -147,7 +147,7 @@ mod tests {
         agent_of(None, None).0
     }
 
-    /// A kernel that counts how often it is asked what it counted.
+    /// A kernel that counts how often its counters are read.
     #[derive(Clone, Default)]
     struct Kernel(Arc<AtomicUsize>);
 
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// The answer of one of the two servers, without its date.
+    /// The response of one of the two servers, without its date.
     async fn answer(pages: Router, request: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

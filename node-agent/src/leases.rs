@@ -1,4 +1,4 @@
-//! The Lease of each node that is served: as long as it is renewed, the agent of the node is alive, and looks.
+//! The Lease of each served node: while it is renewed, the node's agent is alive and its probes complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,26 +30,26 @@ use crate::{
     publish::{apply, owner},
 };
 
-/// How many renewals are under way at once, at most.
+/// The maximum number of concurrent renewals.
 const AT_ONCE: usize = 8;
-/// How often failing renewals are spoken of, at most: an outage concerns all nodes and is one fact.
+/// The minimum interval of log lines about failing renewals: an outage affects all nodes and is one event.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// How soon an agent whose looks do not come back asks itself again whether one did.
+/// How soon an agent without completed probes checks again whether one completed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// How the Leases are kept.
+/// Lease parameters.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where they live.
     pub namespace: String,
-    /// For how long one counts, in seconds.
+    /// The duration in seconds.
     pub seconds: i32,
-    /// How often one is renewed.
+    /// The renewal interval.
     pub renew_every: Duration,
 }
 
-/// One node that is kept alive.
+/// A node whose Lease is renewed.
 struct Holder {
     node: String,
     owner: Option<OwnerReference>,
@@ -64,7 +64,7 @@ struct Holder {
 #[derive(Debug, Default)]
 struct Failing(Mutex<(BTreeSet<String>, Option<Instant>)>);
 
-/// Renews the Lease of each node that is described and exists, and of no other. Never ends.
+/// Renews the Lease of each described node whose Node exists. Never returns.
 pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Infallible {
     let (turns, failing) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Failing::default()));
     let mut tasks = JoinSet::new();
@@ -101,7 +101,7 @@ pub async fn keep(api: Api<Lease>, settings: Settings, agent: Arc<Agent>) -> Inf
 }
 
 impl Holder {
-    /// Renews at `first`, then at the node's own moment within each period. Never ends.
+    /// Renews at `first`, then at the node's own offset within each period. Never returns.
     async fn hold(self, first: Instant) -> Infallible {
         let since = Timestamp::now();
         let mut next = first;
@@ -152,7 +152,7 @@ impl Failing {
         }
     }
 
-    /// The node's Lease is not renewed, because nobody has looked at it for so long.
+    /// Logs that the node's Lease is not renewed, because no probe has completed for too long.
     fn blind(&self, node: &str, since: Duration) {
         let (nodes, said) = &mut *self.0.lock().expect("no task panics while it holds this");
         nodes.insert(node.to_owned());
@@ -171,15 +171,15 @@ impl Failing {
     }
 }
 
-/// How far apart the first renewals of `nodes` nodes that appear together are.
+/// The spacing of the first renewals of `nodes` nodes that appear together.
 fn spacing(renew_every: Duration, nodes: usize) -> Duration {
     let nodes = u32::try_from(nodes).unwrap_or(u32::MAX).max(1);
     Duration::from_millis(20).min(renew_every / nodes)
 }
 
-/// How long after its first renewal a node renews for the second time: between a half and a whole period.
+/// The delay between the first and second renewal of a node: between half a period and a whole one.
 ///
-/// It differs from node to node, so that nodes which appeared together do not stay together.
+/// It differs by node, which spreads the renewals of nodes that appeared together.
 fn first_wait(node: &str, renew_every: Duration) -> Duration {
     let mut hasher = DefaultHasher::new();
     node.hash(&mut hasher);
@@ -187,9 +187,9 @@ fn first_wait(node: &str, renew_every: Duration) -> Duration {
     renew_every * (500 + share) / 1000
 }
 
-/// The Lease that says: the agent of `node` was alive at `now`.
+/// The Lease of `node`, renewed at `now`.
 ///
-/// It goes with its owner, which is the Node, and with its namespace when the chart goes.
+/// It is deleted with its owner, the Node, and with its namespace when the chart is uninstalled.
 fn lease(
     node: &str,
     owner: Option<&OwnerReference>,

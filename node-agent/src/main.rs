@@ -1,7 +1,7 @@
-//! `cairn-node-agent`: what a node has, published as its NodeTopology, its Lease and metrics. No decisions.
+//! `cairn-node-agent`: publishes a node's devices as its NodeTopology, with a Lease and metrics. It takes no decisions.
 //!
-//! A [`source::Source`] says what each node has; the [`agent`] compares that with what the API server holds
-//! and writes the difference; [`leases`] say that the agent lives. One process serves one node or hundreds.
+//! A [`source::Source`] reads the topology of each node; the [`agent`] compares it with the API server and writes the
+//! difference; [`leases`] signal that the agent is alive. One process serves one node or hundreds.
 
 mod agent;
 mod allocations;
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what there is, once or whenever it changes.
+/// Prints the topology, once or on every change.
 fn show(what: TopologyArgs) -> Result<(), StartError> {
     let TopologyArgs { output, counters, watch, mut source } = what;
     if source.node_name.as_deref().is_none_or(str::is_empty) {
@@ -126,13 +126,13 @@ fn show(what: TopologyArgs) -> Result<(), StartError> {
         if !watch {
             return Ok(());
         }
-        // There is no event for what a driver notices: it is asked now and then, as the agent does.
+        // Drivers emit no events for this, so they are polled, as by the agent.
         std::thread::sleep(agent::LOOK_EVERY);
     }
 }
 
 fn run_agent(args: Args) -> Result<(), StartError> {
-    // One thread does it all: memory does not grow with the cores of the node.
+    // One worker thread, so that memory does not grow with the cores of the node.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(StartError::Runtime)?.block_on(run(args))
 }
@@ -177,8 +177,8 @@ async fn run(args: Args) -> Result<(), StartError> {
         renew_every: cluster.renew_every(),
     };
     let lease_api = Api::namespaced(client.clone(), &cluster.lease_namespace);
-    // What is under way when the agent stops may stop in the middle: each write is whole by itself, and the
-    // next agent compares before it writes.
+    // Writes in flight may be abandoned at shutdown: each is atomic, and the next agent compares before it
+    // writes.
     tokio::select! {
         signal = stopped.wait() => info!(signal, "stopping; what is published stays"),
         why = agent.outdated() => info!("stopping: {why}; an agent that starts anew loads its library"),
@@ -191,7 +191,7 @@ async fn run(args: Args) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Listens at the address that a flag names; the port that was free, where any would do.
+/// Binds the address of a flag, and logs the port if any was requested.
 async fn listen(address: SocketAddr, flag: &'static str) -> Result<(TcpListener, SocketAddr), StartError> {
     let failed = |source| StartError::Listen { address, flag, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -199,7 +199,7 @@ async fn listen(address: SocketAddr, flag: &'static str) -> Result<(TcpListener,
     Ok((listener, bound))
 }
 
-/// Follows the pods of the node that the agent runs on: what they hold, and what they do. Never ends.
+/// Follows the pods of the agent's own node: allocations and CPU counters. Never returns.
 async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> Infallible {
     if socket.is_none() {
         let words = "not asked for: --pod-resources names the kubelet's socket";
@@ -226,7 +226,7 @@ async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> 
     }
 }
 
-/// The source that the flags name.
+/// The source that the flags select.
 fn choose_source(args: SourceArgs) -> Result<Box<dyn Source>, StartError> {
     if let Some(path) = args.simulate {
         return Ok(Box::new(Described::new(path)));
@@ -236,7 +236,7 @@ fn choose_source(args: SourceArgs) -> Result<Box<dyn Source>, StartError> {
 }
 
 fn set_up_log(args: &LogArgs) -> Result<(), StartError> {
-    // What the libraries report as errors, such as a lost connection, the agent says once and in its words.
+    // Libraries' error logs, such as lost connections, are suppressed: the agent logs each once.
     let filter = format!("kube_client=off,kube_runtime=error,{}", args.log_level);
     let filter = EnvFilter::builder().parse(filter)?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(io::stderr);
@@ -247,7 +247,7 @@ fn set_up_log(args: &LogArgs) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The signals that end the agent.
+/// The signals that stop the agent.
 struct Stopped {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,

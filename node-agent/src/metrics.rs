@@ -1,4 +1,4 @@
-//! What the agent counts, and what it tells Prometheus. Every name is in [`names`].
+//! The agent's metrics. All names are in [`names`].
 
 mod collectors;
 pub mod devices;
@@ -31,38 +31,38 @@ pub struct Metrics {
     last_change: Mutex<Option<Timestamp>>,
     last_look: Mutex<Option<Timestamp>>,
     publish_errors: IntCounterVec,
-    /// Lease renewals that went through.
+    /// Successful Lease renewals.
     pub lease_renewals: IntCounter,
     lease_errors: IntCounterVec,
 }
 
-/// How a collector fares: one value of the `state` label.
+/// The state of a collector: the values of the `state` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum CollectorState {
     /// It reports.
     Ok,
-    /// There is nothing for it on this machine.
+    /// This machine has nothing for it.
     Absent,
-    /// It lacks a permission.
+    /// A permission is missing.
     Denied,
-    /// It fails, in whole or in part.
+    /// It fails, completely or in part.
     Error,
 }
 
-/// What is known of a collector itself.
+/// The record of a collector.
 #[derive(Debug)]
 struct Collector {
     state: CollectorState,
-    /// Why, and what to do; empty when there is nothing to say.
+    /// Why, and the remedy; empty if there is nothing to report.
     words: String,
     took: Option<Duration>,
-    /// When it was well last.
+    /// When it was last healthy.
     last_ok: Option<Timestamp>,
 }
 
 impl Collector {
-    /// The same collector now, given how it fared before.
+    /// The updated record, given the previous one.
     fn after(before: Option<&Self>, state: CollectorState, words: &str) -> Self {
         let is_ok = state == CollectorState::Ok;
         Self {
@@ -90,7 +90,7 @@ impl Metrics {
         };
         let failures = |name: &MetricDef| {
             let failures = counters(name)?;
-            // From 0 on, or the first failure of a kind would be no increase.
+            // From 0 on; otherwise the first failure of a kind would not be an increase.
             for &reason in <Reason as strum::VariantArray>::VARIANTS {
                 failures.with_label_values(&[<&str>::from(reason)]);
             }
@@ -109,14 +109,14 @@ impl Metrics {
         })
     }
 
-    /// Notes how a collector fares, where that speaks for itself.
+    /// Records the state of a collector that needs no explanation.
     pub fn set_collector(&self, collector: &str, now: CollectorState) {
         let mut collectors = self.collectors();
         let now = Collector::after(collectors.get(collector), now, "");
         self.insert(&mut collectors, collector, now);
     }
 
-    /// Notes how a collector fares, why, and what to do about it; logged when it differs from before, which is answered.
+    /// Records the state of a collector with reason and remedy; logs changes, and returns whether it changed.
     pub fn tell_collector(&self, collector: &str, now: CollectorState, words: &str) -> bool {
         let mut collectors = self.collectors();
         let before = collectors.get(collector);
@@ -133,7 +133,7 @@ impl Metrics {
         is_new
     }
 
-    /// The same; that it may not look, or fails, is counted when it is new.
+    /// The same, and counts new failures and denied permissions.
     pub fn note_collector(&self, collector: &str, now: CollectorState, words: &str) {
         let is_new = self.tell_collector(collector, now, words);
         if is_new && matches!(now, CollectorState::Denied | CollectorState::Error) {
@@ -143,14 +143,14 @@ impl Metrics {
 
     fn insert(&self, collectors: &mut BTreeMap<String, Collector>, name: &str, now: Collector) {
         if collectors.insert(name.to_owned(), now).is_none() {
-            // From 0 on, or the first problem of a kind would be no increase.
+            // From 0 on; otherwise the first problem of a kind would not be an increase.
             for reason in collectors::reasons(name) {
                 self.collect_errors.with_label_values(&[name, reason]);
             }
         }
     }
 
-    /// Notes how long a collector's last look took; only those that have a state are known.
+    /// Records the duration of a collector's last probe, for collectors with a state.
     pub fn set_collect_duration(&self, collector: &str, took: Duration) {
         if let Some(collector) = self.collectors().get_mut(collector) {
             collector.took = Some(took);
@@ -168,22 +168,22 @@ impl Metrics {
         *self.last_change.lock().expect("no task panics while it holds this") = Some(Timestamp::now());
     }
 
-    /// Notes that a look at the source came back.
+    /// Records a completed probe of the source.
     pub fn set_last_look(&self) {
         *self.last_look.lock().expect("no task panics while it holds this") = Some(Timestamp::now());
     }
 
-    /// Counts a publication that failed.
+    /// Counts a failed publication.
     pub fn count_publish_error(&self, reason: Reason) {
         self.publish_errors.with_label_values(&[<&str>::from(reason)]).inc();
     }
 
-    /// Counts a renewal that failed.
+    /// Counts a failed renewal.
     pub fn count_lease_error(&self, reason: Reason) {
         self.lease_errors.with_label_values(&[<&str>::from(reason)]).inc();
     }
 
-    /// One line per collector: its name, its state, and why.
+    /// One line per collector: name, state and reason.
     pub fn collectors_page(&self) -> String {
         let collectors = self.collectors();
         let lines = collectors.iter().map(|(name, Collector { state, words, .. })| {
@@ -193,8 +193,8 @@ impl Metrics {
         lines.collect()
     }
 
-    /// Everything in Prometheus' text format, version 0.0.4: what is counted here, the topologies by node, and the
-    /// series that others made.
+    /// Everything in Prometheus' text format, version 0.0.4: own metrics, topologies by node, and the series of other
+    /// modules.
     pub fn render(
         &self,
         topologies: &BTreeMap<String, Arc<NodeTopologySpec>>,
@@ -222,7 +222,7 @@ impl Metrics {
         let links = topologies.iter().map(|(node, spec)| topology::add(&mut series, node, spec)).sum();
         topology::add_dropped(&mut series, links);
         series.bound();
-        // Sorted by name, as the others are.
+        // Sorted by name, like the others.
         let mut counted = self.registry.gather().into_iter().peekable();
         let mut text = String::new();
         let mut write = |family| TextEncoder::new().encode_utf8(&[family], &mut text);
@@ -290,7 +290,7 @@ mod tests {
         metrics.lease_renewals.inc_by(3);
         metrics.count_publish_error(Reason::Forbidden);
         let text = metrics.render(&of_node(machine()), Series::default()).unwrap();
-        // when it was, is of the moment
+        // timestamps vary
         let well = "cairn_agent_collector_last_ok_timestamp_seconds{collector=\"described\"}";
         let timeless = text.lines().map(|line| if line.starts_with(well) { well } else { line });
         insta::assert_snapshot!(timeless.collect::<Vec<_>>().join("\n") + "\n");

@@ -1,13 +1,13 @@
-//! When what failed is asked again.
+//! Retry intervals of probes.
 
 use std::time::Duration;
 
-/// How often the machine is looked at: a device that comes or goes is published within 5 s.
+/// The probing interval: device changes are published within 5 s.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How rarely hwloc or OpenCL is asked, at most, when it fails again and again: from 2 s on twice as long each time.
+/// The maximum retry interval of hwloc and OpenCL; it starts at 2 s and doubles.
 const LOOK_AT_LEAST_EVERY: Duration = Duration::from_mins(2);
 
-/// How long after its last failure in a row of so many hwloc, or OpenCL, is asked again.
+/// The backoff after a number of consecutive failures of hwloc or OpenCL.
 pub fn patience(failures: u32) -> Duration {
     LOOK_EVERY.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LOOK_AT_LEAST_EVERY)
 }

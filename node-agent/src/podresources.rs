@@ -1,4 +1,4 @@
-//! Which pod holds which devices, CPUs and memory: the kubelet is asked over its socket, PodResources v1.
+//! Client of the kubelet's PodResources v1 API: devices, CPUs and memory by pod.
 
 pub mod wire;
 
@@ -19,52 +19,52 @@ use tonic_prost::ProstCodec;
 use crate::metrics::CollectorState;
 use wire::{ListPodResourcesRequest, ListPodResourcesResponse, PodResources};
 
-/// How long the kubelet may take to answer.
+/// The time-out of a request.
 const TIMEOUT: Duration = Duration::from_secs(4);
-/// The largest answer that is read: a node of 500 pods with a hundred devices each is below it.
+/// The maximum size of an answer; a node of 500 pods with a hundred devices each stays below it.
 const LARGEST: usize = 16 * 1024 * 1024;
 
 /// The kubelet behind a socket.
 #[derive(Debug)]
 pub struct Kubelet {
     socket: PathBuf,
-    /// Kept as long as it works.
+    /// The connection, kept while it works.
     channel: Option<Channel>,
-    /// How long it may take to answer.
+    /// The time-out of a request.
     patience: Duration,
 }
 
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// Nothing is there.
+    /// The socket does not exist.
     #[error(
         "there is no socket {}: mount the kubelet's folder pod-resources there (agent.podResources=Enabled of the chart), or \
          name another with --pod-resources", .0.display()
     )]
     Absent(PathBuf),
-    /// It must not be opened.
+    /// Permission denied.
     #[error("{} may not be opened: the socket is root's, so the agent has to run as user 0, without any capability", .0.display())]
     Denied(PathBuf),
-    /// Nobody listens, or the connection broke.
+    /// The connection was refused or broke.
     #[error("the kubelet does not answer on {path}: {words}; it is asked again", path = .0.display(), words = .1)]
     Unreachable(PathBuf, String),
-    /// No answer in time.
+    /// A time-out.
     #[error("the kubelet did not answer on {} in time; it is asked again", .0.display())]
     Timeout(PathBuf),
-    /// It answers all clients together so many times a second and no more.
+    /// Rate-limited: the limit is shared by all clients.
     #[error("the kubelet asks for patience: {0}")]
     Throttled(String),
-    /// It is no kubelet, or an old one.
+    /// The server is not a kubelet, or an old one.
     #[error("what listens on {} knows no PodResources v1: is it the kubelet's socket?", .0.display())]
     Unknown(PathBuf),
-    /// The answer makes no sense, or is a refusal.
+    /// The answer is malformed, or a refusal.
     #[error("the kubelet's answer cannot be used: {0}")]
     Refused(String),
 }
 
 impl ListError {
-    /// How the collector fares with it.
+    /// The collector's state for this error.
     pub fn state(&self) -> CollectorState {
         match self {
             Self::Absent(_) => CollectorState::Absent,
@@ -88,21 +88,21 @@ impl ListError {
 }
 
 impl Kubelet {
-    /// Connects to nobody yet.
+    /// Does not connect yet.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
         Self { socket: socket.into(), channel: None, patience: TIMEOUT }
     }
 
-    /// Where the socket is.
+    /// The path of the socket.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// What each pod of the node holds now.
+    /// The allocations of each pod of the node.
     pub async fn list(&mut self) -> Result<Vec<PodResources>, ListError> {
         let answer = tokio::time::timeout(self.patience, self.ask()).await;
         let answer = answer.unwrap_or_else(|_| Err(ListError::Timeout(self.socket.clone())));
-        // A kubelet that asks for patience is well; after anything else the next list begins with a new connection.
+        // After rate limiting the connection is kept; after any other error the next request reconnects.
         if !matches!(answer, Ok(_) | Err(ListError::Throttled(_))) {
             self.channel = None;
         }

@@ -1,4 +1,4 @@
-//! The pods of the node that the agent runs on: their names, uids and labels, and nothing else of them.
+//! The pods of the node that the agent runs on: names, uids and labels only.
 
 use std::{collections::BTreeMap, convert::Infallible};
 
@@ -18,12 +18,12 @@ use tracing::warn;
 
 use crate::failure::watch_words;
 
-/// A pod as far as the agent knows it.
+/// A pod, reduced to what the agent needs.
 pub type PodMeta = PartialObjectMeta<Pod>;
 
-/// Keeps the pods of `node` that have not ended. Never ends.
+/// Caches the pods of `node` that have not terminated. Never returns.
 pub async fn watch(client: Client, node: &str, writer: Writer<PodMeta>) -> Infallible {
-    // What a pod held is free when it has ended, whoever still lists it.
+    // Devices of a terminated pod are free, even if the kubelet still lists them.
     let alive = format!("spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed");
     let events = watcher(Api::<PodMeta>::all(client), watcher::Config::default().fields(&alive));
     let events = events.default_backoff().modify(slim).reflect(writer);
@@ -37,7 +37,7 @@ pub async fn watch(client: Client, node: &str, writer: Writer<PodMeta>) -> Infal
     unreachable!("a watch never ends")
 }
 
-/// Keeps whose it is, and the labels that Cairn gave it.
+/// Keeps the owner and Cairn's labels.
 fn slim(pod: &mut PodMeta) {
     let ObjectMeta { name, namespace, uid, resource_version, labels, owner_references, .. } =
         std::mem::take(&mut pod.metadata);
@@ -56,10 +56,10 @@ fn slim(pod: &mut PodMeta) {
     };
 }
 
-/// Whether the pod is an actor's: not by its labels, which anybody may write, but by who controls it.
+/// Whether the pod runs an actor, decided by its controller rather than by labels, which any user can set.
 ///
-/// That is an Instance of the pod's own name: of that name there is one Instance and one pod in a namespace. A pod that
-/// names a uid which is no Instance's is deleted by Kubernetes' garbage collector.
+/// The controller is an Instance of the pod's own name: a namespace has one Instance and one pod of that name. A pod with the uid
+/// of no existing Instance is deleted by Kubernetes' garbage collector.
 pub fn is_actor(pod: &PodMeta) -> bool {
     let mut owners = pod.owner_references().iter();
     pod.labels().contains_key(crds::labels::APPLICATION)

@@ -1,4 +1,4 @@
-//! What is wrong with a source: said once, counted once, and said again when it is mended.
+//! Problems of a source, logged and counted once, and logged again when resolved.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     source::{Problem, Reading, SourceError},
 };
 
-/// What is wrong with a source now, so that each problem is said and counted once.
+/// The current problems of a source, so that each is logged and counted once.
 #[derive(Debug, Default)]
 pub struct Problems {
     of_source: Option<String>,
@@ -17,7 +17,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Logs and counts what is new, says what is mended, and sets the state of each collector.
+    /// Logs and counts new problems, logs resolved ones, and sets the state of each collector.
     pub fn note(&mut self, collector: &str, reading: &Result<Reading, SourceError>, metrics: &Metrics) {
         let count = |reason: &str| metrics.count_collect_error(collector, reason);
         let reading = match reading {

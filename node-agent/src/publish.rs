@@ -1,4 +1,4 @@
-//! One node's topology, made true in the API server: compared first, written only where it differs.
+//! Publishes a node's topology: compares first, and writes only differences.
 
 use crds::{Allocation, Condition, NodeTopology, NodeTopologySpec, NodeTopologyStatus, Time};
 use jiff::Timestamp;
@@ -14,39 +14,39 @@ use crate::{
     source::Release,
 };
 
-/// The field manager of all that the agent writes.
+/// The field manager of all writes of the agent.
 pub const FIELD_MANAGER: &str = "cairn-node-agent";
 
-/// The condition of a NodeTopology that says whether the agent of the node reports.
+/// The condition of a NodeTopology that says whether the node's agent reports.
 const READY: &str = "Ready";
-/// The one that says, while the Node's label asks for it, whether the agent has let go of the drivers of GPUs.
+/// The condition that says, while the Node's label requests it, whether the agent has released the GPU drivers.
 const DRIVER_RELEASED: &str = "DriverReleased";
 
-/// What the API server is to hold for one node.
+/// The desired state of one node in the API server.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// The name of the Node and of the NodeTopology.
     pub node: &'a str,
     /// The uid of the Node.
     pub uid: &'a str,
-    /// The devices; none when the description of the node was removed: then it has no devices.
+    /// The devices; `None` if the description of the node was removed, which empties the topology.
     pub spec: Option<&'a NodeTopologySpec>,
-    /// Which pods hold what; none when nobody here knows: then what is there stays.
+    /// The allocations; `None` if unknown, which keeps the published ones.
     pub allocations: Option<&'a [Allocation]>,
-    /// How far the release of the drivers of GPUs is; none where nobody asked for it.
+    /// The state of the driver release; `None` if it was not requested.
     pub release: Option<&'a Release>,
 }
 
-/// What [`publish`] did.
+/// The result of [`publish`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All was as it should be; nothing was sent but one read.
+    /// Up to date; only one read was sent.
     Unchanged,
     /// The spec, the status or both were written.
     Written,
 }
 
-/// The Node as the owner of what the agent writes about it: who deletes the Node deletes that, too.
+/// The Node as owner of the agent's objects, which are deleted with it.
 pub fn owner(node: &str, uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: "v1".to_owned(),
@@ -58,7 +58,7 @@ pub fn owner(node: &str, uid: &str) -> OwnerReference {
 }
 
 impl Wanted<'_> {
-    /// Whether `actual` holds all of it, so that there is nothing to write.
+    /// Whether `actual` is up to date.
     pub fn is_held_by(&self, actual: &NodeTopology) -> bool {
         self.spec_is_held_by(actual) && self.status_change(actual, Timestamp::UNIX_EPOCH).is_none()
     }
@@ -72,20 +72,20 @@ impl Wanted<'_> {
         self.spec.map_or_else(|| *actual == NodeTopologySpec::default(), |wanted| wanted == actual)
     }
 
-    /// The body of the apply.
+    /// The body of the apply request.
     fn body(&self) -> Value {
         let spec = self.spec.cloned().unwrap_or_default();
         let mut body = part("spec", &json!(spec));
         if spec.devices.is_empty() {
-            // An apply that gives up all of `spec` that the agent owned would leave it null, which the schema
-            // refuses. The list of links is owned as a whole: even empty, it holds `spec` in place.
+            // An apply that drops every field of `spec` owned by the agent would leave it null, which the schema refuses. The list of
+            // links is owned as a whole: even empty, it keeps `spec` in place.
             body["spec"]["links"] = json!(spec.links);
         }
         body["metadata"] = json!({"name": self.node, "ownerReferences": [owner(self.node, self.uid)]});
         body
     }
 
-    /// The status that `actual` should have; none when it has it.
+    /// The desired status; `None` if `actual` has it.
     fn status_change(&self, actual: &NodeTopology, now: Timestamp) -> Option<NodeTopologyStatus> {
         let generation = actual.metadata.generation;
         let devices = self.spec.map(NodeTopologySpec::summary).filter(|summary| !summary.is_empty());
@@ -133,9 +133,9 @@ impl Wanted<'_> {
     }
 }
 
-/// Makes the API server hold what is `wanted`.
+/// Writes `wanted` to the API server.
 ///
-/// Reads first, so that a write happens only when the content differs from what is held now, however old
+/// Reads first, so that it writes only if the content differs from the current object, however stale
 /// the caller's cache is.
 pub async fn publish(api: &Api<NodeTopology>, wanted: Wanted<'_>) -> Result<Outcome, Failure> {
     let held = in_time(api.get_opt(wanted.node)).await?;
@@ -155,14 +155,14 @@ async fn write_spec(api: &Api<NodeTopology>, wanted: Wanted<'_>) -> Result<NodeT
     if wanted.devices_are(&object.spec) {
         return Ok(object);
     }
-    // Apply leaves in the list what other managers added to it. A merge patch replaces the lists whole.
+    // Apply keeps list entries of other field managers. A merge patch replaces lists as a whole.
     let lists = wanted.spec.cloned().unwrap_or_default();
     let lists = json!({"spec": {"devices": lists.devices, "links": lists.links}});
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     in_time(api.patch(wanted.node, &params, &Patch::Merge(lists))).await
 }
 
-/// Server-side apply under the agent's name: what it knows about a node, nobody knows better.
+/// Server-side apply with force: the agent is authoritative for its node.
 pub fn apply() -> PatchParams {
     PatchParams::apply(FIELD_MANAGER).force()
 }

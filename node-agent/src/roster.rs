@@ -1,4 +1,4 @@
-//! What the agent serves: which nodes are described, what of it is published, who waits for its Node.
+//! The nodes that the agent serves: descriptions, publication state, and nodes that wait for their Node.
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,13 @@ use kube::{
 };
 use tokio::time::Instant;
 
-/// A Node as far as the agent knows it: its name and its uid.
+/// A Node, reduced to name and uid.
 pub type NodeMeta = PartialObjectMeta<Node>;
 
-/// The least time between two repairs of one NodeTopology that somebody else keeps changing.
+/// The minimum time between two repairs of a NodeTopology that another writer keeps changing.
 const REPAIR_EVERY: Duration = Duration::from_secs(2);
 
-/// The nodes that are described, shared by all tasks of the agent.
+/// The described nodes, shared by all tasks of the agent.
 #[derive(Debug)]
 pub struct Roster {
     entries: Mutex<BTreeMap<String, Entry>>,
@@ -31,22 +31,22 @@ pub struct Roster {
 /// One node.
 #[derive(Debug, Default)]
 struct Entry {
-    /// None: it was described once, and its empty topology is still to be published.
+    /// `None`: the description was removed, and the empty topology is still to be published.
     spec: Option<Arc<NodeTopologySpec>>,
-    /// For which Node (uid) the present `spec` was published, and when it was written last.
+    /// The Node (uid) for which the present `spec` was published, and the time of the last write.
     published: Option<(String, Instant)>,
-    /// Whether anything was published for the Node that is there now.
+    /// Whether anything was published for the present Node.
     once: bool,
     failures: u32,
     waits: bool,
 }
 
-/// What is to be published for a node.
+/// What to publish for a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Task {
     /// Nothing: the node is not described here.
     None,
-    /// This topology; none when its description was removed.
+    /// This topology; `None` if its description was removed.
     Publish(Option<Arc<NodeTopologySpec>>),
 }
 
@@ -56,7 +56,7 @@ impl Roster {
         Self { entries: Mutex::default(), nodes }
     }
 
-    /// Takes over what is described now; returns the nodes for which that is a change.
+    /// Replaces the descriptions; returns the nodes that changed.
     pub fn describe(&self, topologies: &BTreeMap<String, Arc<NodeTopologySpec>>) -> Vec<String> {
         let mut entries = self.lock();
         let mut changed = Vec::new();
@@ -76,14 +76,14 @@ impl Roster {
         changed
     }
 
-    /// What is to be published for `node`.
+    /// What to publish for `node`.
     pub fn task(&self, node: &str) -> Task {
         self.lock().get(node).map_or(Task::None, |entry| Task::Publish(entry.spec.clone()))
     }
 
-    /// How long to wait before `node` is written again, when what is wanted was written a moment ago.
+    /// The delay before `node` is written again, if the same content was written recently.
     ///
-    /// Two agents that describe one node would otherwise overwrite each other as fast as they can.
+    /// Without it, two agents that describe one node would overwrite each other at full speed.
     pub fn patience(&self, node: &str, uid: &str) -> Option<Duration> {
         let entries = self.lock();
         let (for_uid, at) = entries.get(node)?.published.as_ref()?;
@@ -91,7 +91,7 @@ impl Roster {
         (for_uid == uid).then_some(left)
     }
 
-    /// Notes that the API server holds `spec` for `node`; `written` when that took a write.
+    /// Records that the API server holds `spec` for `node`; `written` if that took a write.
     pub fn published(&self, node: &str, uid: &str, spec: Option<&Arc<NodeTopologySpec>>, written: bool) {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(node) else { return };
@@ -106,7 +106,7 @@ impl Roster {
         }
     }
 
-    /// Notes that publishing `node` failed; returns how often in a row.
+    /// Records that publishing `node` failed; returns the number of consecutive failures.
     pub fn failed(&self, node: &str) -> u32 {
         let mut entries = self.lock();
         let Some(entry) = entries.get_mut(node) else { return 1 };
@@ -114,7 +114,7 @@ impl Roster {
         entry.failures
     }
 
-    /// The described nodes whose Node exists, each with the uid of the Node; these have Leases.
+    /// The described nodes whose Node exists, with the uid of the Node; these have Leases.
     pub fn alive(&self) -> BTreeMap<String, String> {
         let entries = self.lock();
         let described = entries.iter().filter(|(_, entry)| entry.spec.is_some());
@@ -127,27 +127,27 @@ impl Roster {
         entries.iter().filter_map(|(node, entry)| Some((node.clone(), entry.spec.clone()?))).collect()
     }
 
-    /// The names of all that is described or still to be emptied.
+    /// The names of all nodes that are described or still to be emptied.
     pub fn names(&self) -> Vec<String> {
         self.lock().keys().cloned().collect()
     }
 
-    /// Whether each described node was published once, or waits for its Node. True only with Nodes known.
+    /// Whether each described node was published once, or waits for its Node. False before Nodes are known.
     pub fn is_ready(&self) -> bool {
         let entries = self.lock();
         entries.iter().all(|(node, entry)| entry.spec.is_none() || entry.once || self.uid(node).is_none())
     }
 
-    /// Notes that the Node is there.
+    /// Records that the Node exists.
     pub fn appeared(&self, node: &str) {
         if let Some(entry) = self.lock().get_mut(node) {
             entry.waits = false;
         }
     }
 
-    /// The described nodes that began to wait for their Node since the last call.
+    /// The described nodes that started to wait for their Node since the last call.
     ///
-    /// To be called when Nodes are known: a removed description is forgotten when its Node is gone, too.
+    /// Call it once Nodes are known: a removed description is forgotten when its Node is gone, too.
     pub fn newly_waiting(&self) -> Vec<String> {
         let mut entries = self.lock();
         entries.retain(|node, entry| entry.spec.is_some() || self.uid(node).is_some());

@@ -1,4 +1,4 @@
-//! Where topologies come from: the seam between what a machine has and what is published of it.
+//! Sources of topologies.
 
 pub mod described;
 pub mod document;
@@ -18,85 +18,85 @@ use crds::NodeTopologySpec;
 
 use crate::{hardware::reading::DeviceReading, metrics::CollectorState};
 
-/// Finds out what nodes have. One implementation per way of finding out.
+/// Reads the topologies of nodes.
 ///
-/// It may block: it is asked on a thread of its own, again and again, and is quick when nothing changed.
+/// It may block: it is polled on a thread of its own, and returns quickly if nothing changed.
 pub trait Source: Send + 'static {
     /// Short and stable: the `collector` label of the metrics.
     fn name(&self) -> &'static str;
 
-    /// The only node that it is ever about, if there is one: then nothing else of the cluster needs to be watched.
+    /// The only node that it reads, if there is one: then no other object needs to be watched.
     fn node(&self) -> Option<&str> {
         None
     }
 
-    /// What each node has now.
+    /// The current topology of each node.
     fn read(&mut self) -> Result<Reading, SourceError>;
 
-    /// The same, waiting for those who take seconds to answer, of whom [`Self::read`] tells later.
+    /// The same, including drivers that take seconds, which [`Self::read`] reports later.
     fn read_all(&mut self) -> Result<Reading, SourceError> {
         self.read()
     }
 
-    /// Hears what the cluster holds of [`Self::node`] when the agent starts, and that it holds nothing any more.
+    /// Receives the published topology of [`Self::node`] when the agent starts, and its deletion.
     ///
-    /// A device that is in it and not there is missed; nothing is missed when somebody deleted it.
+    /// A published device that is not found is reported as lost; after a deletion none is.
     fn recall(&mut self, _published: Option<&NodeTopologySpec>) {}
 
-    /// Hears whether the drivers of GPUs may be used: by default they are.
+    /// Receives whether the drivers of GPUs may be loaded; by default they may.
     fn use_drivers(&mut self, _drivers: Drivers) {}
 
-    /// What the devices say about themselves now; nothing where they are only described.
+    /// Current device readings; empty for described machines.
     ///
-    /// Takes milliseconds, and at most a second when a driver does not answer.
+    /// Takes milliseconds, and at most a second if a driver does not answer.
     fn counters(&mut self) -> Vec<DeviceReading> {
         Vec::new()
     }
 }
 
-/// What a source saw: topologies by name of the node, and what it could not read.
+/// The result of a read: topologies by name of the node, and problems.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// Sorted as they are published: see [`sort`].
+    /// Sorted as published, see [`sort`].
     pub topologies: BTreeMap<String, Arc<NodeTopologySpec>>,
-    /// What is wrong, by the place where it is wrong, such as a file.
+    /// Problems by place, such as a file.
     pub problems: BTreeMap<String, Problem>,
-    /// How each way of looking at hardware fares; empty where the source itself is the only one.
+    /// The state of each collector; empty if the source itself is the only one.
     pub collectors: Vec<Collector>,
-    /// How far the release of the drivers is; none where nobody asked for it.
+    /// The state of the driver release; `None` if it was not requested.
     pub release: Option<Release>,
-    /// Why this process cannot see what there is now, and one that starts anew can.
+    /// Why this process cannot see what a new process could.
     pub outdated: Option<String>,
 }
 
-/// Whether the drivers of GPUs may be used.
+/// Whether the drivers of GPUs may be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drivers {
     /// They may.
     Used,
-    /// They are to be unloaded, or their GPUs reset or partitioned anew: nobody may hold them.
+    /// They are to be unloaded, or their GPUs reset or repartitioned: no process may hold them.
     Released,
 }
 
-/// How far the release of the drivers is.
+/// The state of the driver release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// The agent holds nothing of them.
+    /// The agent holds no driver.
     Done,
-    /// It still does; why.
+    /// It still holds one, and why.
     Waits(String),
 }
 
-/// How one way of looking at hardware fares.
+/// The state of one collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
     /// Short and stable: the `collector` label of the metrics.
     pub name: &'static str,
     /// How it fares.
     pub state: CollectorState,
-    /// Why, and what to do to get what it would report; empty when it is well.
+    /// Why, and how to get its data; empty if it is healthy.
     pub words: String,
-    /// How long its last look took; none before that.
+    /// The duration of its last probe; `None` before the first.
     pub took: Option<Duration>,
 }
 
@@ -106,7 +106,7 @@ pub struct Collector {
 pub struct Problem {
     /// The metric label.
     pub reason: ProblemReason,
-    /// What is wrong and where within the file.
+    /// The problem, with its place in the file.
     pub message: String,
 }
 
@@ -116,30 +116,30 @@ pub struct Problem {
 pub enum ProblemReason {
     /// The file cannot be read.
     Unreadable,
-    /// Reading it is not allowed.
+    /// Permission denied.
     Denied,
-    /// It is no valid description.
+    /// Not a valid description.
     Malformed,
-    /// It describes a node that another file describes already.
+    /// The node is already described by another file.
     Duplicate,
-    /// There is more than a NodeTopology holds.
+    /// The limits of a NodeTopology are exceeded.
     TooLarge,
 }
 
-/// A source that cannot be asked at all.
+/// A source that cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The file or folder is not there, or must not be read.
+    /// The file or folder does not exist, or may not be read.
     #[error(
         "cannot read {path}: {source}; --simulate takes a file of NodeTopology manifests or a folder of such files"
     )]
     Unreadable {
         /// As it was given.
         path: String,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The description of the machine is not there, or must not be read.
+    /// The description of the machine does not exist, or may not be read.
     #[error(
         "cannot read {path}: {source}; --topology-file takes hwloc's XML, as `lstopo FILE.xml` writes it, or a file \
          with one line in hwloc's synthetic form"
@@ -147,7 +147,7 @@ pub enum SourceError {
     Description {
         /// As it was given.
         path: String,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -160,7 +160,7 @@ impl SourceError {
     }
 }
 
-/// Brings a topology into the order in which it is published, so that equal machines have equal text.
+/// Sorts a topology into the order of publication, so that equal machines have equal text.
 pub fn sort(spec: &mut NodeTopologySpec) {
     spec.devices.sort_by(|a, b| a.id.cmp(&b.id));
     for device in &mut spec.devices {
@@ -170,7 +170,7 @@ pub fn sort(spec: &mut NodeTopologySpec) {
         .sort_by(|a, b| (&a.source, &a.destination, &a.kind).cmp(&(&b.source, &b.destination, &b.kind)));
 }
 
-/// What changes when a file does, without reading it; the same for any file that is not there.
+/// Changes whenever the file does, without reading it; equal for all missing files.
 fn stamp(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     let metadata = fs::metadata(path).ok();

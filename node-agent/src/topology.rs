@@ -1,4 +1,4 @@
-//! What a machine has, printed: for people, as a manifest, for HiCR.
+//! Prints topologies: as a table, as a manifest, or as HiCR's JSON.
 
 use std::fmt::Write;
 
@@ -9,18 +9,18 @@ use crate::{args::Form, hardware::reading::DeviceReading, source::Reading};
 /// Why nothing is printed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing could be read; the sentences of those who tried.
+    /// Nothing could be read; the collectors' messages.
     #[error("{0}")]
     Nothing(String),
-    /// It cannot be written as YAML.
+    /// It cannot be serialized as YAML.
     #[error("cannot write it as YAML: {0}")]
     Yaml(#[from] serde_yaml::Error),
-    /// HiCR's form is that of one machine.
+    /// HiCR's format describes a single machine.
     #[error("{0} machines are described, and HiCR's JSON is that of one: name a file that describes one")]
     Several(usize),
 }
 
-/// The topologies of a reading in one of the forms, with what devices say about themselves in the one for people.
+/// Formats the topologies of a reading, with device readings in the table.
 pub fn render(reading: &Reading, counters: &[DeviceReading], form: Form) -> Result<String, Error> {
     if reading.topologies.is_empty() {
         let problems = reading.problems.iter().map(|(place, problem)| format!("{place}: {problem}"));
@@ -68,13 +68,13 @@ pub fn render(reading: &Reading, counters: &[DeviceReading], form: Form) -> Resu
     Ok(text)
 }
 
-/// The name that the machine gives itself.
+/// The host name of the machine.
 pub fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     Some(name.trim()).filter(|name| !name.is_empty()).unwrap_or("localhost").to_owned()
 }
 
-/// Devices below what they are near, one line each; then the links.
+/// Devices indented below their parents, one per line; then the links.
 fn tree(text: &mut String, node: &str, spec: &NodeTopologySpec) {
     let _ = writeln!(text, "{node}");
     let ids: Vec<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
@@ -120,7 +120,7 @@ fn branch(
     }
     text.push_str(&line);
     text.push('\n');
-    // A device is below one thing only, and what is above it is not below it: the depth is bounded all the same.
+    // A device has one parent, which is not below it; the depth is bounded anyway.
     if depth < 8 {
         for below in spec.devices.iter().filter(|it| above(it).as_deref() == Some(&device.id)) {
             branch(text, spec, below, depth + 1, above);
