@@ -323,8 +323,8 @@ fn plans_below_the_minimum_gain_are_not_applied() {
         "exchangeCost": {"kinds": {"cpu": {"cpu": 1}}}, "actors": [actor("a", 50), actor("b", 40)]});
     let moves = |least: u64| {
         let policy = File::new("steady.yaml", &format!("leastGainPercent: {least}"));
-        let asked = ["plan", "--snapshot", "-", "--policy", policy.path(), "-o", "json"];
-        let plan = cairn_fed(&asked, &world.to_string()).json();
+        let arguments = ["plan", "--snapshot", "-", "--policy", policy.path(), "-o", "json"];
+        let plan = cairn_fed(&arguments, &world.to_string()).json();
         (plan["moves"].as_array().unwrap().len(), plan["optimal"].clone())
     };
     assert_eq!([0, 44, 45].map(moves), [(1, json!(true)), (1, json!(true)), (0, json!(false))]);
