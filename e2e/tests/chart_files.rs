@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -72,7 +73,7 @@ fn values(text: &str) -> String {
         };
         if !default.is_empty() {
             let name = path.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(".");
-            rows += &format!("| `{name}` | `{default}` | {} |\n", std::mem::take(&mut comment));
+            writeln!(rows, "| `{name}` | `{default}` | {} |", std::mem::take(&mut comment)).unwrap();
         }
     }
     rows
