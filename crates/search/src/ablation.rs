@@ -1,30 +1,30 @@
-//! What the search is made of, so that each can be left out to see what it earns.
+//! Components of the search that can be left out to measure their contribution.
 
-/// A part of the native search that can be left out: the rest finds feasible answers all the same.
+/// A component of the native search that can be left out. The rest still finds feasible answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ablation {
-    /// Who has no place takes that of others, who look for another.
+    /// Unplaced items evict others, which look for another place.
     Ejection,
-    /// Steps of groups and of whole nodes.
+    /// Moves of groups and of whole nodes.
     CompoundMoves,
-    /// Exchanges of two items for which others have to make room.
+    /// Swaps for which other items make room.
     Trades,
-    /// Exchanges of three and four items on full units, where two cannot change places.
+    /// Cyclic exchanges of three and four items on full units where no two can swap.
     Rotations,
-    /// What is too much is cheap in the first part of an annealing run.
+    /// Excess is cheap in the first part of an annealing run.
     PenaltySchedule,
-    /// Compound moves are for where it is cool.
+    /// Compound moves are tried only at low temperatures.
     CompoundMoveCutoff,
-    /// Runs that keep out of some nodes.
+    /// Runs that keep some nodes closed.
     OpenNodeRestriction,
-    /// Runs that begin late, with the best.
+    /// Runs that reheat from the best.
     Reheats,
-    /// Runs that begin with a placement around one node.
+    /// Runs that restart from a placement around one node.
     HubRestarts,
 }
 
 impl Ablation {
-    /// Every part.
+    /// Every component.
     pub const ALL: [Self; 9] = [
         Self::Ejection,
         Self::CompoundMoves,

@@ -1,63 +1,63 @@
-//! A clock that is looked at after so much work, however much of it one actor or one bundle takes.
+//! Checks the clock after a fixed amount of work, however much of it one actor or one bundle takes.
 
 use placement::Snapshot;
 use placement::ix::{ActorIx, UnitIx};
 
-/// Work between two looks: places that are priced for somebody with few ties. Some thousandths of a second.
-const PATIENCE: usize = 1 << 12;
+/// Work between two checks, in prices of actors with few ties: some milliseconds.
+const CHECK_INTERVAL: usize = 1 << 12;
 
-/// Ties of an actor, or numbers that a figure is read off, that are looked at in the time that a price takes anyway.
-const TIES: usize = 16;
+/// Ties of an actor, or numbers that a term is computed from, that cost as much time as one price.
+const TIES_PER_PRICE: usize = 16;
 
-/// The clock said stop in the middle of something.
+/// The clock ended the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut;
+pub(crate) struct Expired;
 
-/// When to look at a clock, and what it says.
-pub(crate) struct Clock<'a> {
+/// When to check the clock.
+pub(crate) struct StopClock<'a> {
     stop: &'a dyn Fn() -> bool,
-    /// Work that is done before the next look.
+    /// Work until the next check.
     left: usize,
-    /// Numbers that figures are read off at each price.
-    looked_at: usize,
+    /// Numbers that terms are computed from at each price.
+    numbers_read: usize,
 }
 
-impl<'a> Clock<'a> {
-    /// For work that is counted by whoever does it.
+impl<'a> StopClock<'a> {
+    /// For work that the caller counts.
     pub fn new(stop: &'a dyn Fn() -> bool) -> Self {
-        Self { stop, left: PATIENCE, looked_at: 0 }
+        Self { stop, left: CHECK_INTERVAL, numbers_read: 0 }
     }
 
-    /// For prices in this world.
+    /// For prices in this snapshot.
     pub fn of_prices(snapshot: &Snapshot, stop: &'a dyn Fn() -> bool) -> Self {
         let criteria = snapshot.objectives().levels().iter().flatten();
-        let looked_at = criteria.map(|criterion| criterion.measure().looks_at(snapshot)).sum();
-        Self { looked_at, ..Self::new(stop) }
+        let numbers_read = criteria.map(|criterion| criterion.measure().looks_at(snapshot)).sum();
+        Self { numbers_read, ..Self::new(stop) }
     }
 
-    /// Looks at it now.
-    pub fn look(&mut self) -> Result<(), Cut> {
-        self.left = PATIENCE;
-        if (self.stop)() { Err(Cut) } else { Ok(()) }
+    /// Checks it now.
+    pub fn check(&mut self) -> Result<(), Expired> {
+        self.left = CHECK_INTERVAL;
+        if (self.stop)() { Err(Expired) } else { Ok(()) }
     }
 
-    /// Counts work that is done, and looks at it where that was much since the last look.
-    pub fn after(&mut self, work: usize) -> Result<(), Cut> {
+    /// Counts work that is done, and checks the clock when enough has been done since the last check.
+    pub fn spend(&mut self, work: usize) -> Result<(), Expired> {
         self.left = self.left.saturating_sub(work);
-        if self.left == 0 { self.look() } else { Ok(()) }
+        if self.left == 0 { self.check() } else { Ok(()) }
     }
 
-    /// The first of those of `units` that cost the actor least, as far as they cost anything at all: the others do not take it.
+    /// The first of `units` that costs the actor least. Units for which `cost` returns `None` do not admit it.
     pub fn cheapest<K: Ord>(
         &mut self,
         snapshot: &Snapshot,
         (actor, units): (ActorIx, &[UnitIx]),
         cost: impl Fn(UnitIx) -> Option<K>,
-    ) -> Result<Option<(K, UnitIx)>, Cut> {
-        let work = 1 + (self.looked_at + snapshot.problem().edges[actor].len()) / TIES;
+    ) -> Result<Option<(K, UnitIx)>, Expired> {
+        let work = 1 + (self.numbers_read + snapshot.problem().edges[actor].len()) / TIES_PER_PRICE;
         let mut best: Option<(K, UnitIx)> = None;
         for &unit in units {
-            self.after(work)?;
+            self.spend(work)?;
             if let Some(found) = cost(unit)
                 && best.as_ref().is_none_or(|(least, _)| found < *least)
             {
@@ -76,32 +76,32 @@ mod tests {
 
     #[test]
     fn it_is_looked_at_as_often_however_the_work_is_cut() {
-        for piece in [1, 7, 64, PATIENCE] {
-            let looks = Cell::new(0);
+        for batch in [1, 7, 64, CHECK_INTERVAL] {
+            let checks = Cell::new(0);
             let stop = || {
-                looks.set(looks.get() + 1);
-                looks.get() == 3
+                checks.set(checks.get() + 1);
+                checks.get() == 3
             };
-            let mut clock = Clock::new(&stop);
-            let pieces = (1..=3 * PATIENCE).find(|_| clock.after(piece) == Err(Cut));
-            let expected = 3 * PATIENCE.div_ceil(piece);
-            assert_eq!((looks.get(), pieces), (3, Some(expected)), "pieces of {piece}");
+            let mut clock = StopClock::new(&stop);
+            let batches = (1..=3 * CHECK_INTERVAL).find(|_| clock.spend(batch) == Err(Expired));
+            let expected = 3 * CHECK_INTERVAL.div_ceil(batch);
+            assert_eq!((checks.get(), batches), (3, Some(expected)), "batches of {batch}");
         }
     }
 
-    /// A look that was due anyway puts off the next.
+    /// A check that was made anyway postpones the next.
     #[test]
     fn who_looks_often_is_not_made_to_look_more() {
-        let looks = Cell::new(0);
+        let checks = Cell::new(0);
         let stop = || {
-            looks.set(looks.get() + 1);
+            checks.set(checks.get() + 1);
             false
         };
-        let mut clock = Clock::new(&stop);
+        let mut clock = StopClock::new(&stop);
         for _ in 0..10 {
-            assert_eq!((clock.after(PATIENCE - 1), clock.look()), (Ok(()), Ok(())));
+            assert_eq!((clock.spend(CHECK_INTERVAL - 1), clock.check()), (Ok(()), Ok(())));
         }
-        assert_eq!(looks.get(), 10);
+        assert_eq!(checks.get(), 10);
     }
 
     #[test]
@@ -110,10 +110,10 @@ mod tests {
         let actor = ActorIx::new(0);
         let units = snapshot.problem().candidates(actor);
         let cost = |unit: UnitIx| [None, Some(2), Some(1), Some(1)][unit.at()];
-        let mut clock = Clock::of_prices(&snapshot, &|| true);
+        let mut clock = StopClock::of_prices(&snapshot, &|| true);
         let found = clock.cheapest(&snapshot, (actor, units), cost);
         assert_eq!(found, Ok(Some((1, UnitIx::new(2)))));
-        let many = units.repeat(PATIENCE);
-        assert_eq!(clock.cheapest(&snapshot, (actor, many.as_slice()), cost), Err(Cut));
+        let many = units.repeat(CHECK_INTERVAL);
+        assert_eq!(clock.cheapest(&snapshot, (actor, many.as_slice()), cost), Err(Expired));
     }
 }

@@ -1,8 +1,8 @@
-//! A world that several modules are tested in.
+//! A snapshot that several modules are tested with.
 
 use placement::Snapshot;
 
-/// Four nodes in two zones, with memory on units and licences on nodes; 16 actors, most of which talk to others.
+/// Four nodes in two zones, with memory on units and licences on nodes; 16 actors, most with messages.
 pub fn world(rng: &mut fastrand::Rng, objectives: &str) -> Snapshot {
     let list = |items: Vec<String>| items.join(",");
     let nodes =

@@ -11,75 +11,75 @@ use crate::ablation::Ablation;
 use crate::evaluation::solution::Solution;
 use crate::model::Change;
 use crate::moves::compound::CompoundMove;
-use crate::moves::rejections::Refusals;
+use crate::moves::rejections::Rejections;
 use placement::weighted::NOWHERE;
 
-/// How many values of -ln(u) are kept.
-const DRAWS: usize = 1 << 12;
+/// Number of precomputed values of -ln(u).
+const LOSS_COUNT: usize = 1 << 12;
 
-/// Those values, as likely as each other.
-static LOSSES: LazyLock<[f64; DRAWS]> =
-    LazyLock::new(|| std::array::from_fn(|draw| -(((draw as f64) + 0.5) / DRAWS as f64).ln()));
+/// Equally likely values of -ln(u).
+static RANDOM_LOSSES: LazyLock<[f64; LOSS_COUNT]> =
+    LazyLock::new(|| std::array::from_fn(|draw| -(((draw as f64) + 0.5) / LOSS_COUNT as f64).ln()));
 
-/// Random steps that the scale of losses is taken from: two pieces, and at least so many.
-const SAMPLED: u64 = 2;
-const FEWEST_SAMPLES: u64 = 32;
+/// Batches whose random moves are sampled for the scale of losses, and the least number of samples.
+const SAMPLED_BATCHES: u64 = 2;
+const MIN_SAMPLES: u64 = 32;
 
-/// Steps after which it is time for compound moves.
+/// Steps after which compound moves are tried.
 const CHUNK: u64 = 128;
 
-/// Chunks between two looks at the clock, where there is one: a thousand steps.
-const PATIENCE: u64 = 8;
+/// Chunks between two checks of the clock: a thousand steps.
+const CHECK_INTERVAL: u64 = 8;
 
-/// How many are tried then: whole nodes where there are zones, and groups.
+/// Compound moves tried each time: whole nodes where there are zones, and groups.
 const COMPOUND_MOVES: (u32, u32) = (1, 4);
 
-/// The temperature above which there are none, in mean losses: nothing hangs together there.
-const HOTTEST_COMPOUND: f64 = 1.0;
+/// The temperature, in mean losses, above which compound moves are not tried: nothing has clustered yet.
+const MAX_COMPOUND_TEMPERATURE: f64 = 1.0;
 
-/// One chain through the placements, and the best that it has met.
+/// One Metropolis walk through the placements, and the best placement that it has visited.
 #[derive(Clone)]
-pub(crate) struct Chain<'m> {
+pub(crate) struct Annealer<'m> {
     pub solution: Solution<'m>,
     best: Best,
     rng: fastrand::Rng,
     movable: Vec<ItemIx>,
     compound: CompoundMove,
-    refusals: Refusals,
-    draws: &'static [f64; DRAWS],
+    rejections: Rejections,
+    random_losses: &'static [f64; LOSS_COUNT],
     /// Σ work above the limits, over all units.
     pub excess: i64,
-    /// What one piece of work above a limit costs, in the objective.
-    price_of_excess: f64,
-    /// What one breach of a rule, or a hundredth of a power cap, costs, in the objective.
-    price_of_breach: f64,
-    /// The mean loss of a random step at the start: what temperatures are counted in.
-    scale: f64,
-    /// The median of those: where a level is seldom at stake, the scale of the levels below it.
-    fine: f64,
+    /// Penalty of one unit of work above a limit, in the objective.
+    excess_penalty: f64,
+    /// Penalty of one unit of violation of a rule or a power cap, in the objective.
+    violation_penalty: f64,
+    /// The mean loss of a random move at the start: the unit of temperatures.
+    mean_loss: f64,
+    /// The median of those losses. Where a level is seldom at stake, it is the scale of the levels below.
+    median_loss: f64,
     /// The mean work of an item.
     mean_work: f64,
-    /// Whether little is left of something that units have.
-    is_tight: bool,
+    /// Whether little is left of some resource of units.
+    is_resource_tight: bool,
     /// Nodes whose units have no capacity now.
-    closed: Vec<NodeIx>,
+    closed_nodes: Vec<NodeIx>,
 }
 
-/// The best placement met so far: the present one with the journal undone, or a copy.
+/// The best placement visited so far: the present one with the journal undone, or a copy.
 #[derive(Clone)]
 struct Best {
     unplaced: usize,
     objective: i64,
-    /// Items and where they were, since the best was left; given up when it grows long.
+    /// Items and where they were, since the best was left. Replaced by a copy when it grows long.
     journal: Vec<(ItemIx, UnitIx)>,
     copy: Option<IxVec<ItemIx, UnitIx>>,
 }
 
-impl<'m> Chain<'m> {
+impl<'m> Annealer<'m> {
     pub fn new(solution: Solution<'m>, seed: u64) -> Self {
         let model = solution.model;
         let movable = ItemIx::first(model.free).filter(|item| model.candidates(*item).len() > 1).collect();
-        let mut chain = Self {
+        let mut annealer = Self {
             best: Best {
                 unplaced: solution.unplaced,
                 objective: solution.objective,
@@ -87,38 +87,38 @@ impl<'m> Chain<'m> {
                 copy: None,
             },
             excess: solution.total_excess(),
-            is_tight: solution.is_tight(),
-            closed: Vec::new(),
+            is_resource_tight: solution.is_resource_tight(),
+            closed_nodes: Vec::new(),
             solution,
-            price_of_excess: 0.0,
-            price_of_breach: 0.0,
-            scale: 1.0,
-            fine: 1.0,
+            excess_penalty: 0.0,
+            violation_penalty: 0.0,
+            mean_loss: 1.0,
+            median_loss: 1.0,
             mean_work: 1.0,
             rng: fastrand::Rng::with_seed(seed),
             movable,
             compound: CompoundMove::new(model.free),
-            refusals: Refusals::default(),
-            draws: &LOSSES,
+            rejections: Rejections::default(),
+            random_losses: &RANDOM_LOSSES,
         };
-        (chain.scale, chain.fine) = chain.losses();
-        chain.forget_best();
-        chain.mean_work = chain.mean_work();
-        chain
+        (annealer.mean_loss, annealer.median_loss) = annealer.sample_losses();
+        annealer.reset_best();
+        annealer.mean_work = annealer.mean_work();
+        annealer
     }
 
-    /// Sets what a mean work of excess costs, and a breach of a rule or a hundredth of a power cap, in mean losses.
-    pub fn set_prices(&mut self, excess: f64, breach: f64) {
-        self.price_of_excess = excess * self.scale / self.mean_work;
-        self.price_of_breach = breach * self.scale;
+    /// Sets the penalties of a mean work of excess and of a unit of violation, in mean losses.
+    pub fn set_penalties(&mut self, excess: f64, violation: f64) {
+        self.excess_penalty = excess * self.mean_loss / self.mean_work;
+        self.violation_penalty = violation * self.mean_loss;
     }
 
-    /// The mean and the median loss of a random step at the start: what temperatures are counted in.
-    pub fn scales(&self) -> (f64, f64) {
-        (self.scale, self.fine)
+    /// The mean and the median loss of a random move at the start.
+    pub fn loss_scales(&self) -> (f64, f64) {
+        (self.mean_loss, self.median_loss)
     }
 
-    /// Tries so many steps, cooling evenly from one temperature to the other.
+    /// Tries `steps` steps while the temperature falls geometrically from `from` to `to`.
     pub fn run(&mut self, steps: u64, from: f64, to: f64) {
         self.run_until(steps, (from, to), &|| false);
     }
@@ -128,21 +128,21 @@ impl<'m> Chain<'m> {
         if self.movable.is_empty() {
             return true;
         }
-        // Where steps take long, chunks are no longer than pieces.
+        // Where steps take long, a chunk is no longer than a batch.
         let each = CHUNK.min(self.solution.model.steps());
         let chunks = steps.div_ceil(each);
         let factor = (to / from).powf(1.0 / chunks as f64);
         let mut temperature = from;
         for chunk in 0..chunks {
-            if chunk.is_multiple_of(PATIENCE) && stop() {
+            if chunk.is_multiple_of(CHECK_INTERVAL) && stop() {
                 return false;
             }
             for _ in 0..each {
                 self.step(temperature);
             }
-            let is_time = each == CHUNK || self.rng.u64(..CHUNK) < each;
-            let is_cool = temperature < HOTTEST_COMPOUND * self.scale;
-            if is_time && (is_cool || self.solution.model.without == Some(Ablation::CompoundMoveCutoff)) {
+            let is_due = each == CHUNK || self.rng.u64(..CHUNK) < each;
+            let is_cool = temperature < MAX_COMPOUND_TEMPERATURE * self.mean_loss;
+            if is_due && (is_cool || self.solution.model.without == Some(Ablation::CompoundMoveCutoff)) {
                 self.try_compound_moves(temperature);
             }
             temperature *= factor;
@@ -150,17 +150,17 @@ impl<'m> Chain<'m> {
         true
     }
 
-    /// The mean and the median loss of random steps that lose something.
-    fn losses(&mut self) -> (f64, f64) {
+    /// The mean and the median loss of random moves that lose something.
+    fn sample_losses(&mut self) -> (f64, f64) {
         let mut losses = Vec::new();
-        let samples = (SAMPLED * self.solution.model.steps()).max(FEWEST_SAMPLES);
+        let samples = (SAMPLED_BATCHES * self.solution.model.steps()).max(MIN_SAMPLES);
         for _ in 0..if self.movable.is_empty() { 0 } else { samples } {
             let item = self.movable[self.rng.usize(..self.movable.len())];
             let (from, unit) = (self.solution.place[item], self.target(item));
             if unit != from && from != NOWHERE && self.solution.model.allows(item, unit) {
                 let changes = [(item, from, unit)];
-                let delta = self.solution.delta(item, unit) + self.solution.try_figures(&changes).0;
-                self.solution.undo_figures(&changes);
+                let delta = self.solution.delta(item, unit) + self.solution.apply_terms(&changes).0;
+                self.solution.revert_terms(&changes);
                 losses.extend(Some(delta as f64).filter(|delta| *delta > 0.0));
             }
         }
@@ -169,7 +169,7 @@ impl<'m> Chain<'m> {
         (losses.iter().sum::<f64>() / losses.len() as f64, *median)
     }
 
-    /// The mean work of an item where it may be first.
+    /// The mean work of an item on its first candidate.
     fn mean_work(&self) -> f64 {
         let model = self.solution.model;
         let work = |item: &ItemIx| model.needs(*item, model.candidates(*item)[0])[0];
@@ -179,12 +179,12 @@ impl<'m> Chain<'m> {
 
     #[inline]
     fn target(&mut self, item: ItemIx) -> UnitIx {
-        self.solution.model.drawn_target(&self.solution.place, item, &mut self.rng)
+        self.solution.model.proposed_target(&self.solution.place, item, &mut self.rng)
     }
 
     #[inline]
     fn accepts(&mut self, loss: f64, temperature: f64) -> bool {
-        loss <= 0.0 || loss < temperature * self.draws[self.rng.usize(..DRAWS)]
+        loss <= 0.0 || loss < temperature * self.random_losses[self.rng.usize(..LOSS_COUNT)]
     }
 
     #[inline]
@@ -197,54 +197,54 @@ impl<'m> Chain<'m> {
             return;
         }
         if from == NOWHERE {
-            self.bring_in(item, unit, temperature);
+            self.place_unplaced(item, unit, temperature);
             return;
         }
         let over = |left: i64| (-left).max(0);
         let (left_from, left_to) = (self.left(from), self.left(unit));
         let before = over(left_from) + over(left_to);
-        let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, unit)[0]);
-        let there = &self.solution.on[unit];
+        let (leaves, added) = (model.needs(item, from)[0], model.needs(item, unit)[0]);
+        let occupants = &self.solution.occupants[unit];
         // Where rules and caps are strict, a unit with room may be as good as full. Where slots, resources or relations
-        // refuse most moves, looking there first is cheaper than weighing what cannot be had.
-        let may_be_full = left_to < comes || self.solution.has_limits_of(item) && self.rng.bool();
-        let is_refused = || self.refusals.are_the_rule() && self.solution.is_refused(item, unit);
-        if !there.is_empty() && (is_refused() || may_be_full && self.rng.bool()) {
+        // reject most moves, checking them first is cheaper than evaluating moves that are infeasible.
+        let may_be_full = left_to < added || self.solution.has_limits_on(item) && self.rng.bool();
+        let is_rejected = || self.rejections.are_frequent() && self.solution.is_rejected(item, unit);
+        if !occupants.is_empty() && (is_rejected() || may_be_full && self.rng.bool()) {
             self.try_swap(item, unit, temperature);
             return;
         }
-        let more = over(left_from + leaves) + over(left_to - comes) - before;
+        let excess_change = over(left_from + leaves) + over(left_to - added) - before;
         let delta = self.solution.delta(item, unit);
-        let pleases = Cell::new(false);
+        let improves = Cell::new(false);
         let admits = |solution: &Solution| {
-            pleases.set(true);
-            solution.admits_overloaded(item, unit)
+            improves.set(true);
+            solution.admits_ignoring_load(item, unit)
         };
-        if let Some(delta) = self.judge(&[(item, from, unit)], delta, more, temperature, admits) {
-            self.leave(item);
+        if let Some(delta) = self.evaluate(&[(item, from, unit)], delta, excess_change, temperature, admits) {
+            self.record_move(item);
             self.solution.shift(item, unit, delta);
-            self.arrive();
-            self.refusals.note(false);
-        } else if pleases.get() && self.solution.is_refused(item, unit) {
-            // It would please, and can be had as an exchange alone.
-            self.refusals.note(true);
-            if !self.solution.on[unit].is_empty() {
+            self.record_if_best();
+            self.rejections.record(false);
+        } else if improves.get() && self.solution.is_rejected(item, unit) {
+            // The move improves, and only a swap can make it feasible.
+            self.rejections.record(true);
+            if !self.solution.occupants[unit].is_empty() {
                 self.try_swap(item, unit, temperature);
             }
         }
     }
 
-    /// Has an item change places with one that is on the unit.
+    /// Swaps an item with one that is on the unit.
     #[inline]
     fn try_swap(&mut self, item: ItemIx, unit: UnitIx, temperature: f64) {
         let model = self.solution.model;
         let from = self.solution.place[item];
-        let there = &self.solution.on[unit];
-        let other = there[self.rng.usize(..there.len())];
+        let occupants = &self.solution.occupants[unit];
+        let other = occupants[self.rng.usize(..occupants.len())];
         if !model.allows(other, from) {
-            // Where devices are exclusive, each of several may go where the next one is.
+            // On exclusive devices, each of several items may be able to take the next one's place.
             let is_exclusive = model.snapshot.problem().slots[unit] == Some(1);
-            if is_exclusive && self.refusals.are_the_rule() && model.without != Some(Ablation::Rotations) {
+            if is_exclusive && self.rejections.are_frequent() && model.without != Some(Ablation::Rotations) {
                 self.try_compound_move(temperature, |compound, solution, rng| {
                     if !compound.rotate(solution, (item, from, unit), other, rng) {
                         compound.changes.clear();
@@ -255,21 +255,21 @@ impl<'m> Chain<'m> {
         }
         let over = |left: i64| (-left).max(0);
         let (left_from, left_to) = (self.left(from), self.left(unit));
-        let comes_to = |unit, leaves, comes| model.needs(leaves, unit)[0] - model.needs(comes, unit)[0];
+        let comes_to = |unit, leaves, added| model.needs(leaves, unit)[0] - model.needs(added, unit)[0];
         let after =
             over(left_from + comes_to(from, item, other)) + over(left_to + comes_to(unit, other, item));
-        let more = after - over(left_from) - over(left_to);
-        let delta = self.solution.delta_of_swap(item, other);
+        let excess_change = after - over(left_from) - over(left_to);
+        let delta = self.solution.swap_delta(item, other);
         let changes = [(item, from, unit), (other, unit, from)];
-        let is_refused = Cell::new(false);
-        if let Some(delta) = self.judge(&changes, delta, more, temperature, |solution| {
-            let admits = solution.admits_swap_overloaded(item, other);
-            is_refused.set(!admits);
+        let is_rejected = Cell::new(false);
+        if let Some(delta) = self.evaluate(&changes, delta, excess_change, temperature, |solution| {
+            let admits = solution.admits_swap_ignoring_load(item, other);
+            is_rejected.set(!admits);
             admits
         }) {
             self.swap(item, other, delta);
-        } else if is_refused.get() && self.is_tight && model.without != Some(Ablation::Trades) {
-            // It would please, and where little is left others may make room for it.
+        } else if is_rejected.get() && self.is_resource_tight && model.without != Some(Ablation::Trades) {
+            // The swap improves, and where resources are tight other items may make room for it.
             self.try_compound_move(temperature, |compound, solution, rng| {
                 if !compound.trade(solution, changes, rng) {
                     compound.changes.clear();
@@ -285,116 +285,118 @@ impl<'m> Chain<'m> {
         }
         let (of_nodes, of_groups) = COMPOUND_MOVES;
         for _ in 0..if regions.has_zones { of_nodes } else { 0 } {
-            self.try_compound_move_of_any(temperature, CompoundMove::between_nodes);
+            self.try_random_compound_move(temperature, CompoundMove::between_nodes);
         }
         for _ in 0..if regions.has_nodes { of_groups } else { 0 } {
-            self.try_compound_move_of_any(temperature, CompoundMove::between_groups);
+            self.try_random_compound_move(temperature, CompoundMove::between_groups);
         }
     }
 
-    fn try_compound_move_of_any(
+    fn try_random_compound_move(
         &mut self,
         temperature: f64,
-        think_of: impl Fn(&mut CompoundMove, &Solution, ItemIx, &mut fastrand::Rng),
+        construct: impl Fn(&mut CompoundMove, &Solution, ItemIx, &mut fastrand::Rng),
     ) {
         let item = self.movable[self.rng.usize(..self.movable.len())];
         self.try_compound_move(temperature, |compound, solution, rng| {
-            think_of(compound, solution, item, rng);
+            construct(compound, solution, item, rng);
         });
     }
 
     fn try_compound_move(
         &mut self,
         temperature: f64,
-        think_of: impl Fn(&mut CompoundMove, &Solution, &mut fastrand::Rng),
+        construct: impl Fn(&mut CompoundMove, &Solution, &mut fastrand::Rng),
     ) {
-        think_of(&mut self.compound, &self.solution, &mut self.rng);
+        construct(&mut self.compound, &self.solution, &mut self.rng);
         let changes = std::mem::take(&mut self.compound.changes);
-        if let Some((delta, more)) = self.solution.delta_of_all(&changes).filter(|change| *change != (0, 0))
-            && let Some(delta) = self.judge(&changes, delta, more, temperature, |_| true)
+        if let Some((delta, excess_change)) =
+            self.solution.batch_delta(&changes).filter(|change| *change != (0, 0))
+            && let Some(delta) = self.evaluate(&changes, delta, excess_change, temperature, |_| true)
         {
             let objective = self.solution.objective + delta;
             for (item, ..) in &changes {
-                self.leave(*item);
+                self.record_move(*item);
             }
-            self.solution.make_all(&changes);
-            // With what figures have changed by.
+            self.solution.apply_batch(&changes);
+            // Includes the change of the terms.
             self.solution.objective = objective;
-            self.arrive();
+            self.record_if_best();
         }
         self.compound.changes = changes;
     }
 
-    /// Gives an item a place, if need be in exchange for one that counts no more.
-    fn bring_in(&mut self, item: ItemIx, unit: UnitIx, temperature: f64) {
+    /// Places an unplaced item, if need be in exchange for items that count no more actors.
+    fn place_unplaced(&mut self, item: ItemIx, unit: UnitIx, temperature: f64) {
         if self.solution.admits(item, unit) {
-            if self.solution.keeps_rules(&[(item, NOWHERE, unit)]) {
-                self.leave(item);
+            if self.solution.adds_no_violation(&[(item, NOWHERE, unit)]) {
+                self.record_move(item);
                 self.solution.put(item, unit);
-                self.arrive();
+                self.record_if_best();
             }
             return;
         }
-        let there = &self.solution.on[unit];
-        if there.is_empty() {
+        let occupants = &self.solution.occupants[unit];
+        if occupants.is_empty() {
             return;
         }
-        let other = there[self.rng.usize(..there.len())];
-        let (comes, goes) = (self.size(item), self.size(other));
-        if goes > comes || !self.solution.admits_swap(item, other) {
+        let other = occupants[self.rng.usize(..occupants.len())];
+        let (added, freed) = (self.size(item), self.size(other));
+        if freed > added || !self.solution.admits_swap(item, other) {
             return;
         }
         let over = |left: i64| (-left).max(0);
         let (model, left) = (self.solution.model, self.left(unit));
-        let more = over(left + model.needs(other, unit)[0] - model.needs(item, unit)[0]) - over(left);
-        let delta = self.solution.delta_of_swap(item, other);
+        let excess_change =
+            over(left + model.needs(other, unit)[0] - model.needs(item, unit)[0]) - over(left);
+        let delta = self.solution.swap_delta(item, other);
         let changes = [(item, NOWHERE, unit), (other, unit, NOWHERE)];
-        if goes < comes {
-            if self.solution.keeps_rules(&changes) {
-                let delta = delta + self.solution.try_figures(&changes).0;
-                self.excess += more;
+        if freed < added {
+            if self.solution.adds_no_violation(&changes) {
+                let delta = delta + self.solution.apply_terms(&changes).0;
+                self.excess += excess_change;
                 self.swap(item, other, delta);
             }
             return;
         }
-        if let Some(delta) = self.judge(&changes, delta, more, temperature, |_| true) {
+        if let Some(delta) = self.evaluate(&changes, delta, excess_change, temperature, |_| true) {
             self.swap(item, other, delta);
         }
     }
 
-    /// Whether a step is taken, and its whole delta: it is weighed, held against limits, and only then shown to what
-    /// takes longer to judge. Figures come last, as they take longest, and only where they could still please.
+    /// Whether a move is accepted, and its whole delta. Cheap parts are evaluated first; terms come last and only where
+    /// the move could still be accepted.
     #[inline]
-    fn judge(
+    fn evaluate(
         &mut self,
         changes: &[Change],
         delta: i64,
-        more: i64,
+        excess_change: i64,
         temperature: f64,
         admits: impl Fn(&Solution) -> bool,
     ) -> Option<i64> {
-        let price = more as f64 * self.price_of_excess;
-        if !self.solution.has_figures_of(changes) {
+        let price = excess_change as f64 * self.excess_penalty;
+        if !self.solution.has_terms_on(changes) {
             if self.accepts(delta as f64 + price, temperature) && admits(&self.solution) {
-                self.excess += more;
+                self.excess += excess_change;
                 return Some(delta);
             }
             return None;
         }
-        let bearable = temperature * self.draws[self.rng.usize(..DRAWS)];
-        // What figures and breaches come to is what a step could save of them at most.
-        let relief =
-            self.solution.value_of_figures() as f64 + self.solution.broken() as f64 * self.price_of_breach;
-        if delta as f64 + price - relief >= bearable || !admits(&self.solution) {
+        let acceptable = temperature * self.random_losses[self.rng.usize(..LOSS_COUNT)];
+        // A step can save at most the value of all terms and violations.
+        let most_saved =
+            self.solution.terms_value() as f64 + self.solution.violation() as f64 * self.violation_penalty;
+        if delta as f64 + price - most_saved >= acceptable || !admits(&self.solution) {
             return None;
         }
-        let (figures, broken) = self.solution.try_figures(changes);
-        let delta = delta + figures;
-        if delta as f64 + price + broken as f64 * self.price_of_breach < bearable {
-            self.excess += more;
+        let (terms, violation) = self.solution.apply_terms(changes);
+        let delta = delta + terms;
+        if delta as f64 + price + violation as f64 * self.violation_penalty < acceptable {
+            self.excess += excess_change;
             return Some(delta);
         }
-        self.solution.undo_figures(changes);
+        self.solution.revert_terms(changes);
         None
     }
 
@@ -409,26 +411,26 @@ impl<'m> Chain<'m> {
 
     #[inline]
     fn swap(&mut self, a: ItemIx, b: ItemIx, delta: i64) {
-        self.leave(a);
-        self.leave(b);
+        self.record_move(a);
+        self.record_move(b);
         self.solution.swap(a, b, delta);
-        self.arrive();
+        self.record_if_best();
     }
 
-    /// Notes where an item was.
+    /// Records where an item was.
     #[inline]
-    fn leave(&mut self, item: ItemIx) {
+    fn record_move(&mut self, item: ItemIx) {
         if self.best.copy.is_none() {
             self.best.journal.push((item, self.solution.place[item]));
         }
     }
 
-    /// Takes the present placement as the best if it is.
+    /// Records the present placement as the best if it is.
     #[inline]
-    fn arrive(&mut self) {
+    fn record_if_best(&mut self) {
         let now = (self.solution.unplaced, self.solution.objective);
         let best = &mut self.best;
-        if self.excess == 0 && now < (best.unplaced, best.objective) && self.solution.broken() == 0 {
+        if self.excess == 0 && now < (best.unplaced, best.objective) && self.solution.violation() == 0 {
             (best.unplaced, best.objective) = now;
             best.journal.clear();
             best.copy = None;
@@ -438,45 +440,45 @@ impl<'m> Chain<'m> {
         }
     }
 
-    /// What the best is compared by: actors without a place, overload, objective.
+    /// The rank of the best placement.
     pub fn best_rank(&self) -> (usize, i64, i64) {
-        (self.best.unplaced, self.solution.slack, self.best.objective)
+        (self.best.unplaced, self.solution.overload_allowance, self.best.objective)
     }
 
-    /// Whether anything within the limits was met since the best was forgotten.
+    /// Whether a placement within the limits was visited since the best was reset.
     pub fn has_best(&self) -> bool {
         self.best.objective < i64::MAX
     }
 
-    /// Looks for a new best, of which nothing is known but what is met from now on.
-    pub fn forget_best(&mut self) {
+    /// Forgets the best; only placements visited from now on count.
+    pub fn reset_best(&mut self) {
         self.best =
             Best { unplaced: usize::MAX, objective: i64::MAX, journal: Vec::new(), copy: Some(IxVec::new()) };
-        self.arrive();
+        self.record_if_best();
     }
 
-    /// Keeps out of these nodes from now on, and no others, as out of units that have too much; and looks for a new best.
-    pub fn keep_out_of(&mut self, nodes: &[NodeIx]) {
+    /// Closes these nodes from now on and opens all others, and resets the best.
+    pub fn close_nodes(&mut self, nodes: &[NodeIx]) {
         let units = &self.solution.model.units_of_node;
-        let before = std::mem::replace(&mut self.closed, nodes.to_vec());
-        for (nodes, is_closed) in [(&before, false), (&self.closed, true)] {
+        let before = std::mem::replace(&mut self.closed_nodes, nodes.to_vec());
+        for (nodes, is_closed) in [(&before, false), (&self.closed_nodes, true)] {
             for unit in nodes.iter().flat_map(|node| &units[*node]) {
-                self.solution.close(*unit, is_closed);
+                self.solution.set_closed(*unit, is_closed);
             }
         }
         self.excess = self.solution.total_excess();
-        self.forget_best();
+        self.reset_best();
     }
 
-    /// Stands at other places from now on, which become the best.
-    pub fn go_to(&mut self, places: &IxVec<ItemIx, UnitIx>) {
+    /// Continues from other places, which become the best.
+    pub fn restart_from(&mut self, places: &IxVec<ItemIx, UnitIx>) {
         let mut solution = Solution::new(self.solution.model);
-        solution.set_slack(self.solution.slack);
+        solution.set_overload_allowance(self.solution.overload_allowance);
         solution.adopt(places);
         self.solution = solution;
-        self.closed.clear();
+        self.closed_nodes.clear();
         self.excess = self.solution.total_excess();
-        self.forget_best();
+        self.reset_best();
     }
 
     /// The places of the best.

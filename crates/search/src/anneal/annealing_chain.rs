@@ -4,117 +4,117 @@
 
 use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
-use crate::anneal::annealer::Chain;
-use crate::anneal::schedule::{Annealing, Schedule};
+use crate::anneal::annealer::Annealer;
+use crate::anneal::schedule::{RunSchedule, RunSequence};
 use crate::evaluation::rank::Rank;
 use crate::model::Model;
 
-/// Steps that a chain takes to come to rest when the search is stopped in the middle of its course: per item, and at
-/// most, on a sparse world.
-const DESCENT: u64 = 300;
-const LONGEST_DESCENT: u64 = 1_000_000;
+/// Steps of quenching when the search is stopped in the middle of a run: per item, and at most on a sparse snapshot.
+const QUENCH_STEPS: u64 = 300;
+const MAX_QUENCH_STEPS: u64 = 1_000_000;
 
-/// Steps of a descent.
+/// Steps of quenching a chain.
 pub(crate) fn quench_steps(model: &Model) -> u64 {
-    (DESCENT * model.free as u64).min(LONGEST_DESCENT / model.density)
+    (QUENCH_STEPS * model.free as u64).min(MAX_QUENCH_STEPS / model.relative_step_time)
 }
 
-/// A chain on an annealing run.
+/// A chain in the middle of an annealing run.
 pub(crate) struct AnnealingChain<'t> {
-    pub chain: Chain<'t>,
-    pub schedule: Schedule,
-    pub annealing: Annealing,
-    /// Pieces of the run that are done.
+    pub annealer: Annealer<'t>,
+    pub sequence: RunSequence,
+    pub run: RunSchedule,
+    /// Batches of the run that are done.
     done: u64,
-    /// How good the best was that the last run began with which began late.
-    before: Rank,
-    /// How good the best was at the end of the last long run that did not begin with the best.
-    elsewhere: Option<Rank>,
+    /// The rank of the best when the last reheated run started.
+    rank_at_reheat: Rank,
+    /// The rank at the end of the last long run that did not start from the best.
+    last_independent_rank: Option<Rank>,
 }
 
 impl<'t> AnnealingChain<'t> {
-    pub fn new(chain: Chain<'t>, mut schedule: Schedule) -> Self {
-        let annealing = schedule.next();
-        let before = chain.best_rank();
-        Self { chain, schedule, annealing, done: 0, before, elsewhere: None }
+    pub fn new(annealer: Annealer<'t>, mut sequence: RunSequence) -> Self {
+        let run = sequence.next();
+        let rank_at_reheat = annealer.best_rank();
+        Self { annealer, sequence, run, done: 0, rank_at_reheat, last_independent_rank: None }
     }
 
-    /// Pieces up to the end of the run.
-    pub fn left(&self) -> u64 {
-        self.annealing.length - self.done
+    /// Batches until the end of the run.
+    pub fn batches_left(&self) -> u64 {
+        self.run.length - self.done
     }
 
-    /// Begins the next run of its schedule.
-    pub fn begin_next(&mut self) {
-        let next = self.schedule.next();
-        self.begin(next);
+    /// Starts the next run of the sequence.
+    pub fn start_next_run(&mut self) {
+        let next = self.sequence.next();
+        self.start_run(next);
     }
 
-    /// Notes how the run has ended.
-    pub fn note_end(&mut self) {
-        let run = &self.annealing;
-        if (!run.from_best || run.is_trial) && self.schedule.is_telling(run) {
-            self.elsewhere = Some(self.chain.best_rank());
+    /// Records the end of the run.
+    pub fn record_end(&mut self) {
+        let run = &self.run;
+        if (!run.from_best || run.is_trial) && self.sequence.is_comparable(run) {
+            self.last_independent_rank = Some(self.annealer.best_rank());
         }
     }
 
-    /// How good the best was at the end of the last long run that did not begin with the best of all, once there is one.
-    pub fn elsewhere(&self) -> Option<Rank> {
-        self.elsewhere
+    /// The rank at the end of the last long run that did not start from the best, if there was one.
+    pub fn last_independent_rank(&self) -> Option<Rank> {
+        self.last_independent_rank
     }
 
-    /// Begins the next run of its schedule late, with what is the best of all; it keeps out of some nodes.
+    /// Starts the next run reheated from the best, with some nodes closed.
     pub fn reheat_from_best(&mut self, best: &IxVec<ItemIx, UnitIx>, empty: &[NodeIx]) {
-        let run = &self.annealing;
-        let was_late = run.from_best && !run.is_trial;
-        let was_better = was_late.then(|| self.chain.best_rank() < self.before);
-        let next = self.schedule.next_late(was_better);
-        self.begin(next);
-        self.chain.go_to(best);
-        self.chain.keep_out_of(empty);
-        self.before = self.chain.best_rank();
+        let run = &self.run;
+        let was_reheated = run.from_best && !run.is_trial;
+        let was_better = was_reheated.then(|| self.annealer.best_rank() < self.rank_at_reheat);
+        let next = self.sequence.next_reheated(was_better);
+        self.start_run(next);
+        self.annealer.restart_from(best);
+        self.annealer.close_nodes(empty);
+        self.rank_at_reheat = self.annealer.best_rank();
     }
 
-    /// Begins a run.
-    pub fn begin(&mut self, annealing: Annealing) {
-        self.annealing = annealing;
-        self.done = annealing.begun;
+    /// Starts a run.
+    pub fn start_run(&mut self, run: RunSchedule) {
+        self.run = run;
+        self.done = run.skipped;
     }
 
-    /// Runs so many pieces of its run.
-    pub fn run(&mut self, pieces: u64) {
-        let Self { chain, annealing, done, .. } = self;
-        let steps = chain.solution.model.steps();
-        for _ in 0..pieces {
-            let (from, to) = (annealing.part(*done), annealing.part(*done + 1));
-            chain.set_prices(annealing.price(from), annealing.price_of_breach(from));
-            let scales = chain.scales();
-            chain.run(steps, annealing.temperature(from, scales), annealing.temperature(to, scales));
+    /// Runs so many batches of the run.
+    pub fn run_batches(&mut self, batches: u64) {
+        let Self { annealer, run, done, .. } = self;
+        let steps = annealer.solution.model.steps();
+        for _ in 0..batches {
+            let (from, to) = (run.fraction(*done), run.fraction(*done + 1));
+            annealer.set_penalties(run.excess_penalty(from), run.violation_penalty(from));
+            let scales = annealer.loss_scales();
+            annealer.run(steps, run.temperature(from, scales), run.temperature(to, scales));
             *done += 1;
         }
     }
 
-    /// Where a copy of the chain ends that cools quickly from here; `None` if it has hardly begun, or where `is_given_up` said so after
-    /// some part of its way.
-    pub fn quenched(&self, is_given_up: &dyn Fn(f64) -> bool) -> Option<IxVec<ItemIx, UnitIx>> {
+    /// Where a quenched copy of the chain ends; `None` at the beginning of a run, or where `is_abandoned` ends it after a
+    /// fraction of the steps.
+    pub fn quenched(&self, is_abandoned: &dyn Fn(f64) -> bool) -> Option<IxVec<ItemIx, UnitIx>> {
         const CHUNKS: u64 = 20;
         if self.done == 0 {
             return None;
         }
-        let (scales, annealing) = (self.chain.scales(), self.annealing);
-        let begun = annealing.part(self.done);
-        let mut chain = self.chain.clone();
-        chain.forget_best();
-        let steps = quench_steps(chain.solution.model) / CHUNKS;
-        let part = |chunk: u64| begun + (1.0 - begun) * chunk as f64 / CHUNKS as f64;
-        let temperature = |chunk: u64| annealing.temperature(part(chunk), scales);
+        let (scales, run) = (self.annealer.loss_scales(), self.run);
+        let start = run.fraction(self.done);
+        let mut annealer = self.annealer.clone();
+        annealer.reset_best();
+        let steps = quench_steps(annealer.solution.model) / CHUNKS;
+        let fraction = |chunk: u64| start + (1.0 - start) * chunk as f64 / CHUNKS as f64;
+        let temperature = |chunk: u64| run.temperature(fraction(chunk), scales);
         for chunk in 0..CHUNKS {
-            chain.set_prices(annealing.price(part(chunk)), annealing.price_of_breach(part(chunk)));
+            annealer
+                .set_penalties(run.excess_penalty(fraction(chunk)), run.violation_penalty(fraction(chunk)));
             let temperatures = (temperature(chunk), temperature(chunk + 1));
-            if !chain.run_until(steps, temperatures, &|| is_given_up(chunk as f64 / CHUNKS as f64)) {
+            if !annealer.run_until(steps, temperatures, &|| is_abandoned(chunk as f64 / CHUNKS as f64)) {
                 return None;
             }
         }
-        chain.has_best().then(|| chain.best_places())
+        annealer.has_best().then(|| annealer.best_places())
     }
 }

@@ -5,61 +5,61 @@ use std::thread::Scope;
 
 use crate::anneal::annealing_chain::AnnealingChain;
 
-/// Pieces below which starting a thread takes longer than they do, where steps take no longer than on a sparse world.
+/// Batches below which starting a thread takes longer than running them, in a sparse snapshot.
 pub(crate) const WORTH_A_THREAD: u64 = 10;
 
-/// A replica and the pieces that it is to run.
-type Share<'t> = (AnnealingChain<'t>, u64);
+/// A chain and the batches that it is to run.
+type Job<'t> = (AnnealingChain<'t>, u64);
 
 /// A thread that runs chains whenever it is sent some, and sends them back.
 pub(crate) struct Worker<'t> {
-    there: Sender<Vec<Share<'t>>>,
-    back: Receiver<Vec<Share<'t>>>,
+    jobs: Sender<Vec<Job<'t>>>,
+    done: Receiver<Vec<Job<'t>>>,
 }
 
 impl<'t> Worker<'t> {
-    /// It ends when it is dropped.
+    /// The thread ends when the worker is dropped.
     pub fn new<'scope>(scope: &'scope Scope<'scope, '_>) -> Self
     where
         't: 'scope,
     {
-        let (there, sent) = mpsc::channel::<Vec<Share>>();
-        let (finished, back) = mpsc::channel();
+        let (jobs, sent) = mpsc::channel::<Vec<Job>>();
+        let (finished, done) = mpsc::channel();
         scope.spawn(move || {
-            for mut shares in sent {
-                run(&mut shares);
-                if finished.send(shares).is_err() {
+            for mut jobs in sent {
+                run_jobs(&mut jobs);
+                if finished.send(jobs).is_err() {
                     break;
                 }
             }
         });
-        Self { there, back }
+        Self { jobs, done }
     }
 }
 
-/// Has every replica run its pieces, in turn here and on the workers where there are any.
-pub(crate) fn run_all<'t>(chains: &mut Vec<AnnealingChain<'t>>, pieces: &[u64], workers: &[Worker<'t>]) {
+/// Runs every chain for its batches, here and on the workers.
+pub(crate) fn run_all<'t>(chains: &mut Vec<AnnealingChain<'t>>, batches: &[u64], workers: &[Worker<'t>]) {
     const PANICKED: &str = "a worker ends early only if its chain panicked";
-    let each = chains.first().map_or(1, |replica| replica.chain.solution.model.length_of_piece());
-    let is_worth_it = pieces.iter().sum::<u64>() * each >= 2 * WORTH_A_THREAD;
+    let batch_time = chains.first().map_or(1, |chain| chain.annealer.solution.model.relative_batch_time());
+    let is_worth_it = batches.iter().sum::<u64>() * batch_time >= 2 * WORTH_A_THREAD;
     let workers = if is_worth_it { workers } else { &[] };
     let count = chains.len();
-    let mut dealt: Vec<Vec<Share>> = (0..=workers.len()).map(|_| Vec::new()).collect();
-    for (position, share) in chains.drain(..).zip(pieces.iter().copied()).enumerate() {
-        dealt[position % (workers.len() + 1)].push(share);
+    let mut dealt: Vec<Vec<Job>> = (0..=workers.len()).map(|_| Vec::new()).collect();
+    for (position, job) in chains.drain(..).zip(batches.iter().copied()).enumerate() {
+        dealt[position % (workers.len() + 1)].push(job);
     }
-    for (worker, shares) in workers.iter().zip(dealt.drain(1..)) {
-        worker.there.send(shares).expect(PANICKED);
+    for (worker, jobs) in workers.iter().zip(dealt.drain(1..)) {
+        worker.jobs.send(jobs).expect(PANICKED);
     }
-    run(&mut dealt[0]);
-    dealt.extend(workers.iter().map(|worker| worker.back.recv().expect(PANICKED)));
+    run_jobs(&mut dealt[0]);
+    dealt.extend(workers.iter().map(|worker| worker.done.recv().expect(PANICKED)));
     let groups = dealt.len();
-    let mut back: Vec<_> = dealt.into_iter().map(Vec::into_iter).collect();
-    chains.extend((0..count).filter_map(|position| Some(back[position % groups].next()?.0)));
+    let mut done: Vec<_> = dealt.into_iter().map(Vec::into_iter).collect();
+    chains.extend((0..count).filter_map(|position| Some(done[position % groups].next()?.0)));
 }
 
-fn run(shares: &mut [Share]) {
-    for (replica, pieces) in shares {
-        replica.run(*pieces);
+fn run_jobs(jobs: &mut [Job]) {
+    for (chain, batches) in jobs {
+        chain.run_batches(*batches);
     }
 }

@@ -1,5 +1,4 @@
-//! Actors that must be together: looked at as one, because the first alone would take a place where the rest
-//! does not fit.
+//! Actors that must be together are placed as one; the first alone could take a place where the rest does not fit.
 
 use std::collections::BTreeMap;
 
@@ -8,89 +7,89 @@ use placement::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use placement::{Criterion, Snapshot, State};
 use strum::IntoEnumIterator;
 
-use crate::construction::emptiest::{LOOKED_AT, Looks, PUT, emptiest};
-use crate::stop_clock::{Clock, Cut};
+use crate::construction::emptiest::{COMPARED, PROBES_PER_PLACEMENT, ProbeBudget, emptiest};
+use crate::stop_clock::{Expired, StopClock};
 use crate::union_find::find_root;
 
-/// The bundles of a snapshot: actors that `together` ties, directly or through others. Fixed actors are in none.
+/// The bundles of a snapshot: actors connected by `together`, directly or transitively. Fixed actors are in none.
 pub(crate) struct Bundles<'a> {
     snapshot: &'a Snapshot,
     list: Vec<Bundle>,
-    /// By actor.
+    /// Bundle by actor.
     bundle_of: IxVec<ActorIx, Option<usize>>,
-    /// By what the members share: the units of each place.
+    /// By scope: the units of each place.
     places: BTreeMap<Scope, Vec<Vec<UnitIx>>>,
 }
 
 struct Bundle {
     /// The hardest to place first.
     members: Vec<ActorIx>,
-    /// One place of which takes them all.
+    /// The scope whose one place holds them all.
     scope: Scope,
 }
 
 impl Bundle {
-    /// The members that have no place.
+    /// The members without a place.
     fn waiting(&self, state: &State) -> Vec<ActorIx> {
         self.members.iter().copied().filter(|&actor| state.place(actor).is_none()).collect()
     }
 }
 
-/// A way to place a bundle.
+/// A placement of a bundle.
 #[derive(Debug)]
-pub(crate) struct Settlement {
-    /// Who goes where; members that are left out find no place.
+pub(crate) struct BundlePlacement {
+    /// Members that are left out have no place.
     pub places: Vec<(ActorIx, UnitIx)>,
     /// Less is better.
-    pub price: SettlementPrice,
+    pub price: BundlePrice,
 }
 
-/// Members without a place, the levels that the bundle decides, and how many leave where they were.
-pub(crate) type SettlementPrice = (usize, Vec<i64>, usize);
+/// Members without a place, the levels that the bundle decides, and how many members move.
+pub(crate) type BundlePrice = (usize, Vec<i64>, usize);
 
 impl<'a> Bundles<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let problem = snapshot.problem();
-        // The smallest actor of each bundle stands for it until the bundles are numbered.
-        let mut heads: IxVec<ActorIx, ActorIx> = ActorIx::first(snapshot.actors()).collect();
+        // The smallest actor of each bundle represents it until bundles are numbered.
+        let mut roots: IxVec<ActorIx, ActorIx> = ActorIx::first(snapshot.actors()).collect();
         let mut widest: BTreeMap<ActorIx, Scope> = BTreeMap::new();
         for relation in problem.relations.iter().filter(|relation| !relation.apart) {
             let tied: Vec<ActorIx> =
-                relation.actors.iter().map(|&actor| find_root(&mut heads, actor)).collect();
+                relation.actors.iter().map(|&actor| find_root(&mut roots, actor)).collect();
             let Some(&first) = tied.iter().min() else { continue };
             let scopes = tied.iter().filter_map(|old| widest.get(old).copied());
             let scope = scopes.fold(relation.scope, Scope::max);
             for old in tied {
-                heads[old] = first;
+                roots[old] = first;
             }
             widest.insert(first, scope);
         }
         let mut members: BTreeMap<ActorIx, Vec<ActorIx>> = BTreeMap::new();
         for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
-            members.entry(find_root(&mut heads, actor)).or_default().push(actor);
+            members.entry(find_root(&mut roots, actor)).or_default().push(actor);
         }
         let bundle_of = IxVec::of(None, snapshot.actors());
         let mut found = Self { snapshot, list: Vec::new(), bundle_of, places: BTreeMap::new() };
-        // Of actors that run on the same kinds under the same rules one is looked at.
+        // Actors with the same kinds and rules have the same number of feasible units.
         let mut alike = BTreeMap::new();
         let mut choice = |actor: ActorIx| {
             let kinds: Vec<bool> = problem.implementations[actor].iter().map(Option::is_some).collect();
             let key = (kinds, &problem.rules_of[actor]);
-            *alike.entry(key).or_insert_with(|| feasible_units(snapshot, actor))
+            *alike.entry(key).or_insert_with(|| feasible_unit_count(snapshot, actor))
         };
-        for (head, mut members) in members.into_iter().filter(|(_, members)| members.len() > 1) {
+        for (root, mut members) in members.into_iter().filter(|(_, members)| members.len() > 1) {
             members.sort_by_cached_key(|&actor| (choice(actor), actor));
             for &actor in &members {
                 found.bundle_of[actor] = Some(found.list.len());
             }
-            let scope = widest[&head];
+            let scope = widest[&root];
             found.places.entry(scope).or_insert_with(|| places_of(snapshot, scope));
             found.list.push(Bundle { members, scope });
         }
         found
     }
 
-    /// The bundle that an actor belongs to; most belong to none.
+    /// The bundle of an actor; most have none.
     pub fn of(&self, actor: ActorIx) -> Option<usize> {
         self.bundle_of[actor]
     }
@@ -99,9 +98,13 @@ impl<'a> Bundles<'a> {
         0..self.list.len()
     }
 
-    /// Gives places to the members that have none, as many as can be, where they cost least; nothing has changed where the clock ends
-    /// that.
-    pub fn place_bundle(&self, bundle: usize, state: &mut State, clock: &mut Clock) -> Result<(), Cut> {
+    /// Places as many waiting members as possible where they cost least. Changes nothing where the clock ends it.
+    pub fn place_bundle(
+        &self,
+        bundle: usize,
+        state: &mut State,
+        clock: &mut StopClock,
+    ) -> Result<(), Expired> {
         let best = self.best(bundle, state, clock)?;
         for (actor, unit) in best.into_iter().flat_map(|found| found.places) {
             state.put(actor, unit);
@@ -109,24 +112,30 @@ impl<'a> Bundles<'a> {
         Ok(())
     }
 
-    /// The same without a look at what that costs: in the emptiest of a few places that take them all, from another one on at each
-    /// turn; where none of those does that may be looked at, as many as can be.
-    pub fn place_bundle_anywhere(&self, bundle: usize, state: &mut State, turn: usize, looks: &mut Looks) {
+    /// The same without pricing: in the emptiest of a few places that hold all members, starting at another place each
+    /// turn. If none of those that the budget allows does, as many members as possible are placed.
+    pub fn place_bundle_anywhere(
+        &self,
+        bundle: usize,
+        state: &mut State,
+        turn: usize,
+        probes: &mut ProbeBudget,
+    ) {
         let bundle = &self.list[bundle];
         let places = &self.places[&bundle.scope];
         let waiting = bundle.waiting(state);
-        looks.begin(waiting.len());
+        probes.start_actors(waiting.len());
         let (before, from) = places.split_at(turn % places.len().max(1));
-        let mut best: Option<Anywhere> = None;
-        let mut looked_at = 0;
+        let mut best: Option<UnpricedPlacement> = None;
+        let mut tried = 0;
         for units in from.iter().chain(before) {
             let most_missing = best.as_ref().map_or(waiting.len(), |(missing, ..)| *missing);
-            let found = try_anywhere((waiting.as_slice(), most_missing), units, state, turn, looks);
-            looked_at += usize::from(found.0 == 0);
+            let found = try_without_pricing((waiting.as_slice(), most_missing), units, state, turn, probes);
+            tried += usize::from(found.0 == 0);
             if best.as_ref().is_none_or(|best| found < *best) {
                 best = Some(found);
             }
-            if looked_at == LOOKED_AT || looks.are_over() {
+            if tried == COMPARED || probes.is_spent() {
                 break;
             }
         }
@@ -135,29 +144,28 @@ impl<'a> Bundles<'a> {
         }
     }
 
-    /// Takes all members off, and says where they were and what that cost.
-    pub fn take(&self, bundle: usize, state: &mut State) -> Settlement {
+    /// Unplaces all members. Returns where they were and what that cost.
+    pub fn take(&self, bundle: usize, state: &mut State) -> BundlePlacement {
         let members = &self.list[bundle].members;
         let were: Vec<(ActorIx, Option<UnitIx>)> =
             members.iter().map(|&actor| (actor, state.take(actor))).collect();
-        let mut built = Build::new(self.snapshot);
+        let mut built = BundleBuilder::new(self.snapshot);
         for (actor, place) in were {
             built.put(state, actor, place);
         }
         built.undo(state)
     }
 
-    /// The best way to place the members that have no place, the state left as it was; `None` if no place takes
-    /// any of them.
+    /// The best placement of the waiting members, leaving the state unchanged; `None` if no place holds any of them.
     pub fn best(
         &self,
         bundle: usize,
         state: &mut State,
-        clock: &mut Clock,
-    ) -> Result<Option<Settlement>, Cut> {
+        clock: &mut StopClock,
+    ) -> Result<Option<BundlePlacement>, Expired> {
         let bundle = &self.list[bundle];
         let waiting = bundle.waiting(state);
-        let mut best: Option<Settlement> = None;
+        let mut best: Option<BundlePlacement> = None;
         for units in &self.places[&bundle.scope] {
             let found = self.try_place(&waiting, units, state, clock)?;
             if !found.places.is_empty() && best.as_ref().is_none_or(|best| found.price < best.price) {
@@ -167,15 +175,15 @@ impl<'a> Bundles<'a> {
         Ok(best)
     }
 
-    /// Places one member after the other on the cheapest of `units`, then takes them off again.
+    /// Places one member after the other on the cheapest of `units`, then unplaces them again.
     fn try_place(
         &self,
         waiting: &[ActorIx],
         units: &[UnitIx],
         state: &mut State,
-        clock: &mut Clock,
-    ) -> Result<Settlement, Cut> {
-        let mut built = Build::new(self.snapshot);
+        clock: &mut StopClock,
+    ) -> Result<BundlePlacement, Expired> {
+        let mut built = BundleBuilder::new(self.snapshot);
         let mut tried = Ok(());
         for &actor in waiting {
             match self.cheapest(state, actor, units, clock) {
@@ -186,19 +194,19 @@ impl<'a> Bundles<'a> {
                 }
             }
         }
-        let settlement = built.undo(state);
-        tried.map(|()| settlement)
+        let placement = built.undo(state);
+        tried.map(|()| placement)
     }
 
-    /// The unit that takes the actor for least, without the price of moves: from one state the same ways are tried wherever the actors
-    /// come from, so that a plan which was carried out is not found wanting by a way that was not seen before.
+    /// The cheapest unit for the actor, ignoring migration. From one state the same placements are tried wherever actors
+    /// come from, so that a plan that was carried out is a fixed point.
     fn cheapest(
         &self,
         state: &State,
         actor: ActorIx,
         units: &[UnitIx],
-        clock: &mut Clock,
-    ) -> Result<Option<UnitIx>, Cut> {
+        clock: &mut StopClock,
+    ) -> Result<Option<UnitIx>, Expired> {
         let cost = |unit: UnitIx| {
             let price = || state.price_if(actor, unit, |criterion| criterion != Criterion::Migration);
             state.admits(actor, unit).then(|| (price(), state.fullness_with(actor, unit)))
@@ -218,29 +226,29 @@ fn places_of(snapshot: &Snapshot, scope: Scope) -> Vec<Vec<UnitIx>> {
     places.into_values().collect()
 }
 
-/// A way to place a bundle that was not priced: members without a place, how full a unit becomes, and who goes where. Less is better.
-type Anywhere = (usize, i64, Vec<(ActorIx, UnitIx)>);
+/// An unpriced placement of a bundle: members without a place, fullness of the fullest unit, and places. Less is better.
+type UnpricedPlacement = (usize, i64, Vec<(ActorIx, UnitIx)>);
 
-/// Places one member after the other on the emptiest of a few of `units` that take it, from another one on each, then takes them off
-/// again. It ends where more find no place than did in another one.
-fn try_anywhere(
+/// Places one member after the other on the emptiest of a few of `units`, starting at another unit each time, then
+/// unplaces them. Ends early where more members than in another place find none.
+fn try_without_pricing(
     (waiting, most_missing): (&[ActorIx], usize),
     units: &[UnitIx],
     state: &mut State,
     turn: usize,
-    looks: &mut Looks,
-) -> Anywhere {
+    probes: &mut ProbeBudget,
+) -> UnpricedPlacement {
     let (mut fullness, mut places) = (0, Vec::new());
-    for (looked_at, &actor) in waiting.iter().enumerate() {
-        if looked_at - places.len() > most_missing {
+    for (tried, &actor) in waiting.iter().enumerate() {
+        if tried - places.len() > most_missing {
             break;
         }
-        let (before, from) = units.split_at((turn + looked_at) % units.len().max(1));
-        if let Some((of_unit, unit)) = emptiest(state, actor, from.iter().chain(before), looks) {
+        let (before, from) = units.split_at((turn + tried) % units.len().max(1));
+        if let Some((of_unit, unit)) = emptiest(state, actor, from.iter().chain(before), probes) {
             fullness = of_unit.max(fullness);
             places.push((actor, unit));
             state.put(actor, unit);
-            looks.take(PUT);
+            probes.take(PROBES_PER_PLACEMENT);
         }
     }
     for &(actor, _) in &places {
@@ -249,17 +257,17 @@ fn try_anywhere(
     (waiting.len() - places.len(), fullness, places)
 }
 
-/// On how many units an actor may be wherever it runs now: what may only stay where it is has no more choice for that,
-/// and the order of a bundle is the same when a plan was carried out.
-fn feasible_units(snapshot: &Snapshot, actor: ActorIx) -> usize {
+/// The number of units that an actor may be on, ignoring where it runs now. So the order of members is the same after a
+/// plan was carried out.
+fn feasible_unit_count(snapshot: &Snapshot, actor: ActorIx) -> usize {
     let problem = snapshot.problem();
     let allows = |unit: UnitIx| problem.rules_of[actor].iter().all(|&rule| problem.rules[rule].allows[unit]);
     let runs_on = |unit: UnitIx| problem.implementation(actor, unit).is_some();
     problem.capacity.positions().filter(|&unit| runs_on(unit) && allows(unit)).count()
 }
 
-/// A settlement in the making, priced step by step.
-struct Build<'a> {
+/// A bundle placement under construction, priced step by step.
+struct BundleBuilder<'a> {
     snapshot: &'a Snapshot,
     places: Vec<(ActorIx, UnitIx)>,
     levels: Vec<i64>,
@@ -267,7 +275,7 @@ struct Build<'a> {
     leaving: usize,
 }
 
-impl<'a> Build<'a> {
+impl<'a> BundleBuilder<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
         let levels = vec![0; snapshot.objectives().levels().len()];
         Self { snapshot, places: Vec::new(), levels, missing: 0, leaving: 0 }
@@ -283,7 +291,7 @@ impl<'a> Build<'a> {
             }
             return;
         };
-        // Figures of the whole count once, at the end.
+        // Criteria of the whole count once, at the end.
         let own = state.price_if(actor, unit, |criterion| !criterion.is_of_the_whole());
         self.levels.iter_mut().zip(own).for_each(|(level, own)| *level += own);
         self.places.push((actor, unit));
@@ -297,14 +305,14 @@ impl<'a> Build<'a> {
         }
     }
 
-    fn undo(mut self, state: &mut State) -> Settlement {
+    fn undo(mut self, state: &mut State) -> BundlePlacement {
         for criterion in Criterion::iter().filter(|criterion| criterion.is_of_the_whole()) {
             self.add(criterion, state.of_the_whole(criterion));
         }
         for &(actor, _) in &self.places {
             state.take(actor);
         }
-        Settlement { places: self.places, price: (self.missing, self.levels, self.leaving) }
+        BundlePlacement { places: self.places, price: (self.missing, self.levels, self.leaving) }
     }
 }
 
@@ -329,53 +337,54 @@ mod tests {
         let snapshot = together(300, 40);
         let bundles = Bundles::new(&snapshot);
         let mut state = State::new(&snapshot);
-        let looks = Cell::new(0);
+        let probes = Cell::new(0);
         let count = || {
-            looks.set(looks.get() + 1);
+            probes.set(probes.get() + 1);
             false
         };
-        let whole = bundles.best(0, &mut state, &mut Clock::of_prices(&snapshot, &count)).unwrap().unwrap();
+        let whole =
+            bundles.best(0, &mut state, &mut StopClock::of_prices(&snapshot, &count)).unwrap().unwrap();
         assert_eq!(whole.places.len(), 300);
         // 300 members on 80 units.
-        let all = looks.get();
-        assert!(all >= 5, "{all} looks");
+        let all = probes.get();
+        assert!(all >= 5, "{all} probes");
         for until in 0..all {
             let asked = Cell::new(0);
             let stop = || {
                 asked.set(asked.get() + 1);
                 asked.get() > until
             };
-            let mut clock = Clock::of_prices(&snapshot, &stop);
+            let mut clock = StopClock::of_prices(&snapshot, &stop);
             assert!(bundles.place_bundle(0, &mut state, &mut clock).is_err());
             assert_eq!(asked.get(), until + 1, "it ends at the look that says stop");
             assert!(state.assignment.iter().all(Option::is_none));
         }
-        let mut clock = Clock::of_prices(&snapshot, &|| false);
+        let mut clock = StopClock::of_prices(&snapshot, &|| false);
         assert_eq!(bundles.best(0, &mut state, &mut clock).unwrap().unwrap().places, whole.places);
     }
 
-    /// However late it is, each bundle is given a few looks of its own.
+    /// However late it is, each bundle has a small budget of its own.
     #[test]
     fn where_looks_are_over_a_bundle_is_placed_if_room_is_near() {
         let snapshot = together(300, 40);
-        let (mut state, mut looks) = (State::new(&snapshot), Looks::new());
-        assert!(!looks.take(usize::MAX) && looks.are_over());
-        Bundles::new(&snapshot).place_bundle_anywhere(0, &mut state, 7, &mut looks);
+        let (mut state, mut probes) = (State::new(&snapshot), ProbeBudget::new());
+        assert!(!probes.take(usize::MAX) && probes.is_spent());
+        Bundles::new(&snapshot).place_bundle_anywhere(0, &mut state, 7, &mut probes);
         assert!(state.assignment.iter().all(Option::is_some));
         assert_eq!(snapshot.violations(&state.assignment), []);
         let full: Vec<String> = (0..200).map(|at| format!("u{at}:cpu:9:slots=0")).collect();
         let units = format!("{} v:cpu:9", full.join(" "));
         let snapshot = testkit::line::world(&units, "a:cpu=1 b:cpu=1", "together unit a b");
         let bundles = Bundles::new(&snapshot);
-        for (mut looks, finds) in [(looks, false), (Looks::new(), true)] {
+        for (mut probes, finds) in [(probes, false), (ProbeBudget::new(), true)] {
             let mut state = State::new(&snapshot);
-            bundles.place_bundle_anywhere(0, &mut state, 0, &mut looks);
+            bundles.place_bundle_anywhere(0, &mut state, 0, &mut probes);
             assert_eq!(state.assignment.iter().all(Option::is_some), finds);
             assert_eq!(snapshot.violations(&state.assignment), []);
         }
     }
 
-    /// Through others, and across scopes: the widest counts.
+    /// Transitively and across scopes: the widest scope counts.
     #[test]
     fn bundles_are_tied_through_others() {
         let snapshot = testkit::line::world(

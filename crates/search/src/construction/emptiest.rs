@@ -1,61 +1,60 @@
-//! Where something goes when there is no time to ask what that costs.
+//! Quick placement without pricing, when no time is left.
 
 use placement::State;
 use placement::ix::{ActorIx, UnitIx};
 
-/// Places that are looked at for an actor, or a bundle, where there is no time left.
-pub(crate) const LOOKED_AT: usize = 8;
+/// Feasible units that are compared for an actor, or places for a bundle.
+pub(crate) const COMPARED: usize = 8;
 
-/// Units that may be looked at for each actor until so many take it.
-const NEAR: usize = 48;
+/// Units that may be probed for each actor.
+const PROBES_PER_ACTOR: usize = 48;
 
-/// Units that may be looked at beyond that, for all actors together: some hundredths of a second.
-const FAR: usize = 1 << 18;
+/// Further units that may be probed for all actors together: some hundredths of a second.
+const SHARED_PROBES: usize = 1 << 18;
 
-/// Looks in the time that it takes to put an actor somewhere and to take it off again.
-pub(crate) const PUT: usize = 8;
+/// Probes in the time that it takes to place an actor and to unplace it.
+pub(crate) const PROBES_PER_PLACEMENT: usize = 8;
 
-/// Looks at units that may still be taken. The clock is over, so it is not asked: what is found is the same however late it is.
-pub(crate) struct Looks {
-    near: usize,
-    far: usize,
+/// Probes of units that are left. The clock is over and not checked again, so the result does not depend on it.
+pub(crate) struct ProbeBudget {
+    own: usize,
+    shared: usize,
 }
 
-impl Looks {
+impl ProbeBudget {
     pub fn new() -> Self {
-        Self { near: 0, far: FAR }
+        Self { own: 0, shared: SHARED_PROBES }
     }
 
-    /// So many actors are next.
-    pub fn begin(&mut self, actors: usize) {
-        self.near = NEAR * actors;
+    /// Starts the budget of the next actors.
+    pub fn start_actors(&mut self, actors: usize) {
+        self.own = PROBES_PER_ACTOR * actors;
     }
 
-    /// Takes so many; false where there are not as many left.
-    pub fn take(&mut self, looks: usize) -> bool {
-        let near = looks.min(self.near);
-        let far = (looks - near).min(self.far);
-        self.near -= near;
-        self.far -= far;
-        near + far == looks
+    /// Spends probes; false where fewer are left.
+    pub fn take(&mut self, probes: usize) -> bool {
+        let own = probes.min(self.own);
+        let shared = (probes - own).min(self.shared);
+        self.own -= own;
+        self.shared -= shared;
+        own + shared == probes
     }
 
-    /// Whether none are left for who is next now.
-    pub fn are_over(&self) -> bool {
-        self.near == 0 && self.far == 0
+    /// Whether the present actors have none left.
+    pub fn is_spent(&self) -> bool {
+        self.own == 0 && self.shared == 0
     }
 }
 
-/// The emptiest of the first few units that take the actor, and how full that becomes. Whom none of those takes that may still be looked
-/// at finds no place.
+/// The emptiest of the first few units that admit the actor, and its fullness. `None` if no unit within the budget does.
 pub(crate) fn emptiest<'a>(
     state: &State,
     actor: ActorIx,
     units: impl Iterator<Item = &'a UnitIx>,
-    looks: &mut Looks,
+    probes: &mut ProbeBudget,
 ) -> Option<(i64, UnitIx)> {
-    let seen = units.take_while(|_| looks.take(1));
-    let feasible = seen.filter(|unit| state.admits(actor, **unit)).take(LOOKED_AT);
+    let seen = units.take_while(|_| probes.take(1));
+    let feasible = seen.filter(|unit| state.admits(actor, **unit)).take(COMPARED);
     feasible.map(|unit| (state.fullness_with(actor, *unit), *unit)).min()
 }
 
@@ -63,7 +62,7 @@ pub(crate) fn emptiest<'a>(
 mod tests {
     use super::*;
 
-    /// In a cluster that is full each actor is looked at all the same, and not at all units once that takes long.
+    /// In a full cluster each actor is probed all the same, but not all units once that takes long.
     #[test]
     fn who_comes_last_in_a_full_cluster_is_still_looked_at() {
         let units: Vec<String> = (0..200).map(|unit| format!("u{unit}:cpu:9:slots=0")).collect();
@@ -71,27 +70,27 @@ mod tests {
         let snapshot = testkit::line::world(&units, "a:cpu=1", "");
         let (state, actor) = (State::new(&snapshot), ActorIx::new(0));
         let candidates = snapshot.problem().candidates(actor);
-        let (last, mut looks) = (UnitIx::new(200), Looks::new());
-        looks.begin(1);
-        assert_eq!(emptiest(&state, actor, candidates.iter(), &mut looks).map(|(_, unit)| unit), Some(last));
-        assert_eq!((looks.near, looks.far), (0, FAR - (candidates.len() - NEAR)));
-        looks.far = 100;
-        looks.begin(1);
-        assert_eq!(emptiest(&state, actor, candidates.iter(), &mut looks), None);
-        assert!(looks.are_over());
-        looks.begin(1);
+        let (last, mut probes) = (UnitIx::new(200), ProbeBudget::new());
+        probes.start_actors(1);
+        assert_eq!(emptiest(&state, actor, candidates.iter(), &mut probes).map(|(_, unit)| unit), Some(last));
+        assert_eq!((probes.own, probes.shared), (0, SHARED_PROBES - (candidates.len() - PROBES_PER_ACTOR)));
+        probes.shared = 100;
+        probes.start_actors(1);
+        assert_eq!(emptiest(&state, actor, candidates.iter(), &mut probes), None);
+        assert!(probes.is_spent());
+        probes.start_actors(1);
         assert_eq!(
-            emptiest(&state, actor, candidates.iter().rev(), &mut looks).map(|(_, unit)| unit),
+            emptiest(&state, actor, candidates.iter().rev(), &mut probes).map(|(_, unit)| unit),
             Some(last)
         );
     }
 
     #[test]
     fn looks_of_ones_own_are_taken_first() {
-        let mut looks = Looks { near: 0, far: 10 };
-        looks.begin(2);
-        assert!(looks.take(2 * NEAR + 4));
-        assert_eq!((looks.near, looks.far), (0, 6));
-        assert!(!looks.take(7) && looks.are_over());
+        let mut probes = ProbeBudget { own: 0, shared: 10 };
+        probes.start_actors(2);
+        assert!(probes.take(2 * PROBES_PER_ACTOR + 4));
+        assert_eq!((probes.own, probes.shared), (0, 6));
+        assert!(!probes.take(7) && probes.is_spent());
     }
 }

@@ -1,4 +1,4 @@
-//! A first place for everything: the choosy before the easy, then whoever is tied most to what has a place.
+//! A first placement: items with the fewest candidates first, then those tied most to placed items.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,29 +9,29 @@ use crate::evaluation::solution::Solution;
 use crate::model::Model;
 use placement::weighted::NOWHERE;
 
-/// Places away from all ties that are looked at for each item.
-const LOOKED_AT: usize = 48;
+/// Candidates away from all ties that are tried for each item.
+const SAMPLED_CANDIDATES: usize = 48;
 
-/// Places away from ties that are priced between two looks at the clock: some hundredths of a second.
-const PATIENCE: usize = 1 << 15;
+/// Candidates away from ties that are priced between two checks of the clock: some hundredths of a second.
+const CHECK_INTERVAL: usize = 1 << 15;
 
-/// Gives a place to every item that has none, as far as hard limits let it. Stays within capacities where it can. False where `stop`
-/// ended it: whoever was left then has gone wherever there was room.
-pub(crate) fn place_the_rest(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
+/// Places every unplaced item as far as hard limits allow, within capacities where possible. False where `stop` ended it:
+/// the remaining items are then placed wherever there is room.
+pub(crate) fn place_remaining(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
     solution.in_bulk(|solution| place_each(solution, stop))
 }
 
 fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
     let mut order = Order::new(solution);
-    let (mut turn, mut anywhere, mut next_look) = (0usize, 0usize, PATIENCE);
+    let (mut turn, mut anywhere, mut next_check) = (0usize, 0usize, CHECK_INTERVAL);
     while let Some(item) = order.next(solution) {
         if let Some(unit) = place_for(solution, item, (&mut turn, &mut anywhere)) {
             solution.put(item, unit);
         }
-        if turn + anywhere >= next_look {
-            next_look = turn + anywhere + PATIENCE;
+        if turn + anywhere >= next_check {
+            next_check = turn + anywhere + CHECK_INTERVAL;
             if stop() {
-                place_anywhere(solution, order, turn);
+                place_without_pricing(solution, order, turn);
                 return false;
             }
         }
@@ -39,10 +39,10 @@ fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
     true
 }
 
-/// Whoever waits goes to the first unit that takes it, from another one on at each turn, if need be above its capacity. Units far from
-/// there are looked at as often as between two looks at the clock, which is over.
-fn place_anywhere(solution: &mut Solution, order: Order, mut turn: usize) {
-    let mut far = 0..PATIENCE;
+/// Places each waiting item on the first unit that admits it, starting at another candidate each turn, above its capacity
+/// if need be. Far candidates are limited in number, as the time is over.
+fn place_without_pricing(solution: &mut Solution, order: Order, mut turn: usize) {
+    let mut far = 0..CHECK_INTERVAL;
     for (.., Reverse(item)) in order.waiting.into_sorted_vec().into_iter().rev() {
         let candidates = solution.model.candidates(item);
         if solution.place[item] != NOWHERE || candidates.is_empty() {
@@ -51,23 +51,25 @@ fn place_anywhere(solution: &mut Solution, order: Order, mut turn: usize) {
         turn += 1;
         let (before, from) = candidates.split_at(turn % candidates.len());
         let mut all = from.iter().chain(before).copied().enumerate();
-        let unit = all.clone().take(LOOKED_AT).find(|(_, unit)| takes(solution, item, *unit, false));
-        let mut may_look = |at: usize| at < LOOKED_AT || far.next().is_some();
-        let mut overloaded = || all.find(|(at, unit)| may_look(*at) && takes(solution, item, *unit, true));
+        let unit =
+            all.clone().take(SAMPLED_CANDIDATES).find(|(_, unit)| is_admitted(solution, item, *unit, false));
+        let mut may_try = |at: usize| at < SAMPLED_CANDIDATES || far.next().is_some();
+        let mut overloaded =
+            || all.find(|(at, unit)| may_try(*at) && is_admitted(solution, item, *unit, true));
         if let Some((_, unit)) = unit.or_else(&mut overloaded) {
             solution.put(item, unit);
         }
     }
 }
 
-/// Whether an item without a place may come to a unit, with a load above its capacity or without.
-fn takes(solution: &mut Solution, item: ItemIx, unit: UnitIx, may_overload: bool) -> bool {
+/// Whether an unplaced item may be placed on a unit, with or without exceeding its capacity.
+fn is_admitted(solution: &mut Solution, item: ItemIx, unit: UnitIx, may_overload: bool) -> bool {
     let has_room =
-        if may_overload { solution.admits_overloaded(item, unit) } else { solution.admits(item, unit) };
-    has_room && solution.keeps_rules(&[(item, NOWHERE, unit)])
+        if may_overload { solution.admits_ignoring_load(item, unit) } else { solution.admits(item, unit) };
+    has_room && solution.adds_no_violation(&[(item, NOWHERE, unit)])
 }
 
-/// The cheapest of the places near the item's ties and some others; if those are full, any that takes it.
+/// The cheapest of the units near the item's ties and some others; if those are full, any unit that admits it.
 fn place_for(
     solution: &mut Solution,
     item: ItemIx,
@@ -82,34 +84,34 @@ fn place_for(
             seen.extend(&model.units_of_node[model.node_of[at]]);
         }
     }
-    // By channels between groups it is tied to places everywhere, and each is priced at a look.
-    let looked_at = if model.has_groups(item) { candidates.len() } else { LOOKED_AT };
-    for _ in 0..candidates.len().min(looked_at) {
+    // Channels between groups tie it to units everywhere, and each is cheap to price.
+    let sampled = if model.has_groups(item) { candidates.len() } else { SAMPLED_CANDIDATES };
+    for _ in 0..candidates.len().min(sampled) {
         *turn += 1;
         seen.push(candidates[*turn % candidates.len()]);
     }
     seen.sort_unstable();
     seen.dedup();
-    seen.retain(|unit| takes(solution, item, *unit, false));
+    seen.retain(|unit| is_admitted(solution, item, *unit, false));
     let best = seen
         .into_iter()
         .min_by_key(|unit| (solution.delta(item, *unit), -solution.left[unit.at() * model.dims], *unit));
     if best.is_some() {
         return best;
     }
-    // Nothing seen has room: anywhere, with as little overload as can be.
+    // None of those has room: take any, with the least overload.
     *anywhere += candidates.len();
     let mut feasible = candidates.to_vec();
-    feasible.retain(|unit| takes(solution, item, *unit, true));
+    feasible.retain(|unit| is_admitted(solution, item, *unit, true));
     feasible.into_iter().min_by_key(|unit| {
         let over = model.needs(item, *unit)[0] - solution.left[unit.at() * model.dims];
         (over.max(0), solution.delta(item, *unit), *unit)
     })
 }
 
-/// Who is placed next.
+/// The order in which items are placed.
 struct Order {
-    /// Entries that were overtaken by a stronger pull are skipped.
+    /// Entries that a stronger pull has superseded are skipped.
     waiting: BinaryHeap<(bool, bool, i64, i64, Reverse<ItemIx>)>,
     pull: IxVec<ItemIx, i64>,
 }
@@ -142,7 +144,7 @@ impl Order {
             if solution.place[item] != NOWHERE || pull != self.pull[item] {
                 continue;
             }
-            // Not to be taken again, also where it found no place.
+            // The item is not taken again, even where it found no place.
             self.pull[item] = -1;
             for tie in model.ties(item) {
                 let peer = tie.peer;

@@ -1,31 +1,31 @@
-//! How long things take by the clock of a budget: what cannot be cut short is begun in time, and a search that no clock ends is not
-//! changed by it.
+//! Estimates from the budget's clock how long things take, so that what cannot be interrupted starts in time. A search
+//! without a deadline does not depend on it.
 
 use std::time::Duration;
 
 use placement::Budget;
 
-/// Rounds of late that are remembered: their median says how long a piece takes, whatever else the machine did in one of them.
-const ROUNDS: usize = 9;
+/// Rounds that are remembered. Their median is the duration of a batch, so one disturbed round does not matter.
+const REMEMBERED_ROUNDS: usize = 9;
 
-/// Rounds before which that says little.
-const FEWEST: usize = 3;
+/// Rounds before which the estimate is not used.
+const MIN_ROUNDS: usize = 3;
 
-/// How long parts of a search took, where its budget has a clock.
+/// Durations measured during a search whose budget has a clock.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
-    /// A piece of effort, in each of the last rounds.
-    pieces: Vec<Duration>,
-    /// How many rounds there were.
+pub(crate) struct DeadlineEstimator {
+    /// Duration of a batch, in each of the last rounds.
+    batches: Vec<Duration>,
+    /// Number of rounds recorded.
     rounds: usize,
-    /// A placement offered to the best.
+    /// Duration of one offer to the incumbent.
     offer: Duration,
-    /// A look at the best, the last one.
-    look: Option<Duration>,
+    /// Duration of the last probe.
+    probe: Option<Duration>,
 }
 
-impl Pace {
-    /// Does what may take long, and says how long it took.
+impl DeadlineEstimator {
+    /// Runs `act` and measures how long it took.
     pub fn timed<T>(budget: &Budget, act: impl FnOnce() -> T) -> (T, Option<Duration>) {
         let before = budget.left.map(|left| left());
         let done = act();
@@ -33,41 +33,41 @@ impl Pace {
         (done, took)
     }
 
-    /// A round of so many pieces took so long.
-    pub fn note_round(&mut self, pieces: u64, took: Option<Duration>) {
+    /// Records a round of `batches` batches.
+    pub fn record_round(&mut self, batches: u64, took: Option<Duration>) {
         let Some(took) = took else { return };
-        if self.pieces.len() < ROUNDS {
-            self.pieces.push(Duration::ZERO);
+        if self.batches.len() < REMEMBERED_ROUNDS {
+            self.batches.push(Duration::ZERO);
         }
-        self.pieces[self.rounds % ROUNDS] = took / count(pieces).max(1);
+        self.batches[self.rounds % REMEMBERED_ROUNDS] = took / count(batches).max(1);
         self.rounds += 1;
     }
 
-    /// So many offers took so long.
-    pub fn note_offers(&mut self, offers: u64, took: Option<Duration>) {
+    /// Records `offers` offers.
+    pub fn record_offers(&mut self, offers: u64, took: Option<Duration>) {
         self.offer = took.map_or(self.offer, |took| took / count(offers).max(1));
     }
 
-    /// A look at the best took so long.
-    pub fn note_look(&mut self, took: Option<Duration>) {
-        self.look = took.or(self.look);
+    /// Records a probe.
+    pub fn record_probe(&mut self, took: Option<Duration>) {
+        self.probe = took.or(self.probe);
     }
 
-    /// Whether it is known how long a piece takes.
-    pub fn is_known(&self) -> bool {
-        self.pieces.len() >= FEWEST
+    /// Whether the duration of a batch is known.
+    pub fn is_calibrated(&self) -> bool {
+        self.batches.len() >= MIN_ROUNDS
     }
 
-    /// What so many pieces take, and a look at the best after them that follows chains for `followed` pieces and offers what it
+    /// Duration of `batches` batches and a probe after them, which quenches for `quenched` batches and offers what it
     /// finds.
-    pub fn of_look(&self, pieces: u64, followed: u64, offers: u64) -> Duration {
-        let mut rounds = self.pieces.clone();
+    pub fn estimate(&self, batches: u64, quenched: u64, offers: u64) -> Duration {
+        let mut rounds = self.batches.clone();
         rounds.sort_unstable();
-        let piece = rounds.get(rounds.len() / 2).copied().unwrap_or_default();
-        let guess = piece * count(followed) + self.offer * count(offers);
-        // The last look may have had nothing to follow, or a processor that was busy with something else.
-        let look = self.look.map_or(guess, |look| look.clamp(guess, guess * 2));
-        look + piece * count(pieces)
+        let batch = rounds.get(rounds.len() / 2).copied().unwrap_or_default();
+        let guess = batch * count(quenched) + self.offer * count(offers);
+        // The last probe may have had nothing to quench, or a busy processor.
+        let probe = self.probe.map_or(guess, |probe| probe.clamp(guess, guess * 2));
+        probe + batch * count(batches)
     }
 }
 
@@ -82,22 +82,22 @@ mod tests {
     #[test]
     fn one_round_in_which_the_machine_did_something_else_says_little() {
         let milliseconds = |number| Some(Duration::from_millis(number));
-        let mut pace = Pace::default();
-        pace.note_offers(2, milliseconds(4));
+        let mut estimator = DeadlineEstimator::default();
+        estimator.record_offers(2, milliseconds(4));
         for took in [500, 20, 20] {
-            assert!(!pace.is_known());
-            pace.note_round(10, milliseconds(took));
+            assert!(!estimator.is_calibrated());
+            estimator.record_round(10, milliseconds(took));
         }
-        assert_eq!(Some(pace.of_look(5, 100, 4)), milliseconds(10 + 200 + 8));
-        for (look, counts) in [(100, 208), (300, 300), (900, 416)] {
-            pace.note_look(milliseconds(look));
-            assert_eq!(Some(pace.of_look(0, 100, 4)), milliseconds(counts));
+        assert_eq!(Some(estimator.estimate(5, 100, 4)), milliseconds(10 + 200 + 8));
+        for (probe, counts) in [(100, 208), (300, 300), (900, 416)] {
+            estimator.record_probe(milliseconds(probe));
+            assert_eq!(Some(estimator.estimate(0, 100, 4)), milliseconds(counts));
         }
         for _ in 0..9 {
-            pace.note_round(10, milliseconds(40));
+            estimator.record_round(10, milliseconds(40));
         }
-        assert_eq!(Some(pace.of_look(5, 0, 0)), milliseconds(20));
-        pace.note_round(10, None);
-        assert_eq!(Some(pace.of_look(5, 0, 0)), milliseconds(20));
+        assert_eq!(Some(estimator.estimate(5, 0, 0)), milliseconds(20));
+        estimator.record_round(10, None);
+        assert_eq!(Some(estimator.estimate(5, 0, 0)), milliseconds(20));
     }
 }

@@ -1,4 +1,4 @@
-//! Who is left out for a policy's rules to be kept, where no placement of all is known that keeps them.
+//! Unplaces actors until a placement keeps a policy's rules, where no placement of all actors is known that does.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BinaryHeap};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Rules, Ruling, Snapshot};
 
-use crate::stop_clock::{Clock, Cut};
+use crate::stop_clock::{Expired, StopClock};
 use crate::union_find::find_root;
 
-/// Rules that an actor's place is part of, that are followed in the time that it takes anyway to take it out and to put it back.
-const USES: usize = 16;
+/// Rules that are updated in the time that an actor's removal and return take anyway.
+const RULES_PER_STEP: usize = 16;
 
-/// Takes out, one after the other, the actor without whom rules of the policy are broken least, as long as that helps. Where `stop` ends
-/// that, everybody goes who is in the way when its turn comes.
+/// Unplaces, one after the other, the actor whose removal reduces the violation most, as long as one helps. Where `stop`
+/// ends that, it unplaces every actor that helps in one pass.
 pub(crate) fn drop_violators(
     snapshot: &Snapshot,
     assignment: Assignment,
@@ -24,60 +24,66 @@ pub(crate) fn drop_violators(
     if ruling.degree() == 0 {
         return assignment;
     }
-    let parts = parts(snapshot, rules, &assignment);
-    let mut leaving = Leaving { ruling, assignment, parts };
-    if leaving.one_by_one(&mut Clock::new(stop)) == Err(Cut) {
-        leaving.in_passing();
+    let components = components(snapshot, rules, &assignment);
+    let mut removal = Removal { ruling, assignment, components };
+    if removal.greedily(&mut StopClock::new(stop)) == Err(Expired) {
+        removal.in_one_pass();
     }
-    leaving.assignment
+    removal.assignment
 }
 
-/// An actor that may be taken out.
+/// An actor that may be unplaced.
 #[derive(Clone, Copy)]
-struct Member {
+struct Candidate {
     actor: ActorIx,
     unit: UnitIx,
-    /// How long it takes to try that.
+    /// Work of trying that.
     work: usize,
 }
 
-/// Actors that are taken out, and what rules say of the others.
-struct Leaving<'a> {
+/// Actors that are unplaced, and the rules over the others.
+struct Removal<'a> {
     ruling: Ruling<'a>,
     assignment: Assignment,
-    /// Who may be taken out, ascending: those together whose places have a rule in common, directly or through others. What is gained by
-    /// one of a part does not depend on who is there of another.
-    parts: Vec<Vec<Member>>,
+    /// Actors that may be unplaced, ascending, in components whose rules are connected. The gain within one component
+    /// does not depend on another.
+    components: Vec<Vec<Candidate>>,
 }
 
-impl Leaving<'_> {
-    fn one_by_one(&mut self, clock: &mut Clock) -> Result<(), Cut> {
-        clock.look()?;
-        // One of each part, who helps most: of equals the first.
+impl Removal<'_> {
+    fn greedily(&mut self, clock: &mut StopClock) -> Result<(), Expired> {
+        clock.check()?;
+        // The most helpful actor of each component; of equal ones the first.
         let mut next: BinaryHeap<Reverse<(i64, ActorIx, usize)>> = BinaryHeap::new();
-        for part in 0..self.parts.len() {
-            next.extend(self.best_of(part, clock)?.map(Reverse));
+        for component in 0..self.components.len() {
+            next.extend(self.best_of(component, clock)?.map(Reverse));
         }
-        while let Some(Reverse((_, actor, part))) = next.pop() {
-            if let Ok(at) = self.parts[part].binary_search_by_key(&actor, |member| member.actor) {
-                let member = self.parts[part].remove(at);
-                self.ruling.take(actor, member.unit);
+        while let Some(Reverse((_, actor, component))) = next.pop() {
+            if let Ok(at) =
+                self.components[component].binary_search_by_key(&actor, |candidate| candidate.actor)
+            {
+                let candidate = self.components[component].remove(at);
+                self.ruling.take(actor, candidate.unit);
                 self.assignment[actor] = None;
             }
-            next.extend(self.best_of(part, clock)?.map(Reverse));
+            next.extend(self.best_of(component, clock)?.map(Reverse));
         }
         Ok(())
     }
 
-    /// By how much more rules are broken without the one of a part that helps most, who that is, and the part; none where nobody does.
-    fn best_of(&mut self, part: usize, clock: &mut Clock) -> Result<Option<(i64, ActorIx, usize)>, Cut> {
+    /// The change of the violation without the most helpful actor of a component; `None` where none helps.
+    fn best_of(
+        &mut self,
+        component: usize,
+        clock: &mut StopClock,
+    ) -> Result<Option<(i64, ActorIx, usize)>, Expired> {
         let before = self.ruling.degree();
         let mut best: Option<(i64, ActorIx, usize)> = None;
-        for member in &self.parts[part] {
-            clock.after(member.work)?;
-            self.ruling.take(member.actor, member.unit);
-            let found = (self.ruling.degree() - before, member.actor, part);
-            self.ruling.put(member.actor, member.unit);
+        for candidate in &self.components[component] {
+            clock.spend(candidate.work)?;
+            self.ruling.take(candidate.actor, candidate.unit);
+            let found = (self.ruling.degree() - before, candidate.actor, component);
+            self.ruling.put(candidate.actor, candidate.unit);
             if found.0 < 0 && best.is_none_or(|best| found < best) {
                 best = Some(found);
             }
@@ -85,11 +91,11 @@ impl Leaving<'_> {
         Ok(best)
     }
 
-    /// Takes out everybody who helps as things are when its turn comes, in one go.
-    fn in_passing(&mut self) {
-        let mut all: Vec<Member> = self.parts.concat();
-        all.sort_unstable_by_key(|member| member.actor);
-        for Member { actor, unit, .. } in all {
+    /// Unplaces every actor that helps at its turn, in one pass.
+    fn in_one_pass(&mut self) {
+        let mut all: Vec<Candidate> = self.components.concat();
+        all.sort_unstable_by_key(|candidate| candidate.actor);
+        for Candidate { actor, unit, .. } in all {
             let before = self.ruling.degree();
             if before == 0 {
                 return;
@@ -104,28 +110,34 @@ impl Leaving<'_> {
     }
 }
 
-/// Who may be taken out, by what has to do with each other in what must not hold.
-fn parts(snapshot: &Snapshot, rules: &Rules, assignment: &Assignment) -> Vec<Vec<Member>> {
-    let matters = rules.matter_to(0..rules.cases().len());
-    // By atom: another one of its part, in the end the one that stands for all.
-    let mut heads: Vec<usize> = (0..matters.len()).collect();
-    for rule in rules.ground().iter().filter(|rule| matters[rule.head as usize]) {
-        let mut head = find_root(&mut heads, rule.head as usize);
+/// The actors that may be unplaced, by connected component of the violated rules.
+fn components(snapshot: &Snapshot, rules: &Rules, assignment: &Assignment) -> Vec<Vec<Candidate>> {
+    let is_relevant = rules.matter_to(0..rules.cases().len());
+    // Union-find over atoms.
+    let mut parents: Vec<usize> = (0..is_relevant.len()).collect();
+    for rule in rules.ground().iter().filter(|rule| is_relevant[rule.head as usize]) {
+        let mut head = find_root(&mut parents, rule.head as usize);
         for (literal, _) in &rule.body {
-            let other = find_root(&mut heads, literal.unsigned_abs() as usize);
+            let other = find_root(&mut parents, literal.unsigned_abs() as usize);
             let (first, last) = (head.min(other), head.max(other));
-            heads[last] = first;
+            parents[last] = first;
             head = first;
         }
     }
-    let mut parts: BTreeMap<usize, Vec<Member>> = BTreeMap::new();
+    let mut components: BTreeMap<usize, Vec<Candidate>> = BTreeMap::new();
     for (actor, place) in assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
         let Some(unit) = *place else { continue };
-        let Some(atom) = rules.input(actor, unit).filter(|atom| matters[*atom as usize]) else { continue };
-        let work = 1 + rules.uses_of(atom).len() / USES;
-        parts.entry(find_root(&mut heads, atom as usize)).or_default().push(Member { actor, unit, work });
+        let Some(atom) = rules.input(actor, unit).filter(|atom| is_relevant[*atom as usize]) else {
+            continue;
+        };
+        let work = 1 + rules.uses_of(atom).len() / RULES_PER_STEP;
+        components.entry(find_root(&mut parents, atom as usize)).or_default().push(Candidate {
+            actor,
+            unit,
+            work,
+        });
     }
-    parts.into_values().collect()
+    components.into_values().collect()
 }
 
 #[cfg(test)]
@@ -139,7 +151,7 @@ mod tests {
     const ACTORS: usize = 9;
     const UNITS: usize = 3;
 
-    /// Some counts, and what must not be of them: more than so many somewhere, or fewer.
+    /// Random counts with upper and lower bounds.
     fn random_rules(rng: &mut fastrand::Rng) -> Rules {
         let on = |actor: usize, unit: usize| u32::try_from(1 + actor * UNITS + unit).unwrap();
         let inputs: Vec<_> = (0..ACTORS)
@@ -150,29 +162,34 @@ mod tests {
         let (mut ground, mut demands) = (Vec::new(), Vec::new());
         for _ in 0..rng.usize(1..9) {
             next += 2;
-            let (count, broken) = (next - 1, next);
+            let (count, violation) = (next - 1, next);
             let unit = rng.usize(..UNITS);
             let who: Vec<usize> = (0..ACTORS).filter(|_| rng.u32(..3) == 0).collect();
             let sign = if rng.u32(..5) == 0 { -1 } else { 1 };
             let mut body: Vec<(i32, i64)> =
                 who.iter().map(|actor| (sign * on(*actor, unit).cast_signed(), rng.i64(1..3))).collect();
-            // Sometimes one of the counts before it counts as well.
+            // Some counts include the one before.
             if rng.u32(..4) == 0 && count > u32::try_from(ACTORS * UNITS).unwrap() + 1 {
                 body.push(((count - 2).cast_signed(), 1));
             }
             let lower = rng.i64(1..4);
             ground.push(GroundRule { head: count, lower, body, any: false });
             let says = if rng.u32(..6) == 0 { -count.cast_signed() } else { count.cast_signed() };
-            ground.push(GroundRule { head: broken, lower: 1, body: vec![(says, 1)], any: false });
+            ground.push(GroundRule { head: violation, lower: 1, body: vec![(says, 1)], any: false });
             if rng.u32(..6) > 0 {
                 let rule = "policy p line 1".to_owned();
-                demands.push(GroundConstraint { atom: broken, rule, says: broken.to_string(), limit: None });
+                demands.push(GroundConstraint {
+                    atom: violation,
+                    rule,
+                    says: violation.to_string(),
+                    limit: None,
+                });
             }
         }
         Rules::new(ACTORS, ground, &inputs, demands, vec![]).unwrap()
     }
 
-    /// Every actor is tried each time.
+    /// Reference: tries every actor each time.
     fn by_trying_all(snapshot: &Snapshot, mut assignment: Assignment) -> Assignment {
         let mut ruling = Ruling::of(snapshot.rules().unwrap(), &assignment);
         while ruling.degree() > 0 {
@@ -226,7 +243,8 @@ mod tests {
         assert!(left > 300 && several > 100, "{left} {several}");
     }
 
-    /// Whenever the clock ends it, nobody comes or moves, less is broken wherever somebody leaves, and it is not asked again.
+    /// Whenever the clock ends it: no actor is added or moved, each removal reduces the violation, and the clock is
+    /// checked once.
     #[test]
     fn where_there_is_no_time_whoever_is_in_the_way_leaves_at_once() {
         for seed in 0..500 {

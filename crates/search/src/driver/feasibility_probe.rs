@@ -1,4 +1,5 @@
-//! Whether nobody has to be excused or to have too little: then overload is a limit, also where it comes after who is excused.
+//! Probes whether all actors fit without overload and without grandfathered violations. If so, capacities are hard
+//! limits.
 
 use std::cell::Cell;
 
@@ -6,18 +7,18 @@ use placement::Snapshot;
 use placement::ix::ItemIx;
 use placement::weighted::NOWHERE;
 
-use crate::construction::initial_placement::place_the_rest;
+use crate::construction::initial_placement::place_remaining;
 use crate::evaluation::solution::Solution;
 use crate::model::Model;
-use crate::moves::load_balancing::even_out;
+use crate::moves::load_balancing::balance_loads;
 
-/// Times that the clock could have been asked before it is: a few hundredths of a second.
-const PATIENCE: usize = 1 << 10;
-/// Places that are looked at in the time of what else is counted once.
-const PLACES: usize = 16;
+/// Units of work between two checks of the clock: a few hundredths of a second.
+const CHECK_INTERVAL: usize = 1 << 10;
+/// Units that are checked in the time of one unit of work.
+const UNITS_PER_STEP: usize = 16;
 
-/// A snapshot laid out, with capacities as limits where that is right; and whether that is not known because `stop` ended it.
-pub(crate) fn laid_out<'a>(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (Model<'a>, bool) {
+/// The model, with capacities as limits where that is right. The flag says that `stop` ended the probe.
+pub(crate) fn build_model<'a>(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (Model<'a>, bool) {
     let Some(model) = Model::with_nobody_excused(snapshot) else { return (Model::new(snapshot), false) };
     match feasibility_probe(&model, stop) {
         Some(true) => (model, false),
@@ -26,52 +27,53 @@ pub(crate) fn laid_out<'a>(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (
     }
 }
 
-/// Whether a placement of everybody is found at once in which no limit that what runs breaks is broken any more and no unit has more
-/// work than its capacity. Then no best placement breaks or overloads anything, and a search that keeps to capacities misses none.
+/// Whether a quick construction places all actors without overload and without grandfathered violations. Then no best
+/// placement has any, and a search that keeps to capacities misses none.
 ///
-/// Where one is not found there may be one all the same: overload is then weighed, not kept to. `None` where `stop` ended it: what is
-/// right does not depend on a clock.
+/// If none is found, there may still be one: overload is then weighed, not limited. `None` where `stop` ended it, as the
+/// model must not depend on a clock.
 fn feasibility_probe(model: &Model<'_>, stop: &dyn Fn() -> bool) -> Option<bool> {
-    // In small worlds it is over before it is worth while to ask.
-    let asked = Cell::new(0usize);
+    // Small snapshots finish before the first check.
+    let work_done = Cell::new(0usize);
     let after = |work: usize| {
-        let before = asked.get();
-        asked.set(before + work);
-        before / PATIENCE != asked.get() / PATIENCE && stop()
+        let before = work_done.get();
+        work_done.set(before + work);
+        before / CHECK_INTERVAL != work_done.get() / CHECK_INTERVAL && stop()
     };
     let rarely = || after(1);
     Solution::new(model).in_bulk(|solution| {
-        solution.adopt_with_care(&model.places(&model.snapshot.incumbent()));
+        solution.adopt_without_violations(&model.places(&model.snapshot.incumbent()));
         for item in ItemIx::first(model.free) {
-            if solution.place[item] != NOWHERE && solution.is_excused(item) {
-                solution.take_out(item);
-                // Each place is looked at.
-                if after(1 + solution.model.candidates(item).len() / PLACES) {
+            if solution.place[item] != NOWHERE && solution.is_grandfathered(item) {
+                solution.remove(item);
+                // Each candidate is checked.
+                if after(1 + solution.model.candidates(item).len() / UNITS_PER_STEP) {
                     return None;
                 }
-                put_right(solution, item);
+                place_without_grandfathering(solution, item);
             }
         }
-        if !place_the_rest(solution, stop) {
+        if !place_remaining(solution, stop) {
             return None;
         }
-        // The same for every seed: what is right does not depend on one.
-        even_out(solution, &mut fastrand::Rng::with_seed(0), &rarely)?;
-        Some(solution.unplaced == 0 && solution.overloads().0 == 0 && solution.excused() == 0)
+        // The same seed for every search: the model must not depend on it.
+        balance_loads(solution, &mut fastrand::Rng::with_seed(0), &rarely)?;
+        Some(solution.unplaced == 0 && solution.overload_range().0 == 0 && solution.grandfathered() == 0)
     })
 }
 
-/// Puts an item where it costs least of those places that take it and for which it needs no excuse, if there is one.
-fn put_right(solution: &mut Solution<'_>, item: ItemIx) {
+/// Places an item on the cheapest unit where it is not grandfathered, if there is one.
+fn place_without_grandfathering(solution: &mut Solution<'_>, item: ItemIx) {
     let mut places = solution.model.candidates(item).to_vec();
-    places.retain(|unit| solution.admits(item, *unit) && solution.keeps_rules(&[(item, NOWHERE, *unit)]));
+    places
+        .retain(|unit| solution.admits(item, *unit) && solution.adds_no_violation(&[(item, NOWHERE, *unit)]));
     places.sort_by_cached_key(|unit| (solution.delta(item, *unit), *unit));
     for unit in places {
         solution.put(item, unit);
-        if !solution.is_excused(item) {
+        if !solution.is_grandfathered(item) {
             return;
         }
-        solution.take_out(item);
+        solution.remove(item);
     }
 }
 
@@ -79,8 +81,8 @@ fn put_right(solution: &mut Solution<'_>, item: ItemIx) {
 mod tests {
     use super::*;
 
-    /// Whether capacities are limits, where three actors with work 4 and memory 2 run on a unit without memory, and the other two
-    /// units have this capacity and memory.
+    /// Whether capacities are limits, where three actors with work 4 and memory 2 run on a unit without memory, and the
+    /// other two units have this capacity and memory.
     fn is_limit(capacity: u32, memory: u32, runs: bool) -> bool {
         let current = if runs { r#","current":"n0/a""# } else { "" };
         let actor =
@@ -95,18 +97,18 @@ mod tests {
         let json = format!(
             r#"{{"version":1,"units":[{units}],"actors":[{actors}],"exchangeCost":{{"kinds":{{"cpu":{{"cpu":1}}}}}}}}"#
         );
-        laid_out(&Snapshot::read(&json).unwrap(), &|| false).0.has_limit
+        build_model(&Snapshot::read(&json).unwrap(), &|| false).0.has_limit
     }
 
     #[test]
     fn capacities_are_limits_where_nobody_has_to_be_excused_for_it() {
-        // Nothing that runs breaks a limit.
+        // Nothing that runs violates a limit.
         assert!(is_limit(8, 8, false));
-        // All three find room elsewhere.
+        // All three fit elsewhere.
         assert!(is_limit(8, 8, true));
-        // They do, but at the price of an overload: that is less than who stays where there is no memory, and is weighed.
+        // They fit only with overload, which costs less than a grandfathered violation and is weighed.
         assert!(!is_limit(5, 8, true));
-        // There is no memory for them anywhere else.
+        // No other unit has memory for them.
         assert!(!is_limit(8, 2, true));
     }
 }

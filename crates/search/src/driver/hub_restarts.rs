@@ -1,47 +1,47 @@
-//! Where a run may begin other than from hot: what a first placement around one node comes to.
+//! Restarts from a first placement around one hub node.
 //!
-//! Where a node has room for much of all work, much of what is sent ends on one, and which one that is, is decided while it is hot. It
-//! need not be the one where least has to be sent at last, a longer run may end on a worse one than a shorter one, and later no step of a
-//! few items takes everything elsewhere. So a run begins once with each node that has the room.
+//! Where a node can hold a large share of all work, most traffic ends up on one such node, and high temperatures decide
+//! which. That need not be the best one, and no small move relocates everything later. So one run starts around each node
+//! with enough room.
 
 use std::cmp::Reverse;
 
 use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 use placement::weighted::NOWHERE;
 
-use crate::construction::initial_placement::place_the_rest;
+use crate::construction::initial_placement::place_remaining;
 use crate::evaluation::solution::Solution;
 use crate::model::Model;
 
-/// A node has room where it can take one of so many parts of all work.
-const PARTS: i128 = 4;
+/// A node has enough room if it can take one of so many parts of all work.
+const MIN_SHARE: i128 = 4;
 
-/// The most nodes that are begun with.
-const MOST: usize = 16;
+/// The most nodes that are tried.
+const MAX_HUBS: usize = 16;
 
 /// Nodes that a placement is still to be built around.
-pub(crate) struct Starts {
+pub(crate) struct HubRestarts {
     /// The next one last.
     nodes: Vec<NodeIx>,
     /// Overload that each unit may have.
-    slack: i64,
+    overload_allowance: i64,
 }
 
-impl Starts {
-    /// The nodes that have room, those first where most items may be, if there are two; of nodes of one zone with as many units of each kind
-    /// the first one.
-    pub fn new(model: &Model, slack: i64) -> Self {
+impl HubRestarts {
+    /// The nodes with enough room, if there are two: those that admit most items first, and of interchangeable nodes of a
+    /// zone only the first.
+    pub fn new(model: &Model, overload_allowance: i64) -> Self {
         let items = || ItemIx::first(model.free).filter(|item| !model.candidates(*item).is_empty());
         let work = |item: ItemIx| i128::from(model.needs(item, model.candidates(item)[0])[0]);
         let all: i128 = items().map(work).sum();
         let room = |unit: &UnitIx| {
-            let left = i128::from(model.unit_left[unit.at() * model.dims]) + i128::from(slack);
+            let left = i128::from(model.unit_left[unit.at() * model.dims]) + i128::from(overload_allowance);
             left.max(0)
         };
         let has_room: IxVec<NodeIx, bool> = model
             .units_of_node
             .iter()
-            .map(|units| units.iter().map(room).sum::<i128>() * PARTS >= all)
+            .map(|units| units.iter().map(room).sum::<i128>() * MIN_SHARE >= all)
             .collect();
         let is_first = |node: &NodeIx| {
             let alike = model.regions.alike_in(model.regions.zone(*node), *node);
@@ -49,36 +49,41 @@ impl Starts {
         };
         let nodes = NodeIx::first(has_room.len());
         let mut nodes: Vec<NodeIx> = nodes.filter(|node| has_room[*node] && is_first(node)).collect();
-        let may_be = |node: &NodeIx| {
+        let admitted_items = |node: &NodeIx| {
             let units = &model.units_of_node[*node];
             items().filter(|item| units.iter().any(|unit| model.allows(*item, *unit))).count()
         };
         if nodes.len() < 2 {
             nodes.clear();
         }
-        nodes.sort_by_cached_key(|node| (may_be(node), Reverse(*node)));
-        nodes.drain(..nodes.len().saturating_sub(MOST));
-        Self { nodes, slack }
+        nodes.sort_by_cached_key(|node| (admitted_items(node), Reverse(*node)));
+        nodes.drain(..nodes.len().saturating_sub(MAX_HUBS));
+        Self { nodes, overload_allowance }
     }
 
-    /// A placement around the next node: of those who may be there the one who is tied most is, and everybody else follows. None where
-    /// there is no node left, or `stop` ended it.
-    pub fn next(&mut self, model: &Model, stop: &dyn Fn() -> bool) -> Option<IxVec<ItemIx, UnitIx>> {
+    /// A placement around the next node: the item with the strongest ties that may be there goes there, and all others
+    /// follow. `None` where no node is left, or `stop` ended it.
+    pub fn next_placement(
+        &mut self,
+        model: &Model,
+        stop: &dyn Fn() -> bool,
+    ) -> Option<IxVec<ItemIx, UnitIx>> {
         let node = self.nodes.pop()?;
         let mut solution = Solution::new(model);
-        solution.set_slack(self.slack);
-        let tied = |item: &ItemIx| model.ties(*item).iter().map(|tie| i128::from(tie.rate)).sum::<i128>();
+        solution.set_overload_allowance(self.overload_allowance);
+        let tie_strength =
+            |item: &ItemIx| model.ties(*item).iter().map(|tie| i128::from(tie.rate)).sum::<i128>();
         let mut hubs: Vec<ItemIx> = ItemIx::first(model.free).collect();
-        hubs.sort_by_cached_key(|item| (Reverse(tied(item)), *item));
+        hubs.sort_by_cached_key(|item| (Reverse(tie_strength(item)), *item));
         let (hub, unit) = hubs.into_iter().find_map(|item| {
             let mut units = model.units_of_node[node].iter();
             let admits = |unit: &&UnitIx| {
-                solution.admits(item, **unit) && solution.keeps_rules(&[(item, NOWHERE, **unit)])
+                solution.admits(item, **unit) && solution.adds_no_violation(&[(item, NOWHERE, **unit)])
             };
             Some((item, *units.find(admits)?))
         })?;
         solution.put(hub, unit);
-        place_the_rest(&mut solution, stop).then_some(solution.place)
+        place_remaining(&mut solution, stop).then_some(solution.place)
     }
 }
 
@@ -86,8 +91,8 @@ impl Starts {
 mod tests {
     use super::*;
 
-    /// Four nodes of two cores each in two zones, the last one with a GPU too, which some of eight actors may use.
-    fn begun_with(capacity: u32, slack: i64) -> Vec<(usize, Vec<usize>)> {
+    /// Four nodes of two cores each in two zones, the last with a GPU that some of eight actors may use.
+    fn begun_with(capacity: u32, overload_allowance: i64) -> Vec<(usize, Vec<usize>)> {
         let unit = |at: usize| format!("u{at}:cpu:{capacity}:node=n{},zone=z{}", at / 2, at / 4);
         let units: Vec<String> = (0..8).map(unit).collect();
         let actors: Vec<String> =
@@ -96,9 +101,9 @@ mod tests {
         let units = format!("{} g:gpu:{capacity}:node=n3,zone=z1", units.join(" "));
         let snapshot = testkit::line::world(&units, &actors.join(" "), &links.join("; "));
         let model = Model::new(&snapshot);
-        let mut starts = Starts::new(&model, slack);
+        let mut restarts = HubRestarts::new(&model, overload_allowance);
         let mut begun = Vec::new();
-        while let Some(places) = starts.next(&model, &|| false) {
+        while let Some(places) = restarts.next_placement(&model, &|| false) {
             begun.push(places.iter().map(|unit| model.node_of[*unit].at()).collect::<Vec<_>>());
         }
         begun.into_iter().map(|nodes| (nodes[0], nodes)).collect()
@@ -106,7 +111,7 @@ mod tests {
 
     #[test]
     fn each_node_that_has_room_is_begun_with_once() {
-        // All work is 40, and a quarter of it 10: nodes of 8 have no room, but those that may have 2 too much on each unit.
+        // All work is 40, and a quarter of it 10: nodes of 8 have no room unless each unit may be overloaded by 2.
         assert_eq!(begun_with(4, 0), []);
         let nodes =
             |begun: Vec<(usize, Vec<usize>)>| begun.into_iter().map(|(of_hub, _)| of_hub).collect::<Vec<_>>();
@@ -116,7 +121,7 @@ mod tests {
             "where most may be first; the first two consist of the same"
         );
         assert_eq!(nodes(begun_with(4, 2)), [0, 2, 3]);
-        // What is tied most is there, and who is tied to it.
+        // The hub is there with the items tied to it.
         for (node, nodes) in begun_with(10, 0) {
             assert!(nodes.iter().filter(|at| **at == node).count() >= 4, "{nodes:?}");
         }

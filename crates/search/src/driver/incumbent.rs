@@ -1,23 +1,23 @@
-//! The best that a search has found, and what that is judged by.
+//! The best placement that a search has found, and its cost vector.
 
 use placement::{Assignment, Cost, Snapshot};
 
 /// The best feasible answer so far.
-pub struct Found<'a> {
+pub struct Incumbent<'a> {
     snapshot: &'a Snapshot,
     pub assignment: Assignment,
-    /// Before the first feasible one there is none.
+    /// `None` until there is a feasible one.
     pub vector: Option<Vec<i64>>,
 }
 
-impl<'a> Found<'a> {
-    /// Begins with what is there, be it feasible or not.
+impl<'a> Incumbent<'a> {
+    /// Begins with `start`, feasible or not.
     pub fn new(snapshot: &'a Snapshot, start: &Assignment) -> Self {
         let vector = snapshot.violations(start).is_empty().then(|| vector(snapshot, start));
         Self { snapshot, assignment: start.clone(), vector }
     }
 
-    /// Takes an assignment if it is feasible and better, or if there is no feasible one yet.
+    /// Replaces the incumbent if the assignment is feasible and better, or if there is no feasible one yet.
     pub fn offer(&mut self, assignment: Assignment) {
         let offered = vector(self.snapshot, &assignment);
         if self.vector.as_ref().is_some_and(|best| offered >= *best) {
@@ -31,7 +31,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The vector with the penalties of policies and preferences in it.
+/// The cost vector, with the penalties of policies and preferences.
 pub fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     let policy = snapshot.penalty(assignment);
     Cost { policy, ..snapshot.cost(assignment) }.vector(snapshot)

@@ -6,4 +6,8 @@ mod feasibility_probe;
 mod hub_restarts;
 mod incumbent;
 mod open_nodes;
+mod probe;
 pub(crate) mod search;
+mod start;
+#[cfg(test)]
+mod tests;

@@ -1,54 +1,60 @@
-//! On how many nodes a placement lies.
-//!
-//! What is hot lies on all nodes, and where it cools each keeps its part, also where less would be sent between fewer: no step of a few
-//! items empties a node. So one chain tries runs that keep out of some nodes from the first, and what leads to something better is what
-//! all later runs keep out of.
+//! Restricts runs to a subset of nodes, so that some stay empty. At high temperature the actors spread over all nodes,
+//! and no small move empties a node later, even where less would be sent between fewer nodes. So one chain tries runs
+//! with some nodes closed. If that is better, all later runs keep them closed.
 
 use placement::ix::{ItemIx, IxVec, KindIx, NodeIx, UnitIx};
 use placement::weighted::NOWHERE;
 
-use crate::anneal::schedule::Annealing;
+use crate::anneal::schedule::RunSchedule;
 use crate::evaluation::rank::{Rank, Ranked, is_significantly_better};
 use crate::model::Model;
 
-/// How many nodes are left empty: what lies between enough and too many is halved.
-pub(crate) struct Footprint {
-    room: Room,
-    /// What is tried.
-    trial: Annealing,
-    /// Nodes that runs keep out of.
-    empty: Vec<NodeIx>,
-    /// Those of the trial that is under way.
+/// How many nodes are closed: a bisection between enough and too many.
+pub(crate) struct OpenNodeRestriction {
+    room: NodeRoom,
+    /// The schedule of a trial.
+    trial: RunSchedule,
+    /// Nodes that all runs keep closed.
+    closed: Vec<NodeIx>,
+    /// Nodes that the present trial keeps closed.
     tried: Option<Vec<NodeIx>>,
-    /// More than these were too many.
-    most: usize,
-    /// Whether a run of the schedule comes before the next trial.
-    rests: bool,
+    /// More closed nodes than this were too many.
+    most_closed: usize,
+    /// Whether a regular run comes before the next trial.
+    skips_next: bool,
     /// The best of runs that are no longer than a trial.
     best: Option<Ranked>,
 }
 
-impl Footprint {
-    /// None is empty, and trials are such runs.
-    pub fn new(model: &Model, trial: Annealing) -> Self {
-        let room = Room::new(model);
-        Self { room, trial, empty: Vec::new(), tried: None, most: usize::MAX, rests: false, best: None }
+impl OpenNodeRestriction {
+    /// No node is closed, and trials have this schedule.
+    pub fn new(model: &Model, trial: RunSchedule) -> Self {
+        let room = NodeRoom::new(model);
+        Self {
+            room,
+            trial,
+            closed: Vec::new(),
+            tried: None,
+            most_closed: usize::MAX,
+            skips_next: false,
+            best: None,
+        }
     }
 
-    /// Nodes that runs keep out of.
-    pub fn empty(&self) -> &[NodeIx] {
-        &self.empty
+    /// Nodes that all runs keep closed.
+    pub fn closed(&self) -> &[NodeIx] {
+        &self.closed
     }
 
-    /// A run has ended with this as its best.
-    pub fn note(&mut self, run: &Annealing, found: Option<Ranked>) {
+    /// Records the best of a run that has ended.
+    pub fn record_run(&mut self, run: &RunSchedule, found: Option<Ranked>) {
         if run.is_trial
             && let Some(tried) = self.tried.take()
         {
-            if found.as_ref().is_some_and(|(rank, _)| self.is_worth_while(*rank)) {
-                (self.empty, self.best) = (tried, found);
+            if found.as_ref().is_some_and(|(rank, _)| self.improves(*rank)) {
+                (self.closed, self.best) = (tried, found);
             } else {
-                (self.most, self.rests) = (tried.len().saturating_sub(1), true);
+                (self.most_closed, self.skips_next) = (tried.len().saturating_sub(1), true);
             }
         } else if run.length <= self.trial.length
             && !run.from_best
@@ -58,38 +64,38 @@ impl Footprint {
         }
     }
 
-    fn is_worth_while(&self, rank: Rank) -> bool {
+    fn improves(&self, rank: Rank) -> bool {
         self.best.as_ref().is_none_or(|(best, _)| is_significantly_better(rank, *best))
     }
 
-    /// What a chain tries after such a run, if it is time: the run, and the nodes that it keeps out of.
-    pub fn next_trial(&mut self, model: &Model, after: &Annealing) -> Option<(Annealing, &[NodeIx])> {
-        // What shorter runs end with says too little.
-        if std::mem::take(&mut self.rests) || after.length < self.trial.length / 2 {
+    /// The trial that comes after such a run, if it is due, and the nodes that it keeps closed.
+    pub fn next_trial(&mut self, model: &Model, after: &RunSchedule) -> Option<(RunSchedule, &[NodeIx])> {
+        // The results of shorter runs are too noisy.
+        if std::mem::take(&mut self.skips_next) || after.length < self.trial.length / 2 {
             return None;
         }
         let (_, places) = self.best.as_ref()?;
-        let mut tried = self.room.emptied(model, places, &self.empty);
-        let more = tried.len().min(self.most).saturating_sub(self.empty.len());
+        let mut tried = self.room.closable(model, places, &self.closed);
+        let more = tried.len().min(self.most_closed).saturating_sub(self.closed.len());
         if more == 0 {
             return None;
         }
-        tried.truncate(self.empty.len() + more.div_ceil(2));
+        tried.truncate(self.closed.len() + more.div_ceil(2));
         Some((self.trial, self.tried.insert(tried)))
     }
 }
 
-/// What is needed, and what there is: of each limit of a unit, by kind for those that run on no other kind, and of all. Sums over a
-/// world of the largest numbers pass 64 bits.
+/// Demand and supply per dimension: by kind for items that run on no other kind, and in total. Sums over large snapshots
+/// exceed 64 bits.
 #[derive(Clone)]
-struct Room {
+struct NodeRoom {
     needed: Vec<i128>,
     left: Vec<i128>,
-    /// Half of the mean work, which a unit may be left with: by kind, and of all.
+    /// Half of the mean work, which may be lost on each unit: by kind, and in total.
     waste: Vec<i128>,
 }
 
-impl Room {
+impl NodeRoom {
     fn new(model: &Model) -> Self {
         let (all, dims) = (model.snapshot.problem().kinds.len(), model.dims);
         let none = || vec![0; (all + 1) * dims];
@@ -114,7 +120,7 @@ impl Room {
         room
     }
 
-    /// Adds what a node's units have left, so many times.
+    /// Adds what a node's units have left, `times` times.
     fn add(&mut self, model: &Model, node: NodeIx, times: i128) {
         let problem = model.snapshot.problem();
         for unit in &model.units_of_node[node] {
@@ -128,9 +134,8 @@ impl Room {
         }
     }
 
-    /// Nodes that can be empty beside those that are, as far as the sums say: zone by zone, the one with the least work first, and in it
-    /// the nodes with the least.
-    fn emptied(&self, model: &Model, places: &IxVec<ItemIx, UnitIx>, empty: &[NodeIx]) -> Vec<NodeIx> {
+    /// Nodes that can be closed beside those that are, as far as the sums tell: by zone and node, the least work first.
+    fn closable(&self, model: &Model, places: &IxVec<ItemIx, UnitIx>, closed: &[NodeIx]) -> Vec<NodeIx> {
         let zone = |node: NodeIx| model.regions.zone(node);
         let nodes = || NodeIx::first(model.units_of_node.len());
         let mut of_node = IxVec::of(0, model.units_of_node.len());
@@ -141,10 +146,10 @@ impl Room {
             of_node[node] += work;
             of_zone[zone(node)] += work;
         }
-        let mut order: Vec<NodeIx> = nodes().filter(|node| !empty.contains(node)).collect();
+        let mut order: Vec<NodeIx> = nodes().filter(|node| !closed.contains(node)).collect();
         order.sort_by_key(|node| (of_zone[zone(*node)], zone(*node), of_node[*node], *node));
         let mut room = self.clone();
-        for node in empty {
+        for node in closed {
             room.add(model, *node, -1);
         }
         order.retain(|node| {
@@ -155,7 +160,7 @@ impl Room {
             }
             suffices
         });
-        [empty, &order].concat()
+        [closed, &order].concat()
     }
 }
 
@@ -164,9 +169,9 @@ mod tests {
     use placement::Snapshot;
 
     use super::*;
-    use crate::anneal::schedule::Schedule;
+    use crate::anneal::schedule::RunSequence;
 
-    /// Two zones of two nodes with two units each, and eight actors that need so much work.
+    /// Two zones of two nodes with two units each, and eight actors with this work.
     fn world(work: u32) -> Snapshot {
         let unit = |at: usize| format!("u{at}:cpu:10:node=n{},zone=z{}", at / 2, at / 4);
         let units: Vec<String> = (0..8).map(unit).collect();
@@ -174,26 +179,26 @@ mod tests {
         testkit::line::world(&units.join(" "), &actors.join(" "), "")
     }
 
-    /// Where each actor is on the unit of this number.
+    /// A placement by unit number.
     fn at(units: [usize; 8]) -> IxVec<ItemIx, UnitIx> {
         units.map(UnitIx::new).into_iter().collect()
     }
 
-    fn trial(model: &Model) -> Annealing {
-        Schedule::new((model.free, model.steps()), 0, false, None).trial()
+    fn trial(model: &Model) -> RunSchedule {
+        RunSequence::new((model.free, model.steps()), 0, false, None).trial()
     }
 
     /// The nodes that are tried after runs that ended with these objectives.
     fn tried(snapshot: &Snapshot, places: [usize; 8], ends: &[i64]) -> Vec<Vec<usize>> {
         let model = Model::new(snapshot);
-        let mut footprint = Footprint::new(&model, trial(&model));
+        let mut restriction = OpenNodeRestriction::new(&model, trial(&model));
         let mut run = trial(&model);
         run.is_trial = false;
         let mut tried = Vec::new();
         for end in ends {
-            footprint.note(&run, Some(((0, 0, *end), at(places))));
-            run.is_trial = footprint.next_trial(&model, &run).is_some();
-            let nodes = footprint.tried.iter().flatten();
+            restriction.record_run(&run, Some(((0, 0, *end), at(places))));
+            run.is_trial = restriction.next_trial(&model, &run).is_some();
+            let nodes = restriction.tried.iter().flatten();
             tried.push(nodes.map(|node| node.at()).collect());
         }
         tried
@@ -201,7 +206,8 @@ mod tests {
 
     #[test]
     fn what_has_the_least_work_is_emptied_first_as_far_as_there_is_room_elsewhere() {
-        // Each unit may be left with half of what one needs: 16 go on two units, so three of four nodes could be empty, and 32 on four.
+        // Each unit may waste half of an actor's work: 16 need two units, so three of four nodes could be closed; 32
+        // need four.
         let places = [0, 0, 1, 2, 4, 5, 6, 0];
         assert_eq!(tried(&world(2), places, &[1000]), [[3, 2]]);
         assert_eq!(tried(&world(4), places, &[1000]), [[3]]);
@@ -212,7 +218,7 @@ mod tests {
     fn what_is_significantly_better_is_kept_and_else_a_run_comes_between() {
         let places = [0, 0, 1, 2, 4, 5, 6, 0];
         let (two, one, none) = (vec![3, 2], vec![3], vec![]);
-        // A hundredth is chance.
+        // A difference of a hundredth is noise.
         assert_eq!(tried(&world(2), places, &[1000, 990, 985]), [two.clone(), none.clone(), one.clone()]);
         // One more is tried, and then no more.
         let ends = [1000, 980, 985, 985];
@@ -227,6 +233,6 @@ mod tests {
         let snapshot = testkit::line::world(&units.join(" "), "a:cpu=1 b:cpu=1", "");
         let model = Model::new(&snapshot);
         let places = [0, 1].map(UnitIx::new).into_iter().collect();
-        assert_eq!(Room::new(&model).emptied(&model, &places, &[]).len(), 2047);
+        assert_eq!(NodeRoom::new(&model).closable(&model, &places, &[]).len(), 2047);
     }
 }

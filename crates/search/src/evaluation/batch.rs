@@ -8,28 +8,28 @@ use placement::weighted::NOWHERE;
 impl Solution<'_> {
     /// How the objective and excess would change if items with a place went elsewhere all at once; `None` where a limit or a
     /// relation is against it. All may be where they would go; figures are left out.
-    pub fn delta_of_all(&mut self, changes: &[Change]) -> Option<(i64, i64)> {
-        let more = self.more_excess(changes)?;
+    pub fn batch_delta(&mut self, changes: &[Change]) -> Option<(i64, i64)> {
+        let more = self.excess_delta(changes)?;
         for (item, from, to) in changes {
-            self.notes.was[*item] = *from;
+            self.scratch.was[*item] = *from;
             self.place[*item] = *to;
         }
-        let delta = changes.iter().try_fold(0, |sum, change| Some(sum + self.share_of_delta(change)?));
+        let delta = changes.iter().try_fold(0, |sum, change| Some(sum + self.delta_share(change)?));
         for (item, from, _) in changes {
-            self.notes.was[*item] = NOWHERE;
+            self.scratch.was[*item] = NOWHERE;
             self.place[*item] = *from;
         }
-        Some((delta? + self.delta_of_groups(changes), more))
+        Some((delta? + self.group_delta(changes), more))
     }
 
     /// Whether less than a tenth is left of a resource that units have, or of slots.
-    pub fn is_tight(&self) -> bool {
+    pub fn is_resource_tight(&self) -> bool {
         const TAKEN_FOR_LEFT: i128 = 9;
         let model = self.model;
         (1..model.dims).any(|dim| {
             let (mut taken, mut left) = (0, 0);
             for unit in UnitIx::first(model.units) {
-                let there = self.on[unit].iter().map(|item| i128::from(model.needs(*item, unit)[dim]));
+                let there = self.occupants[unit].iter().map(|item| i128::from(model.needs(*item, unit)[dim]));
                 taken += there.sum::<i128>();
                 left += i128::from(self.left[unit.at() * model.dims + dim].max(0));
             }
@@ -52,7 +52,7 @@ impl Solution<'_> {
     }
 
     /// Makes changes that have been judged; figures have followed.
-    pub fn make_all(&mut self, changes: &[Change]) {
+    pub fn apply_batch(&mut self, changes: &[Change]) {
         for (item, _, to) in changes {
             let delta = self.delta(*item, *to);
             self.shift(*item, *to, delta);
@@ -60,23 +60,23 @@ impl Solution<'_> {
     }
 
     /// How the excess would change; `None` where something else than work would not suffice.
-    fn more_excess(&mut self, changes: &[Change]) -> Option<i64> {
+    fn excess_delta(&mut self, changes: &[Change]) -> Option<i64> {
         let model = self.model;
-        let mut notes = std::mem::take(&mut self.notes);
+        let mut scratch = std::mem::take(&mut self.scratch);
         let mut before = 0;
         for unit in changes.iter().flat_map(|(_, from, to)| [*from, *to]) {
-            if !std::mem::replace(&mut notes.is_touched[unit], true) {
-                notes.touched.push(unit);
+            if !std::mem::replace(&mut scratch.is_touched[unit], true) {
+                scratch.touched.push(unit);
                 before += self.excess(unit);
             }
         }
         for (item, from, to) in changes {
-            self.change_left(*item, *from, 1);
-            self.change_left(*item, *to, -1);
+            self.adjust_left(*item, *from, 1);
+            self.adjust_left(*item, *to, -1);
         }
         let (mut after, mut suffices) = (0, true);
-        for unit in notes.touched.drain(..) {
-            notes.is_touched[unit] = false;
+        for unit in scratch.touched.drain(..) {
+            scratch.is_touched[unit] = false;
             after += self.excess(unit);
             let node = model.node_of[unit].at();
             let left = &self.left[unit.at() * model.dims..][1..model.dims];
@@ -84,26 +84,26 @@ impl Solution<'_> {
             suffices &= left.iter().chain(on_node).all(|left| *left >= 0);
         }
         for (item, from, to) in changes {
-            self.change_left(*item, *from, -1);
-            self.change_left(*item, *to, 1);
+            self.adjust_left(*item, *from, -1);
+            self.adjust_left(*item, *to, 1);
         }
-        self.notes = notes;
+        self.scratch = scratch;
         suffices.then_some(after - before)
     }
 
     /// What one of the changes adds to the delta, with all of them made; pairs that change at both ends count at the
     /// first. `None` where a relation is against it.
     #[inline]
-    fn share_of_delta(&self, (item, from, to): &Change) -> Option<i64> {
+    fn delta_share(&self, (item, from, to): &Change) -> Option<i64> {
         let model = self.model;
-        if !self.relates(*item, *to) {
+        if !self.keeps_relations(*item, *to) {
             return None;
         }
-        let mut delta = model.cost_alone(*item, *to) - self.here[*item];
+        let mut delta = model.cost_alone(*item, *to) - self.current_cost[*item];
         for tie in model.ties(*item) {
             let cost = model.tie_cost(tie, *to, self.place[tie.peer]);
             delta += cost;
-            let was = self.notes.was.get(tie.peer).copied().unwrap_or(NOWHERE);
+            let was = self.scratch.was.get(tie.peer).copied().unwrap_or(NOWHERE);
             if was != NOWHERE && *item < tie.peer {
                 delta -= cost - model.tie_cost(tie, *from, was);
             }
@@ -115,7 +115,7 @@ impl Solution<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::construction::initial_placement::place_the_rest;
+    use crate::construction::initial_placement::place_remaining;
     use crate::model::Model;
     use crate::tests::world;
     use placement::ix::ItemIx;
@@ -128,7 +128,7 @@ mod tests {
             let snapshot = world(&mut rng, r#""overload","communication","annoyance","policy""#);
             let model = Model::new(&snapshot);
             let mut solution = Solution::new(&model);
-            place_the_rest(&mut solution, &|| false);
+            place_remaining(&mut solution, &|| false);
             for _ in 0..20 {
                 let mut changes: Vec<Change> = Vec::new();
                 for item in ItemIx::first(model.free) {
@@ -147,10 +147,10 @@ mod tests {
                 let expected = (after.place == places).then(|| {
                     (after.objective - solution.objective, after.total_excess() - solution.total_excess())
                 });
-                assert_eq!(solution.delta_of_all(&changes), expected, "seed {seed}");
+                assert_eq!(solution.batch_delta(&changes), expected, "seed {seed}");
                 if let Some((delta, _)) = expected {
                     let objective = solution.objective;
-                    solution.make_all(&changes);
+                    solution.apply_batch(&changes);
                     assert_eq!(
                         (&solution.place, solution.objective),
                         (&places, objective + delta),

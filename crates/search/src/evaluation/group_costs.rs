@@ -1,5 +1,4 @@
-//! Channels between whole groups in the walk: what an item would pay for them is asked of its groups and the unit, not of
-//! everybody whom it sends to.
+//! Channels between whole groups: the cost of an item is read from its groups and the unit, not from every peer.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +8,41 @@ use placement::weighted::{Groups, NOWHERE};
 
 use crate::model::{Change, Model};
 
-/// What the channels of each group cost on each unit, with the items where they are.
+/// What the channels of each group cost on each unit.
 #[derive(Clone)]
-pub(crate) struct GroupTies<'m> {
+pub(crate) struct GroupCostTable<'m> {
     groups: &'m Groups,
     costs: GroupCosts,
 }
 
-impl<'m> GroupTies<'m> {
-    /// With the fixed items at home and nobody else anywhere; `None` where ties say it all.
+impl<'m> GroupCostTable<'m> {
+    /// With the fixed items at home and all others unplaced; `None` where ties represent all channels.
     pub fn new(model: &'m Model<'m>) -> Option<Self> {
         let groups = model.groups.as_ref()?;
         let mut ties = Self { groups, costs: GroupCosts::new(groups.of.len(), model.units) };
         for (item, home) in (model.free..).map(ItemIx::new).zip(&model.fixed_places) {
-            ties.follow(model, item, NOWHERE, *home);
+            ties.update(model, item, NOWHERE, *home);
         }
         Some(ties)
     }
 
-    /// An item goes from a place to another.
+    /// Updates costs after an item has moved.
     #[inline]
-    pub fn follow(&mut self, model: &Model, item: ItemIx, from: UnitIx, to: UnitIx) {
-        for (end, many) in self.groups.shares(item) {
+    pub fn update(&mut self, model: &Model, item: ItemIx, from: UnitIx, to: UnitIx) {
+        for (end, count) in self.groups.shares(item) {
             let add_row = |place, times, costs: &mut [i64]| model.exchange.add_row(place, times, costs);
-            self.costs.follow(&self.groups.of[*end], *many, from, to, add_row);
+            self.costs.follow(&self.groups.of[*end], *count, from, to, add_row);
         }
     }
 
-    /// What an item's channels would cost on the unit with itself gone from where it is.
+    /// What an item's channels would cost on the unit with the item itself unplaced.
     #[inline]
-    fn at(&self, model: &Model, item: ItemIx, from: UnitIx, unit: UnitIx) -> i64 {
+    fn cost_on(&self, model: &Model, item: ItemIx, from: UnitIx, unit: UnitIx) -> i64 {
         if unit == NOWHERE {
             return 0;
         }
         let shares = self.groups.shares(item).iter();
-        let cost: i64 = shares.map(|(end, many)| many * self.costs.at(*end, unit)).sum();
+        let cost: i64 = shares.map(|(end, count)| count * self.costs.at(*end, unit)).sum();
         if from == NOWHERE || from == unit {
             return cost;
         }
@@ -51,53 +50,47 @@ impl<'m> GroupTies<'m> {
         cost - own.rate * model.exchange.cost(unit, from) - own.apart
     }
 
-    /// How the costs of channels change when an item goes to the unit.
+    /// Change of the cost of channels when an item moves to the unit.
     #[inline]
     pub fn delta(&self, model: &Model, item: ItemIx, from: UnitIx, unit: UnitIx) -> i64 {
-        self.at(model, item, from, unit) - self.at(model, item, from, from)
+        self.cost_on(model, item, from, unit) - self.cost_on(model, item, from, from)
     }
 
-    /// The same when two items that are not on one unit change places.
+    /// The same when two items on different units swap.
     #[inline]
-    pub fn delta_of_swap(
-        &self,
-        model: &Model,
-        (a, at_a): (ItemIx, UnitIx),
-        (b, at_b): (ItemIx, UnitIx),
-    ) -> i64 {
+    pub fn swap_delta(&self, model: &Model, (a, at_a): (ItemIx, UnitIx), (b, at_b): (ItemIx, UnitIx)) -> i64 {
         let delta = self.delta(model, a, at_a, at_b) + self.delta(model, b, at_b, at_a);
         if at_a == NOWHERE || at_b == NOWHERE {
-            // Nothing is left between the two where one has no place: what each would pay beside the other is not paid.
+            // With one of them unplaced, the two pay nothing to each other.
             return delta;
         }
-        // The two are as far apart after the change as before; each of the deltas has it that they are together then.
+        // The two are as far apart after the swap as before; each delta assumes that they end up together.
         let between = self.groups.between(a, b);
         delta + 2 * (between.rate * model.exchange.cost(at_a, at_b) + between.apart)
     }
 
-    /// The same when items that have a place go elsewhere all at once. Those of one group that go the same way are looked at as
-    /// one.
-    pub fn delta_of_all(&self, model: &Model, changes: &[Change]) -> i64 {
-        let mut ways: BTreeMap<(EndIx, UnitIx, UnitIx), i64> = BTreeMap::new();
+    /// The same when placed items move all at once. Items of one group with the same move are aggregated.
+    pub fn batch_delta(&self, model: &Model, changes: &[Change]) -> i64 {
+        let mut moves: BTreeMap<(EndIx, UnitIx, UnitIx), i64> = BTreeMap::new();
         for (item, from, to) in changes {
-            for (end, many) in self.groups.shares(*item) {
-                *ways.entry((*end, *from, *to)).or_default() += many;
+            for (end, count) in self.groups.shares(*item) {
+                *moves.entry((*end, *from, *to)).or_default() += count;
             }
         }
-        let ways: Vec<_> = ways.into_iter().collect();
+        let moves: Vec<_> = moves.into_iter().collect();
         let mut delta = 0;
-        for (position, ((end, from, to), many)) in ways.iter().enumerate() {
-            delta += many * (self.costs.at(*end, *to) - self.costs.at(*end, *from));
-            for ((other, other_from, other_to), others) in &ways[..=position] {
+        for (position, ((end, from, to), count)) in moves.iter().enumerate() {
+            delta += count * (self.costs.at(*end, *to) - self.costs.at(*end, *from));
+            for ((other, other_from, other_to), other_count) in &moves[..=position] {
                 let Some(channel) = self.groups.channel(*end, *other) else { continue };
                 let cost = |a: UnitIx, b: UnitIx| {
                     if a == b { 0 } else { channel.rate * model.exchange.cost(a, b) + channel.apart }
                 };
                 let both = cost(*to, *other_to) - cost(*to, *other_from) - cost(*from, *other_to)
                     + cost(*from, *other_from);
-                // Each pair of ways counts once; of a way and itself half of it, which is a whole number.
+                // Each pair of moves counts once, a move with itself half, which is a whole number.
                 let is_itself = (end, from, to) == (other, other_from, other_to);
-                delta += many * others * if is_itself { both / 2 } else { both };
+                delta += count * other_count * if is_itself { both / 2 } else { both };
             }
         }
         delta
@@ -110,11 +103,11 @@ mod tests {
     use placement::ix::IxVec;
 
     use super::*;
-    use crate::anneal::annealer::Chain;
-    use crate::construction::initial_placement::place_the_rest;
+    use crate::anneal::annealer::Annealer;
+    use crate::construction::initial_placement::place_remaining;
     use crate::evaluation::solution::Solution;
 
-    /// The same world with channels whole, and with every pair listed.
+    /// The same snapshot with whole channels, and with every pair listed.
     fn both(seed: u64) -> (Snapshot, Snapshot) {
         let file = testkit::grouped(seed);
         let pairs = Snapshot::new(testkit::written_out(&file)).unwrap();
@@ -129,7 +122,7 @@ mod tests {
             let (whole, pairs) = (Model::new(&whole), Model::new(&pairs));
             assert!(pairs.groups.is_none(), "what is listed is looked at as it is listed");
             let (mut one, mut other) = (Solution::new(&whole), Solution::new(&pairs));
-            place_the_rest(&mut one, &|| false);
+            place_remaining(&mut one, &|| false);
             other.adopt(&one.place);
             let mut rng = fastrand::Rng::with_seed(seed);
             for _ in 0..30 {
@@ -144,25 +137,25 @@ mod tests {
                 let swap = ItemIx::new(rng.usize(..whole.free));
                 if from != unit && from != NOWHERE {
                     assert_eq!(one.delta(item, unit), other.delta(item, unit), "seed {seed}");
-                    one.move_to(item, unit);
-                    other.move_to(item, unit);
+                    one.force_move(item, unit);
+                    other.force_move(item, unit);
                     moved += 1;
                 }
                 if one.place[swap] != one.place[item] {
-                    assert_eq!(one.delta_of_swap(item, swap), other.delta_of_swap(item, swap), "seed {seed}");
-                    one.swap_regardless(item, swap);
-                    other.swap_regardless(item, swap);
+                    assert_eq!(one.swap_delta(item, swap), other.swap_delta(item, swap), "seed {seed}");
+                    one.force_swap(item, swap);
+                    other.force_swap(item, swap);
                     swapped += 1;
                 }
                 let changes: Vec<Change> = ItemIx::first(whole.free)
                     .filter(|item| one.place[*item] != NOWHERE && !whole.candidates(*item).is_empty())
                     .map(|item| (item, one.place[item], one_of(&mut rng, whole.candidates(item)).unwrap()))
                     .collect();
-                assert_eq!(one.delta_of_all(&changes), other.delta_of_all(&changes), "seed {seed}");
+                assert_eq!(one.batch_delta(&changes), other.batch_delta(&changes), "seed {seed}");
                 at_once += 1;
                 if one.place[item] != NOWHERE && rng.u8(..4) == 0 {
-                    one.take_out(item);
-                    other.take_out(item);
+                    one.remove(item);
+                    other.remove(item);
                 }
             }
         }
@@ -180,15 +173,15 @@ mod tests {
             let model = Model::new(&snapshot);
             assert!(model.groups.is_some() && snapshot.problem().channels.is_written_out);
             let mut solution = Solution::new(&model);
-            place_the_rest(&mut solution, &|| false);
+            place_remaining(&mut solution, &|| false);
             let first = solution.objective;
-            let mut chain = Chain::new(solution, seed);
-            let (mean, _) = chain.scales();
+            let mut chain = Annealer::new(solution, seed);
+            let (mean, _) = chain.loss_scales();
             for part in 1..10 {
-                chain.set_prices(f64::from(part), f64::from(part));
+                chain.set_penalties(f64::from(part), f64::from(part));
                 chain.run(2000, mean / f64::from(part), mean / f64::from(part + 1));
                 let mut same = Solution::new(&model);
-                same.set_slack(chain.solution.slack);
+                same.set_overload_allowance(chain.solution.overload_allowance);
                 same.adopt(&chain.solution.place);
                 assert_eq!((&same.place, same.objective), (&chain.solution.place, chain.solution.objective));
             }

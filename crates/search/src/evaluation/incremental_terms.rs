@@ -1,5 +1,5 @@
-//! What is no sum over items and pairs: figures of units, places, groups and of the whole. A step is judged by taking it
-//! and, if it does not please, taking it back.
+//! Criteria and limits that are no sum over items and pairs. A move is evaluated by applying it and, if it is rejected,
+//! reverting it.
 
 use crate::model::{Change, Model};
 use placement::constraints::{Excess, excesses};
@@ -10,36 +10,36 @@ use placement::weighted::Weights;
 use placement::{Criterion, Ruling, Snapshot};
 use strum::IntoEnumIterator as _;
 
-/// What figures come to in the objective's weights, and by how much limits are broken.
+/// The weighted value of the terms, and the violation of limits.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     value: i64,
-    broken: i64,
+    violation: i64,
 }
 
-/// The figures that a snapshot asks for, for one placement.
+/// The non-additive terms of a snapshot, for one placement.
 #[derive(Clone)]
-pub(crate) struct Figures<'m> {
+pub(crate) struct IncrementalTerms<'m> {
     snapshot: &'m Snapshot,
     load: IxVec<UnitIx, i64>,
     hosted: IxVec<UnitIx, u32>,
-    /// By criterion that is no sum over items and pairs: its weight, and its value.
+    /// By criterion that is no sum over items and pairs: its weight, and its term.
     pub terms: Vec<(i64, Box<dyn Figure>)>,
-    /// By how much constraints are broken that are followed step by step.
+    /// Constraints whose violation is tracked incrementally.
     limits: Vec<Box<dyn Excess>>,
-    /// The weight of who is excused and that of a penalty, and the policy's rules.
+    /// The weights of a grandfathered actor and of a penalty, and the policy's rules.
     ruling: Option<(i64, i64, Ruling<'m>)>,
-    /// What they come to, and came to before the last changes.
+    /// The present sums, and those before the last changes.
     now: Sums,
     before: Sums,
-    /// Whether what the value comes to is left open while changes follow.
-    is_open: bool,
+    /// Whether evaluation of the value is deferred.
+    is_deferred: bool,
     /// By item: whether anything here depends on where it is.
     concerns: IxVec<ItemIx, bool>,
 }
 
-impl<'m> Figures<'m> {
-    /// Those that the snapshot asks for with the fixed actors at home; `None` where there are none.
+impl<'m> IncrementalTerms<'m> {
+    /// The terms with the fixed actors at home; `None` where there are none.
     pub fn new(model: &Model<'m>) -> Option<Self> {
         let snapshot: &'m Snapshot = model.snapshot;
         let weights: &Weights = &model.weights;
@@ -47,7 +47,7 @@ impl<'m> Figures<'m> {
             let weight = Some(weights.of(criterion)).filter(|weight| *weight > 0)?;
             Some((weight, criterion.measure().figure(snapshot)?))
         });
-        let mut figures = Self {
+        let mut terms = Self {
             snapshot,
             load: IxVec::of(0, model.units),
             hosted: IxVec::of(0, model.units),
@@ -58,37 +58,40 @@ impl<'m> Figures<'m> {
             }),
             now: Sums::default(),
             before: Sums::default(),
-            is_open: false,
+            is_deferred: false,
             concerns: IxVec::new(),
         };
-        let asked = !figures.terms.is_empty() || figures.has_limits();
-        if !asked {
+        let is_needed = !terms.terms.is_empty() || terms.has_limits();
+        if !is_needed {
             return None;
         }
         for (members, unit) in model.members.raw()[model.free..].iter().zip(&model.fixed_places) {
-            figures.change(members, NOWHERE, *unit, Self::count);
+            terms.move_actors(members, NOWHERE, *unit, Self::count);
         }
-        figures.now = figures.sums();
-        figures.concerns =
-            model.members.iter().map(|members| members.iter().any(|actor| figures.counts(*actor))).collect();
-        Some(figures)
+        terms.now = terms.sums();
+        terms.concerns = model
+            .members
+            .iter()
+            .map(|members| members.iter().any(|actor| terms.depends_on(*actor)))
+            .collect();
+        Some(terms)
     }
 
     /// Whether anything here depends on where an actor is.
-    fn counts(&self, actor: ActorIx) -> bool {
-        let in_a_term = self.terms.iter().any(|(_, figure)| figure.concerns(self.snapshot, actor));
-        let in_a_limit = self.limits.iter().any(|excess| excess.concerns(self.snapshot, actor));
-        let in_a_rule = self.snapshot.rules().is_some_and(|rules| !rules.inputs(actor).is_empty());
-        in_a_term || in_a_limit || in_a_rule
+    fn depends_on(&self, actor: ActorIx) -> bool {
+        let by_a_term = self.terms.iter().any(|(_, figure)| figure.concerns(self.snapshot, actor));
+        let by_a_limit = self.limits.iter().any(|excess| excess.concerns(self.snapshot, actor));
+        let by_a_rule = self.snapshot.rules().is_some_and(|rules| !rules.inputs(actor).is_empty());
+        by_a_term || by_a_limit || by_a_rule
     }
 
-    /// Whether anything here depends on where an item is. Changes of others need not be told.
+    /// Whether anything here depends on where an item is. Moves of other items need not be applied.
     #[inline]
     pub fn concerns(&self, item: ItemIx) -> bool {
         self.concerns[item]
     }
 
-    /// What they come to, in the objective's weights; nothing here is below 0.
+    /// The weighted value of the terms, never negative.
     #[inline]
     pub fn value(&self) -> i64 {
         self.now.value
@@ -99,62 +102,66 @@ impl<'m> Figures<'m> {
         self.ruling.is_some() || !self.limits.is_empty()
     }
 
-    /// By how much such constraints and rules are broken; 0 when they are kept.
+    /// By how much such constraints and rules are violated.
     #[inline]
-    pub fn broken(&self) -> i64 {
-        self.now.broken
+    pub fn violation(&self) -> i64 {
+        self.now.violation
     }
 
-    /// Has everything follow changes of place: item, from, to. Says how value and breach change.
-    pub fn take(&mut self, model: &Model<'m>, changes: &[Change]) -> (i64, i64) {
+    /// Applies changes. Returns the change of the value and of the violation.
+    pub fn apply(&mut self, model: &Model<'m>, changes: &[Change]) -> (i64, i64) {
         self.before = self.now;
-        if !self.is_open {
-            // Whatever was taken and not taken back.
+        if !self.is_deferred {
+            // Everything that was applied and not reverted.
             self.terms.iter_mut().for_each(|(_, figure)| figure.keep(self.snapshot));
         }
-        self.follow(model, changes.iter().copied(), Self::count);
-        self.now = if self.is_open { Sums { broken: self.breach(), ..self.now } } else { self.sums() };
-        (self.now.value - self.before.value, self.now.broken - self.before.broken)
+        self.apply_changes(model, changes.iter().copied(), Self::count);
+        self.now = if self.is_deferred {
+            Sums { violation: self.violation_degree(), ..self.now }
+        } else {
+            self.sums()
+        };
+        (self.now.value - self.before.value, self.now.violation - self.before.violation)
     }
 
-    /// Takes the last changes back.
-    pub fn take_back(&mut self, model: &Model<'m>, changes: &[Change]) {
-        self.follow(model, changes.iter().map(back), Self::count);
+    /// Reverts the last changes.
+    pub fn revert(&mut self, model: &Model<'m>, changes: &[Change]) {
+        self.apply_changes(model, changes.iter().map(inverse), Self::count);
         self.now = self.before;
     }
 
-    /// Leaves open what the value comes to from now on; false where it was open already.
-    pub fn leave_open(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_open, true)
+    /// Defers evaluation of the value from now on; false where it was deferred already.
+    pub fn defer_value(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_deferred, true)
     }
 
-    /// Says how the value has changed since that was left open.
-    pub fn settle(&mut self) -> i64 {
+    /// Evaluates the value. Returns its change since evaluation was deferred.
+    pub fn evaluate_value(&mut self) -> i64 {
         let before = self.now.value;
-        (self.is_open, self.now) = (false, self.sums());
+        (self.is_deferred, self.now) = (false, self.sums());
         self.now.value - before
     }
 
-    /// How many are in a breach that is excused.
-    pub fn excused(&self) -> i64 {
+    /// Number of actors in a grandfathered violation.
+    pub fn grandfathered(&self) -> i64 {
         self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.excused())
     }
 
-    /// How many would be after changes of place.
-    pub fn excused_after(&mut self, model: &Model<'m>, changes: &[Change]) -> i64 {
-        self.limits_after(model, changes, Self::excused)
+    /// The same after changes.
+    pub fn grandfathered_after(&mut self, model: &Model<'m>, changes: &[Change]) -> i64 {
+        self.limits_after(model, changes, Self::grandfathered)
     }
 
-    /// Whether no more would be broken after changes of place.
-    pub fn keeps_rules(&mut self, model: &Model<'m>, changes: &[Change]) -> bool {
-        !self.has_limits() || self.limits_after(model, changes, Self::breach) <= self.now.broken
+    /// Whether the changes add no violation.
+    pub fn adds_no_violation(&mut self, model: &Model<'m>, changes: &[Change]) -> bool {
+        !self.has_limits() || self.limits_after(model, changes, Self::violation_degree) <= self.now.violation
     }
 
-    /// What is read of limits and rules after changes of place, which are taken back. Terms may take long to say, and are not asked.
+    /// What `read` returns after changes, which are reverted. Terms are slow and are not evaluated.
     fn limits_after(&mut self, model: &Model<'m>, changes: &[Change], read: fn(&Self) -> i64) -> i64 {
-        self.follow(model, changes.iter().copied(), Self::count_limits);
+        self.apply_changes(model, changes.iter().copied(), Self::count_limits);
         let found = read(self);
-        self.follow(model, changes.iter().map(back), Self::count_limits);
+        self.apply_changes(model, changes.iter().map(inverse), Self::count_limits);
         found
     }
 
@@ -164,17 +171,17 @@ impl<'m> Figures<'m> {
             .ruling
             .as_ref()
             .map_or(0, |(excused, penalty, ruling)| excused * ruling.excused() + penalty * ruling.penalty());
-        Sums { value: terms + penalty, broken: self.breach() }
+        Sums { value: terms + penalty, violation: self.violation_degree() }
     }
 
-    fn breach(&self) -> i64 {
-        // Each of them fits, and a file may have any number of them.
+    fn violation_degree(&self) -> i64 {
+        // Each number fits, but a file may have any number of them.
         let limits = self.limits.iter().map(|excess| excess.value()).fold(0, i64::saturating_add);
         limits.saturating_add(self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.degree()))
     }
 
-    /// Has `count` follow those changes that anything here depends on.
-    fn follow(
+    /// Applies `count` to the changes that anything here depends on.
+    fn apply_changes(
         &mut self,
         model: &Model<'m>,
         changes: impl Iterator<Item = Change>,
@@ -182,13 +189,13 @@ impl<'m> Figures<'m> {
     ) {
         for (item, from, to) in changes {
             if self.concerns[item] {
-                self.change(&model.members[item], from, to, count);
+                self.move_actors(&model.members[item], from, to, count);
             }
         }
     }
 
-    /// Actors go from one place to another; either may be nowhere.
-    fn change(
+    /// Moves actors; either end may be unplaced.
+    fn move_actors(
         &mut self,
         actors: &[ActorIx],
         from: UnitIx,
@@ -208,17 +215,17 @@ impl<'m> Figures<'m> {
     fn count(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) {
         let (snapshot, step) = (self.snapshot, self.step(actor, unit, sign));
         self.terms.iter_mut().for_each(|(_, figure)| figure.count(snapshot, &step));
-        self.note(&step);
+        self.apply_to_limits(&step);
     }
 
     /// The same without the terms.
     fn count_limits(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) {
         let step = self.step(actor, unit, sign);
-        self.note(&step);
+        self.apply_to_limits(&step);
     }
 
-    /// Has limits and rules follow a step.
-    fn note(&mut self, step: &Step) {
+    /// Applies a step to limits and rules.
+    fn apply_to_limits(&mut self, step: &Step) {
         let snapshot = self.snapshot;
         self.limits.iter_mut().for_each(|excess| excess.count(snapshot, step));
         if let Some((_, _, ruling)) = &mut self.ruling {
@@ -226,7 +233,7 @@ impl<'m> Figures<'m> {
         }
     }
 
-    /// What a unit becomes, which is noted, when an actor comes to it or leaves it.
+    /// Updates the load of a unit when an actor arrives or leaves.
     fn step(&mut self, actor: ActorIx, unit: UnitIx, sign: i64) -> Step {
         let work = self.snapshot.problem().work(actor, unit);
         let (load, hosted) = (self.load[unit], self.hosted[unit]);
@@ -242,8 +249,8 @@ impl<'m> Figures<'m> {
     }
 }
 
-/// A change the other way round.
-fn back((item, from, to): &Change) -> Change {
+/// The inverse of a change.
+fn inverse((item, from, to): &Change) -> Change {
     (*item, *to, *from)
 }
 
@@ -254,7 +261,7 @@ mod tests {
     use super::*;
     use crate::evaluation::solution::Solution;
 
-    /// Each quota is passed by nearly as much as a file may name, all together by more than 64 bits hold.
+    /// Each quota is exceeded by nearly the largest number of a file; the sum of all exceeds 64 bits.
     #[test]
     fn any_number_of_limits_is_broken_by_what_a_number_holds() {
         let most = LARGEST - 2;
@@ -268,6 +275,6 @@ mod tests {
         let snapshot = Snapshot::read(&json).unwrap();
         let model = Model::new(&snapshot);
         let mut solution = Solution::new(&model);
-        assert_eq!(solution.try_figures(&[(ItemIx::new(0), NOWHERE, UnitIx::new(0))]), (0, i64::MAX));
+        assert_eq!(solution.apply_terms(&[(ItemIx::new(0), NOWHERE, UnitIx::new(0))]), (0, i64::MAX));
     }
 }

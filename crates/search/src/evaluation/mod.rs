@@ -1,5 +1,6 @@
 //! Incremental evaluation: where every item is, what a move would cost, and whether limits admit it.
 
+mod admission;
 pub(crate) mod batch;
 pub(crate) mod group_costs;
 pub(crate) mod incremental_terms;

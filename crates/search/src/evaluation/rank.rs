@@ -15,10 +15,10 @@ const NOISE: i64 = 100;
 
 /// The rank of a solution.
 pub(crate) fn rank(solution: &Solution) -> Rank {
-    (solution.unplaced, solution.slack, solution.objective)
+    (solution.unplaced, solution.overload_allowance, solution.objective)
 }
 
 /// Whether `one` is better than the other rank by more than noise.
-pub(crate) fn is_significantly_better(one: Rank, (unplaced, slack, objective): Rank) -> bool {
-    one < (unplaced, slack, objective - objective / NOISE)
+pub(crate) fn is_significantly_better(one: Rank, (unplaced, overload_allowance, objective): Rank) -> bool {
+    one < (unplaced, overload_allowance, objective - objective / NOISE)
 }

@@ -1,19 +1,19 @@
-//! What is noted while changes of many places are judged.
+//! Scratch space for the evaluation of several moves.
 
 use placement::ix::{ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
 
-/// What is noted while changes are judged; empty in between.
+/// Scratch space; empty between evaluations.
 #[derive(Clone, Default)]
-pub(crate) struct Notes {
+pub(crate) struct Scratch {
     /// By free item: where it was, if it is among the changes.
     pub was: IxVec<ItemIx, UnitIx>,
-    /// Units that something leaves or comes to.
+    /// Units that an item leaves or moves to.
     pub touched: Vec<UnitIx>,
     pub is_touched: IxVec<UnitIx, bool>,
 }
 
-impl Notes {
+impl Scratch {
     pub fn new(free: usize, units: usize) -> Self {
         Self { was: IxVec::of(NOWHERE, free), touched: Vec::new(), is_touched: IxVec::of(false, units) }
     }

@@ -1,4 +1,4 @@
-//! How often figures are asked for their value, some of which look at all messages for it.
+//! How often non-additive terms are evaluated; some of them read all messages.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,27 +10,27 @@ use placement::ix::{ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
 
 use super::solution::Solution;
-use crate::anneal::annealer::Chain;
-use crate::construction::initial_placement::place_the_rest;
+use crate::anneal::annealer::Annealer;
+use crate::construction::initial_placement::place_remaining;
 use crate::model::{Model, ROUND, STEPS};
 use crate::moves::ejection::eject;
-use crate::moves::load_balancing::even_out;
+use crate::moves::load_balancing::balance_loads;
 use crate::tests::world;
 
-/// A figure that is 0, and how often it said so.
+/// A term with value 0 that counts its evaluations.
 #[derive(Clone, Default)]
 struct Asked(Arc<AtomicUsize>);
 
 impl Asked {
-    /// A solution in which it is one of the figures.
+    /// A solution that has it among its terms.
     fn beside<'m>(&self, model: &'m Model<'m>) -> Solution<'m> {
         let mut solution = Solution::new(model);
-        let figures = solution.figures.as_mut().expect("the world has figures");
-        figures.terms.push((1, self.boxed()));
+        let terms = solution.terms.as_mut().expect("the world has terms");
+        terms.terms.push((1, self.boxed()));
         solution
     }
 
-    /// How often since the last time.
+    /// Evaluations since the last call.
     fn times(&self) -> usize {
         self.0.swap(0, Ordering::Relaxed)
     }
@@ -53,16 +53,16 @@ impl Figure for Asked {
     }
 }
 
-/// What many items go somewhere by.
+/// An operation that places many items.
 type Act = fn(&mut Solution);
 
 #[test]
 fn where_many_go_somewhere_figures_are_asked_once() {
     let acts: [(&str, Act); 4] = [
         ("what runs", |solution| solution.adopt(&IxVec::of(UnitIx::new(0), solution.model.free))),
-        ("a first placement", |solution| _ = place_the_rest(solution, &|| false)),
+        ("a first placement", |solution| _ = place_remaining(solution, &|| false)),
         ("room for who is left", |solution| _ = eject(solution, &mut fastrand::Rng::with_seed(1), &|| false)),
-        ("loads", |solution| _ = even_out(solution, &mut fastrand::Rng::with_seed(1), &|| false)),
+        ("loads", |solution| _ = balance_loads(solution, &mut fastrand::Rng::with_seed(1), &|| false)),
     ];
     for seed in 0..8 {
         let snapshot = world(
@@ -82,16 +82,16 @@ fn where_many_go_somewhere_figures_are_asked_once() {
         }
         for item in ItemIx::first(model.free) {
             let changes = [(item, solution.place[item], NOWHERE)];
-            assert!(solution.keeps_rules(&changes));
+            assert!(solution.adds_no_violation(&changes));
         }
         assert_eq!(asked.times(), 0, "seed {seed}: nothing of rules is read off terms");
     }
 }
 
-/// Numbers that figures look at between two looks at the clock, where each time is as long as what a step changes of paths.
+/// Numbers read by terms between two checks of the clock.
 #[test]
 fn where_figures_take_long_a_piece_has_fewer_steps() {
-    /// Figures that a step asks at most: of a move, of an exchange in its place, and of a compound one.
+    /// Evaluations of terms in one step at most: of a move, of a swap in its place, and of a compound move.
     const BY_STEP: u64 = 3;
     let mut steps = Vec::new();
     for stages in [[8, 12, 8], [160, 240, 160], [240, 360, 240]] {
@@ -100,18 +100,18 @@ fn where_figures_take_long_a_piece_has_fewer_steps() {
         let snapshot = Snapshot::new(file).unwrap();
         let (model, asked) = (Model::new(&snapshot), Asked::default());
         let mut solution = asked.beside(&model);
-        place_the_rest(&mut solution, &|| false);
+        place_remaining(&mut solution, &|| false);
         assert!(asked.times() <= 1);
-        let mut chain = Chain::new(solution, 1);
-        let looked_at = Criterion::Latency.measure().looks_at(&snapshot) as u64;
-        let most = BY_STEP * (2 * STEPS * ROUND * 8).max(32 * looked_at);
-        let of_samples = asked.times() as u64 * looked_at;
+        let mut chain = Annealer::new(solution, 1);
+        let numbers_read = Criterion::Latency.measure().looks_at(&snapshot) as u64;
+        let most = BY_STEP * (2 * STEPS * ROUND * 8).max(32 * numbers_read);
+        let of_samples = asked.times() as u64 * numbers_read;
         assert!(of_samples <= most, "{stages:?}: {of_samples} of {most} numbers for the scale of losses");
-        let (mean, _) = chain.scales();
-        chain.set_prices(1.0, 1.0);
+        let (mean, _) = chain.loss_scales();
+        chain.set_penalties(1.0, 1.0);
         chain.run(model.steps(), mean, mean / 2.0);
-        let of_piece = asked.times() as u64 * looked_at;
-        assert!(of_piece <= most, "{stages:?}: {of_piece} of {most} numbers in a piece");
+        let of_piece = asked.times() as u64 * numbers_read;
+        assert!(of_piece <= most, "{stages:?}: {of_piece} of {most} numbers in a batch");
         steps.push(model.steps());
     }
     assert!(steps.is_sorted_by(|more, fewer| more > fewer) && steps[0] == STEPS, "{steps:?}");

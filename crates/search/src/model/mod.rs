@@ -1,4 +1,4 @@
-//! What a search stands on: the weighted problem, and which nodes can stand in for each other.
+//! The search's view of a snapshot: the weighted problem, and which nodes are interchangeable.
 
 pub(crate) mod node_classes;
 
@@ -21,26 +21,25 @@ pub(crate) const ROUND: u64 = 40;
 /// An item, where it is, and where it goes.
 pub(crate) type Change = (ItemIx, UnitIx, UnitIx);
 
-/// Pairs of an item and a unit up to which what everything would cost everywhere is kept: it is asked far more often
-/// than changed only where chains are cold most of the time.
-const MOST_IN_COST_TABLE: usize = 1 << 13;
+/// Pairs of an item and a unit up to which a full cost table is kept. It is quick to read and slow to update, which pays
+/// while chains are cold.
+const MAX_COST_TABLE: usize = 1 << 13;
 
-/// Ties of an item, on average, up to which a step costs what it costs anywhere: published ones have 4 to 5.
+/// Mean ties per item up to which a step counts as cheap; published instances have 4 to 5.
 const SPARSE: usize = 8;
 
-/// Units whose costs are brought up to date in the time of a step; one of several steps is taken.
-const FOLLOWED: usize = 1 << 10;
+/// Units whose costs can be updated in the time of a step. One of several steps is accepted.
+const UPDATED_UNITS: usize = 1 << 10;
 
-/// A problem and what compound moves go by.
+/// The weighted problem and what compound moves use.
 pub(crate) struct Model<'a> {
     problem: Weighted<'a>,
     pub regions: NodeClasses,
-    /// How many numbers are looked at to say what figures come to.
-    looked_at: usize,
-    /// How many times as long a step takes as on a sparse world: it looks at every tie of an item, and has figures say what they
-    /// come to.
-    pub density: u64,
-    /// A part of the search that is left out.
+    /// Numbers read to evaluate all non-additive terms.
+    numbers_read: usize,
+    /// Duration of a step relative to a sparse snapshot: a step reads every tie of an item and evaluates the terms.
+    pub relative_step_time: u64,
+    /// The ablated component of the search, if any.
     pub without: Option<Ablation>,
 }
 
@@ -58,44 +57,44 @@ impl<'a> Model<'a> {
         Self::of(snapshot, Weighted::new(snapshot))
     }
 
-    /// The same for a world in which nobody has to be excused; see [`Weighted::with_nobody_excused`].
+    /// The same for a snapshot in which no violation is grandfathered; see [`Weighted::with_nobody_excused`].
     pub fn with_nobody_excused(snapshot: &'a Snapshot) -> Option<Self> {
         Some(Self::of(snapshot, Weighted::with_nobody_excused(snapshot)?))
     }
 
     fn of(snapshot: &'a Snapshot, problem: Weighted<'a>) -> Self {
-        let aimed_at = Criterion::iter().filter(|criterion| problem.weights.of(*criterion) > 0);
-        let looked_at: usize = aimed_at.map(|criterion| criterion.measure().looks_at(snapshot)).sum();
+        let weighted = Criterion::iter().filter(|criterion| problem.weights.of(*criterion) > 0);
+        let numbers_read: usize = weighted.map(|criterion| criterion.measure().looks_at(snapshot)).sum();
         Self {
-            looked_at,
-            density: density(&problem, looked_at / SPARSE),
+            numbers_read,
+            relative_step_time: relative_step_time(&problem, numbers_read / SPARSE),
             regions: NodeClasses::new(snapshot, &problem.units_of_node),
             problem,
             without: None,
         }
     }
 
-    /// Steps of a piece of effort: fewer where figures take so long to say that it would last longer than a round in a sparse world.
+    /// Steps of a batch: fewer where terms take long, so that a batch is no longer than a round on a sparse snapshot.
     pub fn steps(&self) -> u64 {
-        (STEPS * ROUND / self.of_figures().max(1) as u64).clamp(1, STEPS)
+        (STEPS * ROUND / self.relative_terms_time().max(1) as u64).clamp(1, STEPS)
     }
 
-    /// How many times as long a piece of effort takes as on a sparse world.
-    pub fn length_of_piece(&self) -> u64 {
-        (self.density * self.steps() / STEPS).max(1)
+    /// Duration of a batch relative to a sparse snapshot.
+    pub fn relative_batch_time(&self) -> u64 {
+        (self.relative_step_time * self.steps() / STEPS).max(1)
     }
 
-    /// How many times as long as a step on a sparse world it takes to say what figures come to.
-    fn of_figures(&self) -> usize {
-        self.looked_at / SPARSE
+    /// Duration of evaluating the terms relative to a step on a sparse snapshot.
+    fn relative_terms_time(&self) -> usize {
+        self.numbers_read / SPARSE
     }
 
-    /// Whether what every item would cost everywhere is kept up to date: quick to ask, slow to change.
+    /// Whether a full cost table is kept.
     pub fn has_cost_table(&self) -> bool {
-        self.free * self.units <= MOST_IN_COST_TABLE
+        self.free * self.units <= MAX_COST_TABLE
     }
 
-    /// By free item and unit: what it costs there while nobody but the fixed has a place.
+    /// By free item and unit: what it costs there while only fixed actors are placed.
     pub fn first_costs(&self) -> Vec<i64> {
         let mut costs = Vec::with_capacity(self.free * self.units);
         for item in ItemIx::first(self.free) {
@@ -109,9 +108,9 @@ impl<'a> Model<'a> {
         costs
     }
 
-    /// Brings what one end of a tie would cost on each unit up to date after the other has gone from a place to another.
+    /// Updates what one end of a tie would cost on each unit after the other end has moved.
     #[inline]
-    pub fn follow(&self, tie: &Tie, from: UnitIx, to: UnitIx, costs: &mut [i64]) {
+    pub fn update_costs(&self, tie: &Tie, from: UnitIx, to: UnitIx, costs: &mut [i64]) {
         if from != NOWHERE
             && to != NOWHERE
             && let Exchange::Table { units, costs: table } = &self.exchange
@@ -120,7 +119,7 @@ impl<'a> Model<'a> {
             for ((cost, to), from) in costs.iter_mut().zip(row(to)).zip(row(from)) {
                 *cost += tie.rate * (i64::from(*to) - i64::from(*from));
             }
-            // On one unit they are not apart, and exchange costs nothing.
+            // On one unit the two are not apart, and exchange costs nothing.
             costs[from.at()] += tie.apart - tie.shared;
             costs[to.at()] += tie.shared - tie.apart;
             return;
@@ -132,14 +131,14 @@ impl<'a> Model<'a> {
     }
 }
 
-/// How many times as long a step takes as on a sparse world, where what figures come to takes so many times as long as one there.
-fn density(problem: &Weighted, of_figures: usize) -> u64 {
+/// Duration of a step relative to a sparse snapshot, where evaluating the terms takes `relative_terms_time` such steps.
+fn relative_step_time(problem: &Weighted, relative_terms_time: usize) -> u64 {
     let ties: usize = ItemIx::first(problem.free).map(|item| problem.ties(item).len()).sum();
     let of_ties = ties / (SPARSE * problem.free.max(1));
-    // Of channels between groups it looks at every unit where it is taken.
+    // A move of an item with group channels updates every unit.
     let of_groups = problem.groups.as_ref().map_or(0, |groups| {
         let channels = groups.of.iter().map(Vec::len).max().unwrap_or(0);
-        channels * problem.units / FOLLOWED
+        channels * problem.units / UPDATED_UNITS
     });
-    (of_ties + of_groups + of_figures).max(1) as u64
+    (of_ties + of_groups + relative_terms_time).max(1) as u64
 }

@@ -1,17 +1,17 @@
-//! Which units and nodes can stand in for each other, and which nodes are near each other.
+//! Which units and nodes are interchangeable, and which nodes share a zone.
 
 use std::collections::BTreeMap;
 
 use placement::Snapshot;
 use placement::ix::{IxVec, KindIx, NodeIx, PlaceIx, UnitIx};
 
-/// The nodes of a world, by what they consist of and by zone.
+/// The nodes of a snapshot by class and by zone.
 pub(crate) struct NodeClasses {
     /// Whether there is more than one node.
     pub has_nodes: bool,
     /// Whether there is more than one zone.
     pub has_zones: bool,
-    /// By node: its class. Nodes with as many units of each kind are of one class.
+    /// By node: its class. Nodes with equally many units of each kind are in one class.
     class_of: IxVec<NodeIx, usize>,
     /// By class: its nodes.
     alike: Vec<Vec<NodeIx>>,
@@ -21,7 +21,7 @@ pub(crate) struct NodeClasses {
     nodes_of_zone: IxVec<PlaceIx, Vec<NodeIx>>,
     /// By zone and class: the nodes.
     alike_in_zone: BTreeMap<(PlaceIx, usize), Vec<NodeIx>>,
-    /// By unit: its kind and how many of that kind come before it on its node, as a number.
+    /// By unit: its kind and its number among the units of that kind on its node, as one number.
     slot_of: IxVec<UnitIx, u32>,
     /// By node: its slots, ascending, and the unit of each.
     units_by_slot: IxVec<NodeIx, Vec<(u32, UnitIx)>>,
@@ -91,7 +91,7 @@ impl NodeClasses {
         &self.nodes_of_zone[zone]
     }
 
-    /// The nodes that consist of the same as this one, itself among them.
+    /// The nodes of this node's class, including itself.
     #[inline]
     pub fn alike(&self, node: NodeIx) -> &[NodeIx] {
         &self.alike[self.class_of[node]]
@@ -103,7 +103,7 @@ impl NodeClasses {
         self.alike_in_zone.get(&(zone, self.class_of[node])).map_or(&[], Vec::as_slice)
     }
 
-    /// The unit of a node that is to it what the given one is to its own node, if there is such a unit.
+    /// The unit of `node` that corresponds to `unit` on its own node, if there is one.
     #[inline]
     pub fn counterpart(&self, unit: UnitIx, node: NodeIx) -> Option<UnitIx> {
         let (units, slot) = (&self.units_by_slot[node], self.slot_of[unit]);

@@ -1,7 +1,7 @@
-//! Compound moves: steps of many items at once, from one node or unit to another.
+//! Compound moves: many items move at once, from one node or unit to another.
 //!
-//! What hangs together stays together, where moves of one item after the other would first have to tear it apart. Once
-//! nodes have frozen, compound moves are what still brings order into zones.
+//! They keep clusters together, which single moves would first have to tear apart. Once the contents of nodes have
+//! frozen, compound moves still arrange nodes in zones.
 
 use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
@@ -10,34 +10,33 @@ use crate::model::Change;
 use placement::weighted::NOWHERE;
 
 /// The most items of a group.
-const LARGEST: usize = 16;
+const MAX_GROUP: usize = 16;
 
-/// The most items that change places in turn, and how often a unit is drawn for one of them.
-const LONGEST_ROTATION: usize = 4;
+/// The most items of a rotation, and how often a unit is drawn for one of them.
+const MAX_ROTATION: usize = 4;
 const TRIES: usize = 4;
 
-/// How many more change over in a trade, at most, and of how many one is chosen.
-const MOST_MORE: usize = 4;
-const DRAWN: usize = 4;
+/// The most further items of a trade, and how many are drawn to choose one.
+const MAX_FURTHER: usize = 4;
+const SAMPLED: usize = 4;
 
-/// A compound move that is thought of.
+/// A compound move under construction.
 #[derive(Clone)]
 pub(crate) struct CompoundMove {
-    /// Who would go where.
+    /// The moves of its items.
     pub changes: Vec<Change>,
-    /// By item: the last group that it was taken into.
+    /// By item: the last group that it joined.
     group_of: IxVec<ItemIx, u64>,
     groups: u64,
 }
 
 impl CompoundMove {
-    /// For a world of so many items that can move.
+    /// For so many free items.
     pub fn new(free: usize) -> Self {
         Self { changes: Vec::new(), group_of: IxVec::of(0, free), groups: 0 }
     }
 
-    /// What is on the item's node, and what is on another one that consists of the same units, in a zone to which
-    /// something ties the item.
+    /// Swaps the items of the item's node with those of an interchangeable node, mostly in the zone of a peer.
     pub fn between_nodes(&mut self, solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) {
         self.changes.clear();
         let regions = &solution.model.regions;
@@ -49,13 +48,12 @@ impl CompoundMove {
             return;
         }
         let other = pool[rng.usize(..pool.len())];
-        if other != node && !(self.empty(solution, node, other) && self.empty(solution, other, node)) {
+        if other != node && !(self.move_all(solution, node, other) && self.move_all(solution, other, node)) {
             self.changes.clear();
         }
     }
 
-    /// A group around the item, and often a group that is where it would go: to the node of something that the item is
-    /// tied to, or near it.
+    /// Moves a group around the item to the node of a peer or near it, and often a group from there back.
     pub fn between_groups(&mut self, solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) {
         self.changes.clear();
         let regions = &solution.model.regions;
@@ -67,52 +65,52 @@ impl CompoundMove {
         if other == node {
             return;
         }
-        self.gather(solution, item, other, rng.usize(2..=LARGEST), rng);
+        self.gather(solution, item, other, rng.usize(2..=MAX_GROUP), rng);
         let Some((_, _, goal)) = self.changes.first() else { return };
-        let there = &solution.on[*goal];
+        let there = &solution.occupants[*goal];
         if there.is_empty() || rng.u32(..4) == 0 {
             return;
         }
         let back = there[rng.usize(..there.len())];
         if solution.model.candidates(back).len() > 1 {
-            let most = rng.usize(1..=LARGEST).min(self.changes.len() + 1);
+            let most = rng.usize(1..=MAX_GROUP).min(self.changes.len() + 1);
             self.gather(solution, back, node, most, rng);
         }
     }
 
-    /// Two items that change units, and whoever else has to change over so that resources suffice on both; false where nobody helps.
+    /// Two items that swap, and further items so that resources suffice on both units; false where none helps.
     pub fn trade(&mut self, solution: &Solution, first: [Change; 2], rng: &mut fastrand::Rng) -> bool {
         let [(_, from, to), _] = first;
         self.changes.clear();
         self.changes.extend(first);
-        for _ in 0..MOST_MORE {
+        for _ in 0..MAX_FURTHER {
             let short = |unit| solution.shortage(&self.changes, unit);
             let (gives, takes, (dim, lacking)) = match (short(from), short(to)) {
-                // What refuses two alone is no resource.
+                // If no resource is short, other limits reject the pair.
                 (None, None) => return self.changes.len() > 2,
                 (Some(lack), None) => (from, to, lack),
                 (None, Some(lack)) => (to, from, lack),
                 (Some(_), Some(_)) => return false,
             };
-            let there = &solution.on[gives];
+            let there = &solution.occupants[gives];
             let model = solution.model;
-            // Whoever frees just enough.
-            let drawn = (0..DRAWN.min(there.len())).map(|_| there[rng.usize(..there.len())]);
-            let suited = drawn.filter(|item| {
+            // Prefer the item that frees just enough.
+            let sampled = (0..SAMPLED.min(there.len())).map(|_| there[rng.usize(..there.len())]);
+            let suitable = sampled.filter(|item| {
                 model.allows(*item, takes) && self.changes.iter().all(|(other, ..)| other != item)
             });
             let frees = |item: &ItemIx| {
                 let need = model.needs(*item, gives)[dim];
                 (need < lacking, (need - lacking).abs(), *item)
             };
-            let Some(item) = suited.min_by_key(frees) else { return false };
+            let Some(item) = suitable.min_by_key(frees) else { return false };
             self.changes.push((item, gives, takes));
         }
         [from, to].iter().all(|unit| solution.shortage(&self.changes, *unit).is_none())
     }
 
-    /// Items on full units, each of which goes where the next one is, for where the second may not be where the first is; the last one
-    /// goes there, or where there is room. False where none is found.
+    /// A cyclic exchange of items on full units: each moves to where the next one is, the last to where the first was or
+    /// where there is room. False where none is found.
     pub fn rotate(
         &mut self,
         solution: &Solution,
@@ -122,18 +120,18 @@ impl CompoundMove {
     ) -> bool {
         let model = solution.model;
         let (_, home, mut at) = first;
-        let mut leaving = second;
+        let mut displaced = second;
         self.changes.clear();
         self.changes.push(first);
-        while self.changes.len() < LONGEST_ROTATION {
-            let drawn = (0..TRIES).map(|_| model.drawn_target(&solution.place, leaving, rng));
+        while self.changes.len() < MAX_ROTATION {
+            let sampled = (0..TRIES).map(|_| model.proposed_target(&solution.place, displaced, rng));
             let is_new = |unit: &UnitIx| *unit != home && self.changes.iter().all(|(.., to)| to != unit);
-            let Some(to) = { drawn }.find(|unit| is_new(unit) && model.allows(leaving, *unit)) else {
+            let Some(to) = { sampled }.find(|unit| is_new(unit) && model.allows(displaced, *unit)) else {
                 return false;
             };
-            self.changes.push((leaving, at, to));
-            let there = &solution.on[to];
-            if there.is_empty() || !solution.is_refused(leaving, to) {
+            self.changes.push((displaced, at, to));
+            let there = &solution.occupants[to];
+            if there.is_empty() || !solution.is_rejected(displaced, to) {
                 return true;
             }
             let next = there[rng.usize(..there.len())];
@@ -141,17 +139,17 @@ impl CompoundMove {
                 self.changes.push((next, to, home));
                 return true;
             }
-            (leaving, at) = (next, to);
+            (displaced, at) = (next, to);
         }
         false
     }
 
-    /// Has all that can leave a node go to another one; false where somebody may not be there.
-    fn empty(&mut self, solution: &Solution, from: NodeIx, to: NodeIx) -> bool {
+    /// Moves all free items of a node to another one; false where one of them may not be there.
+    fn move_all(&mut self, solution: &Solution, from: NodeIx, to: NodeIx) -> bool {
         let model = solution.model;
         for unit in &model.units_of_node[from] {
             let goal = model.regions.counterpart(*unit, to);
-            for item in solution.on[*unit].iter().filter(|item| model.candidates(**item).len() > 1) {
+            for item in solution.occupants[*unit].iter().filter(|item| model.candidates(**item).len() > 1) {
                 let Some(goal) = goal.filter(|goal| model.allows(*item, *goal)) else { return false };
                 self.changes.push((*item, *unit, goal));
             }
@@ -159,7 +157,7 @@ impl CompoundMove {
         true
     }
 
-    /// Has an item go to a node, and with it at most so many that are on its node and tied to it, or to those.
+    /// Moves an item to a node, with at most `most` items of its node that are tied to it, directly or transitively.
     fn gather(
         &mut self,
         solution: &Solution,
@@ -172,7 +170,7 @@ impl CompoundMove {
         let first = self.changes.len();
         let from = model.node_of[solution.place[item]];
         self.groups += 1;
-        self.take_along(solution, item, from, to);
+        self.join_group(solution, item, from, to);
         let mut next = first;
         while let Some((item, ..)) = self.changes.get(next) {
             next += 1;
@@ -183,15 +181,15 @@ impl CompoundMove {
                     return;
                 }
                 if (tie.peer.at()) < model.free {
-                    self.take_along(solution, tie.peer, from, to);
+                    self.join_group(solution, tie.peer, from, to);
                 }
             }
         }
     }
 
-    /// Takes an item into the group if it is on the node and may go to the other one.
+    /// Adds an item to the group if it is on `from` and may move to `to`.
     #[inline]
-    fn take_along(&mut self, solution: &Solution, item: ItemIx, from: NodeIx, to: NodeIx) {
+    fn join_group(&mut self, solution: &Solution, item: ItemIx, from: NodeIx, to: NodeIx) {
         let model = solution.model;
         let at = solution.place[item];
         if at == NOWHERE
@@ -208,22 +206,22 @@ impl CompoundMove {
     }
 }
 
-/// The node of an item, and that of something that it is tied to.
+/// The node of an item, and that of a random peer.
 fn ends(solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) -> Option<(NodeIx, NodeIx)> {
     let model = solution.model;
     let (at, ties) = (solution.place[item], model.ties(item));
     if at == NOWHERE || ties.is_empty() && !model.has_groups(item) {
         return None;
     }
-    let there = solution.place[model.drawn_peer(item, u32::from(!ties.is_empty()), rng)?];
+    let there = solution.place[model.proposed_peer(item, u32::from(!ties.is_empty()), rng)?];
     (there != NOWHERE).then(|| (model.node_of[at], model.node_of[there]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::anneal::annealer::Chain;
-    use crate::construction::initial_placement::place_the_rest;
+    use crate::anneal::annealer::Annealer;
+    use crate::construction::initial_placement::place_remaining;
     use crate::model::Model;
     use crate::tests::world;
 
@@ -244,23 +242,24 @@ mod tests {
             let snapshot = world(&mut rng, objectives);
             let model = Model::new(&snapshot);
             let mut solution = Solution::new(&model);
-            place_the_rest(&mut solution, &|| false);
-            let mut chain = Chain::new(solution, seed as u64);
-            let (mean, _) = chain.scales();
+            place_remaining(&mut solution, &|| false);
+            let mut annealer = Annealer::new(solution, seed as u64);
+            let (mean, _) = annealer.loss_scales();
             for part in 1..20 {
-                chain.set_prices(f64::from(part), f64::from(part));
-                chain.run(500, mean / f64::from(part), mean / f64::from(part + 1));
+                annealer.set_penalties(f64::from(part), f64::from(part));
+                annealer.run(500, mean / f64::from(part), mean / f64::from(part + 1));
                 let mut same = Solution::new(&model);
-                same.set_slack(chain.solution.slack);
-                same.adopt(&chain.solution.place);
-                assert_eq!(same.place, chain.solution.place, "seed {seed}: all limits and relations hold");
-                assert_eq!(same.objective, chain.solution.objective, "seed {seed}");
-                assert_eq!(same.total_excess(), chain.excess, "seed {seed}");
+                same.set_overload_allowance(annealer.solution.overload_allowance);
+                same.adopt(&annealer.solution.place);
+                assert_eq!(same.place, annealer.solution.place, "seed {seed}: all limits and relations hold");
+                assert_eq!(same.objective, annealer.solution.objective, "seed {seed}");
+                assert_eq!(same.total_excess(), annealer.excess, "seed {seed}");
             }
         }
     }
 
-    /// Units that have too much, and one without a place that may come for another: alike, or two who must be together.
+    /// Overloaded units, and unplaced actors that may replace others of equal size: single ones, or two that must be
+    /// together.
     #[test]
     fn a_walk_knows_what_units_have_too_much_of_when_somebody_is_brought_in() {
         for (slots, rest, rules) in [(2, "e:cpu=2", ""), (3, "e:cpu=1 f:cpu=1", "together unit e f")] {
@@ -273,12 +272,12 @@ mod tests {
                 let mut solution = Solution::new(&model);
                 solution.adopt(&model.places(&start));
                 assert_eq!((solution.total_excess(), solution.unplaced), (2, actors.split(' ').count() - 4));
-                let mut chain = Chain::new(solution, seed);
-                let (mean, _) = chain.scales();
+                let mut annealer = Annealer::new(solution, seed);
+                let (mean, _) = annealer.loss_scales();
                 for part in 1..20 {
-                    chain.set_prices(f64::from(part), f64::from(part));
-                    chain.run(500, mean / f64::from(part), mean / f64::from(part + 1));
-                    assert_eq!(chain.solution.total_excess(), chain.excess, "seed {seed}: {rest}");
+                    annealer.set_penalties(f64::from(part), f64::from(part));
+                    annealer.run(500, mean / f64::from(part), mean / f64::from(part + 1));
+                    assert_eq!(annealer.solution.total_excess(), annealer.excess, "seed {seed}: {rest}");
                 }
             }
         }

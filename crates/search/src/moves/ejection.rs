@@ -1,29 +1,29 @@
-//! Ejection: who finds no place takes that of others, who look for one in turn (Nagata and Bräysy 2009).
+//! Ejection chains: an unplaced item evicts others, which look for a place in turn (Nagata and Bräysy 2009).
 
 use placement::ix::{ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
 
 use crate::evaluation::solution::Solution;
 
-/// Units that are looked at for one item.
-const LOOKED_AT: usize = 48;
+/// Units that are tried for one item.
+const MAX_CANDIDATES: usize = 48;
 
-/// Items that are put somewhere before it is given up, for each item there is: at least and at most.
-const PUTS_PER_ITEM: usize = 20;
-const PUTS: (usize, usize) = (400, 8_000);
+/// Insertions before it gives up: per item, and at least and at most.
+const INSERTIONS_PER_ITEM: usize = 20;
+const INSERTIONS: (usize, usize) = (400, 8_000);
 
-/// Puts between two looks at the clock.
-const PATIENCE: usize = 8;
+/// Insertions between two checks of the clock.
+const CHECK_INTERVAL: usize = 8;
 
-/// Gives a place to items that have none, where others have to go elsewhere for it. What comes of it has fewer without a place, or
-/// nothing has changed. `None` where `stop` ended it.
+/// Places unplaced items by ejecting others. Either fewer items are unplaced afterwards or nothing has changed. `None`
+/// where `stop` ended it.
 ///
-/// Who has often found no place is seldom ejected: so the choosy come to rest, and the easy ones fill the gaps.
+/// Items that often failed to find a place are seldom ejected: hard items settle, and easy ones fill the gaps.
 pub(crate) fn eject(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
-    solution.in_bulk(|solution| eject_some(solution, rng, stop))
+    solution.in_bulk(|solution| eject_from_pool(solution, rng, stop))
 }
 
-fn eject_some(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
+fn eject_from_pool(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
     let model = solution.model;
     let mut pool: Vec<ItemIx> = ItemIx::first(model.free)
         .filter(|item| solution.place[*item] == NOWHERE && !model.candidates(*item).is_empty())
@@ -32,13 +32,13 @@ fn eject_some(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() 
         return Some(());
     }
     let sizes = sizes(solution);
-    let mut refused: IxVec<ItemIx, u64> = IxVec::of(1, model.free);
-    let (least, most) = PUTS;
+    let mut failures: IxVec<ItemIx, u64> = IxVec::of(1, model.free);
+    let (least, most) = INSERTIONS;
     let before = (solution.unplaced, solution.place.clone());
     let mut best = before.clone();
-    for puts in 0..(PUTS_PER_ITEM * model.free).clamp(least, most) {
+    for insertions in 0..(INSERTIONS_PER_ITEM * model.free).clamp(least, most) {
         let Some(item) = pool.pop() else { break };
-        if puts.is_multiple_of(PATIENCE) && stop() {
+        if insertions.is_multiple_of(CHECK_INTERVAL) && stop() {
             return None;
         }
         if let Some(unit) = room_for(solution, item, rng) {
@@ -48,26 +48,28 @@ fn eject_some(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() 
             }
             continue;
         }
-        refused[item] += 1;
-        // Nobody can make room for it: it is without a place whatever others do.
-        let Some((unit, mut leaving)) = cheapest(solution, item, &refused, &sizes, rng) else { continue };
-        for item in &leaving {
-            solution.take_out(*item);
+        failures[item] += 1;
+        // No ejection makes room for it, whatever the others do.
+        let Some((unit, mut ejected)) = cheapest_ejection(solution, item, &failures, &sizes, rng) else {
+            continue;
+        };
+        for item in &ejected {
+            solution.remove(*item);
         }
         solution.put(item, unit);
-        leaving.sort_by_key(|item| sizes[*item]);
-        pool.extend(leaving);
+        ejected.sort_by_key(|item| sizes[*item]);
+        pool.extend(ejected);
     }
     if solution.unplaced > best.0 || best.0 == before.0 {
-        let slack = solution.slack;
+        let overload_allowance = solution.overload_allowance;
         *solution = Solution::new(model);
-        solution.set_slack(slack);
+        solution.set_overload_allowance(overload_allowance);
         solution.adopt(&best.1);
     }
     Some(())
 }
 
-/// By item: the largest part that it needs of anything that is needed, in millionths; a place among slots is one, too.
+/// By item: the largest share that it needs of any total demand, in millionths. Slots count as a resource.
 fn sizes(solution: &Solution) -> IxVec<ItemIx, i64> {
     let model = solution.model;
     let needs = |item: ItemIx| {
@@ -91,15 +93,15 @@ fn some_candidates(
 ) -> impl Iterator<Item = UnitIx> {
     let candidates = solution.model.candidates(item);
     let first = rng.usize(..candidates.len());
-    candidates[first..].iter().chain(&candidates[..first]).copied().take(LOOKED_AT)
+    candidates[first..].iter().chain(&candidates[..first]).copied().take(MAX_CANDIDATES)
 }
 
-/// The place with the least overload, then the cheapest, among some that take the item as things are.
+/// Of some units that admit the item now, the one with the least overload, then the cheapest.
 fn room_for(solution: &mut Solution, item: ItemIx, rng: &mut fastrand::Rng) -> Option<UnitIx> {
     let model = solution.model;
     let mut free: Vec<UnitIx> = some_candidates(solution, item, rng).collect();
     free.retain(|unit| {
-        solution.admits_overloaded(item, *unit) && solution.keeps_rules(&[(item, NOWHERE, *unit)])
+        solution.admits_ignoring_load(item, *unit) && solution.adds_no_violation(&[(item, NOWHERE, *unit)])
     });
     free.into_iter().min_by_key(|unit| {
         let over = model.needs(item, *unit)[0] - solution.left[unit.at() * model.dims];
@@ -107,11 +109,11 @@ fn room_for(solution: &mut Solution, item: ItemIx, rng: &mut fastrand::Rng) -> O
     })
 }
 
-/// The unit, among some, whose occupants that would have to go have found no place most seldom; and who they are.
-fn cheapest(
+/// Of some units, the one whose ejected items have failed least often, and those items.
+fn cheapest_ejection(
     solution: &mut Solution,
     item: ItemIx,
-    refused: &IxVec<ItemIx, u64>,
+    failures: &IxVec<ItemIx, u64>,
     sizes: &IxVec<ItemIx, i64>,
     rng: &mut fastrand::Rng,
 ) -> Option<(UnitIx, Vec<ItemIx>)> {
@@ -119,56 +121,56 @@ fn cheapest(
     let units: Vec<UnitIx> = some_candidates(solution, item, rng).collect();
     for unit in units {
         let most = best.as_ref().map_or(u64::MAX, |(price, ..)| *price);
-        let Some(leaving) = who_leaves(solution, item, unit, most, refused, sizes) else { continue };
-        let price = leaving.iter().map(|item| refused[*item]).sum();
+        let Some(ejected) = ejected_items(solution, item, unit, most, failures, sizes) else { continue };
+        let price = ejected.iter().map(|item| failures[*item]).sum();
         if price < most {
-            best = Some((price, unit, leaving));
+            best = Some((price, unit, ejected));
         }
     }
-    best.map(|(_, unit, leaving)| (unit, leaving))
+    best.map(|(_, unit, ejected)| (unit, ejected))
 }
 
-/// Who has to leave the unit so that it takes the item, at a price below `most`; everything stands as before.
-fn who_leaves(
+/// The items that must leave the unit to admit `item`, at a price below `most`. The solution is unchanged afterwards.
+fn ejected_items(
     solution: &mut Solution,
     item: ItemIx,
     unit: UnitIx,
     most: u64,
-    refused: &IxVec<ItemIx, u64>,
+    failures: &IxVec<ItemIx, u64>,
     sizes: &IxVec<ItemIx, i64>,
 ) -> Option<Vec<ItemIx>> {
     let model = solution.model;
-    let mut there = solution.on[unit].clone();
-    there.sort_by_key(|other| (refused[*other], -sizes[*other], *other));
+    let mut occupants = solution.occupants[unit].clone();
+    occupants.sort_by_key(|other| (failures[*other], -sizes[*other], *other));
     let admits = |solution: &mut Solution| {
-        solution.admits_overloaded(item, unit) && solution.keeps_rules(&[(item, NOWHERE, unit)])
+        solution.admits_ignoring_load(item, unit) && solution.adds_no_violation(&[(item, NOWHERE, unit)])
     };
     let (mut out, mut price) = (Vec::new(), 0);
     let mut fits = false;
-    for other in there.into_iter().filter(|other| model.candidates(*other).len() > 1) {
-        price += refused[other];
+    for other in occupants.into_iter().filter(|other| model.candidates(*other).len() > 1) {
+        price += failures[other];
         if price >= most {
             break;
         }
-        solution.take_out(other);
+        solution.remove(other);
         out.push(other);
         fits = admits(solution);
         if fits {
             break;
         }
     }
-    // Who went for nothing stays.
-    let mut leaving = Vec::new();
+    // Items that need not leave stay.
+    let mut ejected = Vec::new();
     for (position, other) in out.iter().enumerate() {
         solution.put(*other, unit);
         let is_needed = !fits || position + 1 == out.len() || !admits(solution);
         if is_needed && fits {
-            solution.take_out(*other);
-            leaving.push(*other);
+            solution.remove(*other);
+            ejected.push(*other);
         }
     }
-    for other in &leaving {
+    for other in &ejected {
         solution.put(*other, unit);
     }
-    fits.then_some(leaving)
+    fits.then_some(ejected)
 }

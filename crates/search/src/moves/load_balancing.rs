@@ -1,4 +1,4 @@
-//! Takes load off units that have too much of it.
+//! Load balancing: moves work off overloaded units.
 
 use placement::ix::{ItemIx, UnitIx};
 
@@ -8,18 +8,18 @@ use crate::model::Change;
 use crate::moves::compound::CompoundMove;
 use placement::weighted::NOWHERE;
 
-/// Tries per item that it may take to bring every load within its limit.
+/// Tries per item to bring every load within its limit.
 const TRIES_PER_ITEM: usize = 400;
 
-/// Tries between two looks at the clock.
-const PATIENCE: usize = 256;
+/// Tries between two checks of the clock.
+const CHECK_INTERVAL: usize = 256;
 
-/// Moves and swaps items until no unit has more work than its capacity and the slack; false when that was not reached. `None` where
-/// `stop` ended it.
+/// Moves and swaps items until no unit has more work than its capacity and the allowance; false when that was not
+/// reached. `None` where `stop` ended it.
 ///
-/// A step is taken when the sum of all excesses does not grow, as walking along plateaus is what solves the packing, and where an item is
-/// more than the unit that it is on may have at all.
-fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<bool> {
+/// A step is made when the total excess does not grow, as walking along plateaus is what solves the packing. An item that
+/// exceeds the limit of its unit by itself moves regardless.
+fn try_balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<bool> {
     let model = solution.model;
     let mut over: Vec<UnitIx> =
         UnitIx::first(model.units).filter(|unit| solution.excess(*unit) > 0).collect();
@@ -28,7 +28,7 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
         if over.is_empty() {
             return Some(true);
         }
-        if tries.is_multiple_of(PATIENCE) && stop() {
+        if tries.is_multiple_of(CHECK_INTERVAL) && stop() {
             return None;
         }
         let position = rng.usize(..over.len());
@@ -37,7 +37,7 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
             over.swap_remove(position);
             continue;
         }
-        let on = &solution.on[from];
+        let on = &solution.occupants[from];
         if on.is_empty() {
             // Fixed actors alone overload it.
             over.swap_remove(position);
@@ -51,21 +51,21 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
         }
         let before = solution.excess(from) + solution.excess(to);
         let (room_from, room_to) = (left(solution, from), left(solution, to));
-        let (leaves, comes) = (model.needs(item, from)[0], model.needs(item, to)[0]);
+        let (leaves, added) = (model.needs(item, from)[0], model.needs(item, to)[0]);
         let over_by = |room: i64| (-room).max(0);
-        // Nothing that others do brings it within the limit there; where it can be, they make room afterwards.
-        let has_to_go = leaves > solution.most_work(from) && comes <= solution.most_work(to);
-        if (has_to_go || over_by(room_from + leaves) + over_by(room_to - comes) <= before)
-            && solution.admits_overloaded(item, to)
-            && solution.keeps_rules(&[(item, from, to)])
+        // Nothing else can bring the unit within its limit.
+        let must_move = leaves > solution.work_limit(from) && added <= solution.work_limit(to);
+        if (must_move || over_by(room_from + leaves) + over_by(room_to - added) <= before)
+            && solution.admits_ignoring_load(item, to)
+            && solution.adds_no_violation(&[(item, from, to)])
         {
-            solution.move_to(item, to);
+            solution.force_move(item, to);
         } else {
-            let there = &solution.on[to];
-            if there.is_empty() {
+            let occupants = &solution.occupants[to];
+            if occupants.is_empty() {
                 continue;
             }
-            let other = there[rng.usize(..there.len())];
+            let other = occupants[rng.usize(..occupants.len())];
             if !model.allows(other, from) {
                 if rotate(solution, &mut compound, ((item, from, to), other), rng) {
                     let now_over = compound.changes.iter().map(|(.., to)| *to);
@@ -76,14 +76,14 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
                 continue;
             }
             let (back, gone) = (model.needs(other, from)[0], model.needs(other, to)[0]);
-            let after = over_by(room_from + leaves - back) + over_by(room_to - comes + gone);
+            let after = over_by(room_from + leaves - back) + over_by(room_to - added + gone);
             if after > before
-                || !solution.admits_swap_overloaded(item, other)
-                || !solution.keeps_rules(&[(item, from, to), (other, to, from)])
+                || !solution.admits_swap_ignoring_load(item, other)
+                || !solution.adds_no_violation(&[(item, from, to), (other, to, from)])
             {
                 continue;
             }
-            solution.swap_regardless(item, other);
+            solution.force_swap(item, other);
         }
         if solution.excess(to) > 0 && !over.contains(&to) {
             over.push(to);
@@ -92,8 +92,8 @@ fn balance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> 
     Some(false)
 }
 
-/// Where devices are exclusive and two may not change places, three or four do in turn, where that makes the sum of all excesses no
-/// larger; says whether they did.
+/// Rotates three or four items on exclusive devices where two may not swap, if the total excess does not grow. Returns
+/// whether it did.
 fn rotate(
     solution: &mut Solution,
     compound: &mut CompoundMove,
@@ -105,37 +105,37 @@ fn rotate(
         return false;
     }
     let may = compound.rotate(solution, first, other, rng)
-        && solution.delta_of_all(&compound.changes).is_some_and(|(_, more)| more <= 0)
-        && solution.keeps_rules(&compound.changes);
+        && solution.batch_delta(&compound.changes).is_some_and(|(_, more)| more <= 0)
+        && solution.adds_no_violation(&compound.changes);
     if may {
-        solution.objective += solution.try_figures(&compound.changes).0;
-        solution.make_all(&compound.changes);
+        solution.objective += solution.apply_terms(&compound.changes).0;
+        solution.apply_batch(&compound.changes);
     }
     may
 }
 
-/// Moves and swaps items until the largest overload is, within a part of 256, the least that this way reaches: where a kind is short,
-/// units of it are to be loaded evenly before anything else counts. Leaves no slack. `None` where `stop` ended it.
-pub(crate) fn even_out(
+/// Moves and swaps items until the largest overload is within 1/256 of the least that this reaches: where a kind is
+/// short, its units are loaded evenly. Resets the allowance to 0. `None` where `stop` ended it.
+pub(crate) fn balance_loads(
     solution: &mut Solution,
     rng: &mut fastrand::Rng,
     stop: &dyn Fn() -> bool,
 ) -> Option<()> {
-    solution.in_bulk(|solution| halve(solution, rng, stop))
+    solution.in_bulk(|solution| bisect_allowance(solution, rng, stop))
 }
 
-/// Halves what lies between too little overload and enough.
-fn halve(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
-    if balance(solution, rng, stop)? {
+/// Bisects the allowance between too small and sufficient.
+fn bisect_allowance(solution: &mut Solution, rng: &mut fastrand::Rng, stop: &dyn Fn() -> bool) -> Option<()> {
+    if try_balance(solution, rng, stop)? {
         return Some(());
     }
-    let (mut too_little, mut enough) = (0, solution.overloads().0);
+    let (mut too_little, mut enough) = (0, solution.overload_range().0);
     while enough - too_little > (enough / 256).max(1) {
         let between = too_little + (enough - too_little) / 2;
         let mut tried = solution.clone();
-        tried.set_slack(between);
-        if balance(&mut tried, rng, stop)? {
-            tried.set_slack(0);
+        tried.set_overload_allowance(between);
+        if try_balance(&mut tried, rng, stop)? {
+            tried.set_overload_allowance(0);
             (*solution, enough) = (tried, between);
         } else {
             too_little = between;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use crate::model::Model;
 
-    /// Three exclusive devices of three kinds, each held by the one who could be better served by the next: no two may change places.
+    /// Three exclusive devices of three kinds, each held by the actor that the next would serve better: no two may swap.
     #[test]
     fn three_who_change_places_in_turn_take_load_off_exclusive_devices() {
         let unit =
@@ -177,9 +177,9 @@ mod tests {
         for (item, unit) in ItemIx::first(3).zip(UnitIx::first(3)) {
             solution.put(item, unit);
         }
-        assert_eq!(solution.overloads().0, 2);
-        even_out(&mut solution, &mut fastrand::Rng::with_seed(1), &|| false).unwrap();
-        assert_eq!((solution.overloads().0, solution.unplaced), (0, 0));
+        assert_eq!(solution.overload_range().0, 2);
+        balance_loads(&mut solution, &mut fastrand::Rng::with_seed(1), &|| false).unwrap();
+        assert_eq!((solution.overload_range().0, solution.unplaced), (0, 0));
         assert_eq!(solution.objective, {
             let mut anew = Solution::new(&model);
             anew.adopt(&solution.place);
@@ -187,7 +187,7 @@ mod tests {
         });
     }
 
-    /// Who has more work where it is than the limit lets anybody have goes where it has less, and who is there makes room.
+    /// An item above the limit of its unit by itself moves to where its work is less; others make room.
     #[test]
     fn who_is_too_much_alone_goes_where_it_is_less() {
         let light: Vec<String> = (0..8).map(|at| format!("l{at}:v=1,w=1")).collect();
@@ -199,8 +199,8 @@ mod tests {
         for item in ItemIx::first(9).skip(1) {
             solution.put(item, UnitIx::new(1));
         }
-        assert_eq!(solution.overloads().0, 7);
-        even_out(&mut solution, &mut fastrand::Rng::with_seed(1), &|| false).unwrap();
-        assert_eq!((solution.overloads().0, solution.unplaced), (2, 0));
+        assert_eq!(solution.overload_range().0, 7);
+        balance_loads(&mut solution, &mut fastrand::Rng::with_seed(1), &|| false).unwrap();
+        assert_eq!((solution.overload_range().0, solution.unplaced), (2, 0));
     }
 }

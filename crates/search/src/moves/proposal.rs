@@ -1,30 +1,30 @@
-//! Where an item might want to go, and whom it might want to be with: drawn at random.
+//! Random proposals: a target unit for an item, and a peer for it to be with.
 
 use placement::ix::{ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
 
 use crate::model::Model;
 
-/// Of 256 draws: with fewer than these an item goes where somebody is whom it is tied to, or near to that.
-const THERE: u32 = 96;
-const NEAR: u32 = 192;
+/// Of 256 draws: below the first the target is a peer's unit, below the second a unit of the peer's node.
+const SAME_UNIT: u32 = 96;
+const SAME_NODE: u32 = 192;
 
 impl Model<'_> {
-    /// A unit for an item: mostly where somebody is whom it is tied to, or another one of that node; else any.
+    /// A target for an item: mostly the unit of a peer, or another unit of that node; otherwise any candidate.
     #[inline]
-    pub fn drawn_target(
+    pub fn proposed_target(
         &self,
         place: &IxVec<ItemIx, UnitIx>,
         item: ItemIx,
         rng: &mut fastrand::Rng,
     ) -> UnitIx {
         let draw = rng.u32(..256);
-        if draw < NEAR
-            && let Some(peer) = self.drawn_peer(item, draw, rng)
+        if draw < SAME_NODE
+            && let Some(peer) = self.proposed_peer(item, draw, rng)
         {
             let at = place[peer];
             if at != NOWHERE {
-                if draw < THERE {
+                if draw < SAME_UNIT {
                     return at;
                 }
                 let near = &self.units_of_node[self.node_of[at]];
@@ -35,31 +35,31 @@ impl Model<'_> {
         candidates[rng.usize(..candidates.len())]
     }
 
-    /// Somebody whom an item is tied to, each as likely as the others; by a channel between groups half of the time where there are
-    /// such, as an odd or even `draw` says.
+    /// A random peer of an item, uniformly. Where it has channels between groups, half of the draws follow one, as the
+    /// parity of `draw` decides.
     #[inline]
-    pub fn drawn_peer(&self, item: ItemIx, draw: u32, rng: &mut fastrand::Rng) -> Option<ItemIx> {
+    pub fn proposed_peer(&self, item: ItemIx, draw: u32, rng: &mut fastrand::Rng) -> Option<ItemIx> {
         let ties = self.ties(item);
         if ties.is_empty() || draw.is_multiple_of(2) && self.has_groups(item) {
-            return self.drawn_of_groups(item, rng);
+            return self.proposed_group_peer(item, rng);
         }
         Some(ties[rng.usize(..ties.len())].peer)
     }
 
-    fn drawn_of_groups(&self, item: ItemIx, rng: &mut fastrand::Rng) -> Option<ItemIx> {
+    fn proposed_group_peer(&self, item: ItemIx, rng: &mut fastrand::Rng) -> Option<ItemIx> {
         let groups = self.groups.as_ref()?;
-        let (end, _) = one_of(groups.shares(item), rng)?;
-        let channel = one_of(&groups.of[*end], rng)?;
-        one_of(&groups.items[channel.peer], rng).copied()
+        let (end, _) = pick(groups.shares(item), rng)?;
+        let channel = pick(&groups.of[*end], rng)?;
+        pick(&groups.items[channel.peer], rng).copied()
     }
 
-    /// Whether an item has channels between groups that no tie stands for.
+    /// Whether an item has channels between groups that no tie represents.
     #[inline]
     pub fn has_groups(&self, item: ItemIx) -> bool {
         self.groups.as_ref().is_some_and(|groups| !groups.shares(item).is_empty())
     }
 }
 
-fn one_of<'a, T>(of: &'a [T], rng: &mut fastrand::Rng) -> Option<&'a T> {
+fn pick<'a, T>(of: &'a [T], rng: &mut fastrand::Rng) -> Option<&'a T> {
     (!of.is_empty()).then(|| &of[rng.usize(..of.len())])
 }

@@ -1,30 +1,30 @@
-//! How often limits refuse what would please: what exchanges are worth follows from it.
+//! How often limits reject improving moves, which decides whether swaps are tried first.
 
-/// Pleasing moves after which half of them are forgotten.
+/// Improving moves after which half of them are forgotten.
 const WINDOW: u32 = 4096;
 
-/// Moves that pleased lately, and how many of them slots, resources or relations refused.
+/// Recent improving moves, and how many of them slots, resources or relations rejected.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Refusals {
-    pleasing: u32,
-    refused: u32,
+pub(crate) struct Rejections {
+    improving: u32,
+    rejected: u32,
 }
 
-impl Refusals {
-    /// Counts a move that would please.
+impl Rejections {
+    /// Counts an improving move.
     #[inline]
-    pub fn note(&mut self, refused: bool) {
-        self.pleasing += 1;
-        self.refused += u32::from(refused);
-        if self.pleasing == WINDOW {
-            (self.pleasing, self.refused) = (self.pleasing / 2, self.refused / 2);
+    pub fn record(&mut self, rejected: bool) {
+        self.improving += 1;
+        self.rejected += u32::from(rejected);
+        if self.improving == WINDOW {
+            (self.improving, self.rejected) = (self.improving / 2, self.rejected / 2);
         }
     }
 
-    /// Whether most are refused: then units are full, as exclusive devices are, and exchanges are the way on.
+    /// Whether most are rejected: units are full, as exclusive devices are, and only swaps help.
     #[inline]
-    pub fn are_the_rule(self) -> bool {
-        2 * self.refused > self.pleasing
+    pub fn are_frequent(self) -> bool {
+        2 * self.rejected > self.improving
     }
 }
 
@@ -34,11 +34,11 @@ mod tests {
 
     #[test]
     fn what_was_the_rule_is_forgotten() {
-        let mut refusals = Refusals::default();
-        assert!(!refusals.are_the_rule(), "nothing was refused yet");
-        (0..100_000).for_each(|_| refusals.note(true));
-        assert!(refusals.are_the_rule());
-        (0..WINDOW).for_each(|_| refusals.note(false));
-        assert!(!refusals.are_the_rule());
+        let mut rejections = Rejections::default();
+        assert!(!rejections.are_frequent(), "nothing was rejected yet");
+        (0..100_000).for_each(|_| rejections.record(true));
+        assert!(rejections.are_frequent());
+        (0..WINDOW).for_each(|_| rejections.record(false));
+        assert!(!rejections.are_frequent());
     }
 }

@@ -1,20 +1,20 @@
-//! `greedy`: keep what runs, place the rest where it costs least, then take every step that pays.
+//! `greedy`: keeps what runs, places the rest where it costs least, then makes every improving move.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::construction::bundle::{Bundles, Settlement};
-use crate::construction::emptiest::{Looks, emptiest};
-use crate::stop_clock::{Clock, Cut};
+use crate::construction::bundle::{BundlePlacement, Bundles};
+use crate::construction::emptiest::{ProbeBudget, emptiest};
+use crate::stop_clock::{Expired, StopClock};
 use crate::strategies::repair::repair_violations;
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
-/// Keeps what runs where that is feasible, places the rest one by one where the vector grows least, then moves single actors, and
-/// whole bundles of actors that must be together, as long as that makes the vector smaller.
+/// Keeps what runs where that is feasible, places the rest one by one where the cost vector grows least, then moves
+/// single actors and whole bundles as long as that improves the vector.
 ///
-/// A piece of effort is one actor, or one bundle, looked at; each is looked at once, whatever the effort. Without effort, or where the time is
-/// over before that, everybody goes wherever there is room.
+/// A unit of effort is the evaluation of one actor or bundle; each is evaluated once, whatever the effort. Without
+/// effort, or where time runs out before that, actors are placed wherever there is room.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Greedy;
 
@@ -24,7 +24,7 @@ impl Strategy for Greedy {
     }
 
     fn summary(&self) -> &'static str {
-        "keeps what runs, places the rest where it costs least, then takes every single step that pays"
+        "keep_running what runs, places the into_sorted where it costs least, then takes every single step that pays"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
@@ -33,53 +33,53 @@ impl Strategy for Greedy {
 }
 
 impl Greedy {
-    /// Its answer before the repair under a policy's rules, for whoever searches on from it.
+    /// The answer before the repair under a policy's rules, as a start for other searches.
     pub fn construct(&self, snapshot: &Snapshot, budget: &Budget) -> Answer {
         construct(snapshot, budget, true)
     }
 
-    /// The same as if nothing that can move ran anywhere.
+    /// The same as if no movable actor ran anywhere.
     pub fn construct_anew(&self, snapshot: &Snapshot, budget: &Budget) -> Answer {
         construct(snapshot, budget, false)
     }
 }
 
-fn construct(snapshot: &Snapshot, budget: &Budget, keeps: bool) -> Answer {
-    let begun = || {
+fn construct(snapshot: &Snapshot, budget: &Budget, keep_running: bool) -> Answer {
+    let start = || {
         let mut state = State::new(snapshot);
-        if keeps {
-            keep_what_runs(&mut state, snapshot);
+        if keep_running {
+            keep_running_actors(&mut state, snapshot);
         }
         let order = Order::new(snapshot, &state);
-        let clock = Clock::of_prices(snapshot, budget.stop);
+        let clock = StopClock::of_prices(snapshot, budget.stop);
         (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, clock }, state, order)
     };
     let bundles = Bundles::new(snapshot);
-    let (mut work, mut state, mut order) = begun();
-    // An effort does not cut it short: who is priced first would gain what the others pay.
+    let (mut work, mut state, mut order) = start();
+    // Effort does not cut it short: actors that are priced first would gain at the expense of others.
     let mut is_cut = work.is_over();
     while !is_cut && let Some(actor) = order.next(snapshot) {
         let placed = match bundles.of(actor) {
-            // The rest of the bundle finds its place taken care of when its turn comes.
+            // The other members of the bundle are placed with it.
             Some(bundle) if state.place(actor).is_none() => {
                 bundles.place_bundle(bundle, &mut state, &mut work.clock)
             }
             _ => place(&mut state, snapshot, actor, &mut work.clock),
         };
         work.spend();
-        is_cut = placed.is_err() || order.left > 0 && work.clock.look().is_err();
+        is_cut = placed.is_err() || order.left > 0 && work.clock.check().is_err();
     }
     if is_cut {
-        // What a clock cut short counts for nothing. Everybody is placed all the same, as far as a place is found quickly: an answer would
-        // leave out actors that have room.
-        (work, state, order) = begun();
-        let mut looks = Looks::new();
-        for (turn, actor) in order.rest(snapshot).into_iter().enumerate() {
+        // A construction that the clock cuts short is discarded. All actors are placed where room is found quickly, so
+        // that none is left out needlessly.
+        (work, state, order) = start();
+        let mut probes = ProbeBudget::new();
+        for (turn, actor) in order.into_sorted(snapshot).into_iter().enumerate() {
             match bundles.of(actor) {
                 Some(bundle) if state.place(actor).is_none() => {
-                    bundles.place_bundle_anywhere(bundle, &mut state, turn, &mut looks);
+                    bundles.place_bundle_anywhere(bundle, &mut state, turn, &mut probes);
                 }
-                _ => place_anywhere(&mut state, snapshot, (actor, turn), &mut looks),
+                _ => place_anywhere(&mut state, snapshot, (actor, turn), &mut probes),
             }
         }
     }
@@ -99,7 +99,7 @@ fn construct(snapshot: &Snapshot, budget: &Budget, keeps: bool) -> Answer {
 struct Work<'a> {
     left: u64,
     done: u64,
-    clock: Clock<'a>,
+    clock: StopClock<'a>,
 }
 
 impl Work<'_> {
@@ -109,16 +109,16 @@ impl Work<'_> {
     }
 
     fn is_over(&mut self) -> bool {
-        self.left == 0 || self.clock.look().is_err()
+        self.left == 0 || self.clock.check().is_err()
     }
 }
 
-/// Those that are not fixed.
+/// Actors that are not fixed.
 fn movable(snapshot: &Snapshot) -> impl Iterator<Item = ActorIx> {
     ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor))
 }
 
-fn keep_what_runs(state: &mut State, snapshot: &Snapshot) {
+fn keep_running_actors(state: &mut State, snapshot: &Snapshot) {
     for actor in movable(snapshot) {
         if let Some(unit) = snapshot.problem().current[actor]
             && state.admits(actor, unit)
@@ -128,20 +128,20 @@ fn keep_what_runs(state: &mut State, snapshot: &Snapshot) {
     }
 }
 
-/// Who is placed next: the choosy before the easy, then whoever is tied most to what has a place already.
+/// The order of placement: actors with few candidates first, then those tied most to placed actors.
 struct Order {
-    /// Entries that were overtaken by a stronger pull are skipped.
-    turns: BinaryHeap<Turn>,
+    /// Entries that a stronger pull has superseded are skipped.
+    queue: BinaryHeap<Priority>,
     is_waiting: IxVec<ActorIx, bool>,
-    /// How many are waiting.
+    /// Number of waiting actors.
     left: usize,
     pull: IxVec<ActorIx, i64>,
-    /// Most work that the actor is on any kind.
+    /// The actor's largest work on any kind.
     heaviest: IxVec<ActorIx, i64>,
 }
 
-/// Who is sooner is greater.
-type Turn = (bool, bool, i64, i64, Reverse<ActorIx>);
+/// Greater is sooner.
+type Priority = (bool, bool, i64, i64, Reverse<ActorIx>);
 
 impl Order {
     fn new(snapshot: &Snapshot, state: &State) -> Self {
@@ -159,20 +159,20 @@ impl Order {
             implementations.map(|needs| needs.work).max().unwrap_or(0)
         };
         let mut order = Self {
-            turns: BinaryHeap::new(),
+            queue: BinaryHeap::new(),
             is_waiting: actors.clone().map(|actor| state.place(actor).is_none()).collect(),
             left: 0,
             pull: actors.clone().map(pull).collect(),
             heaviest: actors.map(heaviest).collect(),
         };
-        order.turns = order.waiting().map(|actor| order.turn(snapshot, actor)).collect();
-        order.left = order.turns.len();
+        order.queue = order.waiting().map(|actor| order.priority(snapshot, actor)).collect();
+        order.left = order.queue.len();
         order
     }
 
     fn next(&mut self, snapshot: &Snapshot) -> Option<ActorIx> {
         loop {
-            let (.., pull, _, Reverse(actor)) = self.turns.pop()?;
+            let (.., pull, _, Reverse(actor)) = self.queue.pop()?;
             if !self.is_waiting[actor] || pull != self.pull[actor] {
                 continue;
             }
@@ -181,17 +181,17 @@ impl Order {
             for edge in &snapshot.problem().edges[actor] {
                 self.pull[edge.peer] += edge.rate;
                 if edge.rate > 0 && self.is_waiting[edge.peer] {
-                    self.turns.push(self.turn(snapshot, edge.peer));
+                    self.queue.push(self.priority(snapshot, edge.peer));
                 }
             }
             return Some(actor);
         }
     }
 
-    /// All who are left, in the order of now.
-    fn rest(self, snapshot: &Snapshot) -> Vec<ActorIx> {
+    /// All waiting actors in the present order.
+    fn into_sorted(self, snapshot: &Snapshot) -> Vec<ActorIx> {
         let mut waiting: Vec<ActorIx> = self.waiting().collect();
-        waiting.sort_by_cached_key(|actor| Reverse(self.turn(snapshot, *actor)));
+        waiting.sort_by_cached_key(|actor| Reverse(self.priority(snapshot, *actor)));
         waiting
     }
 
@@ -199,15 +199,15 @@ impl Order {
         self.is_waiting.enumerate().filter(|(_, is_waiting)| **is_waiting).map(|(actor, _)| actor)
     }
 
-    fn turn(&self, snapshot: &Snapshot, actor: ActorIx) -> Turn {
+    fn priority(&self, snapshot: &Snapshot, actor: ActorIx) -> Priority {
         let problem = snapshot.problem();
-        let choosy = problem.candidates(actor).len() <= 1;
-        let bound = !problem.relations_of[actor].is_empty();
-        (choosy, bound, self.pull[actor], self.heaviest[actor], Reverse(actor))
+        let is_constrained = problem.candidates(actor).len() <= 1;
+        let has_relations = !problem.relations_of[actor].is_empty();
+        (is_constrained, has_relations, self.pull[actor], self.heaviest[actor], Reverse(actor))
     }
 }
 
-/// What a place costs an actor: its price, and among equals whether it leaves where it was.
+/// The price of a place: the cost vector, then whether the actor leaves where it was.
 type Price = (Vec<i64>, bool);
 
 fn price(state: &State, snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> Price {
@@ -215,13 +215,13 @@ fn price(state: &State, snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> Pr
     (state.price(actor, unit), leaves)
 }
 
-/// The feasible unit with the smallest price; among equals the emptiest, then the first.
+/// The feasible unit with the smallest price; of equal ones the emptiest, then the first.
 fn cheapest(
     state: &State,
     snapshot: &Snapshot,
     actor: ActorIx,
-    clock: &mut Clock,
-) -> Result<Option<(Price, UnitIx)>, Cut> {
+    clock: &mut StopClock,
+) -> Result<Option<(Price, UnitIx)>, Expired> {
     let cost = |unit: UnitIx| {
         let is_feasible = state.admits(actor, unit);
         is_feasible.then(|| (price(state, snapshot, actor, unit), state.fullness_with(actor, unit)))
@@ -230,8 +230,13 @@ fn cheapest(
     Ok(found.map(|((price, _), unit)| (price, unit)))
 }
 
-/// Places the actor where it is cheapest, if it has no place; nothing has changed where the clock ends that.
-fn place(state: &mut State, snapshot: &Snapshot, actor: ActorIx, clock: &mut Clock) -> Result<(), Cut> {
+/// Places the actor where it is cheapest, if it has no place. Changes nothing where the clock ends it.
+fn place(
+    state: &mut State,
+    snapshot: &Snapshot,
+    actor: ActorIx,
+    clock: &mut StopClock,
+) -> Result<(), Expired> {
     if state.place(actor).is_none()
         && let Some((_, unit)) = cheapest(state, snapshot, actor, clock)?
     {
@@ -240,25 +245,25 @@ fn place(state: &mut State, snapshot: &Snapshot, actor: ActorIx, clock: &mut Clo
     Ok(())
 }
 
-/// Places the actor on one of a few units that take it, from another one on at each turn.
+/// Places the actor on one of a few units that admit it, starting at another candidate each turn.
 fn place_anywhere(
     state: &mut State,
     snapshot: &Snapshot,
     (actor, turn): (ActorIx, usize),
-    looks: &mut Looks,
+    probes: &mut ProbeBudget,
 ) {
     if state.place(actor).is_some() {
         return;
     }
-    looks.begin(1);
+    probes.start_actors(1);
     let candidates = snapshot.problem().candidates(actor);
     let (before, from) = candidates.split_at(turn % candidates.len().max(1));
-    if let Some((_, unit)) = emptiest(state, actor, from.iter().chain(before), looks) {
+    if let Some((_, unit)) = emptiest(state, actor, from.iter().chain(before), probes) {
         state.put(actor, unit);
     }
 }
 
-/// Takes steps that pay until none is left; false when the budget ended it first.
+/// Makes improving moves until none is left; false when the budget ended it first.
 fn improve(state: &mut State, snapshot: &Snapshot, bundles: &Bundles, work: &mut Work) -> bool {
     let movable: Vec<ActorIx> = movable(snapshot).collect();
     loop {
@@ -285,24 +290,24 @@ fn improve(state: &mut State, snapshot: &Snapshot, bundles: &Bundles, work: &mut
     }
 }
 
-/// Moves the actor to where it is cheapest, or gives it a place if it has none; false when nothing changed.
+/// Moves the actor to where it is cheapest, or places it if it is unplaced; false when nothing changed.
 ///
-/// It also goes back to where it was when that costs the same: a plan that is carried out leaves no idle move. Where the clock ends it,
-/// it stays.
+/// At equal cost the actor returns to where it was, so that a plan that was carried out leaves no idle move. Where the
+/// clock ends it, the actor stays.
 fn improve_one(
     state: &mut State,
     snapshot: &Snapshot,
     actor: ActorIx,
-    clock: &mut Clock,
-) -> Result<bool, Cut> {
-    let Some(home) = state.take(actor) else {
+    clock: &mut StopClock,
+) -> Result<bool, Expired> {
+    let Some(current) = state.take(actor) else {
         place(state, snapshot, actor, clock)?;
         return Ok(state.place(actor).is_some());
     };
-    let stay = price(state, snapshot, actor, home);
+    let stay = price(state, snapshot, actor, current);
     let found = cheapest(state, snapshot, actor, clock);
     let better = found.map(|found| found.filter(|(price, _)| *price < stay).map(|(_, unit)| unit));
-    state.put(actor, better.ok().flatten().unwrap_or(home));
+    state.put(actor, better.ok().flatten().unwrap_or(current));
     better.map(|unit| unit.is_some())
 }
 
@@ -311,10 +316,10 @@ fn improve_bundle(
     state: &mut State,
     bundles: &Bundles,
     bundle: usize,
-    clock: &mut Clock,
-) -> Result<bool, Cut> {
+    clock: &mut StopClock,
+) -> Result<bool, Expired> {
     let stay = bundles.take(bundle, state);
-    let (Settlement { places, .. }, has_moved) = match bundles.best(bundle, state, clock) {
+    let (BundlePlacement { places, .. }, has_moved) = match bundles.best(bundle, state, clock) {
         Ok(Some(better)) if better.price < stay.price => (better, Ok(true)),
         Ok(_) => (stay, Ok(false)),
         Err(cut) => (stay, Err(cut)),
@@ -329,7 +334,7 @@ fn improve_bundle(
 mod tests {
     use super::*;
 
-    /// Who comes next is whom a look at all who wait finds.
+    /// The next actor is the maximum over all waiting ones.
     #[test]
     fn the_next_is_whoever_is_sooner_than_all_others() {
         for seed in 0..4 {
@@ -341,7 +346,7 @@ mod tests {
                 let mut order = Order::new(&snapshot, &State::new(&snapshot));
                 for left in (0..=order.left).rev() {
                     let waiting = order.waiting();
-                    let sooner = waiting.max_by_key(|actor| order.turn(&snapshot, *actor));
+                    let sooner = waiting.max_by_key(|actor| order.priority(&snapshot, *actor));
                     assert_eq!((order.left, sooner.is_some()), (left, left > 0), "seed {seed}");
                     assert_eq!(order.next(&snapshot), sooner, "seed {seed}, {left} left");
                 }

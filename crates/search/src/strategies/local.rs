@@ -6,16 +6,16 @@ use crate::driver::search::{AnnealingSearch, SearchInstance};
 use crate::model::STEPS;
 use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
-/// Pieces after which what chains would come to is looked at for the first time; more where there are more actors.
-const FIRST_LOOK: u64 = 160;
+/// Batches before the first probe; more where there are more actors.
+const FIRST_PROBE: u64 = 160;
 
-/// Starts from what runs, or a quick placement of what does not, and anneals: runs that grow longer and longer, on two chains, one of which
-/// also tries to leave nodes empty, begins with each node that has room for much, and then late, with the best.
+/// Anneals from what runs and a quick placement of the rest. Runs grow longer and longer, on two chains. The last chain
+/// also tries to leave nodes empty, restarts around each node with much room, and reheats from the best.
 ///
-/// A piece of effort is a thousand steps tried on each of two threads, fewer where a criterion is read off many messages; before any,
-/// everybody is placed as far as that is easy. Making room for who is left, and bringing loads within capacities, belongs to the first,
-/// and counts for nothing where a deadline cuts it short.
-/// A search whose clock is known ends as long before it does as a last look takes at what chains would come to.
+/// A unit of effort is a batch of a thousand steps on each of two threads, fewer where a criterion reads many messages.
+/// Before the first batch all actors are placed as far as that is easy. Ejection and load balancing belong to the first
+/// batch and count for nothing where a deadline cuts them short. With a known clock the search ends early enough for a
+/// last probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Local;
 
@@ -33,16 +33,16 @@ impl Strategy for Local {
     }
 }
 
-/// Looks for a placement that is better than `start`, whose actors without a place are given one first.
+/// Looks for a placement that is better than `start`, whose unplaced actors are placed first.
 ///
-/// The answer is feasible, and no worse than that of a search of 160 pieces, or of half as many as there are actors where that is more,
-/// or of any doubling of these, that is shorter. It is never worse than `start` where that is feasible; where it is not, whoever stands against
-/// a limit there is placed anew. [`AnnealingSearch`] is the same step by step.
+/// The answer is feasible. It is no worse than that of a shorter search of 160 batches, or of half as many as there are actors
+/// if that is more, or of any doubling of these. It is never worse than a feasible `start`; actors that violate a limit in an
+/// infeasible one are placed anew. [`AnnealingSearch`] is the same step by step.
 pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answer {
     let instance = SearchInstance::new(snapshot, budget.stop);
     let mut search = AnnealingSearch::new(&instance, start, budget.seed, budget.stop);
-    let pieces = budget.effort.unwrap_or_else(|| enough(snapshot.actors()));
-    let effort = run(&mut search, pieces, snapshot.actors(), budget);
+    let batches = budget.effort.unwrap_or_else(|| default_effort(snapshot.actors()));
+    let effort = run(&mut search, batches, snapshot.actors(), budget);
     Answer {
         assignment: search.best(budget),
         bound: BTreeMap::new(),
@@ -51,16 +51,16 @@ pub fn improve(snapshot: &Snapshot, start: &Assignment, budget: &Budget) -> Answ
         stage: Stage::Local,
         found_by: if effort == 0 { FoundBy::Construction } else { FoundBy::Search },
         proven_by: None,
-        stopped_by: if effort < pieces { StoppedBy::Deadline } else { StoppedBy::Effort },
+        stopped_by: if effort < batches { StoppedBy::Deadline } else { StoppedBy::Effort },
     }
 }
 
-/// A first placement from `start` on: everybody is placed as far as that is easy; then, as the one piece of effort, room is made for who is
-/// left, and loads are brought within capacities.
+/// A first placement from `start`: all actors are placed as far as that is easy; then, as the one batch, by ejection and
+/// load balancing.
 pub fn construct(instance: &SearchInstance, start: &Assignment, budget: &Budget) -> Answer {
     let mut search = AnnealingSearch::new(instance, start, budget.seed, budget.stop);
-    let pieces = budget.effort.unwrap_or(1).min(1);
-    let effort = u64::from(pieces > 0 && search.begin(budget));
+    let batches = budget.effort.unwrap_or(1).min(1);
+    let effort = u64::from(batches > 0 && search.start_chains(budget));
     Answer {
         assignment: search.best(budget),
         bound: BTreeMap::new(),
@@ -69,20 +69,20 @@ pub fn construct(instance: &SearchInstance, start: &Assignment, budget: &Budget)
         stage: Stage::Construction,
         found_by: FoundBy::Construction,
         proven_by: None,
-        stopped_by: if effort < pieces { StoppedBy::Deadline } else { StoppedBy::Effort },
+        stopped_by: if effort < batches { StoppedBy::Deadline } else { StoppedBy::Effort },
     }
 }
 
-/// Runs so many pieces. What chains would come to is looked at, and kept, after fixed numbers of them, each twice the one
-/// before: a longer search knows what the shorter ones found that ended there.
-fn run(search: &mut AnnealingSearch, pieces: u64, actors: usize, budget: &Budget) -> u64 {
-    let mut next = FIRST_LOOK.max(actors as u64 / 2);
+/// Runs so many batches. Probes happen after fixed numbers of them, each twice the one before: a longer search knows what
+/// the shorter ones found.
+fn run(search: &mut AnnealingSearch, batches: u64, actors: usize, budget: &Budget) -> u64 {
+    let mut next = FIRST_PROBE.max(actors as u64 / 2);
     let mut done = 0;
     loop {
-        let until = next.min(pieces);
+        let until = next.min(batches);
         done += search.run(until - done, budget);
-        // What the last look would find again, it need not find before.
-        if done < until || done == pieces || !search.has_time_for(2, 0, budget) {
+        // The last probe finds this again.
+        if done < until || done == batches || !search.has_time_for(2, 0, budget) {
             return done;
         }
         search.best(budget);
@@ -90,8 +90,8 @@ fn run(search: &mut AnnealingSearch, pieces: u64, actors: usize, budget: &Budget
     }
 }
 
-/// Pieces of effort after which more is not worth while, where nobody says how many.
-fn enough(actors: usize) -> u64 {
+/// Batches after which more is not worth while, where no effort is given.
+fn default_effort(actors: usize) -> u64 {
     let actors = u64::try_from(actors).expect("a count of actors is small");
     (actors.saturating_pow(5) / 4).min(2_000_000 * actors).div_ceil(STEPS)
 }

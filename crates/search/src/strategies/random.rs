@@ -1,12 +1,12 @@
-//! `random`: each actor anywhere that may take it.
+//! `random`: each actor on a random feasible unit.
 
 use crate::strategies::repair::repair_violations;
 use crate::strategies::round_robin::one_by_one;
 use placement::{Answer, Budget, Snapshot, SolveError, Strategy};
 
-/// Puts each actor on a unit drawn from those that may take it. Looks at no cost.
+/// Places each actor on a random feasible unit, regardless of cost.
 ///
-/// The seed of the budget decides; a piece of effort is one actor, and it always finishes.
+/// The seed of the budget decides. A unit of effort is one actor; it always finishes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Random;
 

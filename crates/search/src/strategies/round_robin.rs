@@ -1,4 +1,4 @@
-//! `round-robin`: each actor on the next unit that may take it.
+//! `round-robin`: each actor on the next feasible unit.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use crate::strategies::repair::repair_violations;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
 
-/// Goes round the units: each actor lands on the next one that may take it. Looks at no cost.
+/// Cycles through the units: each actor is placed on the next feasible one, regardless of cost.
 ///
-/// A piece of effort is one actor; it always finishes, whatever the budget.
+/// A unit of effort is one actor; it always finishes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin;
 
@@ -32,7 +32,7 @@ impl Strategy for RoundRobin {
     }
 }
 
-/// Places actors in the order of the file, each on the feasible unit that `choose` picks; never asks without any.
+/// Places actors in file order, each on the feasible unit that `choose` picks from a non-empty list.
 pub(crate) fn one_by_one(snapshot: &Snapshot, mut choose: impl FnMut(&[UnitIx]) -> UnitIx) -> Answer {
     let mut state = State::new(snapshot);
     for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
