@@ -1,4 +1,4 @@
-//! `exhaustive`: every assignment there is.
+//! `exhaustive`: enumerates every assignment.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use placement::{
     Strategy,
 };
 
-/// The most assignments that are looked at.
-const MOST: u64 = 10_000_000;
+/// The most assignments that are enumerated.
+const MAX_ASSIGNMENTS: u64 = 10_000_000;
 
-/// Looks at every assignment of actors to candidates, or to nowhere, and keeps the first of the cheapest feasible ones.
+/// Enumerates all assignments of actors to candidates or to no unit, and keeps the first of the best feasible ones.
 ///
-/// What it says is judged by the checker and priced by [`Snapshot::cost`] alone, so it is what other strategies can be
-/// held against. An effort unit is one assignment priced.
+/// It uses only the checker and [`Snapshot::cost`], so it serves as a reference for other strategies. A unit of effort is
+/// one assignment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Exhaustive;
 
@@ -31,53 +31,54 @@ impl Strategy for Exhaustive {
         let problem = snapshot.problem();
         let choices = problem.movable.iter().map(|&actor| problem.candidates(actor).len() as u64 + 1);
         let many = choices.fold(1u64, u64::saturating_mul);
-        if many > MOST {
-            return Err(SolveError::TooLarge { most: MOST });
+        if many > MAX_ASSIGNMENTS {
+            return Err(SolveError::TooLarge { most: MAX_ASSIGNMENTS });
         }
         let home = |actor: ActorIx| problem.fixed_at(actor);
-        let alone: Assignment = problem.current.positions().map(home).collect();
-        let mut search = Search {
+        let fixed_only: Assignment = problem.current.positions().map(home).collect();
+        let mut search = Enumeration {
             snapshot,
             budget,
             left: budget.effort.unwrap_or(u64::MAX),
             done: 0,
-            best: (vector(snapshot, &alone), alone.clone(), 0),
-            places: alone,
+            best: (vector(snapshot, &fixed_only), fixed_only.clone(), 0),
+            places: fixed_only,
             stopped: None,
         };
-        search.place(&problem.movable, 0);
+        search.enumerate(&problem.movable, 0);
         Ok(search.answer())
     }
 }
 
-struct Search<'a> {
+struct Enumeration<'a> {
     snapshot: &'a Snapshot,
     budget: &'a Budget<'a>,
     left: u64,
     done: u64,
-    /// The vector, its assignment, and the effort after which it was known. At first nothing is placed, which is feasible.
+    /// The best cost vector, its assignment, and the effort spent until then. Initially nothing is placed, which is
+    /// feasible.
     best: (Vec<i64>, Assignment, u64),
     places: Assignment,
     stopped: Option<StoppedBy>,
 }
 
-impl Search<'_> {
-    /// Tries everything for `waiting`, while `unplaced` of the others have no place.
-    fn place(&mut self, waiting: &[ActorIx], unplaced: i64) {
-        // Who has no place gets none later: what has more of them than the best is no better.
+impl Enumeration<'_> {
+    /// Enumerates places of `waiting`, while `unplaced` of the others have none.
+    fn enumerate(&mut self, waiting: &[ActorIx], unplaced: i64) {
+        // The number of unplaced actors never decreases in a branch.
         if self.stopped.is_some() || unplaced > self.best.0[0] {
             return;
         }
-        let Some((&actor, rest)) = waiting.split_first() else { return self.look() };
+        let Some((&actor, rest)) = waiting.split_first() else { return self.evaluate() };
         for &unit in self.snapshot.problem().candidates(actor) {
             self.places[actor] = Some(unit);
-            self.place(rest, unplaced);
+            self.enumerate(rest, unplaced);
         }
         self.places[actor] = None;
-        self.place(rest, unplaced + 1);
+        self.enumerate(rest, unplaced + 1);
     }
 
-    fn look(&mut self) {
+    fn evaluate(&mut self) {
         if self.left == 0 {
             self.stopped = Some(StoppedBy::Effort);
             return;

@@ -1,7 +1,7 @@
-//! What is proven: [`branch`] solves small placements to the optimum, [`bound`] says how good larger ones can be at most,
-//! and [`Exhaustive`] looks at everything, to check others by.
+//! Exact methods: [`branch`] solves small placements to proven optimality, [`bound`] computes lower bounds for larger
+//! ones, and [`Exhaustive`] enumerates all assignments, to verify others.
 //!
-//! Floating-point numbers only guide; what is claimed is worked out in integers.
+//! Floating-point numbers only guide the search; every claim is computed in integers.
 
 pub mod bound;
 pub mod branch;

@@ -1,22 +1,22 @@
-//! What the search is made of, so that each can be left out to see what it earns.
+//! Components of `asp` that can be left out to measure their contribution.
 
-/// A part of [`Asp`](crate::Asp) that can be left out: the rest finds feasible answers all the same.
+/// A component of [`Asp`](crate::Asp) that can be left out. The rest still finds feasible answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ablation {
-    /// Proofs of the world as a whole, by branch and bound and by clingo.
+    /// Proofs of optimality, by branch and bound and by clingo.
     Proofs,
-    /// A part of the native search.
+    /// A component of the native search.
     Native(search::Ablation),
 }
 
 impl Ablation {
-    /// Every part.
+    /// Every component.
     pub fn all() -> impl Iterator<Item = Self> {
         [Self::Proofs].into_iter().chain(search::Ablation::ALL.map(Self::Native))
     }
 
-    /// The name of the strategy that does without it.
-    pub(crate) fn absent(self) -> &'static str {
+    /// The name of the strategy without it.
+    pub(crate) fn strategy_name(self) -> &'static str {
         match self {
             Self::Proofs => "asp-without-proofs",
             Self::Native(search::Ablation::Ejection) => "asp-without-ejection",
@@ -31,7 +31,7 @@ impl Ablation {
         }
     }
 
-    /// Which part of the native search it is.
+    /// The component of the native search, if it is one.
     pub(crate) fn native(self) -> Option<search::Ablation> {
         if let Self::Native(part) = self { Some(part) } else { None }
     }

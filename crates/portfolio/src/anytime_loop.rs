@@ -1,4 +1,5 @@
-//! What is too large for a proof, until the budget ends: the native search, and a bound beside it.
+//! The anytime loop for snapshots too large for a proof: native search until the budget ends, and a lower bound in
+//! parallel.
 
 use std::collections::BTreeMap;
 use std::thread::{self, ScopedJoinHandle};
@@ -11,86 +12,87 @@ use search::SearchInstance;
 use crate::ablation::Ablation;
 use crate::search_state::SearchState;
 
-/// Effort units of the native search in the first round, at least, and one for so many actors: looking at what it has found
-/// costs some for each of them. Each round has twice as many as the one before.
-const FIRST: (usize, usize) = (160, 2);
+/// Batches of native search in the first iteration: at least so many, and one for so many actors, as a probe takes time
+/// for each actor. Each iteration has twice as many as the one before.
+const FIRST_EFFORT: (usize, usize) = (160, 2);
 
-/// Effort units after which it is worth while to ask how much better there could be: some seconds.
-const LONG: u64 = 20_000;
+/// Effort after which a bound is worth while: some seconds.
+const MIN_EFFORT_FOR_BOUND: u64 = 20_000;
 
-/// Numbers that the native search looks at in an effort unit, roughly: at fifty in each of two thousand steps. A bound is asked for when
-/// the search has looked at as many as that takes until it has an idea, and has as long again: in a search that ends before, it
-/// would only be in the way.
-const NUMBERS: u64 = 100_000;
+/// Numbers that the native search reads in a batch, roughly: fifty in each of two thousand steps. A bound starts once the
+/// search has read as many numbers as the bound needs for a first result, and only if as much time is left again. In a
+/// shorter search it would only compete for processors.
+const NUMBERS_PER_BATCH: u64 = 100_000;
 
-/// Searches until the budget ends, in what is laid out already where it is.
+/// Searches until the budget ends, in a prepared instance if there is one.
 ///
-/// The order of the effort units depends on nothing but what they find, so a search that is cut short is the beginning of
-/// one that is not.
-pub(crate) fn run(
+/// The sequence of batches depends only on what they find, so an interrupted search is a prefix of a longer one.
+pub(crate) fn improve_until_stopped(
     mut search: SearchState,
     instance: Option<SearchInstance>,
     without: Option<Ablation>,
 ) -> Answer {
-    if let Some(why) = search.over() {
-        return search.answer(why);
+    if let Some(reason) = search.stop_reason() {
+        return search.answer(reason);
     }
     let budget = search.budget();
     let instance = instance.unwrap_or_else(|| SearchInstance::new(search.snapshot, budget.stop));
     let instance = instance.without(without.and_then(Ablation::native));
-    // What runs is worth keeping; what greedy put somewhere is not, and only has to be beaten.
+    // What runs is worth keeping; what greedy placed only has to be beaten.
     let start = search.snapshot.incumbent();
     let mut native = search::AnnealingSearch::new(&instance, &start, budget.seed, budget.stop);
     native.offer(&search.best.assignment);
-    let (least, actors) = FIRST;
+    let (least, actors) = FIRST_EFFORT;
     let mut effort = least.max(movable(search.snapshot) / actors) as u64;
     let begun = Instant::now();
     thread::scope(|scope| {
         let mut bounds: Option<ScopedJoinHandle<BTreeMap<String, i64>>> = None;
-        let why = loop {
+        let reason = loop {
             let wanted = effort.min(search.left());
             let done = native.run(wanted, budget);
             search.spend(done);
-            // What a clock cut short before the first effort unit could not be done again.
+            // What a clock cut short before the first batch could not be replayed.
             if done > 0 {
                 search.offer(native.best(budget), Stage::Local, FoundBy::Search);
             }
-            // The native search ends as long before the clock does as it takes to tell what it has found.
+            // The native search ends early enough for a last probe.
             let is_out_of_time = (done < wanted).then_some(StoppedBy::Deadline);
-            if let Some(why) = search.over().or(is_out_of_time) {
-                break why;
+            if let Some(reason) = search.stop_reason().or(is_out_of_time) {
+                break reason;
             }
             let has_time = budget.left.is_none_or(|left| left() >= begun.elapsed());
-            // A bound takes the levels above as the answer has them, and a better one breaks fewer rules first.
-            let is_long = bounds.is_none() && search.spent() >= LONG && has_time && search.best.broken == 0;
-            let work = is_long.then(|| bound::estimated_work(search.snapshot)).flatten();
-            if work.is_some_and(|work| work <= search.spent().saturating_mul(NUMBERS)) {
+            // A bound assumes the levels above as the answer has them; a better answer violates fewer rules first.
+            let is_bound_due = bounds.is_none()
+                && search.spent() >= MIN_EFFORT_FOR_BOUND
+                && has_time
+                && search.best.violation == 0;
+            let work = is_bound_due.then(|| bound::estimated_work(search.snapshot)).flatten();
+            if work.is_some_and(|work| work <= search.spent().saturating_mul(NUMBERS_PER_BATCH)) {
                 let (snapshot, best, stop) = (search.snapshot, search.best.vector.clone(), search.stop());
                 bounds = Some(scope.spawn(move || {
-                    yield_to_others();
+                    lower_priority();
                     bound::lower_bounds(snapshot, &best, stop)
                 }));
             }
             effort = effort.saturating_mul(2);
         };
-        // Without a clock the bound is waited for, or equal runs would not say the same.
+        // Without a clock the search waits for the bound, to be deterministic.
         if let Some(bounds) = bounds.map(ScopedJoinHandle::join) {
-            search.take_bounds(bounds.unwrap_or_default());
+            search.add_bounds(bounds.unwrap_or_default());
         }
-        search.answer(why)
+        search.answer(reason)
     })
 }
 
-/// Has this thread run where the search leaves a processor idle, or little else: a bound says how good the answer is and
-/// makes it no better.
-fn yield_to_others() {
+/// Lowers the priority of this thread: a bound does not improve the answer.
+fn lower_priority() {
     const NICE: i32 = 10;
     if let Err(problem) = rustix::process::setpriority_process(None, NICE) {
         tracing::debug!(%problem, "the bound takes as much of a processor as the search");
     }
 }
 
-/// Actors that can move.
+/// Number of movable actors.
 fn movable(snapshot: &Snapshot) -> usize {
     snapshot.problem().movable.len()
 }

@@ -12,20 +12,20 @@ use placement::{Answer, Budget, FoundBy, ProvenBy, Snapshot, SolveError, Stage, 
 use crate::search_state::SearchState;
 use crate::solve_to_optimality;
 
-/// Conflicts where nothing else is said; what ends most searches is the clock.
+/// Default limit of conflicts; the clock ends most searches.
 const CONFLICTS: u64 = 2_000_000;
 
-/// Conflicts after which a bound is what it is where effort is counted, so that the same comes of it every time.
-const CONFLICTS_OF_BOUND: u64 = 20_000;
+/// Conflicts for a bound where effort is counted, so that the result is deterministic.
+const COUNTED_BOUND_CONFLICTS: u64 = 20_000;
 
-/// The shipped programs and clingo, and nothing else: no native search, no parts, no branch and bound.
+/// The shipped programs and clingo alone: no native search, no branch and bound.
 ///
-/// It begins from what runs now, as far as that is feasible: nothing worse is asked for and, where the world is too large for a proof and
-/// most actors run, the first model is what runs. It ends with the best model that was found in time, or the
-/// proof that there is none better; a process beside it looks for what the best can be at least, by cores. Made for comparison, for
-/// teaching, and for worlds with criteria that nothing else knows; from some 30 actors on `asp` finds better placements sooner.
+/// It starts from what runs, as far as that is feasible: only improvements are asked for, and where a proof is out of
+/// reach and most actors run, the first model is what runs. It ends with the best model found in time, or with a proof
+/// that it is optimal; another process computes a lower bound by unsatisfiable cores. It exists for comparison, for
+/// teaching, and for criteria that nothing else supports; from some 30 actors on `asp` finds better placements sooner.
 ///
-/// An effort unit is a better answer, and the proof that there is none.
+/// A unit of effort is a better answer, or the proof of optimality.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clingo {
     executable: PathBuf,
@@ -34,9 +34,9 @@ pub struct Clingo {
 }
 
 impl Clingo {
-    /// Solves in this executable started again, within `limits`.
+    /// Solves in another process of this executable, within `limits`.
     pub fn new(limits: Limits) -> Self {
-        // The running image itself: an executable that was replaced meanwhile is not started.
+        // The running image, even if the executable was replaced meanwhile.
         Self::with_executable("/proc/self/exe", limits)
     }
 
@@ -66,7 +66,7 @@ impl Strategy for Clingo {
             return Err(SolveError::Solver(format!("{refusal}; choose another strategy")));
         }
         let start = Answer {
-            // The fixed actors at home and nobody else anywhere, which is feasible; what runs is offered next.
+            // Only fixed actors are placed, which is feasible; what runs is offered next.
             assignment: State::new(snapshot).assignment,
             bound: BTreeMap::new(),
             optimal: false,
@@ -78,8 +78,8 @@ impl Strategy for Clingo {
         };
         let session = Session::new(&self.executable, self.limits, budget.seed);
         let mut search = SearchState::new(session, snapshot, budget, start);
-        if let Some(why) = search.over() {
-            return Ok(search.answer(why));
+        if let Some(reason) = search.stop_reason() {
+            return Ok(search.answer(reason));
         }
         let answer = match self.search(&mut search, budget)? {
             ProofStatus::Proven => search.proven(ProvenBy::Clingo),
@@ -91,13 +91,13 @@ impl Strategy for Clingo {
 }
 
 impl Clingo {
-    /// Looks for the best and, beside it, for what the best can be at least; where the two meet, that is a proof.
+    /// Searches for the best and, in parallel, for a lower bound; where the two meet, the best is optimal.
     fn search(&self, search: &mut SearchState, budget: &Budget) -> Result<ProofStatus, SolveError> {
         let Some((scale, world)) = solve_to_optimality::relaxed_snapshot(search.snapshot) else {
             return solve_to_optimality::solve(search, self.conflicts);
         };
         let is_counted = budget.effort.is_some();
-        let conflicts = if is_counted { self.conflicts.min(CONFLICTS_OF_BOUND) } else { self.conflicts };
+        let conflicts = if is_counted { self.conflicts.min(COUNTED_BOUND_CONFLICTS) } else { self.conflicts };
         let (is_over, is_proven) = (AtomicBool::new(false), AtomicBool::new(false));
         let wanted = || match (is_proven.load(Ordering::Relaxed), is_over.load(Ordering::Relaxed)) {
             (true, _) => Wanted::Nothing,
@@ -117,7 +117,7 @@ impl Clingo {
         });
         match verdict? {
             ProofStatus::Proven => Ok(ProofStatus::Proven),
-            _ if solve_to_optimality::take_bounds(search, &scale, &known) => Ok(ProofStatus::Proven),
+            _ if solve_to_optimality::add_bounds(search, &scale, &known) => Ok(ProofStatus::Proven),
             open => Ok(open),
         }
     }

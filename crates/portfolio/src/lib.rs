@@ -1,10 +1,10 @@
-//! The strategy [`Asp`], which has every way to search work together, and the [registry](strategies) of all strategies.
+//! The strategy [`Asp`], which combines all search methods, and the [registry](strategies) of strategies.
 //!
-//! Small worlds are proven as a whole, by branch and bound or by clingo; large ones are improved by the native search, and a
-//! bound is worked out beside it. What is reported of an answer (which
-//! stage found it, whether it is proven, which bound is known) is said here and nowhere else.
+//! Small snapshots are solved to proven optimality by branch and bound or by clingo; large ones are improved by the
+//! native search while a lower bound is computed. Only this crate reports which stage found an answer, whether it is
+//! proven, and its bounds.
 //!
-//! Who uses this crate needs no other way to clingo: the judge and the solver process are handed on. An executable calls
+//! The judge and the solver process are re-exported, so that users need no other way to clingo. An executable calls
 //! [`run_child_if_asked`] first in `main`.
 
 mod ablation;

@@ -1,4 +1,4 @@
-//! Every strategy there is, by name: the one list that the operator, the command line and the benches read.
+//! The registry of strategies by name, which the operator, the command line and the benchmarks read.
 
 use asp::Limits;
 use exact::Exhaustive;
@@ -8,24 +8,24 @@ use search::{Greedy, Local, Random, RoundRobin};
 use crate::asp_strategy::Asp;
 use crate::clingo::Clingo;
 
-/// What a strategy is chosen for.
+/// What a strategy is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A policy's default for applications that run.
+    /// The default of a policy, for running applications.
     Production,
-    /// Anything else: a look at a file, a comparison.
+    /// Offline planning and comparisons.
     Offline,
 }
 
-/// One strategy of the registry.
+/// A strategy of the registry.
 #[derive(Clone, Copy)]
 pub struct RegisteredStrategy {
     is_for_production: bool,
     make: fn(Limits) -> Box<dyn Strategy>,
 }
 
-/// What is listed first is the default. Those that are not for production place at random or without regard to cost, or
-/// end with an error where a world is large: they are there to compare and to check others by.
+/// The first one is the default. Strategies that are not for production ignore costs, or fail on large snapshots; they
+/// serve as baselines and references.
 const REGISTRY: [RegisteredStrategy; 7] = [
     RegisteredStrategy { is_for_production: true, make: |limits| Box::new(Asp::new(limits)) },
     RegisteredStrategy { is_for_production: true, make: |_| Box::new(Greedy) },
@@ -37,12 +37,12 @@ const REGISTRY: [RegisteredStrategy; 7] = [
 ];
 
 impl RegisteredStrategy {
-    /// Short and stable: what policies and arguments name.
+    /// The short, stable name that policies and arguments use.
     pub fn name(&self) -> &'static str {
         self.make(Limits::default()).name()
     }
 
-    /// One line for people who choose.
+    /// One line for users who choose a strategy.
     pub fn summary(&self) -> &'static str {
         self.make(Limits::default()).summary()
     }
@@ -52,52 +52,52 @@ impl RegisteredStrategy {
         self.is_for_production
     }
 
-    /// The strategy; `limits` are those of the solver process, if it starts one.
+    /// Creates the strategy; `limits` apply to its solver process, if it starts one.
     pub fn make(&self, limits: Limits) -> Box<dyn Strategy> {
         (self.make)(limits)
     }
 
-    fn is_for(&self, used: Purpose) -> bool {
-        used == Purpose::Offline || self.is_for_production
+    fn is_for(&self, purpose: Purpose) -> bool {
+        purpose == Purpose::Offline || self.is_for_production
     }
 }
 
-/// Why a name stands for no strategy that may be used.
+/// Why a name denotes no usable strategy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownStrategy {
     /// No strategy has the name.
     #[error("there is no strategy `{name}`; use one of {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Names that may be used.
+        /// Names of usable strategies.
         known: String,
     },
-    /// There is one, and it is not for applications that run.
+    /// The strategy is not for running applications.
     #[error(
         "strategy `{name}` is there to compare and to check others by, not for production; use one of {known}"
     )]
     NotForProduction {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Names that may be used.
+        /// Names of usable strategies.
         known: String,
     },
 }
 
-/// Every strategy that may be used so, in the order in which they are listed to people.
-pub fn strategies(used: Purpose) -> impl Iterator<Item = RegisteredStrategy> {
-    REGISTRY.into_iter().filter(move |entry| entry.is_for(used))
+/// Every strategy for a purpose, in the order in which users see them.
+pub fn strategies(purpose: Purpose) -> impl Iterator<Item = RegisteredStrategy> {
+    REGISTRY.into_iter().filter(move |entry| entry.is_for(purpose))
 }
 
 /// A strategy by its name.
 ///
 /// # Errors
-/// When there is none of that name, or it may not be used so; says which may.
-pub fn strategy(name: &str, used: Purpose) -> Result<RegisteredStrategy, UnknownStrategy> {
-    let known = || strategies(used).map(|entry| entry.name()).collect::<Vec<_>>().join(", ");
+/// When there is none of that name, or it is not for this purpose; the error lists usable ones.
+pub fn strategy(name: &str, purpose: Purpose) -> Result<RegisteredStrategy, UnknownStrategy> {
+    let known = || strategies(purpose).map(|entry| entry.name()).collect::<Vec<_>>().join(", ");
     match REGISTRY.into_iter().find(|entry| entry.name() == name) {
-        Some(entry) if entry.is_for(used) => Ok(entry),
+        Some(entry) if entry.is_for(purpose) => Ok(entry),
         Some(_) => Err(UnknownStrategy::NotForProduction { name: name.to_owned(), known: known() }),
         None => Err(UnknownStrategy::Unknown { name: name.to_owned(), known: known() }),
     }
@@ -121,8 +121,9 @@ mod tests {
 
     #[test]
     fn what_compares_is_not_for_production() {
-        let answer =
-            |name, used| strategy(name, used).map_or_else(|e| e.to_string(), |entry| entry.name().to_owned());
+        let answer = |name, purpose| {
+            strategy(name, purpose).map_or_else(|e| e.to_string(), |entry| entry.name().to_owned())
+        };
         assert_eq!(answer("local", Purpose::Production), "local");
         assert_eq!(answer("random", Purpose::Offline), "random");
         for name in ["random", "round-robin", "exhaustive"] {

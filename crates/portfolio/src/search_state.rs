@@ -1,4 +1,4 @@
-//! One search: the best answer so far, what was spent on it, and the solver process that its stages share.
+//! The state of a search by `asp` or `clingo`: the incumbent, effort spent, bounds, and the shared solver process.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use placement::{
     StoppedBy,
 };
 
-/// An assignment, and how it was come by.
-pub(crate) struct Best {
+/// An assignment and how it was found.
+pub(crate) struct Incumbent {
     pub assignment: Assignment,
     pub vector: Vec<i64>,
-    /// By how much it breaks what a policy demands.
-    pub broken: i64,
-    /// Effort units after which it was known.
+    /// By how much it violates the policy.
+    pub violation: i64,
+    /// Effort after which it was known.
     effort: u64,
     stage: Stage,
     found_by: FoundBy,
@@ -22,23 +22,23 @@ pub(crate) struct Best {
 
 pub(crate) struct SearchState<'a> {
     pub snapshot: &'a Snapshot,
-    pub best: Best,
+    pub best: Incumbent,
     budget: &'a Budget<'a>,
-    /// Effort units finished.
+    /// Effort spent.
     spent: u64,
-    /// Effort units after which it ends.
+    /// Effort after which the search ends.
     end: u64,
-    /// clingo; none while it is asked.
+    /// clingo; `None` while a request is running.
     session: Option<Session>,
     /// Proven lower bounds by key of the level.
     pub bound: BTreeMap<String, i64>,
 }
 
 impl<'a> SearchState<'a> {
-    /// Starts from an answer, and from what runs now where that is better.
+    /// Starts from an answer, or from what runs now if that is better.
     pub fn new(session: Session, snapshot: &'a Snapshot, budget: &'a Budget<'a>, start: Answer) -> Self {
-        let best = Best {
-            broken: broken(snapshot, &start.assignment),
+        let best = Incumbent {
+            violation: violation(snapshot, &start.assignment),
             vector: vector(snapshot, &start.assignment),
             assignment: start.assignment,
             effort: start.effort,
@@ -58,21 +58,21 @@ impl<'a> SearchState<'a> {
         search
     }
 
-    /// What ends the search now, if anything does.
-    pub fn over(&self) -> Option<StoppedBy> {
+    /// Why the search ends now, if it does.
+    pub fn stop_reason(&self) -> Option<StoppedBy> {
         if self.left() == 0 {
             return Some(StoppedBy::Effort);
         }
         (self.budget.stop)().then_some(StoppedBy::Deadline)
     }
 
-    /// Effort units that may still be spent.
+    /// Effort that may still be spent.
     pub fn left(&self) -> u64 {
         self.end.saturating_sub(self.spent)
     }
 
-    /// Lets so many effort units more be spent, where the budget leaves it open.
-    pub fn allow(&mut self, effort: u64) {
+    /// Allows so much more effort, unless the budget limits it.
+    pub fn allow_effort(&mut self, effort: u64) {
         if self.budget.effort.is_none() {
             self.end = self.spent.saturating_add(effort);
         }
@@ -86,7 +86,7 @@ impl<'a> SearchState<'a> {
         self.budget.stop
     }
 
-    /// Effort units finished.
+    /// Effort spent.
     pub fn spent(&self) -> u64 {
         self.spent
     }
@@ -95,46 +95,46 @@ impl<'a> SearchState<'a> {
         self.spent += effort;
     }
 
-    /// Takes an assignment if it is feasible, and obeys the policy more or is better.
+    /// Replaces the incumbent by a feasible assignment that violates the policy less or is better.
     pub fn offer(&mut self, assignment: Assignment, stage: Stage, found_by: FoundBy) -> bool {
         let snapshot = self.snapshot;
-        let broken = broken(snapshot, &assignment);
+        let violation = violation(snapshot, &assignment);
         let vector = vector(snapshot, &assignment);
-        let is_better = (broken, &vector) < (self.best.broken, &self.best.vector)
+        let is_better = (violation, &vector) < (self.best.violation, &self.best.vector)
             && snapshot.violations(&assignment).iter().all(|violation| violation.rule == Rule::Policy);
         if is_better {
-            tracing::debug!(?vector, broken, %stage, %found_by, effort = self.spent, "better");
-            self.best = Best { assignment, vector, broken, effort: self.spent, stage, found_by };
+            tracing::debug!(?vector, violation, %stage, %found_by, effort = self.spent, "better");
+            self.best = Incumbent { assignment, vector, violation, effort: self.spent, stage, found_by };
         }
         is_better
     }
 
-    /// Has the native search begin from what runs, for so many effort units.
+    /// Runs the native search from what runs, with so much effort.
     pub fn improve(&mut self, effort: u64) {
         let budget = Budget { effort: Some(self.left().min(effort)), ..*self.budget };
         let found = search::improve(self.snapshot, &self.snapshot.incumbent(), &budget);
         self.spend(found.effort);
-        // What a clock cut short before the first effort unit could not be done again.
+        // What a clock cut short before the first batch could not be replayed.
         if found.effort > 0 {
             self.offer(found.assignment, Stage::Local, found.found_by);
         }
     }
 
-    /// Takes bounds that are proven.
-    pub fn take_bounds(&mut self, bounds: BTreeMap<String, i64>) {
+    /// Adds proven bounds.
+    pub fn add_bounds(&mut self, bounds: BTreeMap<String, i64>) {
         for (level, bound) in bounds {
             let known = self.bound.entry(level).or_insert(bound);
             *known = bound.max(*known);
         }
     }
 
-    /// Whether clingo can be asked: not when its process was lost.
+    /// Whether clingo can be used: not after its process was lost.
     pub fn has_solver(&self) -> bool {
         self.session.as_ref().is_some_and(Session::is_usable)
     }
 
-    /// Has the solver solve a world; `found` gets each model, which has been priced again.
-    pub fn ask(
+    /// Solves a snapshot by clingo. `found` receives each model and its exact cost.
+    pub fn solve_by_clingo(
         &mut self,
         world: &Snapshot,
         start: &Assignment,
@@ -151,7 +151,7 @@ impl<'a> SearchState<'a> {
         ended
     }
 
-    /// The answer, with what is known of how good it is.
+    /// The answer, with its bounds.
     pub fn answer(self, stopped_by: StoppedBy) -> Answer {
         Answer {
             assignment: self.best.assignment,
@@ -165,7 +165,7 @@ impl<'a> SearchState<'a> {
         }
     }
 
-    /// The answer, which nothing feasible is better than.
+    /// The answer, proven to be optimal.
     pub fn proven(self, by: ProvenBy) -> Answer {
         let levels = self.snapshot.objectives().levels();
         let keys = levels.iter().map(|level| Objectives::key(level));
@@ -175,12 +175,12 @@ impl<'a> SearchState<'a> {
     }
 }
 
-/// By how much an assignment breaks what a policy demands.
-fn broken(snapshot: &Snapshot, assignment: &Assignment) -> i64 {
+/// By how much an assignment violates the policy.
+fn violation(snapshot: &Snapshot, assignment: &Assignment) -> i64 {
     snapshot.rules().map_or(0, |rules| Ruling::of(rules, assignment).degree())
 }
 
-/// Whether all there was to search has been searched.
+/// Whether the search space was exhausted.
 pub(crate) fn is_exhausted(ended: &Ended) -> bool {
     *ended == Ended::Finished(Outcome::Proven)
 }

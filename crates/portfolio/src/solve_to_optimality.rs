@@ -1,4 +1,4 @@
-//! The world as a whole: what is small enough is solved to the end, and proven.
+//! Solves small snapshots to proven optimality.
 
 use asp::{Aim, Ended, Outcome, Rounding, Scale, Task};
 use exact::branch::{self, ProofStatus};
@@ -6,22 +6,21 @@ use placement::{FoundBy, Objectives, Snapshot, SolveError, Stage};
 
 use crate::search_state::{SearchState, is_exhausted};
 
-/// Actors with a choice above which a proof by the solver is out of reach: of 24 on 6 units it solves every other world
-/// in 5 s. No figure of a world tells beforehand how long a proof takes, and trying takes all of the time; with more, what is
-/// wanted is a better answer.
-const MOST_ACTORS: usize = 32;
+/// Actors with a choice above which a proof by clingo is out of reach: of 24 on 6 units it solves every other one in 5 s.
+/// Nothing predicts the duration of a proof, and a failed attempt takes all of the time.
+const MAX_CLINGO_ACTORS: usize = 32;
 
-/// The same for branch and bound, which is tried first where the world is for it: 32 on 8 units are proven in a second. Where it is
-/// of no use it costs `BRANCH_WORK`, counted and not timed; it could hold 64, but 48 on 9 take minutes.
-const MOST_BRANCHED: usize = 40;
+/// The same for branch and bound, which is tried first where it is supported: it proves 32 on 8 units in a second. Where
+/// it fails it costs `BRANCH_WORK` steps. It supports 64, but 48 on 9 units take minutes.
+const MAX_BRANCHED_ACTORS: usize = 40;
 
-/// Steps of branch and bound after which the solver is asked instead: a second or two.
+/// Steps of branch and bound after which clingo is tried instead: a second or two.
 const BRANCH_WORK: u64 = 1 << 30;
 
 /// Pairs of an actor and a candidate above which the program would be too large.
-const MOST_CHOICES: usize = 100_000;
+const MAX_CHOICES: usize = 100_000;
 
-/// Whether a proof is within reach.
+/// Whether a proof by clingo is within reach.
 pub(crate) fn is_provable_by_clingo(snapshot: &Snapshot) -> bool {
     let problem = snapshot.problem();
     let choices = problem.movable.iter().map(|&actor| problem.candidates(actor).len());
@@ -30,27 +29,27 @@ pub(crate) fn is_provable_by_clingo(snapshot: &Snapshot) -> bool {
         .fold((0, 0), |(actors, all), choices| (actors + 1, all + choices));
     let rules = snapshot.rules().map_or(0, |rules| rules.ground().len());
     let has_pairs = !problem.channels.are_whole();
-    has_pairs && actors <= MOST_ACTORS && choices <= MOST_CHOICES && rules <= MOST_CHOICES
+    has_pairs && actors <= MAX_CLINGO_ACTORS && choices <= MAX_CHOICES && rules <= MAX_CHOICES
 }
 
-/// Whether branch and bound may prove the world.
+/// Whether branch and bound may prove optimality.
 pub(crate) fn is_provable_by_branch_and_bound(snapshot: &Snapshot) -> bool {
-    snapshot.problem().movable.len() <= MOST_BRANCHED
+    snapshot.problem().movable.len() <= MAX_BRANCHED_ACTORS
 }
 
-/// Solves the whole world by branch and bound, where it is for that.
+/// Solves the snapshot by branch and bound, where it is supported.
 ///
-/// Each better assignment is an effort unit, and the proof is one.
+/// Each better assignment is a unit of effort, and so is the proof.
 pub(crate) fn branch_and_bound(search: &mut SearchState) -> ProofStatus {
     let (snapshot, start, stop) = (search.snapshot, search.best.assignment.clone(), search.stop());
     let limits = branch::WorkLimits { work: BRANCH_WORK, stop };
-    let mut agreed = true;
+    let mut agrees = true;
     let solved = branch::solve(snapshot, &start, &limits, &mut |assignment| {
         search.spend(1);
-        agreed &= search.offer(assignment, Stage::Whole, FoundBy::Exact);
+        agrees &= search.offer(assignment, Stage::Whole, FoundBy::Exact);
         search.left() > 0
     });
-    if !agreed {
+    if !agrees {
         tracing::warn!("branch and bound took something for better that is not; its proof does not count");
         return ProofStatus::Open;
     }
@@ -61,22 +60,22 @@ pub(crate) fn branch_and_bound(search: &mut SearchState) -> ProofStatus {
     status
 }
 
-/// Solves the whole world, or two scalings of it where its numbers are too large for the solver.
+/// Solves the snapshot by clingo, or two scalings of it where its numbers are too large.
 pub(crate) fn solve(search: &mut SearchState, conflicts: u64) -> Result<ProofStatus, SolveError> {
     let snapshot = search.snapshot;
-    let Some(scale) = usable(Scale::of(snapshot)) else { return Ok(ProofStatus::Open) };
+    let Some(scale) = logged_error(Scale::of(snapshot)) else { return Ok(ProofStatus::Open) };
     if scale.is_exact() {
         let (ended, _) = improve(search, snapshot, conflicts, true)?;
         return Ok(status(&ended, is_exhausted(&ended)));
     }
     for rounding in [Rounding::Cautious, Rounding::Relaxed] {
-        let Some(world) = usable(scale.apply(snapshot, rounding)) else { break };
+        let Some(world) = logged_error(scale.apply(snapshot, rounding)) else { break };
         let (ended, optimum) = improve(search, &world, conflicts, false)?;
         if !is_exhausted(&ended) {
             return Ok(status(&ended, false));
         }
         if let Some(optimum) = optimum.filter(|_| rounding == Rounding::Relaxed) {
-            let tight = take_bounds(search, &scale, &optimum);
+            let tight = add_bounds(search, &scale, &optimum);
             return Ok(status(&ended, tight));
         }
     }
@@ -91,31 +90,32 @@ fn status(ended: &Ended, proven: bool) -> ProofStatus {
     }
 }
 
-/// Has clingo solve a world, which may be a scaled one, and takes every model that is better in the real one.
+/// Solves a snapshot by clingo, possibly a scaled one, and offers every model.
 ///
-/// Each model is an effort unit, and the proof is one. Returns how it ended, and the last model's vector.
+/// Each model is a unit of effort, and so is the proof. Returns how it ended, and the last model's vector.
 fn improve(
     search: &mut SearchState,
     world: &Snapshot,
     conflicts: u64,
     no_worse: bool,
 ) -> Result<(Ended, Option<Vec<i64>>), SolveError> {
-    let (mut last, mut refused) = (None, false);
+    let (mut last, mut rejected) = (None, false);
     let start = search.best.assignment.clone();
-    let no_worse = no_worse && search.best.broken == 0;
-    // Where a proof is out of reach and most have a place, clingo is to begin with that, which its search for proofs has no regard for.
+    let no_worse = no_worse && search.best.violation == 0;
+    // Where a proof is out of reach and most actors are placed, clingo starts from the incumbent, which its search for
+    // proofs ignores.
     let movable = &search.snapshot.problem().movable;
     let placed = movable.iter().filter(|actor| start[**actor].is_some()).count();
     let is_warm = placed * 2 > movable.len() && !is_provable_by_clingo(search.snapshot);
     let aim = if is_warm { Aim::Improve } else { Aim::Proof };
     let task = Task { conflicts, aim, models: search.left(), no_worse };
-    let ended = search.ask(world, &start, &task, |search, assignment, vector| {
+    let ended = search.solve_by_clingo(world, &start, &task, |search, assignment, vector| {
         search.spend(1);
-        refused |= !world.violations(&assignment).is_empty();
+        rejected |= !world.violations(&assignment).is_empty();
         search.offer(assignment, Stage::Whole, FoundBy::Clingo);
         last = Some(vector);
     })?;
-    if refused {
+    if rejected {
         tracing::warn!("the checker refuses what clingo takes for feasible; its proof does not count");
         return Ok((Ended::Finished(Outcome::Stopped), None));
     }
@@ -125,21 +125,22 @@ fn improve(
     Ok((ended, last))
 }
 
-/// The world whose lower bounds are such of this one: itself, or relaxed where its numbers are too large for the solver.
+/// A snapshot whose lower bounds are valid for this one: itself, or a relaxed scaling where its numbers are too large for
+/// clingo.
 pub(crate) fn relaxed_snapshot(snapshot: &Snapshot) -> Option<(Scale, Snapshot)> {
-    let scale = usable(Scale::of(snapshot))?;
+    let scale = logged_error(Scale::of(snapshot))?;
     if scale.is_exact() {
         return Some((scale, snapshot.clone()));
     }
     let world = scale.bounds(snapshot).then(|| scale.apply(snapshot, Rounding::Relaxed))?;
-    Some((scale, usable(world)?))
+    Some((scale, logged_error(world)?))
 }
 
-/// What is known at least of every vector of the relaxed world, level by level as far as it is known, says of the answer; true if
-/// it cannot be better. Of an answer that breaks what a policy demands it says nothing: what obeys is better whatever it costs.
-pub(crate) fn take_bounds(search: &mut SearchState, scale: &Scale, known: &[i64]) -> bool {
+/// Converts lower bounds of the relaxed snapshot, level by level, to bounds of the answer; true if they prove it optimal.
+/// They prove nothing for an answer that violates the policy: any that obeys it is better.
+pub(crate) fn add_bounds(search: &mut SearchState, scale: &Scale, known: &[i64]) -> bool {
     let snapshot = search.snapshot;
-    if search.best.broken > 0 || (!scale.is_exact() && !scale.bounds(snapshot)) {
+    if search.best.violation > 0 || (!scale.is_exact() && !scale.bounds(snapshot)) {
         return false;
     }
     let mut tight = known.first() == Some(&search.best.vector[0]);
@@ -147,7 +148,7 @@ pub(crate) fn take_bounds(search: &mut SearchState, scale: &Scale, known: &[i64]
         // A bound of a level holds where the levels above are at their bounds.
         let Some(least) = known.get(position + 1).filter(|_| tight) else { return false };
         let divisor = i64::try_from(scale.level(snapshot, position)).unwrap_or(i64::MAX);
-        // What clingo knows of a sum with terms below 0 before it has looked; no criterion is.
+        // clingo's bound of a sum with negative terms may be negative; no criterion is.
         let least = least.saturating_mul(divisor).max(0);
         search.bound.insert(Objectives::key(level), least);
         tight = search.best.vector[position + 1] == least;
@@ -155,8 +156,8 @@ pub(crate) fn take_bounds(search: &mut SearchState, scale: &Scale, known: &[i64]
     tight
 }
 
-/// A scaled world that could not be made costs no more than the solver.
-pub(crate) fn usable<T, E: std::fmt::Display>(scaled: Result<T, E>) -> Option<T> {
+/// Logs that a scaling failed.
+pub(crate) fn logged_error<T, E: std::fmt::Display>(scaled: Result<T, E>) -> Option<T> {
     if let Err(problem) = &scaled {
         tracing::warn!(%problem, "the numbers cannot be scaled to the solver's; the best answer so far stands");
     }
@@ -182,10 +183,10 @@ mod tests {
         let session = Session::new(Path::new("/bin/false"), Limits::default(), 1);
         let mut search = SearchState::new(session, &snapshot, &budget, start);
         let (scale, known) = (Scale::of(&snapshot).unwrap(), search.best.vector.clone());
-        for (broken, is_proven) in [(1, false), (0, true)] {
-            search.best.broken = broken;
-            assert_eq!(take_bounds(&mut search, &scale, &known), is_proven, "{broken}");
-            assert_eq!(search.bound.is_empty(), !is_proven, "{broken}");
+        for (violation, is_proven) in [(1, false), (0, true)] {
+            search.best.violation = violation;
+            assert_eq!(add_bounds(&mut search, &scale, &known), is_proven, "{violation}");
+            assert_eq!(search.bound.is_empty(), !is_proven, "{violation}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What everything else is made of: reading a snapshot, pricing and checking an assignment, moving actors.
+//! Benchmarks of the basic operations: reading a snapshot, pricing and checking an assignment, local search.
 //!
-//! `cargo bench --profile dev -p placement`: the profile that everything is built with, so that nothing is built twice.
+//! `cargo bench --profile dev -p search`: the profile of all other builds, so that nothing is built twice.
 
 use std::hint::black_box;
 
@@ -28,7 +28,7 @@ fn kernels(criterion: &mut Criterion) {
         group.bench_function("violations", |bench| bench.iter(|| snapshot.violations(black_box(&start))));
         let pieces = |effort| improve(&snapshot, black_box(&start), &Budget::effort(Some(effort), 1));
         group.bench_function("mend", |bench| bench.iter(|| pieces(0)));
-        // A piece of the local search is ten thousand moves and swaps tried.
+        // A batch of local search tries two thousand moves and swaps.
         group.throughput(Throughput::Elements(100_000));
         group.sample_size(10);
         group.bench_function("ten pieces of local search", |bench| bench.iter(|| pieces(10)));

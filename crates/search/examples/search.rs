@@ -1,5 +1,5 @@
-//! Runs `local` on snapshot files and prints the vectors that it found: `search BUDGET SEEDS FILE…`, where the budget is
-//! seconds, as in `5s`, or pieces of effort.
+//! Runs `local` on snapshot files and prints the vectors found: `search BUDGET SEEDS FILE…`, where the budget is seconds,
+//! as in `5s`, or batches.
 
 use std::time::{Duration, Instant};
 

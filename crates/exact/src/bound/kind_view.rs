@@ -1,18 +1,18 @@
-//! What the relaxation asks of a snapshot beyond its dense form: how much of what is where, and the least that kinds cost.
+//! A snapshot by kinds: dimensions with needs and limits, and the least exchange cost between kinds.
 
 use placement::ix::{ActorIx, IxVec, KindIx, NodeIx, ResourceIx, UnitIx};
 use placement::{Implementation, Problem, Snapshot};
 
-/// A quantity that places have a limit of and actors need: work, a resource, a slot.
+/// A limited quantity: work, a resource, or slots.
 #[derive(Clone, Debug)]
 pub struct Dimension {
-    /// By actor and kind: what it needs of it there.
+    /// By actor and kind: what the actor needs there.
     pub needs: IxVec<ActorIx, IxVec<KindIx, i64>>,
-    /// The most that a feasible placement puts somewhere.
+    /// The most that a feasible placement uses.
     pub limits: DimensionLimits,
 }
 
-/// DimensionLimits of units, or of nodes.
+/// Limits of units, or of nodes.
 #[derive(Clone, Debug)]
 pub enum DimensionLimits {
     /// By unit.
@@ -23,31 +23,31 @@ pub enum DimensionLimits {
 
 /// The snapshot by kinds and places.
 pub struct KindView<'a> {
-    /// What it is made from.
+    /// The snapshot.
     pub snapshot: &'a Snapshot,
     /// Its dense form.
     pub problem: &'a Problem,
-    /// What is limited.
+    /// All limited quantities that an actor needs.
     pub dimensions: Vec<Dimension>,
     /// By pair of kinds: the least that a message costs before nodes and zones add to it.
     pub kind_cost: IxVec<KindIx, IxVec<KindIx, i64>>,
 }
 
 impl<'a> KindView<'a> {
-    /// Takes a snapshot apart; with `full` given, units may be loaded that far above their capacity, else without end.
-    pub fn new(snapshot: &'a Snapshot, full: Option<i64>) -> Self {
+    /// With `overload_limit`, units may be loaded that far above their capacity, otherwise without limit.
+    pub fn new(snapshot: &'a Snapshot, overload_limit: Option<i64>) -> Self {
         let problem = snapshot.problem();
         let kinds = problem.kinds.positions();
         let row = |a: KindIx| problem.kinds.positions().map(|b| problem.kind_cost(a, b)).collect();
-        let mut world =
+        let mut view =
             Self { snapshot, problem, dimensions: Vec::new(), kind_cost: kinds.map(row).collect() };
-        world.heed_overrides();
-        world.find_dimensions(full);
-        world
+        view.apply_overrides();
+        view.find_dimensions(overload_limit);
+        view
     }
 
-    /// An override below the class lowers what its kinds cost: the classes then are bounds from below still.
-    fn heed_overrides(&mut self) {
+    /// An override below the price of its kinds lowers that price, so that it remains a lower bound.
+    fn apply_overrides(&mut self) {
         let (problem, added) = (self.problem, self.problem.added_costs());
         for (a, b, cost) in problem.pair_costs() {
             let apart = if problem.unit_node[a] == problem.unit_node[b] {
@@ -63,29 +63,29 @@ impl<'a> KindView<'a> {
         }
     }
 
-    fn find_dimensions(&mut self, full: Option<i64>) {
+    fn find_dimensions(&mut self, overload_limit: Option<i64>) {
         let problem = self.problem;
-        if let Some(over) = full {
-            let limits = problem.capacity.iter().map(|capacity| capacity + over).collect();
-            self.dimension(DimensionLimits::Units(limits), |needs| needs.work);
+        if let Some(overload) = overload_limit {
+            let limits = problem.capacity.iter().map(|capacity| capacity + overload).collect();
+            self.add_dimension(DimensionLimits::Units(limits), |needs| needs.work);
         }
         for resource in problem.resources.positions() {
             let quantity = move |needs: &[(ResourceIx, i64)]| {
                 needs.iter().find(|(of, _)| *of == resource).map_or(0, |(_, quantity)| *quantity)
             };
             let of_units = problem.unit_provides.iter().map(|provides| provides[resource]).collect();
-            self.dimension(DimensionLimits::Units(of_units), |needs| quantity(&needs.requires));
+            self.add_dimension(DimensionLimits::Units(of_units), |needs| quantity(&needs.requires));
             let of_nodes = problem.node_provides.iter().map(|provides| provides[resource]).collect();
-            self.dimension(DimensionLimits::Nodes(of_nodes), |needs| quantity(&needs.node_requires));
+            self.add_dimension(DimensionLimits::Nodes(of_nodes), |needs| quantity(&needs.node_requires));
         }
         if problem.slots.iter().any(Option::is_some) {
             let limits = problem.slots.iter().map(|slots| slots.unwrap_or(i64::from(u32::MAX))).collect();
-            self.dimension(DimensionLimits::Units(limits), |_| 1);
+            self.add_dimension(DimensionLimits::Units(limits), |_| 1);
         }
     }
 
-    /// Keeps a dimension that somebody needs. What fixed actors overfill they may: there the limit is what they take.
-    fn dimension(&mut self, mut limits: DimensionLimits, quantity: impl Fn(&Implementation) -> i64) {
+    /// Adds a dimension that an actor needs. Where fixed actors exceed a limit, their use is the limit.
+    fn add_dimension(&mut self, mut limits: DimensionLimits, quantity: impl Fn(&Implementation) -> i64) {
         let problem = self.problem;
         let needed = |actor, unit| problem.implementation(actor, unit).map_or(0, &quantity);
         let none = IxVec::of(0, problem.kinds.len());
@@ -98,17 +98,17 @@ impl<'a> KindView<'a> {
         if needs.iter().flatten().all(|need| *need == 0) {
             return;
         }
-        let homes = problem.residents().map(|(actor, home)| (home, needed(actor, home)));
+        let resident_needs = problem.residents().map(|(actor, home)| (home, needed(actor, home)));
         match &mut limits {
-            DimensionLimits::Units(limits) => keep_taken(limits, homes),
+            DimensionLimits::Units(limits) => raise_to_use(limits, resident_needs),
             DimensionLimits::Nodes(limits) => {
-                keep_taken(limits, homes.map(|(home, need)| (problem.unit_node[home], need)));
+                raise_to_use(limits, resident_needs.map(|(home, need)| (problem.unit_node[home], need)));
             }
         }
         self.dimensions.push(Dimension { needs, limits });
     }
 
-    /// The limits of units, each with its dimension.
+    /// The dimensions of units, with their limits.
     pub fn of_units(&self) -> impl Iterator<Item = (&Dimension, &IxVec<UnitIx, i64>)> {
         self.dimensions.iter().filter_map(|dimension| match &dimension.limits {
             DimensionLimits::Units(limits) => Some((dimension, limits)),
@@ -116,7 +116,7 @@ impl<'a> KindView<'a> {
         })
     }
 
-    /// The kinds that an actor has candidates of, ascending.
+    /// The kinds of an actor's candidates, ascending.
     pub fn kinds_of(&self, actor: ActorIx) -> Vec<KindIx> {
         let units = self.problem.candidates(actor).iter();
         let mut kinds: Vec<KindIx> = units.map(|unit| self.problem.unit_kind[*unit]).collect();
@@ -126,17 +126,17 @@ impl<'a> KindView<'a> {
     }
 }
 
-/// Raises limits to what is taken of them.
-fn keep_taken<I: placement::ix::Ix>(limits: &mut IxVec<I, i64>, needs: impl Iterator<Item = (I, i64)>) {
-    let mut taken: IxVec<I, i64> = IxVec::of(0, limits.len());
-    needs.for_each(|(place, need)| taken[place] += need);
-    for (limit, taken) in limits.iter_mut().zip(taken) {
-        *limit = (*limit).max(taken);
+/// Raises limits to present use.
+fn raise_to_use<I: placement::ix::Ix>(limits: &mut IxVec<I, i64>, needs: impl Iterator<Item = (I, i64)>) {
+    let mut used: IxVec<I, i64> = IxVec::of(0, limits.len());
+    needs.for_each(|(place, need)| used[place] += need);
+    for (limit, used) in limits.iter_mut().zip(used) {
+        *limit = (*limit).max(used);
     }
 }
 
 impl Dimension {
-    /// The least that an actor needs wherever it runs.
+    /// The least that an actor needs on any of the kinds.
     pub fn least_need(&self, actor: ActorIx, kinds: impl Iterator<Item = KindIx>) -> i64 {
         kinds.map(|kind| self.needs[actor][kind]).min().unwrap_or(0)
     }

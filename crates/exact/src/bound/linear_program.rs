@@ -1,8 +1,8 @@
-//! A linear program in integers over variables between 0 and 1, and what any multipliers prove about it.
+//! A linear program in integers over variables between 0 and 1, and the bounds that multipliers prove.
 
 use std::ops::Range;
 
-/// A variable: its position among all.
+/// A variable: its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Variable(u32);
 
@@ -13,7 +13,7 @@ impl Variable {
     }
 }
 
-/// One row: Σ coefficient · variable ≥ right, or equal to it.
+/// A row: Σ coefficient · variable ≥ right, or equal to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     variables: &'a [Variable],
@@ -31,31 +31,31 @@ impl Row<'_> {
     }
 }
 
-/// Minimise `constant` + Σ cost · variable; each variable is 0 or 1 in the problem that this relaxes.
+/// Minimise `constant` + Σ cost · variable; each variable is 0 or 1 in the relaxed problem.
 ///
-/// There are hundreds of thousands of rows of two or three terms: they lie one after the other, not each by itself.
+/// The hundreds of thousands of short rows are stored contiguously.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     /// Cost by variable.
     pub costs: Vec<i64>,
     /// Added to every value.
     pub constant: i64,
-    /// By variable, another one that it is at most, and which lies in a choice: taken only together with it.
-    pub rides_on: Vec<Option<Variable>>,
+    /// By variable: a choice variable that bounds it from above.
+    pub bounded_by: Vec<Option<Variable>>,
     /// The variables of all rows, and the coefficient of each.
     variables: Vec<Variable>,
     coefficients: Vec<i64>,
-    /// By row: where its terms end, its right-hand side, and whether that is to be met.
+    /// By row: where its terms end, its right-hand side, and whether it is an equality.
     ends: Vec<u32>,
     rights: Vec<i64>,
     equal: Vec<bool>,
-    /// Variables of which exactly one is 1, choice after choice, and where each ends.
+    /// Variables of which exactly one is 1, choice after choice, and where each choice ends.
     chosen: Vec<Variable>,
     choice_ends: Vec<u32>,
 }
 
-/// Larger programs than this many coefficients are not searched.
-pub const MOST_COEFFICIENTS: usize = 6_000_000;
+/// The most coefficients of a program that is solved.
+pub const MAX_COEFFICIENTS: usize = 6_000_000;
 
 /// Multipliers are integers in units of 2^-20.
 const FRACTION_BITS: u32 = 20;
@@ -63,23 +63,23 @@ const FRACTION_BITS: u32 = 20;
 impl Program {
     /// Adds a variable.
     pub fn variable(&mut self, cost: i64) -> Variable {
-        let variable = Variable(short(self.costs.len()));
+        let variable = Variable(to_u32(self.costs.len()));
         self.costs.push(cost);
-        self.rides_on.push(None);
+        self.bounded_by.push(None);
         variable
     }
 
-    /// Demands Σ terms ≥ right.
+    /// Requires Σ terms ≥ right.
     pub fn at_least(&mut self, terms: impl IntoIterator<Item = (Variable, i64)>, right: i64) {
         self.row(terms, right, false);
     }
 
-    /// Demands Σ terms ≤ right.
+    /// Requires Σ terms ≤ right.
     pub fn at_most(&mut self, terms: impl IntoIterator<Item = (Variable, i64)>, right: i64) {
         self.row(terms.into_iter().map(|(variable, coefficient)| (variable, -coefficient)), -right, false);
     }
 
-    /// Demands Σ terms = right.
+    /// Requires Σ terms = right.
     pub fn equal(&mut self, terms: impl IntoIterator<Item = (Variable, i64)>, right: i64) {
         self.row(terms, right, true);
     }
@@ -89,23 +89,23 @@ impl Program {
             self.variables.push(variable);
             self.coefficients.push(coefficient);
         }
-        self.ends.push(short(self.variables.len()));
+        self.ends.push(to_u32(self.variables.len()));
         self.rights.push(right);
         self.equal.push(equal);
     }
 
-    /// Demands that exactly one of these is 1; no variable is in two choices.
-    pub fn choose(&mut self, variables: &[Variable]) {
+    /// Requires that exactly one of these is 1. No variable is in two choices.
+    pub fn exactly_one(&mut self, variables: &[Variable]) {
         self.chosen.extend(variables);
-        self.choice_ends.push(short(self.chosen.len()));
+        self.choice_ends.push(to_u32(self.chosen.len()));
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn row_count(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many coefficients the rows have together.
+    /// Number of coefficients of all rows.
     pub fn coefficients(&self) -> usize {
         self.coefficients.len()
     }
@@ -121,27 +121,27 @@ impl Program {
         })
     }
 
-    /// Gives back what was only held for rows to come.
-    pub fn fit(&mut self) {
+    /// Releases spare memory.
+    pub fn shrink_to_fit(&mut self) {
         self.variables.shrink_to_fit();
         self.coefficients.shrink_to_fit();
     }
 
-    /// The least value that `multipliers`, one per row, prove: no 0-1 solution of the rows is cheaper.
+    /// The lower bound that `multipliers`, one per row, prove for all 0-1 solutions.
     ///
-    /// Weak duality (Geoffrion, Lagrangean relaxation for integer programming, 1974): whatever the multipliers are,
-    /// with those of inequalities not below 0,
-    /// min c·x ≥ λ·b + min over x of (c − λA)·x, where the right minimum needs to heed only what is easy. Here that is
-    /// the choices, and that variables lie between 0 and 1. The multipliers are rounded first and everything after is
-    /// exact, so nothing depends on the floating-point numbers they came from. All costs are whole, hence rounding up.
+    /// Weak duality (Geoffrion, Lagrangean relaxation for integer programming, 1974): for any multipliers, not negative
+    /// for inequalities, min c·x ≥ λ·b + min over x of (c − λA)·x, where the right minimum respects only the easy
+    /// constraints: here the choices, and that variables are between 0 and 1. Multipliers are rounded first and
+    /// everything after is exact, so the bound does not depend on floating-point numbers. All costs are integers, hence
+    /// the bound is rounded up.
     ///
-    /// `None` where a number does not fit 128 bits.
-    pub fn proves(&self, multipliers: &[f64]) -> Option<i64> {
+    /// `None` where a number exceeds 128 bits.
+    pub fn proven_bound(&self, multipliers: &[f64]) -> Option<i64> {
         let one = 1i128 << FRACTION_BITS;
         let mut reduced: Vec<i128> = self.costs.iter().map(|cost| i128::from(*cost) * one).collect();
         let mut value = i128::from(self.constant) * one;
         for (row, multiplier) in self.rows().zip(multipliers) {
-            let multiplier = rounded(*multiplier)?;
+            let multiplier = to_fixed_point(*multiplier)?;
             let multiplier = if row.equal { multiplier } else { multiplier.max(0) };
             if multiplier == 0 {
                 continue;
@@ -153,10 +153,10 @@ impl Program {
                 *reduced = reduced.checked_sub(part)?;
             }
         }
-        for (variable, host) in self.rides_on.iter().enumerate() {
-            if let Some(host) = *host {
+        for (variable, bound) in self.bounded_by.iter().enumerate() {
+            if let Some(bound) = *bound {
                 let reduction = std::mem::take(&mut reduced[variable]).min(0);
-                reduced[host.at()] = reduced[host.at()].checked_add(reduction)?;
+                reduced[bound.at()] = reduced[bound.at()].checked_add(reduction)?;
             }
         }
         for span in spans(&self.choice_ends) {
@@ -175,23 +175,23 @@ impl Program {
     }
 }
 
-/// What lies between one end and the next.
+/// The ranges between consecutive ends.
 fn spans(ends: &[u32]) -> impl Iterator<Item = Range<usize>> {
     ends.iter().scan(0, |start, &end| Some(std::mem::replace(start, end as usize)..end as usize))
 }
 
 /// A position in 32 bits.
-pub fn short(position: usize) -> u32 {
+pub fn to_u32(position: usize) -> u32 {
     u32::try_from(position).expect("programs are kept far below 2^32 rows, variables and terms")
 }
 
-/// A multiplier in units of 2^-20; one that is no number proves nothing by itself and counts as 0.
-fn rounded(multiplier: f64) -> Option<i128> {
+/// A multiplier in units of 2^-20. NaN proves nothing and counts as 0.
+fn to_fixed_point(multiplier: f64) -> Option<i128> {
     let scaled = multiplier * f64::from(1u32 << FRACTION_BITS);
     if scaled.is_nan() {
         return Some(0);
     }
-    // Beyond 2^100 products leave 128 bits.
+    // Beyond 2^100 products exceed 128 bits.
     if scaled.abs() >= 2f64.powi(100) {
         return None;
     }

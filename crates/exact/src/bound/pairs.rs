@@ -7,38 +7,38 @@ use placement::ix::{ActorIx, IxVec, KindIx, NodeIx, PlaceIx, SetIx};
 
 use crate::bound::kind_view::KindView;
 
-/// More pairs than this are not looked at: the program would take minutes.
-const MOST_PAIRS: usize = 40_000;
+/// The most pairs with variables; the program would take minutes otherwise.
+const MAX_PAIRS: usize = 40_000;
 
 /// Two actors, the smaller first.
-pub type Two = (ActorIx, ActorIx);
+pub type ActorPair = (ActorIx, ActorIx);
 
-/// Pairs that are worth variables, and which relations bind them.
+/// Pairs with variables, and the relations that bind them.
 pub struct Pairs {
-    /// Ascending: tied by a message or a drag, bound by a relation, or tied over others.
-    pub all: Vec<Two>,
-    /// Pairs that must not share a place, with the widest scope of which they must not.
-    pub apart: BTreeMap<Two, Scope>,
-    /// Pairs that must share a place, with the narrowest scope of which they must.
-    pub together: BTreeMap<Two, Scope>,
+    /// Ascending: pairs connected by a message, a drag or a relation, directly or transitively.
+    pub all: Vec<ActorPair>,
+    /// Pairs that must not share a place, by the widest scope.
+    pub apart: BTreeMap<ActorPair, Scope>,
+    /// Pairs that must share a place, by the narrowest scope.
+    pub together: BTreeMap<ActorPair, Scope>,
 }
 
 impl Pairs {
-    /// Finds the pairs: those that are tied, then those that are tied over others, as long as there is room for them.
+    /// Finds the connected pairs, by growing distance up to the limit.
     ///
-    /// Relations of more pairs than are looked at are left out: what they demand makes a bound no less right.
-    pub fn new(world: &KindView) -> Self {
-        let problem = world.problem;
+    /// Relations of too many pairs are left out, which keeps the bound valid.
+    pub fn new(view: &KindView) -> Self {
+        let problem = view.problem;
         let mut pairs = Self { all: Vec::new(), apart: BTreeMap::new(), together: BTreeMap::new() };
-        let mut bound = 0;
+        let mut related = 0;
         for relation in &problem.relations {
             let members = relation.actors.len();
-            bound += members * members.saturating_sub(1) / 2;
-            if bound > MOST_PAIRS {
+            related += members * members.saturating_sub(1) / 2;
+            if related > MAX_PAIRS {
                 break;
             }
             for (position, &a) in relation.actors.iter().enumerate() {
-                // What fixed actors break among themselves is held against nobody.
+                // What fixed actors violate among themselves does not count.
                 let others = relation.actors[position + 1..].iter();
                 for &b in others.filter(|b| !(problem.fixed[a] && problem.fixed[**b])) {
                     pairs.bind((a, b), relation.apart, relation.scope);
@@ -51,11 +51,11 @@ impl Pairs {
             near[a].push(b);
             near[b].push(a);
         }
-        pairs.all = within_reach(&near);
+        pairs.all = connected_pairs(&near);
         pairs
     }
 
-    fn bind(&mut self, two: Two, apart: bool, scope: Scope) {
+    fn bind(&mut self, two: ActorPair, apart: bool, scope: Scope) {
         if apart {
             self.apart.entry(two).and_modify(|known| *known = scope.max(*known)).or_insert(scope);
         } else {
@@ -65,56 +65,56 @@ impl Pairs {
 }
 
 /// Pairs by growing distance, ascending; all of a distance or none.
-fn within_reach(near: &IxVec<ActorIx, Vec<ActorIx>>) -> Vec<Two> {
+fn connected_pairs(near: &IxVec<ActorIx, Vec<ActorIx>>) -> Vec<ActorPair> {
     let ordered = |a: ActorIx, b: ActorIx| (a.min(b), a.max(b));
     let tied = near.enumerate().flat_map(|(a, peers)| peers.iter().map(move |&b| ordered(a, b)));
-    let mut all: BTreeSet<Two> = tied.collect();
-    let mut rim: Vec<Two> = all.iter().copied().collect();
-    while !rim.is_empty() {
-        let mut wider = BTreeSet::new();
-        for &(a, b) in &rim {
+    let mut all: BTreeSet<ActorPair> = tied.collect();
+    let mut frontier: Vec<ActorPair> = all.iter().copied().collect();
+    while !frontier.is_empty() {
+        let mut next = BTreeSet::new();
+        for &(a, b) in &frontier {
             let beside = |from: ActorIx, to: ActorIx| near[to].iter().map(move |&c| ordered(from, c));
             let new = beside(a, b).chain(beside(b, a)).filter(|pair| pair.0 != pair.1 && !all.contains(pair));
-            wider.extend(new);
-            if all.len() + wider.len() > MOST_PAIRS {
+            next.extend(new);
+            if all.len() + next.len() > MAX_PAIRS {
                 return all.into_iter().collect();
             }
         }
-        rim = wider.iter().copied().collect();
-        all.extend(wider);
+        frontier = next.iter().copied().collect();
+        all.extend(next);
     }
     all.into_iter().collect()
 }
 
-/// Where two actors can meet as far as their candidates decide.
+/// Where two actors can be together according to their candidates.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// By kind: the largest limit of each of the units' dimensions over common candidates; `None` without any.
+    /// By kind: the largest limit of each unit dimension over common candidates; `None` without any.
     pub limits: IxVec<KindIx, Option<Vec<i64>>>,
-    /// They have candidates on one node.
+    /// Whether they have candidates on one node.
     pub node: bool,
-    /// They have candidates in one zone.
+    /// Whether they have candidates in one zone.
     pub zone: bool,
 }
 
-/// [`Common`] by pair of candidate sets, worked out once.
+/// [`Common`] by pair of candidate sets, cached.
 #[derive(Default)]
 pub struct Commons(BTreeMap<(SetIx, SetIx), Common>);
 
 impl Commons {
-    /// Where `a` and `b` can meet.
-    pub fn of(&mut self, world: &KindView, a: ActorIx, b: ActorIx) -> &Common {
-        let (set_a, set_b) = (world.problem.candidate_set[a], world.problem.candidate_set[b]);
-        self.0.entry((set_a.min(set_b), set_a.max(set_b))).or_insert_with(|| common(world, a, b))
+    /// Where `a` and `b` can be together.
+    pub fn of(&mut self, view: &KindView, a: ActorIx, b: ActorIx) -> &Common {
+        let (set_a, set_b) = (view.problem.candidate_set[a], view.problem.candidate_set[b]);
+        self.0.entry((set_a.min(set_b), set_a.max(set_b))).or_insert_with(|| common(view, a, b))
     }
 }
 
-fn common(world: &KindView, a: ActorIx, b: ActorIx) -> Common {
-    let problem = world.problem;
+fn common(view: &KindView, a: ActorIx, b: ActorIx) -> Common {
+    let problem = view.problem;
     let (at_a, at_b) = (problem.candidates(a), problem.candidates(b));
     let mut limits: IxVec<KindIx, Option<Vec<i64>>> = IxVec::of(None, problem.kinds.len());
     for &unit in at_a.iter().filter(|unit| at_b.binary_search(unit).is_ok()) {
-        let here: Vec<i64> = world.of_units().map(|(_, limits)| limits[unit]).collect();
+        let here: Vec<i64> = view.of_units().map(|(_, limits)| limits[unit]).collect();
         match &mut limits[problem.unit_kind[unit]] {
             Some(most) => most.iter_mut().zip(here).for_each(|(most, here)| *most = (*most).max(here)),
             none => *none = Some(here),

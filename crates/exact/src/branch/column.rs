@@ -5,6 +5,6 @@
 pub(crate) struct Column<N> {
     /// Positions among the items that are partitioned, as bits.
     pub members: u64,
-    /// What it keeps, compared with all of them apart.
+    /// What it saves compared with all of them apart.
     pub value: N,
 }

@@ -1,82 +1,82 @@
-//! What prices leave open: which columns hold every item once and keep most.
+//! Exact cover: the columns that contain every item once and save most, given prices.
 
 use crate::branch::column::Column;
 use crate::branch::interruption::Interruption;
 use crate::branch::model::ones;
-use crate::branch::pricing::{GRAIN, Prices, beyond};
+use crate::branch::pricing::{GRAIN, Prices, surplus};
 use crate::branch::value::Value;
 
-/// Between two looks at the clock.
-const PATIENCE: u64 = 4096;
+/// Steps between two checks of the clock.
+const CHECK_INTERVAL: u64 = 4096;
 
-/// A column and what it keeps beyond the prices of its members.
+/// A column and what it saves beyond the prices of its members.
 struct Candidate<N> {
     column: Column<N>,
-    beyond: N,
+    surplus: N,
     /// The prices of its members.
     prices: N,
 }
 
 /// A search for the best partition.
 pub(crate) struct ExactCover<N> {
-    /// By item: the columns of which it is the first, those that keep most beyond their prices first.
+    /// By item: the columns of which it is the first, the largest saving beyond prices first.
     first: Vec<Vec<Candidate<N>>>,
     prices: Vec<N>,
-    excess: N,
+    max_surplus: N,
     units: usize,
-    /// A partition must keep so much.
+    /// The least saving of an acceptable partition.
     target: N,
     best: Option<(N, Vec<u64>)>,
     chosen: Vec<u64>,
     steps: u64,
-    /// At how many steps the clock is looked at again.
-    next_look: u64,
+    /// The number of steps at which the clock is checked next.
+    next_check: u64,
 }
 
 impl<N: Value> ExactCover<N> {
-    /// Keeps those columns that a partition with `target` can have.
+    /// Keeps the columns that a partition with `target` can contain.
     pub fn new(columns: &[Column<N>], prices: Prices<N>, units: usize, target: N) -> Self {
-        let Prices { each: prices, excess, .. } = prices;
+        let Prices { each: prices, max_surplus, .. } = prices;
         let units = units.min(prices.len());
         let mut cover = Self {
             first: prices.iter().map(|_| Vec::new()).collect(),
             prices,
-            excess,
+            max_surplus,
             units,
             target,
             best: None,
             chosen: Vec::new(),
             steps: 0,
-            next_look: PATIENCE,
+            next_check: CHECK_INTERVAL,
         };
         let slack = cover.slack(N::default(), cover.prices.iter().copied().sum(), units);
         for column in columns {
-            let beyond = beyond(column, &cover.prices);
-            if beyond >= excess - slack {
+            let surplus = surplus(column, &cover.prices);
+            if surplus >= max_surplus - slack {
                 let prices = ones(column.members).map(|member| cover.prices[member]).sum();
                 let first = column.members.trailing_zeros() as usize;
-                cover.first[first].push(Candidate { column: *column, beyond, prices });
+                cover.first[first].push(Candidate { column: *column, surplus, prices });
             }
         }
         for candidates in &mut cover.first {
             candidates
-                .sort_by_key(|candidate| (std::cmp::Reverse(candidate.beyond), candidate.column.members));
+                .sort_by_key(|candidate| (std::cmp::Reverse(candidate.surplus), candidate.column.members));
         }
         cover
     }
 
-    /// By how much a partition can stay below what prices allow, with so much kept, open and so many units left.
-    fn slack(&self, kept: N, open: N, units: usize) -> N {
+    /// By how much a partition can stay below what prices allow, given what is saved, open, and left of units.
+    fn slack(&self, saved: N, open: N, units: usize) -> N {
         let (units, grain) = (N::from(i32::try_from(units).unwrap_or(i32::MAX)), N::from(GRAIN));
-        kept * grain + open + self.excess.saturating_mul(units) - self.target.saturating_mul(grain)
+        saved * grain + open + self.max_surplus.saturating_mul(units) - self.target.saturating_mul(grain)
     }
 
-    /// What was found: how much it keeps, and the columns.
+    /// The saving and the columns of the best partition, if one was found.
     pub fn best(self) -> Option<(N, Vec<u64>)> {
         self.best
     }
 
-    /// Looks at all partitions of `items` that can be good enough.
+    /// Enumerates the partitions of `items` that can reach the target.
     pub fn search(
         &mut self,
         items: u64,
@@ -84,33 +84,33 @@ impl<N: Value> ExactCover<N> {
         stop: &dyn Fn() -> bool,
     ) -> Result<(), Interruption> {
         let open = self.prices.iter().copied().sum();
-        let ended = self.part(items, N::default(), open, self.units, (*left, stop));
+        let ended = self.extend(items, N::default(), open, self.units, (*left, stop));
         *left = left.saturating_sub(self.steps);
         ended
     }
 
-    fn part(
+    fn extend(
         &mut self,
         items: u64,
-        kept: N,
+        saved: N,
         open: N,
         units: usize,
         limits: (u64, &dyn Fn() -> bool),
     ) -> Result<(), Interruption> {
         self.steps += 1;
         if self.steps > limits.0 {
-            return Err(Interruption::TooMuch);
+            return Err(Interruption::LimitExceeded);
         }
-        if self.steps >= self.next_look {
-            self.next_look = self.steps + PATIENCE;
+        if self.steps >= self.next_check {
+            self.next_check = self.steps + CHECK_INTERVAL;
             if limits.1() {
                 return Err(Interruption::Stopped);
             }
         }
         if items == 0 {
-            if kept >= self.target {
-                self.best = Some((kept, self.chosen.clone()));
-                self.target = kept + N::from(1);
+            if saved >= self.target {
+                self.best = Some((saved, self.chosen.clone()));
+                self.target = saved + N::from(1);
             }
             return Ok(());
         }
@@ -119,16 +119,16 @@ impl<N: Value> ExactCover<N> {
         }
         let first = items.trailing_zeros() as usize;
         for position in 0..self.first[first].len() {
-            let Candidate { column, beyond, prices } = &self.first[first][position];
+            let Candidate { column, surplus, prices } = &self.first[first][position];
             let (column, prices) = (*column, *prices);
-            // A better one may have been found meanwhile.
-            if *beyond < self.excess - self.slack(kept, open, units) {
+            // The target may have risen meanwhile.
+            if *surplus < self.max_surplus - self.slack(saved, open, units) {
                 break;
             }
             self.steps += 1;
             if column.members & !items == 0 {
                 self.chosen.push(column.members);
-                self.part(items & !column.members, kept + column.value, open - prices, units - 1, limits)?;
+                self.extend(items & !column.members, saved + column.value, open - prices, units - 1, limits)?;
                 self.chosen.pop();
             }
         }

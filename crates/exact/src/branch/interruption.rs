@@ -1,19 +1,19 @@
-//! What ends a search early.
+//! Why a search ends early.
 
-/// Why a part of the search ends before its end.
+/// Why a search ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// `stop` said so, or `found` did.
+    /// `stop` or `found` ended it.
     Stopped,
-    /// It takes more work, or more room, than it is worth.
-    TooMuch,
+    /// It exceeds the limit of work or memory.
+    LimitExceeded,
 }
 
-/// Takes work off what is left; where that is less, nothing is left.
+/// Charges work to what is left, at most all of it.
 pub(crate) fn charge(left: &mut u64, work: u64) -> Result<(), Interruption> {
     let enough = *left >= work;
     *left = left.saturating_sub(work);
-    if enough { Ok(()) } else { Err(Interruption::TooMuch) }
+    if enough { Ok(()) } else { Err(Interruption::LimitExceeded) }
 }
 
 #[cfg(test)]
@@ -24,6 +24,6 @@ mod tests {
     fn what_is_too_much_is_charged_too() {
         let mut left = 10;
         assert_eq!((charge(&mut left, 7), left), (Ok(()), 3));
-        assert_eq!((charge(&mut left, 7), left), (Err(Interruption::TooMuch), 0));
+        assert_eq!((charge(&mut left, 7), left), (Err(Interruption::LimitExceeded), 0));
     }
 }

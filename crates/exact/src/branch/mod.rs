@@ -1,13 +1,12 @@
-//! Placements of a few dozen actors solved to the optimum, and proven.
+//! Placements of a few dozen actors solved to proven optimality.
 //!
-//! Units that nobody could tell apart form a *class*. [`solve`] first decides the class of every actor, by branch and
-//! bound: an actor pays at least what it pays where its peers can still be, and of those on its own unit no more are
-//! spared than fit beside it. Once all classes are decided, each is a problem of its own: to divide its actors into
-//! *columns*, one per unit, so that as much as possible is kept within them. That is a set partition, whose linear
-//! relaxation over all columns that fit is almost tight; what its prices leave is searched to the end.
+//! Interchangeable units form a *class*. [`solve`] first decides the class of every actor by branch and bound: an actor
+//! pays at least the price to where its peers can still be, and saves at most for those peers that fit on its unit. Once
+//! all classes are decided, each is a problem of its own: partition its actors into *columns*, one per unit, so that the
+//! columns save as much as possible. The linear relaxation of that set partition over all columns that fit is almost
+//! tight; what its prices leave open is enumerated.
 //!
-//! Prices come from floating-point numbers; what they prove is worked out in integers, so a proof does not depend on
-//! rounding.
+//! Prices are floating-point numbers; what they prove is computed in integers, so a proof does not depend on rounding.
 
 mod column;
 mod exact_cover;

@@ -1,35 +1,35 @@
-//! A snapshot as the search sees it: items, classes of units, and one number to be made small.
+//! The branch-and-bound model: items, classes of units, and one number to minimise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::constraints::excesses;
-use placement::criteria::{Class as Adds, PairSums};
+use placement::criteria::{Class as CriterionClass, PairSums};
 use placement::file::Scope;
 use placement::ix::{ActorIx, RelationIx, UnitIx};
 use placement::room::Rooms;
 use placement::{Assignment, Criterion, Edge, Problem, Snapshot};
 
-use crate::branch::unit_classes::{Class, MOST, Places, Pool, classes};
+use crate::branch::unit_classes::{Class, ClassRooms, MAX_CLASSES, NodePool, classes};
 use crate::branch::value::Value;
 
-/// Units that are compared with each other.
-const MOST_UNITS: usize = 512;
+/// The most units that are partitioned into classes.
+const MAX_UNITS: usize = 512;
 
-/// An actor that can move.
+/// A movable actor.
 pub(crate) struct Item<N> {
-    /// Who it is.
+    /// The actor.
     pub actor: ActorIx,
     /// The classes that it can be in, as bits.
     pub domain: u64,
-    /// By class: what it costs there whatever the other items do.
+    /// By class: its cost regardless of other items.
     pub costs: Vec<N>,
     /// By class and dimension: what it needs there.
     pub needs: Vec<Vec<i64>>,
-    /// The other item, and the position of what ties them.
+    /// The other item, and the position of the tie.
     pub ties: Vec<(usize, usize)>,
 }
 
-/// What ties two items: what it costs where they are, and where they must not be both.
+/// A tie of two items: its costs, and where they must not both be.
 pub(crate) struct Tie<N> {
     pub items: [usize; 2],
     /// Times the exchange cost of their units.
@@ -38,64 +38,64 @@ pub(crate) struct Tie<N> {
     apart: N,
     /// On one unit.
     together: N,
-    /// What relations leave of the places, where there are any.
-    bar: Option<Bar>,
+    /// What relations allow, where there are any.
+    allowed: Option<Allowed>,
 }
 
-/// Where two items may be both.
-struct Bar {
+/// Where two items may both be.
+struct Allowed {
     /// By class of one: the classes in which the other may be on another unit.
     apart: Vec<u64>,
     /// The classes in which they may share a unit.
     together: u64,
 }
 
-/// A world that is for this search, before its levels are one number.
+/// A snapshot that branch and bound supports, before the type of numbers is chosen.
 pub(crate) struct SupportedSnapshot<'a> {
     snapshot: &'a Snapshot,
-    places: Places,
+    places: ClassRooms,
     weights: Weights,
-    /// Whether no unit may have more work than its capacity.
-    is_full: bool,
+    /// Whether no unit may exceed its capacity.
+    limits_load: bool,
 }
 
-/// The world of the search.
+/// The branch-and-bound model.
 pub(crate) struct Model<N> {
     pub items: Vec<Item<N>>,
     pub ties: Vec<Tie<N>>,
     pub classes: Vec<Class>,
-    pub pools: Vec<Pool>,
-    /// By two classes: of a message between a unit of each; of one class, between two of its units.
+    pub pools: Vec<NodePool>,
+    /// By two classes: the exchange cost between a unit of each; within one class, between two of its units.
     exchange: Vec<Vec<N>>,
-    /// What the start costs; `None` where it leaves actors out or overloads units, so that all that is found is better.
+    /// The cost of the start; `None` where it leaves actors out or overloads units, so that every solution is better.
     pub start: Option<N>,
 }
 
-/// What the levels count in the one number.
+/// The weights of the levels in the one number.
 struct Weights {
     /// By criterion.
     of: BTreeMap<Criterion, i128>,
     /// Of messages times exchange costs, of drags apart, and of drags together.
     pairs: [i128; 3],
-    /// What the levels together add up to at most.
+    /// The most that all levels add up to.
     most: i128,
 }
 
-/// What a unit costs an actor by itself: its ties to what is fixed, and not being at home.
-struct Alone<'a, N> {
+/// The cost of an actor on a unit by itself: ties to fixed actors, and preferences.
+struct UnaryCosts<'a, N> {
     problem: &'a Problem,
     pairs: [N; 3],
-    /// By actor: where it would cost nothing, and what it costs elsewhere.
+    /// By actor: preferred units, and what it costs elsewhere.
     homes: BTreeMap<ActorIx, Vec<(UnitIx, N)>>,
 }
 
 impl<'a> SupportedSnapshot<'a> {
-    /// Takes a snapshot apart; `None` where it has criteria, rules or sizes that are not for this search.
+    /// `None` where criteria, rules or sizes are not supported.
     pub fn new(snapshot: &'a Snapshot) -> Option<Self> {
         let problem = snapshot.problem();
         let has_rules = snapshot.rules().is_some_and(|rules| !rules.ground().is_empty());
         if problem.channels.are_whole()
-            || problem.movable.len() > MOST
+            || problem.movable.len() > MAX_CLASSES
             || has_rules
             || !excesses(snapshot).is_empty()
         {
@@ -103,37 +103,37 @@ impl<'a> SupportedSnapshot<'a> {
         }
         let candidates = problem.movable.iter().flat_map(|&actor| problem.candidates(actor));
         let targets: BTreeSet<UnitIx> = candidates.copied().collect();
-        if targets.len() > MOST_UNITS {
+        if targets.len() > MAX_UNITS {
             return None;
         }
         let rooms = Rooms::new(problem);
-        let is_full = is_overload_full(snapshot, &rooms)?;
+        let limits_load = load_limit(snapshot, &rooms)?;
         let weights = Weights::new(snapshot, &targets)?;
-        let places = classes(snapshot, &rooms, &targets, is_full)?;
-        Some(Self { snapshot, places, weights, is_full })
+        let places = classes(snapshot, &rooms, &targets, limits_load)?;
+        Some(Self { snapshot, places, weights, limits_load })
     }
 
-    /// Whether sums of these numbers hold all that its levels can add up to.
+    /// Whether numbers of this type hold the sum of all levels.
     pub fn fits<N: Value>(&self) -> bool {
         self.weights.most <= N::LARGEST.wide()
     }
 }
 
 impl<N: Value> Model<N> {
-    /// For a world that fits such numbers; `None` where one of them does not after all.
+    /// `None` where a number does not fit the type after all.
     pub fn new(world: SupportedSnapshot, start: &Assignment) -> Option<Self> {
-        let SupportedSnapshot { snapshot, places, weights, is_full } = world;
+        let SupportedSnapshot { snapshot, places, weights, limits_load } = world;
         let problem = snapshot.problem();
-        let alone = Alone::new(snapshot, &weights)?;
+        let unary = UnaryCosts::new(snapshot, &weights)?;
         let exchange = places.classes.iter().map(|a| {
-            let between = |b: &Class| {
+            let cost_outside_partitions = |b: &Class| {
                 let cost = match a.units.get(1) {
                     Some(&second) if a.first() == b.first() => problem.exchange_cost(a.first(), second),
                     _ => problem.exchange_cost(a.first(), b.first()),
                 };
-                number::<N>(cost)
+                to_number::<N>(cost)
             };
-            places.classes.iter().map(between).collect()
+            places.classes.iter().map(cost_outside_partitions).collect()
         });
         let mut model = Self {
             items: Vec::new(),
@@ -148,31 +148,31 @@ impl<N: Value> Model<N> {
             model.items.push(Item {
                 actor,
                 domain: bits(model.classes.iter().map(may)),
-                costs: model.classes.iter().map(|class| alone.cost(actor, class.first())).collect(),
+                costs: model.classes.iter().map(|class| unary.cost(actor, class.first())).collect(),
                 needs,
                 ties: Vec::new(),
             });
         }
-        model.tie_up(problem, alone.pairs, &Relations::new(problem));
+        model.add_ties(problem, unary.pairs, &Relations::new(problem));
         let is_whole = start.iter().all(Option::is_some)
-            && (!is_full || snapshot.cost(start).vector(snapshot)[FIRST_LEVEL] == 0);
+            && (!limits_load || snapshot.cost(start).vector(snapshot)[FIRST_LEVEL] == 0);
         model.start = is_whole.then(|| model.value(problem, start));
         Some(model)
     }
 
-    fn tie_up(&mut self, problem: &Problem, [exchanged, apart, together]: [N; 3], relations: &Relations) {
+    fn add_ties(&mut self, problem: &Problem, [exchanged, apart, together]: [N; 3], relations: &Relations) {
         for (a, &actor) in problem.movable.iter().enumerate() {
             for (b, &peer) in problem.movable.iter().enumerate().skip(a + 1) {
                 let edge = problem.edge(actor, peer);
                 let tie = Tie {
                     items: [a, b],
-                    rate: number::<N>(edge.rate) * exchanged,
-                    apart: number::<N>(edge.annoyance) * apart,
-                    together: number::<N>(edge.interference) * together,
-                    bar: relations.bar(problem, [actor, peer], &self.classes),
+                    rate: to_number::<N>(edge.rate) * exchanged,
+                    apart: to_number::<N>(edge.annoyance) * apart,
+                    together: to_number::<N>(edge.interference) * together,
+                    allowed: relations.allowed(problem, [actor, peer], &self.classes),
                 };
                 let costs = [tie.rate, tie.apart, tie.together].iter().any(|cost| *cost > N::default());
-                if costs || tie.bar.is_some() {
+                if costs || tie.allowed.is_some() {
                     self.items[a].ties.push((b, self.ties.len()));
                     self.items[b].ties.push((a, self.ties.len()));
                     self.ties.push(tie);
@@ -181,34 +181,36 @@ impl<N: Value> Model<N> {
         }
     }
 
-    /// What a tie costs with one item on a unit of class `g` and the other on another unit, of class `h`.
+    /// The cost of a tie between units of class `g` and class `h`.
     pub fn apart(&self, tie: &Tie<N>, g: usize, h: usize) -> N {
-        if tie.bar.as_ref().is_some_and(|bar| bar.apart[g] >> h & 1 == 0) || (g == h && self.is_single(g)) {
+        if tie.allowed.as_ref().is_some_and(|allowed| allowed.apart[g] >> h & 1 == 0)
+            || (g == h && self.is_single(g))
+        {
             return N::FORBIDDEN;
         }
         tie.rate * self.exchange[g][h] + tie.apart
     }
 
-    /// What it costs with both on one unit of a class.
+    /// The cost of a tie within one unit of a class.
     #[expect(clippy::unused_self, reason = "the counterpart of `apart`")]
     pub fn together(&self, tie: &Tie<N>, g: usize) -> N {
-        let barred = tie.bar.as_ref().is_some_and(|bar| bar.together >> g & 1 == 0);
-        if barred { N::FORBIDDEN } else { tie.together }
+        let is_forbidden = tie.allowed.as_ref().is_some_and(|allowed| allowed.together >> g & 1 == 0);
+        if is_forbidden { N::FORBIDDEN } else { tie.together }
     }
 
-    /// Whether what a tie costs means that it is not allowed.
+    /// Whether the cost of a tie means that it is not allowed.
     pub fn is_forbidden(cost: N) -> bool {
         cost >= N::FORBIDDEN
     }
 
-    /// A measure of how much a tie matters to an item of a class.
+    /// How much a tie matters to an item of a class.
     pub fn exposure(&self, tie: &Tie<N>, class: usize) -> N {
         tie.rate.saturating_mul(self.exchange[class][class].max(N::from(1))).saturating_add(tie.apart)
     }
 
-    /// What everything costs that does not depend on how classes are partitioned; `classes` are those of the items.
-    pub fn between(&self, classes: &[usize]) -> N {
-        let alone = self.items.iter().zip(classes).map(|(item, &class)| item.costs[class]);
+    /// All costs that do not depend on how classes are partitioned; `classes` are those of the items.
+    pub fn cost_outside_partitions(&self, classes: &[usize]) -> N {
+        let unary = self.items.iter().zip(classes).map(|(item, &class)| item.costs[class]);
         let tied = self.ties.iter().map(|tie| {
             let [a, b] = tie.items.map(|item| classes[item]);
             match a == b {
@@ -217,7 +219,7 @@ impl<N: Value> Model<N> {
                 true => N::default(),
             }
         });
-        alone.chain(tied).sum()
+        unary.chain(tied).sum()
     }
 
     /// Whether a class is one unit.
@@ -225,36 +227,36 @@ impl<N: Value> Model<N> {
         self.classes[class].units.len() == 1
     }
 
-    /// The one number of an assignment of the whole world.
+    /// The one number of an assignment.
     fn value(&self, problem: &Problem, assignment: &Assignment) -> N {
         let unit = |item: usize| assignment[self.items[item].actor].expect("all actors are placed");
         let class = |item: usize| {
             let of = |class: &Class| class.units.contains(&unit(item));
             self.classes.iter().position(of).expect("a feasible place is a candidate")
         };
-        let alone = (0..self.items.len()).map(|item| self.items[item].costs[class(item)]);
+        let unary = (0..self.items.len()).map(|item| self.items[item].costs[class(item)]);
         let tied = self.ties.iter().map(|tie| {
             let [a, b] = tie.items.map(unit);
-            if a == b { tie.together } else { tie.rate * number(problem.exchange_cost(a, b)) + tie.apart }
+            if a == b { tie.together } else { tie.rate * to_number(problem.exchange_cost(a, b)) + tie.apart }
         });
-        alone.chain(tied).sum()
+        unary.chain(tied).sum()
     }
 }
 
-/// Where the first level is in a cost's vector, behind the number of unplaced actors.
+/// The position of the first level in a cost vector, after the number of unplaced actors.
 const FIRST_LEVEL: usize = 1;
 
-/// Whether load is limited by capacity; `None` where overload is more than a limit.
+/// Whether load is limited by capacity; `None` where overload is not merely a limit.
 ///
-/// The first level may be overload alone. Where it is 0, no unit is above its capacity, or all are equally far above:
-/// the latter takes more work than there is room.
-fn is_overload_full(snapshot: &Snapshot, rooms: &Rooms) -> Option<bool> {
+/// The first level may be overload alone. Where it is 0, no unit exceeds its capacity, or all do equally, which takes
+/// more work than there is room.
+fn load_limit(snapshot: &Snapshot, rooms: &Rooms) -> Option<bool> {
     let levels = snapshot.objectives().levels();
     let is_limit = |criterion: &Criterion| criterion.measure().is_limit_of_load();
     if !levels.iter().flatten().any(is_limit) {
         return Some(false);
     }
-    if !is_limit_alone(&levels[0]) || rooms.work.iter().any(|room| room.left < 0) {
+    if !is_load_limit(&levels[0]) || rooms.work.iter().any(|room| room.left < 0) {
         return None;
     }
     let problem = snapshot.problem();
@@ -266,23 +268,23 @@ fn is_overload_full(snapshot: &Snapshot, rooms: &Rooms) -> Option<bool> {
     (work < room + units).then_some(true)
 }
 
-fn is_limit_alone(level: &[Criterion]) -> bool {
+fn is_load_limit(level: &[Criterion]) -> bool {
     matches!(level, [criterion] if criterion.measure().is_limit_of_load())
 }
 
 impl Weights {
-    /// Weights that make one number of the levels, such that the least of it is the least of them in their order; `None`
-    /// where a criterion is no sum over actors or pairs, or the number passes 128 bits.
+    /// Weights that order the one number as the levels are ordered; `None` where a criterion is no sum over actors or
+    /// pairs, or the number exceeds 128 bits.
     fn new(snapshot: &Snapshot, targets: &BTreeSet<UnitIx>) -> Option<Self> {
         let problem = snapshot.problem();
-        // Also to units of fixed peers, which need not be targets.
+        // Fixed peers may be on units that are no targets.
         let all = || problem.capacity.positions();
         let costs = targets.iter().flat_map(|&a| all().map(move |b| problem.exchange_cost(a, b)));
         let message = costs.max().unwrap_or(0);
         let most = |criterion: &Criterion| -> Option<i128> {
             let measure = criterion.measure();
             match measure.class() {
-                Adds::Pairs => {
+                CriterionClass::Pairs => {
                     let edges = problem.movable.iter().flat_map(|actor| {
                         let once = |edge: &&Edge| edge.peer > *actor || problem.fixed[edge.peer];
                         problem.edges[*actor].iter().filter(once)
@@ -294,37 +296,37 @@ impl Weights {
                     });
                     Some(sums.map(|sums| i128::from(measure.of_pairs(&sums))).sum())
                 }
-                Adds::Actors => {
+                CriterionClass::Actors => {
                     let homes = measure.homes(snapshot).into_iter();
                     let prices = homes.filter(|home| !problem.fixed[home.actor]).map(|home| home.price);
                     Some(prices.map(i128::from).sum())
                 }
-                Adds::Places | Adds::Whole => None,
+                CriterionClass::Places | CriterionClass::Whole => None,
             }
         };
         let mut of = BTreeMap::new();
         let mut weight: i128 = 1;
-        for level in snapshot.objectives().levels().iter().rev().filter(|level| !is_limit_alone(level)) {
+        for level in snapshot.objectives().levels().iter().rev().filter(|level| !is_load_limit(level)) {
             let sum: i128 = level.iter().map(most).sum::<Option<i128>>()?;
             of.extend(level.iter().map(|criterion| (*criterion, weight)));
             weight = weight.checked_mul(sum + 1)?;
         }
-        let worth = |one: PairSums| -> i128 {
+        let weight_of = |one: PairSums| -> i128 {
             of.iter().map(|(criterion, weight)| weight * i128::from(criterion.measure().of_pairs(&one))).sum()
         };
-        // Where messages cost nothing they count for nothing, however many there are.
+        // Where messages cost nothing their number does not matter.
         let exchanged = i64::from(message > 0);
         let pairs = [
             PairSums { exchanged, ..PairSums::default() },
             PairSums { apart: 1, ..PairSums::default() },
             PairSums { together: 1, ..PairSums::default() },
         ];
-        Some(Self { pairs: pairs.map(worth), of, most: weight })
+        Some(Self { pairs: pairs.map(weight_of), of, most: weight })
     }
 }
 
-impl<'a, N: Value> Alone<'a, N> {
-    /// `None` where a weight does not fit such numbers.
+impl<'a, N: Value> UnaryCosts<'a, N> {
+    /// `None` where a weight does not fit the type.
     fn new(snapshot: &'a Snapshot, weights: &Weights) -> Option<Self> {
         let mut homes: BTreeMap<ActorIx, Vec<(UnitIx, N)>> = BTreeMap::new();
         for (criterion, weight) in &weights.of {
@@ -343,23 +345,23 @@ impl<'a, N: Value> Alone<'a, N> {
         let fixed = problem.edges[actor].iter().filter_map(|edge| Some((edge, problem.fixed_at(edge.peer)?)));
         let tied = fixed.map(|(edge, home)| {
             if home == unit {
-                return number::<N>(edge.interference) * together;
+                return to_number::<N>(edge.interference) * together;
             }
-            number::<N>(edge.rate) * number(problem.exchange_cost(unit, home)) * exchanged
-                + number::<N>(edge.annoyance) * apart
+            to_number::<N>(edge.rate) * to_number(problem.exchange_cost(unit, home)) * exchanged
+                + to_number::<N>(edge.annoyance) * apart
         });
         let missed = self.homes.get(&actor).into_iter().flatten().filter(|(home, _)| *home != unit);
         tied.chain(missed.map(|(_, price)| *price)).sum()
     }
 }
 
-/// A number of a snapshot.
+/// A number of the snapshot.
 #[inline]
-fn number<N: Value>(of: i64) -> N {
+fn to_number<N: Value>(of: i64) -> N {
     N::of(i128::from(of)).expect("both widths hold 64 bits")
 }
 
-/// Whether the actor may be on the unit beside the fixed actors, as far as relations to them say.
+/// Whether relations to fixed actors allow the actor on the unit.
 fn is_allowed(problem: &Problem, actor: ActorIx, unit: UnitIx) -> bool {
     let holds = |relation: &RelationIx| {
         let relation = &problem.relations[*relation];
@@ -388,7 +390,7 @@ impl Relations {
         Self(of)
     }
 
-    fn bar(&self, problem: &Problem, pair: [ActorIx; 2], classes: &[Class]) -> Option<Bar> {
+    fn allowed(&self, problem: &Problem, pair: [ActorIx; 2], classes: &[Class]) -> Option<Allowed> {
         let relations = self.0.get(&pair)?;
         let may = |u: UnitIx, v: UnitIx| {
             let holds =
@@ -402,7 +404,7 @@ impl Relations {
             };
             bits(classes.iter().map(beside))
         });
-        Some(Bar {
+        Some(Allowed {
             apart: apart.collect(),
             together: bits(classes.iter().map(|class| may(class.first(), class.first()))),
         })

@@ -1,4 +1,4 @@
-//! One class whose items are known: to partition them into columns, one per unit, so that most is kept within.
+//! Partitions the items of one class into columns, one per unit, so that they save most.
 
 use placement::ix::UnitIx;
 
@@ -9,47 +9,47 @@ use crate::branch::model::{Model, ones};
 use crate::branch::pricing::price;
 use crate::branch::value::Value;
 
-/// More columns than this are not written down.
-const MOST_COLUMNS: usize = 1 << 21;
+/// The most columns that are generated.
+const MAX_COLUMNS: usize = 1 << 21;
 
 /// Items to be partitioned over the units of one class.
-pub(crate) struct Problem<N> {
+pub(crate) struct PartitionProblem<N> {
     class: usize,
-    /// Positions in the model, those that need most of a unit first.
+    /// Positions in the model, the largest share of a unit first.
     items: Vec<usize>,
     /// By item: what it needs of each dimension.
     needs: Vec<Vec<i64>>,
     room: Vec<i64>,
     pub units: usize,
-    /// By two items: what is kept where they share a unit.
-    kept: Vec<Vec<N>>,
+    /// By two items: what is saved where they share a unit.
+    saved: Vec<Vec<N>>,
     /// By item: the others with which it must not share a unit.
     cannot_link: Vec<u64>,
     /// By item: the others with which it must.
     must_link: Vec<u64>,
-    /// What it costs with all apart, those that must be together left out.
+    /// The cost with all apart, those that must be together left out.
     base: N,
 }
 
-/// A class that is partitioned.
+/// A partition of a class.
 pub(crate) struct Partition<N> {
-    /// What it costs.
+    /// Its cost.
     pub cost: N,
     /// The columns, as bits.
     columns: Vec<u64>,
 }
 
 impl<N: Value> Partition<N> {
-    /// Writes down the unit of each item.
-    pub fn put(&self, problem: &Problem<N>, model: &Model<N>, places: &mut [UnitIx]) {
+    /// Writes the unit of each item to `places`.
+    pub fn put(&self, problem: &PartitionProblem<N>, model: &Model<N>, places: &mut [UnitIx]) {
         for (&members, &unit) in self.columns.iter().zip(&model.classes[problem.class].units) {
             ones(members).for_each(|member| places[problem.items[member]] = unit);
         }
     }
 }
 
-impl<N: Value> Problem<N> {
-    /// The problem of a class; `None` where nobody is in it.
+impl<N: Value> PartitionProblem<N> {
+    /// The problem of a class; `None` where it is empty.
     pub fn new(model: &Model<N>, class: usize, classes: &[usize]) -> Option<Self> {
         let of = &model.classes[class];
         let mut items: Vec<usize> = (0..classes.len()).filter(|&item| classes[item] == class).collect();
@@ -67,7 +67,7 @@ impl<N: Value> Problem<N> {
             needs: items.iter().map(|&item| model.items[item].needs[class].clone()).collect(),
             room: of.room.clone(),
             units: of.units.len(),
-            kept: vec![vec![N::default(); count]; count],
+            saved: vec![vec![N::default(); count]; count],
             cannot_link: vec![0; count],
             must_link: vec![0; count],
             base: N::default(),
@@ -93,19 +93,19 @@ impl<N: Value> Problem<N> {
                     problem.base += apart;
                 }
                 if !is_cannot_link {
-                    problem.kept[a][b] = apart - together;
+                    problem.saved[a][b] = apart - together;
                 }
             }
         }
         Some(problem)
     }
 
-    /// How many items there are.
+    /// Number of items.
     pub fn size(&self) -> usize {
         self.items.len()
     }
 
-    /// The cheapest way, if it costs no more than `most`; `left` is the work that may be done.
+    /// The cheapest partition that costs at most `most`; `left` is the work that may be done.
     pub fn solve(
         &self,
         most: N,
@@ -113,15 +113,15 @@ impl<N: Value> Problem<N> {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Partition<N>>, Interruption> {
         let all = u64::MAX >> (64 - self.size());
-        if let Some(value) = self.value_of_all() {
+        if let Some(value) = self.saving_on_one_unit() {
             let cost = self.base - value;
             return Ok((cost <= most).then(|| Partition { cost, columns: vec![all] }));
         }
         let target = self.base - most;
         let mut columns = Vec::new();
-        if !self.grow(&mut columns, Column { members: 0, value: N::default() }, 0, &self.room) {
-            *left = left.saturating_sub(MOST_COLUMNS as u64);
-            return Err(Interruption::TooMuch);
+        if !self.generate_columns(&mut columns, Column { members: 0, value: N::default() }, 0, &self.room) {
+            *left = left.saturating_sub(MAX_COLUMNS as u64);
+            return Err(Interruption::LimitExceeded);
         }
         charge(left, columns.len() as u64)?;
         columns.retain(|column| ones(column.members).all(|one| self.must_link[one] & !column.members == 0));
@@ -133,37 +133,43 @@ impl<N: Value> Problem<N> {
         Ok(cover.best().map(|(value, columns)| Partition { cost: self.base - value, columns }))
     }
 
-    /// What all on one unit keep, where that is feasible and nothing is better.
-    fn value_of_all(&self) -> Option<N> {
+    /// The saving of all items on one unit, where that is feasible and optimal.
+    fn saving_on_one_unit(&self) -> Option<N> {
         let total =
             |dimension: usize| self.needs.iter().map(|needs| needs[dimension]).fold(0, i64::saturating_add);
         let fits = (0..self.room.len()).all(|dimension| total(dimension) <= self.room[dimension]);
-        let is_best = self.kept.iter().flatten().all(|kept| *kept >= N::default());
+        let is_best = self.saved.iter().flatten().all(|saved| *saved >= N::default());
         let is_feasible = self.cannot_link.iter().all(|cannot_link| *cannot_link == 0);
-        (fits && is_best && is_feasible).then(|| self.kept_by_pairs())
+        (fits && is_best && is_feasible).then(|| self.total_saving())
     }
 
-    /// What all pairs keep, each counted once.
-    fn kept_by_pairs(&self) -> N {
-        self.kept.iter().enumerate().flat_map(|(item, kept)| &kept[..item]).copied().sum()
+    /// The saving of all pairs, each counted once.
+    fn total_saving(&self) -> N {
+        self.saved.iter().enumerate().flat_map(|(item, saved)| &saved[..item]).copied().sum()
     }
 
-    /// Writes down all that can be made of `column` with items from `first` on; false if there are too many.
-    fn grow(&self, columns: &mut Vec<Column<N>>, column: Column<N>, first: usize, room: &[i64]) -> bool {
+    /// Generates all columns that extend `column` with items from `first` on; false if there are too many.
+    fn generate_columns(
+        &self,
+        columns: &mut Vec<Column<N>>,
+        column: Column<N>,
+        first: usize,
+        room: &[i64],
+    ) -> bool {
         for item in first..self.size() {
             let needs = &self.needs[item];
             let fits = needs.iter().zip(room).all(|(need, room)| need <= room);
             if !fits || self.cannot_link[item] & column.members != 0 {
                 continue;
             }
-            if columns.len() == MOST_COLUMNS {
+            if columns.len() == MAX_COLUMNS {
                 return false;
             }
-            let kept = ones(column.members).map(|other| self.kept[item][other]).sum::<N>();
-            let larger = Column { members: column.members | 1 << item, value: column.value + kept };
+            let saved = ones(column.members).map(|other| self.saved[item][other]).sum::<N>();
+            let larger = Column { members: column.members | 1 << item, value: column.value + saved };
             columns.push(larger);
             let room: Vec<i64> = room.iter().zip(needs).map(|(room, need)| room - need).collect();
-            if !self.grow(columns, larger, item + 1, &room) {
+            if !self.generate_columns(columns, larger, item + 1, &room) {
                 return false;
             }
         }

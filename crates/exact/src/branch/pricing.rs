@@ -1,37 +1,36 @@
-//! What each item is worth at most: the dual of the linear relaxation of a set partition.
+//! Prices of items: the dual of the linear relaxation of a set partition.
 //!
-//! The columns of a partition hold every item once, and there are no more of them than units. Whatever prices items
-//! have, a partition keeps at most the sum of the prices, and for each unit what the best column keeps beyond the prices
-//! of its members. The simplex method with column generation finds prices for which that is least; Lagrange's bound is
-//! worked out from them in integers (Geoffrion, 1974).
+//! The columns of a partition contain every item once, and there are at most as many as units. For any prices, a
+//! partition saves at most the sum of the prices, and for each unit what the best column saves beyond the prices of its
+//! members. The simplex method with column generation minimises that bound; Lagrange's bound is computed from the prices
+//! in integers (Geoffrion, 1974).
 
 use crate::branch::column::Column;
 use crate::branch::interruption::{Interruption, charge};
 use crate::branch::model::ones;
 use crate::branch::value::Value;
 
-/// Prices are whole numbers of this part of a cost.
+/// Prices are integers in units of this fraction of a cost.
 pub(crate) const GRAIN: i32 = 1 << 10;
 
-/// Columns that are looked at between two looks at all of them.
-const MOST_ACTIVE: usize = 512;
+/// Columns that are active between two pricings of all columns.
+const MAX_ACTIVE: usize = 512;
 
-/// Numbers that count as nothing, beside values that are scaled to 1.
+/// Tolerance, relative to values that are scaled to 1.
 const EPSILON: f64 = 1e-9;
 
-/// Prices of items, in parts of a cost.
+/// Prices of items, in fractions of a cost.
 pub(crate) struct Prices<N> {
     /// By item.
     pub each: Vec<N>,
-    /// The most that a column keeps beyond the prices of its members; at least 0.
-    pub excess: N,
-    /// What a partition keeps at most.
+    /// The most that a column saves beyond the prices of its members; at least 0.
+    pub max_surplus: N,
+    /// The most that a partition saves.
     bound: N,
 }
 
-/// The best prices that are found for so many items on so many units.
-///
-/// `None` as soon as they prove that no partition keeps `target`.
+/// The best prices found for so many items on so many units. `None` as soon as they prove that no partition saves
+/// `target`.
 pub(crate) fn price<N: Value>(
     (items, units): (usize, usize),
     columns: &[Column<N>],
@@ -46,15 +45,15 @@ pub(crate) fn price<N: Value>(
         if stop() {
             return Err(Interruption::Stopped);
         }
-        let (duals, active) = simplex.look(columns);
-        let prices = judge(&duals, columns, units);
+        let (duals, active) = simplex.price_columns(columns);
+        let prices = bound_of(&duals, columns, units);
         if prices.bound < target.saturating_mul(N::from(GRAIN)) {
             return Ok(None);
         }
         if best.as_ref().is_none_or(|best| prices.bound < best.bound) {
             best = Some(prices);
         }
-        let steps = simplex.improve(columns, &active);
+        let steps = simplex.optimise(columns, &active);
         *left = left.saturating_sub(steps * active.len() as u64 * 4);
         if steps == 0 {
             return Ok(best);
@@ -62,21 +61,21 @@ pub(crate) fn price<N: Value>(
     }
 }
 
-/// What prices prove.
-fn judge<N: Value>(duals: &[f64], columns: &[Column<N>], units: usize) -> Prices<N> {
+/// The bound that prices prove.
+fn bound_of<N: Value>(duals: &[f64], columns: &[Column<N>], units: usize) -> Prices<N> {
     let price = |dual: &f64| N::rounded(dual * f64::from(GRAIN));
     let (highest, none) = (N::HIGHEST_PRICE, N::default());
     let prices: Vec<N> = duals.iter().map(price).map(|price| price.clamp(-highest, highest)).collect();
-    let beyond = |column: &Column<N>| beyond(column, &prices);
-    let excess = columns.iter().map(beyond).max().unwrap_or(none).max(none);
+    let surplus = |column: &Column<N>| surplus(column, &prices);
+    let max_surplus = columns.iter().map(surplus).max().unwrap_or(none).max(none);
     let units = N::from(i32::try_from(units.min(prices.len())).unwrap_or(i32::MAX));
     let sum = prices.iter().copied().fold(none, N::saturating_add);
-    let bound = sum.saturating_add(excess.saturating_mul(units));
-    Prices { each: prices, excess, bound }
+    let bound = sum.saturating_add(max_surplus.saturating_mul(units));
+    Prices { each: prices, max_surplus, bound }
 }
 
-/// What a column keeps beyond the prices of its members.
-pub(crate) fn beyond<N: Value>(column: &Column<N>, prices: &[N]) -> N {
+/// What a column saves beyond the prices of its members.
+pub(crate) fn surplus<N: Value>(column: &Column<N>, prices: &[N]) -> N {
     ones(column.members)
         .fold(column.value * N::from(GRAIN), |left, member| left.saturating_sub(prices[member]))
 }
@@ -86,12 +85,12 @@ struct Simplex {
     rows: usize,
     /// The inverse of the basis.
     inverse: Vec<Vec<f64>>,
-    /// By position in the basis: how much there is of the column, and what it is worth.
+    /// By position in the basis: the value of the column's variable, and its cost coefficient.
     amount: Vec<f64>,
-    worth: Vec<f64>,
-    /// What a value of 1 stands for.
+    cost: Vec<f64>,
+    /// The scale of values.
     scale: f64,
-    /// Steps after which it gives up; the prices of then are good enough.
+    /// Pivots that are left.
     left: u64,
 }
 
@@ -100,7 +99,7 @@ struct Simplex {
     reason = "the search for prices is approximate, what they prove is not"
 )]
 impl Simplex {
-    /// Begins with every item alone, and units beyond those that there are, at a price.
+    /// The initial basis: every item alone, with artificial units at a price.
     fn new((items, units): (usize, usize), columns: &[Column<impl Value>]) -> Self {
         let rows = items + 1;
         let scale = columns.iter().map(|column| column.value.real().abs()).fold(1.0, f64::max);
@@ -110,29 +109,29 @@ impl Simplex {
         }
         inverse[items].fill(1.0);
         inverse[items][items] = -1.0;
-        // Sums that are a little off keep the method from going round in cycles.
+        // Perturbed right-hand sides prevent cycling.
         let sums: Vec<f64> =
             (0..items).map(|item| 1.0 + 1e-4 * (1.0 + ((item * 7919) % 101) as f64 / 101.0)).collect();
         let sums: Vec<f64> = sums.into_iter().chain([units as f64]).collect();
         let amount = inverse.iter().map(|row| row.iter().zip(&sums).map(|(a, b)| a * b).sum());
-        let mut worth = vec![0.0; rows];
-        worth[items] = -(items as f64 + 1.0);
-        Self { rows, amount: amount.collect(), inverse, worth, scale, left: 40 * rows as u64 + 2000 }
+        let mut cost = vec![0.0; rows];
+        cost[items] = -(items as f64 + 1.0);
+        Self { rows, amount: amount.collect(), inverse, cost, scale, left: 40 * rows as u64 + 2000 }
     }
 
-    /// The price of each row.
+    /// The dual value of each row.
     fn duals(&self) -> Vec<f64> {
         let mut duals = vec![0.0; self.rows];
-        for (row, worth) in self.inverse.iter().zip(&self.worth).filter(|(_, worth)| **worth != 0.0) {
+        for (row, cost) in self.inverse.iter().zip(&self.cost).filter(|(_, cost)| **cost != 0.0) {
             for (dual, entry) in duals.iter_mut().zip(row) {
-                *dual += worth * entry;
+                *dual += cost * entry;
             }
         }
         duals
     }
 
-    /// The prices of items, and the columns that keep most beyond them.
-    fn look(&self, columns: &[Column<impl Value>]) -> (Vec<f64>, Vec<usize>) {
+    /// The prices of items, and the columns with the largest reduced cost.
+    fn price_columns(&self, columns: &[Column<impl Value>]) -> (Vec<f64>, Vec<usize>) {
         let duals = self.duals();
         let reduced_cost = |column: &_| self.reduced_cost(column, &duals);
         let mut reduced_costs: Vec<(f64, usize)> = columns
@@ -141,9 +140,9 @@ impl Simplex {
             .map(|(position, column)| (reduced_cost(column), position))
             .filter(|(reduced_cost, _)| *reduced_cost > EPSILON)
             .collect();
-        if reduced_costs.len() > MOST_ACTIVE {
-            reduced_costs.select_nth_unstable_by(MOST_ACTIVE, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-            reduced_costs.truncate(MOST_ACTIVE);
+        if reduced_costs.len() > MAX_ACTIVE {
+            reduced_costs.select_nth_unstable_by(MAX_ACTIVE, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            reduced_costs.truncate(MAX_ACTIVE);
         }
         let mut active: Vec<usize> = reduced_costs.into_iter().map(|(_, position)| position).collect();
         active.sort_unstable();
@@ -155,8 +154,8 @@ impl Simplex {
         column.value.real() / self.scale - prices - duals[self.rows - 1]
     }
 
-    /// Takes in columns as long as one of `active` has a positive reduced cost; returns how many.
-    fn improve(&mut self, columns: &[Column<impl Value>], active: &[usize]) -> u64 {
+    /// Pivots as long as one of `active` has a positive reduced cost; returns the number of pivots.
+    fn optimise(&mut self, columns: &[Column<impl Value>], active: &[usize]) -> u64 {
         let mut steps = 0;
         while self.left > 0 {
             let duals = self.duals();
@@ -172,7 +171,7 @@ impl Simplex {
                 _ if spare > EPSILON => None,
                 _ => break,
             };
-            if !self.take(column) {
+            if !self.pivot(column) {
                 self.left = 0;
                 break;
             }
@@ -182,8 +181,8 @@ impl Simplex {
         steps
     }
 
-    /// Takes a column, or a unit that stays empty, into the basis; false where that is not possible.
-    fn take(&mut self, column: Option<&Column<impl Value>>) -> bool {
+    /// Enters a column, or an empty unit, into the basis; false where that is not possible.
+    fn pivot(&mut self, column: Option<&Column<impl Value>>) -> bool {
         let members = column.map_or(0, |column| column.members);
         let entry =
             |row: &Vec<f64>| row[self.rows - 1] + ones(members).map(|member| row[member]).sum::<f64>();
@@ -204,7 +203,7 @@ impl Simplex {
             }
             self.amount[row] -= direction[row] * pivot_amount;
         }
-        self.worth[leaving] = column.map_or(0.0, |column| column.value.real() / self.scale);
+        self.cost[leaving] = column.map_or(0.0, |column| column.value.real() / self.scale);
         true
     }
 }

@@ -1,48 +1,48 @@
-//! The search: which class every item is in, and then how each class is partitioned.
+//! The search tree: first the class of every item, then the partition of each class.
 
 use placement::ix::UnitIx;
 use placement::{Assignment, Snapshot};
 
 use crate::branch::interruption::{Interruption, charge};
 use crate::branch::model::{Model, SupportedSnapshot, ones};
-use crate::branch::partition::Problem;
+use crate::branch::partition::PartitionProblem;
 use crate::branch::subproblem::Subproblem;
 use crate::branch::value::Value;
 
-/// How long to search.
+/// The limits of a search.
 pub struct WorkLimits<'a> {
     /// Steps of work, the same on every machine; a thousand million take some seconds.
     pub work: u64,
-    /// Asked often; once it is true, the search ends.
+    /// Checked often; once it is true, the search ends.
     pub stop: &'a dyn Fn() -> bool,
 }
 
 /// How a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProofStatus {
-    /// Nothing feasible is better than the start, or the last that was found.
+    /// No feasible assignment is better than the best known.
     Proven,
-    /// Something may be.
+    /// There may be a better one.
     Open,
-    /// `stop` said so, or `found` did.
+    /// `stop` or `found` ended it.
     Stopped,
 }
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Solved {
     /// How it ended.
     pub status: ProofStatus,
-    /// Steps of work that it took.
+    /// Steps of work done.
     pub work: u64,
 }
 
-/// Searches what is better than `start`; `found` gets each assignment that is, and says whether to go on.
+/// Searches for assignments better than `start`. `found` receives each one, and returns whether to go on.
 ///
-/// The levels are compared in their order. What is found places every actor and overloads no unit; where there is no such
-/// assignment the status is open. `start` must be feasible. `None` where the world is not for this search: more than 64 actors that can
-/// move or 64 classes of units, overload that is not the first level or can be the same on all units, criteria other than sums over actors and pairs, rules about
-/// where actors are, caps on power, numbers that do not fit.
+/// Levels are compared lexicographically. Assignments found place every actor and overload no unit; where there is none the
+/// status is open. `start` must be feasible. `None` where the snapshot is not supported: more than 64 movable actors or
+/// classes of units, overload that is not the first level or can be equal on all units, criteria other than sums over
+/// actors and pairs, rules, power caps, or numbers that do not fit.
 pub fn solve(
     snapshot: &Snapshot,
     start: &Assignment,
@@ -56,7 +56,7 @@ pub fn solve(
     if world.fits::<i128>() { solve_in::<i128>(world, start, limits, found) } else { None }
 }
 
-/// The same in numbers that the world fits.
+/// The same with numbers of this type.
 fn solve_in<N: Value>(
     world: SupportedSnapshot,
     start: &Assignment,
@@ -66,13 +66,13 @@ fn solve_in<N: Value>(
     let model = Model::<N>::new(world, start)?;
     let best = model.start.unwrap_or(N::LARGEST + N::from(1));
     let mut tree = Tree { model: &model, start, best, left: limits.work, limits, found, is_open: false };
-    let ended = tree.look(Subproblem::whole(&model));
+    let ended = tree.explore(Subproblem::root(&model));
     let status = match ended {
-        // There may be better ones that leave actors out, or overload units.
+        // Better ones may leave actors out or overload units.
         Ok(()) if tree.is_open || tree.best > N::LARGEST => ProofStatus::Open,
         Ok(()) => ProofStatus::Proven,
         Err(Interruption::Stopped) => ProofStatus::Stopped,
-        Err(Interruption::TooMuch) => ProofStatus::Open,
+        Err(Interruption::LimitExceeded) => ProofStatus::Open,
     };
     Some(Solved { status, work: limits.work - tree.left })
 }
@@ -80,13 +80,13 @@ fn solve_in<N: Value>(
 struct Tree<'a, N> {
     model: &'a Model<N>,
     start: &'a Assignment,
-    /// What the best known costs.
+    /// The cost of the best known.
     best: N,
     /// Steps of work that are left.
     left: u64,
     limits: &'a WorkLimits<'a>,
     found: &'a mut dyn FnMut(Assignment) -> bool,
-    /// A class was too large to be partitioned to the end.
+    /// Whether a class was too large to be partitioned.
     is_open: bool,
 }
 
@@ -96,33 +96,34 @@ impl<N: Value> Tree<'_, N> {
         if (self.limits.stop)() { Err(Interruption::Stopped) } else { Ok(()) }
     }
 
-    /// Searches a part to its end.
-    fn look(&mut self, mut part: Subproblem<N>) -> Result<(), Interruption> {
-        part.work = 0;
-        let is_open = part.tighten(self.model, self.best);
-        self.spend(part.work + 1)?;
+    /// Solves a subproblem.
+    fn explore(&mut self, mut subproblem: Subproblem<N>) -> Result<(), Interruption> {
+        subproblem.work = 0;
+        let is_open = subproblem.tighten(self.model, self.best);
+        self.spend(subproblem.work + 1)?;
         if !is_open {
             return Ok(());
         }
-        let Some(item) = self.choose(&part) else { return self.part(&part) };
-        let mut classes: Vec<usize> = ones(part.domains[item]).collect();
-        classes.sort_by_key(|&class| part.least[item][class]);
+        let Some(item) = self.branching_item(&subproblem) else { return self.partition_classes(&subproblem) };
+        let mut classes: Vec<usize> = ones(subproblem.domains[item]).collect();
+        classes.sort_by_key(|&class| subproblem.least[item][class]);
         for class in classes {
-            let mut inner = part.clone();
-            inner.domains[item] = 1 << class;
-            self.look(inner)?;
+            let mut child = subproblem.clone();
+            child.domains[item] = 1 << class;
+            self.explore(child)?;
         }
         Ok(())
     }
 
-    /// The open item that matters most: a wrong class costs it much, and it is tied to much.
-    fn choose(&self, part: &Subproblem<N>) -> Option<usize> {
-        let open = (0..self.model.items.len()).filter(|&item| part.decided(item).is_none());
+    /// The open item that matters most: a wrong class is expensive, and it has many ties.
+    fn branching_item(&self, subproblem: &Subproblem<N>) -> Option<usize> {
+        let open = (0..self.model.items.len()).filter(|&item| subproblem.decided(item).is_none());
         let weight = |&item: &usize| {
-            let mut least: Vec<N> = ones(part.domains[item]).map(|class| part.least[item][class]).collect();
+            let mut least: Vec<N> =
+                ones(subproblem.domains[item]).map(|class| subproblem.least[item][class]).collect();
             least.sort_unstable();
             let regret = (least[1] - least[0]).wide();
-            let class = part.domains[item].trailing_zeros() as usize;
+            let class = subproblem.domains[item].trailing_zeros() as usize;
             let exposures = self.model.items[item]
                 .ties
                 .iter()
@@ -132,17 +133,18 @@ impl<N: Value> Tree<'_, N> {
         open.max_by_key(weight)
     }
 
-    /// All classes are decided: parts each of them.
-    fn part(&mut self, part: &Subproblem<N>) -> Result<(), Interruption> {
+    /// All classes are decided: partitions each of them.
+    fn partition_classes(&mut self, subproblem: &Subproblem<N>) -> Result<(), Interruption> {
         let model = self.model;
-        let classes: Vec<usize> =
-            (0..model.items.len()).map(|item| part.decided(item).expect("all classes are decided")).collect();
-        let mut sum = model.between(&classes);
-        let mut problems: Vec<Problem<N>> = (0..model.classes.len())
-            .filter(|&class| !model.is_single(class))
-            .filter_map(|class| Problem::new(model, class, &classes))
+        let classes: Vec<usize> = (0..model.items.len())
+            .map(|item| subproblem.decided(item).expect("all classes are decided"))
             .collect();
-        problems.sort_by_key(Problem::size);
+        let mut sum = model.cost_outside_partitions(&classes);
+        let mut problems: Vec<PartitionProblem<N>> = (0..model.classes.len())
+            .filter(|&class| !model.is_single(class))
+            .filter_map(|class| PartitionProblem::new(model, class, &classes))
+            .collect();
+        problems.sort_by_key(PartitionProblem::size);
         let mut places: Vec<UnitIx> = classes.iter().map(|&class| model.classes[class].first()).collect();
         for problem in &problems {
             let most = self.best - N::from(1) - sum;
@@ -156,7 +158,7 @@ impl<N: Value> Tree<'_, N> {
                     partition.put(problem, model, &mut places);
                 }
                 Ok(None) => return Ok(()),
-                Err(Interruption::TooMuch) if self.left > 0 => {
+                Err(Interruption::LimitExceeded) if self.left > 0 => {
                     self.is_open = true;
                     return Ok(());
                 }

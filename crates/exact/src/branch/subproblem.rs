@@ -1,28 +1,28 @@
-//! The least that a world can cost once some classes of its items are ruled out.
+//! A lower bound of a subproblem, and the classes that it rules out.
 
 use crate::branch::model::{Model, ones};
 use crate::branch::value::Value;
 
-/// What is known of a part of the search: the classes that are left to each item, and what each costs at least.
+/// A node of the search tree: the classes left to each item, and the least cost of each.
 #[derive(Clone)]
 pub(crate) struct Subproblem<N> {
     /// By item: the classes that are left, as bits; never 0.
     pub domains: Vec<u64>,
-    /// By item and class: twice the least that the item adds there; of classes that are left only.
+    /// By item and class: twice the least cost that the item adds there. Valid for classes that are left.
     pub least: Vec<Vec<N>>,
-    /// Steps of work that this took.
+    /// Steps of work done.
     pub work: u64,
 }
 
-/// What an item would spare if it had a peer beside it, and what that takes of the unit.
-struct Spared<'a, N> {
+/// What an item would save if a peer shared its unit, and what the peer needs of the unit.
+struct Saving<'a, N> {
     value: N,
     needs: &'a [i64],
 }
 
 impl<N: Value> Subproblem<N> {
-    /// Nothing is decided.
-    pub fn whole(model: &Model<N>) -> Self {
+    /// The root: nothing is decided.
+    pub fn root(model: &Model<N>) -> Self {
         Self {
             domains: model.items.iter().map(|item| item.domain).collect(),
             least: vec![vec![N::default(); model.classes.len()]; model.items.len()],
@@ -30,35 +30,35 @@ impl<N: Value> Subproblem<N> {
         }
     }
 
-    /// Whether an item's class is decided, and which it is.
+    /// The class of an item, if it is decided.
     pub fn decided(&self, item: usize) -> Option<usize> {
         let domain = self.domains[item];
         domain.is_power_of_two().then(|| domain.trailing_zeros() as usize)
     }
 
-    /// Rules out what cannot cost less than `best`; false if nothing is left.
+    /// Rules out classes that cannot cost less than `best`; false if nothing is left.
     pub fn tighten(&mut self, model: &Model<N>, best: N) -> bool {
         let most = N::from(2) * (best - N::from(1));
         if self.domains.contains(&0) {
             return false;
         }
         loop {
-            if !self.fit(model) {
+            if !self.rule_out_without_room(model) {
                 return false;
             }
             let total = self.price(model);
-            let Some(crowded) = self.crowding(model) else { return false };
-            if total + crowded > most {
+            let Some(crowding) = self.crowding_cost(model) else { return false };
+            if total + crowding > most {
                 return false;
             }
-            if !self.rule_out(most - total) {
+            if !self.rule_out_expensive(most - total) {
                 return true;
             }
         }
     }
 
-    /// Takes away classes in which there is no room left for an item; false if somebody has nowhere to go.
-    fn fit(&mut self, model: &Model<N>) -> bool {
+    /// Rules out classes without room for an item; false if an item has none left.
+    fn rule_out_without_room(&mut self, model: &Model<N>) -> bool {
         loop {
             let before = self.domains.clone();
             for (class, of) in model.classes.iter().enumerate() {
@@ -67,13 +67,13 @@ impl<N: Value> Subproblem<N> {
                     let need = |item: usize, at: usize| {
                         if at == class { model.items[item].needs[class][dimension] } else { 0 }
                     };
-                    if !self.fill(need, room.saturating_mul(units), room) {
+                    if !self.rule_out_overfull(need, room.saturating_mul(units), room) {
                         return false;
                     }
                 }
             }
             for pool in &model.pools {
-                if !self.fill(|item, at| pool.needs[item][at], pool.room, pool.room) {
+                if !self.rule_out_overfull(|item, at| pool.needs[item][at], pool.room, pool.room) {
                     return false;
                 }
             }
@@ -83,8 +83,8 @@ impl<N: Value> Subproblem<N> {
         }
     }
 
-    /// Takes away classes whose `need` one place, or all of them, have no room for beside what the others take at least.
-    fn fill(&mut self, need: impl Fn(usize, usize) -> i64, room: i64, of_one: i64) -> bool {
+    /// Rules out classes whose `need` exceeds the room of one place, or what the least needs of the others leave of all.
+    fn rule_out_overfull(&mut self, need: impl Fn(usize, usize) -> i64, room: i64, of_one: i64) -> bool {
         let least = |item: usize| ones(self.domains[item]).map(|class| need(item, class)).min().unwrap_or(0);
         let least: Vec<i64> = (0..self.domains.len()).map(least).collect();
         let left = room - least.iter().copied().fold(0i64, i64::saturating_add);
@@ -92,19 +92,19 @@ impl<N: Value> Subproblem<N> {
             return false;
         }
         for (item, domain) in self.domains.iter_mut().enumerate() {
-            let is_full = |class: &usize| {
+            let limits_load = |class: &usize| {
                 let need = need(item, *class);
                 need > of_one || need - least[item] > left
             };
-            let full = ones(*domain).filter(is_full).fold(0, |bits, class| bits | 1 << class);
+            let full = ones(*domain).filter(limits_load).fold(0, |bits, class| bits | 1 << class);
             *domain &= !full;
         }
         self.domains.iter().all(|domain| *domain != 0)
     }
 
-    /// Works out `least`; returns twice the sum of everybody's least.
+    /// Computes `least`; returns twice the sum over all items.
     fn price(&mut self, model: &Model<N>) -> N {
-        let room = self.room_beside(model);
+        let room = self.room_beside_decided(model);
         let mut total = N::default();
         for item in 0..model.items.len() {
             let mut least = N::MAX;
@@ -119,8 +119,8 @@ impl<N: Value> Subproblem<N> {
         total
     }
 
-    /// By class and dimension: what a unit has room for beside those who are there for sure.
-    fn room_beside(&self, model: &Model<N>) -> Vec<Vec<i64>> {
+    /// By class and dimension: the room of a unit beside items that are certainly there.
+    fn room_beside_decided(&self, model: &Model<N>) -> Vec<Vec<i64>> {
         let mut rooms: Vec<Vec<i64>> = model.classes.iter().map(|class| class.room.clone()).collect();
         for item in 0..model.items.len() {
             if let Some(class) = self.decided(item).filter(|&class| model.is_single(class)) {
@@ -132,15 +132,15 @@ impl<N: Value> Subproblem<N> {
         rooms
     }
 
-    /// Twice the least that an item adds in a class.
+    /// Twice the least cost that an item adds in a class.
     ///
-    /// A tie of two that are decided counts where it is known, one with a decided item at the other end, and of two
-    /// that are open half at each end.
+    /// A tie of two decided items counts once, a tie to a decided item counts at the open end, and a tie of two open
+    /// items counts half at each end.
     fn price_of(&self, model: &Model<N>, item: usize, class: usize, room: &[i64]) -> N {
         let of = &model.items[item];
         let mut value = N::from(2) * of.costs[class];
         let is_decided = self.decided(item).is_some();
-        let mut spared = Vec::new();
+        let mut savings = Vec::new();
         for &(peer, tie) in &of.ties {
             let tie = &model.ties[tie];
             let there = self.decided(peer);
@@ -168,23 +168,22 @@ impl<N: Value> Subproblem<N> {
             }
             value += weight * apart;
             if together < apart {
-                spared.push(Spared {
+                savings.push(Saving {
                     value: weight * (apart - together),
                     needs: &model.items[peer].needs[class],
                 });
             }
         }
-        if spared.is_empty() {
+        if savings.is_empty() {
             return value;
         }
         let rooms: Vec<i64> = room.iter().zip(&of.needs[class]).map(|(room, need)| room - need).collect();
-        value - most_spared(&mut spared, &rooms)
+        value - max_saving(&mut savings, &rooms)
     }
 
-    /// What it costs at least, twice, that the cheapest classes do not hold all who would rather be there.
-    ///
-    /// `None` where they cannot be made to.
-    fn crowding(&self, model: &Model<N>) -> Option<N> {
+    /// Twice the least cost of moving items out of their cheapest classes where these are too small. `None` where that is
+    /// impossible.
+    fn crowding_cost(&self, model: &Model<N>) -> Option<N> {
         let mut sum = N::default();
         let cheapest: Vec<(usize, N)> = (0..model.items.len())
             .map(|item| {
@@ -231,8 +230,8 @@ impl<N: Value> Subproblem<N> {
         Some(sum)
     }
 
-    /// Takes away what costs more than `slack` above the least; whether anything was.
-    fn rule_out(&mut self, slack: N) -> bool {
+    /// Rules out classes that cost more than `slack` above the least; true if there were any.
+    fn rule_out_expensive(&mut self, slack: N) -> bool {
         let mut any = false;
         for (domain, least) in self.domains.iter_mut().zip(&self.least) {
             let cheapest = ones(*domain).map(|class| least[class]).min().expect("domains are never empty");
@@ -245,17 +244,17 @@ impl<N: Value> Subproblem<N> {
     }
 }
 
-/// The most that can be spared by what fits: the fractional knapsack of each dimension, rounded up.
-fn most_spared<N: Value>(spared: &mut [Spared<N>], rooms: &[i64]) -> N {
-    let mut most: N = spared.iter().map(|one| one.value).sum();
+/// The most that can be saved by peers that fit: the fractional knapsack of each dimension, rounded up.
+fn max_saving<N: Value>(savings: &mut [Saving<N>], rooms: &[i64]) -> N {
+    let mut most: N = savings.iter().map(|one| one.value).sum();
     for (dimension, &room) in rooms.iter().enumerate() {
-        let need = |one: &Spared<N>| one.needs[dimension];
-        if spared.iter().map(need).fold(0i64, i64::saturating_add) <= room {
+        let need = |one: &Saving<N>| one.needs[dimension];
+        if savings.iter().map(need).fold(0i64, i64::saturating_add) <= room {
             continue;
         }
-        spared.sort_unstable_by(|a, b| N::compare_products(b.value, need(a), a.value, need(b)));
+        savings.sort_unstable_by(|a, b| N::compare_products(b.value, need(a), a.value, need(b)));
         let (mut left, mut sum) = (room, N::default());
-        for one in spared.iter() {
+        for one in savings.iter() {
             if need(one) <= left {
                 left -= need(one);
                 sum += one.value;

@@ -1,4 +1,4 @@
-//! Symmetry classes of the units that somebody can be on, and what their places hold.
+//! Symmetry classes of units, and their room.
 
 use std::collections::BTreeSet;
 
@@ -7,47 +7,47 @@ use placement::room::{Room, Rooms};
 use placement::{Implementation, Problem, Snapshot, symmetry_classes};
 
 /// Classes are bits of a word, and so are the items of a class.
-pub(crate) const MOST: usize = 64;
+pub(crate) const MAX_CLASSES: usize = 64;
 
-/// Symmetric units: any two of them can be swapped without anybody noticing.
+/// Interchangeable units: swapping any two of them changes nothing.
 pub(crate) struct Class {
     /// Ascending, never empty.
     pub units: Vec<UnitIx>,
-    /// By dimension: what one unit has room for.
+    /// By dimension: the room of one unit.
     pub room: Vec<i64>,
 }
 
 impl Class {
-    /// The one that speaks for all.
+    /// The representative.
     pub fn first(&self) -> UnitIx {
         self.units[0]
     }
 }
 
-/// A quantity that a node of several classes has a limit of.
-pub(crate) struct Pool {
-    /// How much there is.
+/// A limited resource of a node with several classes.
+pub(crate) struct NodePool {
+    /// The amount available.
     pub room: i64,
     /// By item and class: what it takes.
     pub needs: Vec<Vec<i64>>,
 }
 
 /// Classes, and what items need in them.
-pub(crate) struct Places {
+pub(crate) struct ClassRooms {
     pub classes: Vec<Class>,
-    pub pools: Vec<Pool>,
+    pub pools: Vec<NodePool>,
     /// By item, class and dimension.
     pub needs: Vec<Vec<Vec<i64>>>,
 }
 
-/// Something that units have a limit of.
+/// A limited quantity of units.
 #[derive(Clone, Copy)]
 enum Dimension {
     Work,
     Slots,
     /// Of the unit.
     Resource(ResourceIx),
-    /// Of a node on which there is one target only.
+    /// Of a node with a single target.
     NodeResource(ResourceIx),
 }
 
@@ -69,7 +69,7 @@ impl Dimension {
         problem.implementation(actor, unit).map_or(0, |needs| self.need(needs))
     }
 
-    /// What fixed actors leave of it on a unit; without end where there is no limit.
+    /// What fixed actors leave of it on a unit; unlimited where there is no limit.
     fn left(self, problem: &Problem, rooms: &Rooms, unit: UnitIx) -> i64 {
         let left = |room: &Room| room.left.max(0);
         match self {
@@ -81,41 +81,40 @@ impl Dimension {
     }
 }
 
-/// Sorts `targets`, on which somebody can be, into classes; `None` where there are too many. Load is limited by capacity
-/// where `is_full`.
+/// Partitions `targets` into classes; `None` where there are too many. `limits_load` limits load by capacity.
 pub(crate) fn classes(
     snapshot: &Snapshot,
     rooms: &Rooms,
     targets: &BTreeSet<UnitIx>,
-    is_full: bool,
-) -> Option<Places> {
+    limits_load: bool,
+) -> Option<ClassRooms> {
     let problem = snapshot.problem();
     let shared = shared_nodes(problem, targets);
-    let mut dimensions: Vec<Dimension> = is_full.then_some(Dimension::Work).into_iter().collect();
+    let mut dimensions: Vec<Dimension> = limits_load.then_some(Dimension::Work).into_iter().collect();
     dimensions.push(Dimension::Slots);
     dimensions.extend(problem.resources.positions().map(Dimension::Resource));
     dimensions.extend(problem.resources.positions().map(Dimension::NodeResource));
-    let is_asked_for = |dimension: &Dimension| {
+    let is_needed = |dimension: &Dimension| {
         problem.movable.iter().any(|&actor| {
             let units = problem.candidates(actor).iter();
             units.into_iter().any(|&unit| dimension.need_of(problem, actor, unit) > 0)
         })
     };
-    dimensions.retain(is_asked_for);
+    dimensions.retain(is_needed);
     let room = |units: &[UnitIx], dimension: Dimension| {
         let node = problem.unit_node[units[0]];
         if matches!(dimension, Dimension::NodeResource(_)) && shared.contains(&node) {
             return i64::MAX;
         }
-        // Of what cannot bind, symmetric units may have different amounts.
+        // Quantities that cannot bind may differ between interchangeable units.
         units.iter().map(|&unit| dimension.left(problem, rooms, unit)).min().unwrap_or(i64::MAX)
     };
-    // Whoever can be on a unit can be on every other one of its class.
+    // The units of a class have the same candidates.
     let found = symmetry_classes(snapshot, rooms).into_iter().filter(|class| targets.contains(&class[0]));
     let classes: Vec<Class> = found
         .map(|units| Class { room: dimensions.iter().map(|&of| room(&units, of)).collect(), units })
         .collect();
-    if classes.len() > MOST {
+    if classes.len() > MAX_CLASSES {
         return None;
     }
     let needs = problem.movable.iter().map(|&actor| {
@@ -124,7 +123,7 @@ pub(crate) fn classes(
         };
         classes.iter().map(of).collect()
     });
-    Some(Places { needs: needs.collect(), pools: pools(problem, rooms, &shared, &classes), classes })
+    Some(ClassRooms { needs: needs.collect(), pools: pools(problem, rooms, &shared, &classes), classes })
 }
 
 /// Nodes of several targets.
@@ -133,8 +132,8 @@ fn shared_nodes(problem: &Problem, targets: &BTreeSet<UnitIx>) -> BTreeSet<NodeI
     targets.iter().map(|unit| problem.unit_node[*unit]).filter(|node| !seen.insert(*node)).collect()
 }
 
-/// The resources of shared nodes that those who can be there could ask too much of.
-fn pools(problem: &Problem, rooms: &Rooms, shared: &BTreeSet<NodeIx>, classes: &[Class]) -> Vec<Pool> {
+/// The resources of shared nodes that items could exceed.
+fn pools(problem: &Problem, rooms: &Rooms, shared: &BTreeSet<NodeIx>, classes: &[Class]) -> Vec<NodePool> {
     let mut pools = Vec::new();
     for &node in shared {
         for resource in problem.resources.positions() {
@@ -148,9 +147,9 @@ fn pools(problem: &Problem, rooms: &Rooms, shared: &BTreeSet<NodeIx>, classes: &
             };
             let needs: Vec<Vec<i64>> = problem.movable.iter().map(taken).collect();
             let room = rooms.nodes[node][resource].left;
-            let wanted: i64 = needs.iter().filter_map(|needs| needs.iter().max()).sum();
-            if wanted > room {
-                pools.push(Pool { room, needs });
+            let needed: i64 = needs.iter().filter_map(|needs| needs.iter().max()).sum();
+            if needed > room {
+                pools.push(NodePool { room, needs });
             }
         }
     }

@@ -1,13 +1,13 @@
-//! Sums of weighed levels: in 64 bits where these suffice, and in 128 where products of levels pass them.
+//! Numbers for the weighted sum of levels: 64 bits where these suffice, otherwise 128.
 
 use std::cmp::Ordering;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Neg, Sub, SubAssign};
 
-/// A number of needs is below this, as everything in a file is.
+/// Needs are below 2^53, as all numbers of a file.
 const NEED_BITS: u32 = 53;
 
-/// One number for all levels.
+/// The type of the one number.
 pub(crate) trait Value:
     Copy
     + Ord
@@ -21,29 +21,29 @@ pub(crate) trait Value:
     + Neg<Output = Self>
     + Sum
 {
-    /// What the levels together may add up to, so that halves, sums over all pairs and finer prices fit.
+    /// The most that the levels may add up to, so that doubled sums over all pairs and prices fit.
     const LARGEST: Self;
-    /// What is not allowed costs this: more than twice what anything feasible can.
+    /// The cost of what is not allowed: more than twice that of anything feasible.
     const FORBIDDEN: Self;
-    /// The largest number there is.
+    /// The largest number.
     const MAX: Self;
-    /// No price decides anything beyond this, and sums of them fit.
+    /// The largest price; larger ones decide nothing, and sums of them fit.
     const HIGHEST_PRICE: Self;
 
-    /// A number that fits; `None` where it does not.
+    /// A number that fits; `None` otherwise.
     fn of(wide: i128) -> Option<Self>;
     /// The same number.
     fn wide(self) -> i128;
     /// The nearest floating-point number.
     fn real(self) -> f64;
-    /// The nearest whole number.
+    /// The nearest integer.
     fn rounded(real: f64) -> Self;
     fn saturating_add(self, other: Self) -> Self;
     fn saturating_sub(self, other: Self) -> Self;
     fn saturating_mul(self, other: Self) -> Self;
-    /// How `a` × `p` compares with `b` × `q`; none of them is negative.
+    /// Compares `a` × `p` with `b` × `q`; none of them is negative.
     fn compare_products(a: Self, p: i64, b: Self, q: i64) -> Ordering;
-    /// `part` of `whole` of it, rounded down; no more than all of it, and none of them is negative.
+    /// `part` of `whole` of it, rounded down. Neither is negative, and the part is no larger than the whole.
     fn share(self, part: i64, whole: i64) -> Self;
 }
 
@@ -138,7 +138,7 @@ impl Value for i128 {
     }
 
     fn compare_products(a: Self, p: i64, b: Self, q: i64) -> Ordering {
-        // Each product as a number above and one below 2^53.
+        // Each product as a high and a low part of 53 bits.
         let product = |a: Self, p: i64| {
             let (high, low) = (a >> NEED_BITS, a & ((1 << NEED_BITS) - 1));
             let low = low * Self::from(p);

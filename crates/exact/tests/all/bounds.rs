@@ -1,4 +1,4 @@
-//! Bounds held against optima, and against what is known of the published instances.
+//! Bounds compared with optima, and with known results for the published instances.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ fn no_bound_is_above_the_optimum_of_all_assignments() {
             tight += usize::from(bound > 0 && bound == value);
         }
     }
-    // The worlds are such that something is to be said of many of them.
+    // Bounds must be found for a fair share of the snapshots.
     assert!(above_zero > 100, "{above_zero}");
     assert!(tight > 30, "{tight}");
 }
@@ -42,7 +42,7 @@ fn small_instances_are_bounded_near_their_optimum() {
     assert!(!said.contains_key("annoyance"), "communication is open, so annoyance is: {said:?}");
 }
 
-/// Of a unit that more is taken of than it has the program knows no end, and nine of these add up to more than 64 bits hold.
+/// A unit that is over-committed has no limit in the program, and nine of these exceed 64 bits.
 #[test]
 fn what_runs_may_take_too_much_of_any_number_of_units() {
     let unit = |id: String, memory: u32| json!({"id": id, "kind": "cpu", "node": id, "capacity": 100, "provides": {"memory": memory}});
@@ -88,7 +88,7 @@ fn what_is_cut_short_proves_less_and_the_same_each_time() {
     assert_eq!(cut_after(500), some);
 }
 
-/// A node with units of two zones joins them: who shares a place with each of two need not share one with both.
+/// A node with units in two zones: sharing a zone is not transitive.
 #[test]
 fn a_node_between_zones_joins_them() {
     let pin = |actor: &str, unit: &str| json!({"type": "pin", "actor": actor, "unit": unit});
@@ -109,7 +109,7 @@ fn a_node_between_zones_joins_them() {
     holds(&file);
 }
 
-/// Whoever is preferred at a place twice is there once.
+/// Several preferences of one actor for one unit.
 #[test]
 fn who_is_preferred_twice_takes_room_once() {
     let prefer =
@@ -125,7 +125,7 @@ fn who_is_preferred_twice_takes_room_once() {
     }));
 }
 
-/// No bound of the optimum's levels is above it.
+/// No bound of the optimum's levels exceeds it.
 fn holds(file: &serde_json::Value) {
     let snapshot = Snapshot::read(&file.to_string()).unwrap();
     let (optimum, _) = oracle::optimum(snapshot.file());

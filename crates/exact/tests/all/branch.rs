@@ -1,4 +1,4 @@
-//! What branch and bound says of worlds that are known, and of those that are not for it.
+//! Branch and bound on published instances, and on snapshots that it does not support.
 
 use exact::branch::{ProofStatus, WorkLimits, solve};
 use placement::file::{Actor, Constraint, Levels, SnapshotFile};
@@ -9,7 +9,7 @@ fn published(name: &str) -> SnapshotFile {
     testkit::published(name).file().clone()
 }
 
-/// How it ended, and the vector of the best that was found.
+/// The status, and the vector of the best assignment found.
 fn told(file: SnapshotFile, work: u64, stop: &dyn Fn() -> bool) -> String {
     let snapshot = Snapshot::new(file).unwrap();
     let start = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
@@ -40,7 +40,7 @@ fn published_worlds_are_solved_to_the_optimum() {
     }
 }
 
-/// Levels that together pass 64 bits, asked directly: nobody divides their numbers by what they have in common.
+/// Levels that together exceed 64 bits, without division by common factors.
 #[test]
 fn levels_that_pass_64_bits_are_solved_by_as_much_work() {
     let small = work_of(published("P-16x5-s1"), "[0, 0, 6537, 82]");
@@ -56,7 +56,7 @@ fn levels_that_pass_64_bits_are_solved_by_as_much_work() {
     }
 }
 
-/// The work that a proof of this optimum takes.
+/// The work of a proof of this optimum.
 fn work_of(file: SnapshotFile, optimum: &str) -> u64 {
     let snapshot = Snapshot::new(file).unwrap();
     let start = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
@@ -107,7 +107,7 @@ fn worlds_that_are_not_for_it_are_left_alone() {
 #[test]
 fn where_not_everybody_has_room_nothing_is_proven() {
     let mut file = published("P-8x4-s1");
-    // As much as there is work, but not where it can be done.
+    // Enough capacity in total, but on the wrong kinds.
     file.units.iter_mut().filter(|unit| unit.kind == "cpu").for_each(|unit| unit.capacity = 1);
     file.units.iter_mut().filter(|unit| unit.kind != "cpu").for_each(|unit| unit.capacity = 10_000);
     assert_eq!(told(file, u64::MAX, NEVER), "Some(Open) None");

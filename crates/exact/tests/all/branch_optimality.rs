@@ -1,17 +1,17 @@
-//! Branch and bound by itself, held against every assignment there is.
+//! Branch and bound compared with exhaustive search.
 
 use exact::{Exhaustive, branch};
 use placement::file::{Constraint, Levels, SnapshotFile};
 use placement::{Budget, Snapshot, Strategy};
 use search::Greedy;
 
-/// How many worlds are looked at.
+/// Number of random snapshots.
 const WORLDS: u64 = 5000;
 
-/// So many of them are for this search at least.
+/// The least number of them that branch and bound proves.
 const PROVEN: usize = 1900;
 
-/// Levels that branch and bound can make small, one after the other by seed.
+/// Levels that branch and bound supports, chosen by seed.
 const LEVELS: [&str; 5] = [
     "overload,communication,annoyance",
     "overload,communication+migration,interference",
@@ -20,7 +20,7 @@ const LEVELS: [&str; 5] = [
     "overload,policy+communication+annoyance+interference+migration",
 ];
 
-/// A random world without what is not for this search.
+/// A random snapshot without unsupported constraints.
 fn world(seed: u64) -> SnapshotFile {
     let mut file = testkit::world(seed);
     let levels: Levels = LEVELS[usize::try_from(seed).unwrap() % LEVELS.len()].parse().unwrap();

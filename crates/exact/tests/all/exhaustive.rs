@@ -1,11 +1,10 @@
-//! What looks at every assignment, and at how many.
+//! Exhaustive search, and its limit.
 
 use exact::Exhaustive;
 use placement::{Answer, Budget, Snapshot, StoppedBy, Strategy};
 use serde_json::json;
 
-/// So many units with room for two and a half actors, and so many actors on a ring of messages, each dearer than the one
-/// before.
+/// So many units with room for two and a half actors, and so many actors on a ring of messages.
 fn ring(units: usize, actors: usize) -> Snapshot {
     let unit =
         |at: usize| json!({"id": format!("u{at}"), "kind": "cpu", "node": format!("n{at}"), "capacity": 10});

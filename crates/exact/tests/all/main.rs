@@ -1,4 +1,4 @@
-//! Proofs and bounds held against every assignment of small worlds, and against what is known of published instances.
+//! Proofs and bounds compared with all assignments of small snapshots, and with known results for published instances.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! The solver process of this crate's tests: nothing but the child.
+//! The solver process of this crate's tests.
 
 fn main() {
     portfolio::run_child_if_asked();

@@ -1,4 +1,4 @@
-//! More effort is never worse: a longer search does what a shorter one did, and goes on.
+//! A longer search extends a shorter one: more effort is never worse.
 
 use placement::{Budget, Cost, Snapshot, Strategy};
 use portfolio::Ablation;
@@ -6,8 +6,7 @@ use proptest::prelude::*;
 
 use crate::{asp, logged};
 
-/// A search of so much effort: the better answers on its way, each with the effort after which it was known, and the vector of
-/// the last.
+/// The improvements of a search with so much effort, each with the effort after which it was known, and the last vector.
 fn searched(snapshot: &Snapshot, effort: u64) -> (Vec<(u64, String)>, Vec<i64>) {
     let asp = asp().without(Ablation::Proofs);
     let (answer, said) = logged(|| asp.solve(snapshot, &Budget::effort(Some(effort), 1)).unwrap());
@@ -21,12 +20,12 @@ fn searched(snapshot: &Snapshot, effort: u64) -> (Vec<(u64, String)>, Vec<i64>) 
     (better.collect(), cost.vector(snapshot))
 }
 
-/// Holds searches of more and more effort against each other; says how many better answers the longest found on its way.
+/// Compares searches of increasing effort; returns the number of improvements of the longest.
 fn check(snapshot: &Snapshot, efforts: &[u64]) -> usize {
     let all: Vec<_> = efforts.iter().map(|effort| (*effort, searched(snapshot, *effort))).collect();
     for pair in all.windows(2) {
         let [(effort, (short, _)), (_, (long, best))] = pair else { unreachable!("windows of two") };
-        // What it ends with, it looks at because it ends.
+        // The last probe happens because the search ends.
         let on_the_way: Vec<_> = short.iter().filter(|(known, _)| known < effort).collect();
         let same: Vec<_> = long.iter().filter(|(known, _)| known < effort).collect();
         assert_eq!(on_the_way, same, "up to {effort} in {}", snapshot.write());

@@ -1,4 +1,4 @@
-//! Held against every assignment there is.
+//! Compared with exhaustive search.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use testkit::{Passed, line, oracle};
 
 use crate::asp;
 
-/// How many worlds are solved by `cargo test`; `CAIRN_EXACT_WORLDS` asks for more, as `make bench` does.
+/// Number of random snapshots; `CAIRN_EXACT_WORLDS` asks for more, as `make bench` does.
 const WORLDS: u64 = 300;
 
-/// So many of a thousand worlds each kind of thing decides at least.
+/// The least number, of a thousand snapshots, in which each feature must be decisive.
 const DECIDED: u64 = 20;
 
-/// Has the world solved, and holds the plan against every assignment; returns the optimum.
+/// Plans, and compares the plan with all assignments; returns the optimum.
 fn check(file: &SnapshotFile) -> Assignment {
     let snapshot = Snapshot::new(file.clone()).unwrap();
     let plan = plan(&snapshot, &asp(), &NoPolicy, &Budget::effort(None, 1)).unwrap();
@@ -47,7 +47,7 @@ fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) }.vector(snapshot)
 }
 
-/// Answer Set Programming alone, on the shipped programs: what other ways of proving are held against.
+/// clingo alone, on the shipped programs.
 #[test]
 fn clingo_alone_finds_and_proves_the_same() {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
@@ -64,7 +64,7 @@ fn clingo_alone_finds_and_proves_the_same() {
     assert!(found_by_clingo > 20, "{found_by_clingo}");
 }
 
-/// What runs is what it begins from: however soon it is cut, it is never worse, and a proof of what runs is found of it.
+/// However early it is interrupted, clingo is no worse than what runs, and can prove what runs to be optimal.
 #[test]
 fn clingo_begins_from_what_runs() {
     let mut kept = 0;
@@ -92,7 +92,7 @@ fn clingo_begins_from_what_runs() {
     assert!(kept > 20, "{kept}");
 }
 
-/// Beyond the reach of a proof, too: the first model is what runs, and the last one better.
+/// Where a proof is out of reach, the first model is what runs, and the last one is better.
 #[test]
 fn a_large_world_is_improved_by_clingo_from_what_runs() {
     let mut file = testkit::several("P-24x6-s1", 2).file().clone();
@@ -112,7 +112,7 @@ fn a_large_world_is_improved_by_clingo_from_what_runs() {
     assert!(first.contains(&format!("{now:?}")), "{first} from {now:?}");
 }
 
-/// Level by level, what clingo says at least of the best is no more than the best is, where the levels above are as good.
+/// Level by level, clingo's bounds do not exceed the optimum, where the levels above are optimal.
 #[test]
 fn what_clingo_says_at_least_of_the_best_is_no_more_than_it_is() {
     let (mut open, mut told, mut tight) = (0, 0, 0);
@@ -152,7 +152,7 @@ fn what_clingo_says_at_least_of_the_best_is_no_more_than_it_is() {
 /// Whether a constraint is of some type.
 type Is = fn(&Constraint) -> bool;
 
-/// What a kind of thing in a world is called, and the world without it.
+/// Variants of a snapshot, each without one feature.
 fn without(file: &SnapshotFile) -> Vec<(String, SnapshotFile)> {
     let mut parts: Vec<(String, SnapshotFile)> = Vec::new();
     let mut part = |name: &str, change: &dyn Fn(&mut SnapshotFile)| {
@@ -162,7 +162,7 @@ fn without(file: &SnapshotFile) -> Vec<(String, SnapshotFile)> {
             parts.push((name.to_owned(), changed));
         }
     };
-    // What is preferred is the criterion `policy`.
+    // Preferences are covered by the criterion `policy`.
     let kinds: [(&str, Is); 9] = [
         ("apart", |c| matches!(c, Constraint::Apart { .. })),
         ("together", |c| matches!(c, Constraint::Together { .. })),
@@ -196,7 +196,7 @@ fn without(file: &SnapshotFile) -> Vec<(String, SnapshotFile)> {
     parts
 }
 
-/// Which criteria decide: without the criterion another assignment would be the best, whatever is equal to it.
+/// The criteria without which another assignment would be optimal.
 fn deciding(snapshot: &Snapshot, best: &Assignment) -> Vec<String> {
     let levels = snapshot.objectives().levels();
     let named = levels.iter().flatten().filter(|criterion| {
@@ -204,7 +204,7 @@ fn deciding(snapshot: &Snapshot, best: &Assignment) -> Vec<String> {
         let rest =
             levels.iter().map(|level| level.iter().copied().filter(|c| c != *criterion).collect::<Vec<_>>());
         file.objectives = Levels::InOrder(rest.filter(|level| !level.is_empty()).collect());
-        // Preferences would put their level back.
+        // Preferences would restore their level.
         file.constraints
             .retain(|c| !matches!(c, Constraint::Prefer { .. }) || criterion.to_string() != "policy");
         let less = Snapshot::new(file).unwrap();
@@ -213,8 +213,8 @@ fn deciding(snapshot: &Snapshot, best: &Assignment) -> Vec<String> {
     named.map(|criterion| format!("criterion {criterion}")).collect()
 }
 
-/// Random worlds of up to 7 actors and 4 units with everything that a snapshot can say, and for each kind of thing how
-/// many of them it decides: without it the optimum would be another.
+/// Random snapshots of up to 7 actors and 4 units with all features of snapshots. For each feature it counts where it is
+/// decisive: without it the optimum would be another.
 #[test]
 fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
     let worlds: u64 = std::env::var("CAIRN_EXACT_WORLDS").map_or(WORLDS, |number| number.parse().unwrap());
@@ -231,11 +231,11 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
         with("· overload in every assignment", overloads.len() > 1 && overloads.iter().all(|o| *o > 0));
         with("· adaptive levels", file.objectives == Levels::Adaptive);
         if file.actors.len() > 5 {
-            // Each part costs as much as the whole: these worlds are left to the comparison above.
+            // Each variant costs as much as the original; larger snapshots are only compared above.
             continue;
         }
         for (name, less) in without(&file) {
-            // Some parts cannot be left out: two pins that a node had kept apart.
+            // Some features cannot be left out: a node may have kept two pins apart.
             let changed = Snapshot::new(less)
                 .is_ok_and(|less| vector(&less, &optimum(&less)) != vector(&snapshot, &best));
             with(&name, changed);
@@ -244,7 +244,7 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
             with(&criterion, true);
         }
     }
-    // The rarest criteria are looked for in further worlds, whose levels name them.
+    // Rare criteria are looked for in further snapshots, whose levels name them.
     let enough = if worlds < 1000 { 1 } else { worlds * DECIDED / 1000 };
     for criterion in Criterion::named() {
         decided.entry(format!("criterion {criterion}")).or_default();
@@ -275,8 +275,8 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
     }
 }
 
-/// A world with a literal that counted on one level and whose complement counted on another: clasp 3.3.9 went from
-/// model to model without end, none better than the one before.
+/// A literal counted on one level and its complement on another: clasp 3.3.9 enumerated models endlessly without
+/// improvement.
 #[test]
 fn a_world_that_made_clingo_lose_its_track() {
     check(Snapshot::read(include_str!("complementary.json")).unwrap().file());
@@ -303,7 +303,7 @@ proptest! {
                 let cost = Cost { policy, ..snapshot.cost(&assignment) };
                 let is_feasible = oracle::feasible_beside(&file, passed.as_ref(), places);
                 assert_eq!(snapshot.violations(&assignment).is_empty(), is_feasible, "{places:?}");
-                // Who is excused is defined where nothing is held against anybody.
+                // Grandfathering is defined where nothing else is violated.
                 if is_feasible || passed.is_none() {
                     let vector = oracle::vector_beside(&file, passed.as_ref(), places);
                     assert_eq!(cost.vector(&snapshot), vector, "{places:?}");

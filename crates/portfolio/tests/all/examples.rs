@@ -1,4 +1,4 @@
-//! The example policies: each does what its comment says, on a world where it matters.
+//! The example policies: each does what its comment says, on a snapshot where it matters.
 
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, Judged, Plan, Snapshot, plan};
@@ -26,7 +26,7 @@ fn actor(name: &str, work: u64) -> Value {
 }
 
 fn world(units: &[Value], actors: &[Value], program: Option<&str>) -> Snapshot {
-    // Everybody talks to everybody: without a rule they would all be together.
+    // All actors exchange messages: without a rule they would share a unit.
     let ids: Vec<Value> = actors.iter().map(|actor| actor["id"].clone()).collect();
     let messages: Vec<Value> = ids
         .iter()
@@ -54,7 +54,7 @@ fn decide(snapshot: &Snapshot) -> Plan {
     plan(snapshot, &asp(), &judge, &Budget::effort(None, 1)).unwrap()
 }
 
-/// Places without the example, and with it, as `actor → unit`.
+/// Places without the example, and with it.
 fn places(name: &str, units: &[Value], actors: &[Value]) -> [Vec<String>; 2] {
     let of = |program: Option<&str>| {
         let snapshot = world(units, actors, program);
@@ -107,7 +107,7 @@ fn groups_and_pairs_are_spread_over_zones() {
     assert!(all_on_one(&without), "{without:?}");
     let zone = |place: &String| place.as_bytes()[1] % 2;
     let first = with.iter().filter(|place| zone(place) == zone(&with[0])).count();
-    // Half of four, rounded up as the example has it: (N+1)/2.
+    // Half of four, rounded up as in the example: (N+1)/2.
     assert_eq!(first, 2, "{with:?}");
     assert_ne!(zone(&with[0]), zone(&with[3]));
 }
@@ -129,12 +129,12 @@ fn the_noisy_keep_apart_and_the_sensitive_have_their_peace() {
     let node = |snapshot: &Snapshot, plan: &Plan, actor| {
         snapshot.node_of(plan.assignment[ActorIx::new(actor)].unwrap())
     };
-    // Where communication counts more, the sensitive one joins a talkative neighbour, at its price.
+    // Where communication ranks above the policy, the sensitive actor joins its peer and pays the penalty.
     let costly = snapshot(json!(["overload", "communication", "policy"]));
     let plan = decide(&costly);
     assert_ne!(node(&costly, &plan, 0), node(&costly, &plan, 1));
     assert_eq!(plan.cost.policy, 10);
-    // Where peace counts more, all three are by themselves.
+    // Where the policy ranks above communication, all three are apart.
     let quiet = snapshot(json!(["overload", "policy", "communication"]));
     let plan = decide(&quiet);
     assert_eq!(plan.cost.policy, 0);
@@ -143,7 +143,7 @@ fn the_noisy_keep_apart_and_the_sensitive_have_their_peace() {
 
 #[test]
 fn a_node_draws_no_more_than_its_breaker_allows() {
-    // Three units of 350 W on each node, each full with one actor.
+    // Three units of 350 W on each node, each filled by one actor.
     let mut actors: Vec<Value> = (0..4).map(|i| actor(&format!("a-{i}"), 100)).collect();
     for actor in &mut actors {
         actor["runsOn"] = json!({"cpu": 100});
@@ -160,7 +160,7 @@ fn a_node_draws_no_more_than_its_breaker_allows() {
 
 #[test]
 fn headroom_stays_free() {
-    // Three times 31 pass nine tenths of the capacity of 100, and not the capacity.
+    // Three times 31 exceed nine tenths of the capacity of 100, but not the capacity.
     let mut actors: Vec<Value> = (0..3).map(|i| actor(&format!("a-{i}"), 31)).collect();
     for actor in &mut actors {
         actor["runsOn"] = json!({"cpu": 31});
@@ -177,7 +177,7 @@ fn headroom_stays_free() {
     assert!(all_on_one(&without) && !all_on_one(&with), "{without:?} {with:?}");
 }
 
-/// The names of all of them.
+/// The names of all examples.
 fn examples() -> Vec<String> {
     let folder = format!("{}/../../policies/examples", env!("CARGO_MANIFEST_DIR"));
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
@@ -187,7 +187,7 @@ fn examples() -> Vec<String> {
     names
 }
 
-/// A thousand actors on two hundred units of fifty nodes, in which every example finds much to speak of.
+/// A thousand actors on two hundred units of fifty nodes, in which every example applies often.
 fn thousand(program: &str) -> Snapshot {
     let unit = |i: usize| {
         let (kind, node) = (if i % 4 == 3 { "gpu" } else { "cpu" }, i / 4);
@@ -220,10 +220,10 @@ fn thousand(program: &str) -> Snapshot {
     Snapshot::read(&file.to_string()).unwrap()
 }
 
-/// What mends a first placement that rules forbid, of a thousand actors.
+/// Effort that repairs a first placement of a thousand actors that violates rules.
 const EFFORT: u64 = 4_000;
 
-/// Within the budgets that a policy has if it says nothing, and clingo finds nothing wrong with the plan.
+/// Within the default budgets of a policy, and clingo confirms the plan.
 #[test]
 fn every_example_holds_for_a_thousand_actors_on_two_hundred_units() {
     let judge = ClingoJudge::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default(), 2_000);

@@ -1,4 +1,4 @@
-//! Limits of a file that what runs breaks already: nobody is kept in by them, nobody comes, and as many as can be are moved.
+//! File limits that are violated already: actors may stay, none may be added, and as many as possible move away.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use testkit::oracle;
 
 use crate::asp;
 
-/// Every assignment is allowed or not as the definition says, and costs as much.
+/// Every assignment is feasible or not by definition, and costs as much.
 #[test]
 fn what_is_excused_of_limits_is_as_defined() {
     let (mut passed, mut allowed, mut excused) = (0, 0, 0);
@@ -51,7 +51,7 @@ fn what_is_excused_of_limits_is_as_defined() {
     assert!(passed > 100 && allowed > 2000 && excused > 300, "{passed} {allowed} {excused}");
 }
 
-/// Every way of placing finds the best of all assignments, by the definitions and nothing else.
+/// Every strategy finds the optimum by definition.
 #[test]
 fn over_full_worlds_are_solved_to_the_optimum_of_all_assignments() {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
@@ -85,7 +85,7 @@ fn over_full_worlds_are_solved_to_the_optimum_of_all_assignments() {
     assert!(decided.values().all(|count| *count >= 5), "{decided:?}");
 }
 
-/// One unit on each of some nodes, and limits; actors by application, by where they run, and whether they stay there.
+/// One unit on each node, and limits; actors by application, by where they run, and whether they are fixed.
 fn shop(nodes: usize, actors: &[(&str, Option<usize>, bool)], more: &Value) -> Snapshot {
     let unit = |n: usize| json!({"id": format!("n{n}/cpu"), "kind": "cpu", "node": format!("n{n}"), "capacity": 100});
     let actor = |(i, (application, current, fixed)): (usize, &(&str, Option<usize>, bool))| {
@@ -110,7 +110,7 @@ fn judge() -> ClingoJudge {
     ClingoJudge::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default(), 2_000)
 }
 
-/// Placed, moved and excused, by every way of placing; and judged by clingo.
+/// Unplaced, moved and grandfathered actors, equal for all strategies; judged by clingo.
 fn planned(snapshot: &Snapshot) -> (i64, usize, usize) {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     let all = [&asp() as &dyn Strategy, &clingo, &Exhaustive].map(|strategy| {
@@ -130,9 +130,9 @@ fn what_was_lowered_below_what_runs_keeps_who_is_there_and_takes_nobody_new() {
         |max: u64| json!({"constraints": [{"type": "quota", "actors": ids(&[0, 1, 2, 3]), "max": max}]});
     let and_one = [three.as_slice(), &[("app", None, false)]].concat();
     assert_eq!(planned(&shop(1, &and_one, &quota(4))), (0, 0, 0));
-    // A quota of pods, wherever they are: nobody can mend it, and nobody comes.
+    // A quota of pods anywhere: moves cannot repair it, and no actor is added.
     assert_eq!(planned(&shop(2, &and_one, &quota(2))), (1, 0, 3));
-    // Memory of a node: those beyond it go elsewhere where there is room, and so does who comes.
+    // Memory of a node: actors beyond it move where there is room, and new actors go there too.
     let memory = |n: u64, of: u64| json!({"id": format!("n{n}"), "provides": {"memory": of}});
     let shrunk = json!({"nodes": [memory(0, 2), memory(1, 9)]});
     assert_eq!(planned(&shop(2, &and_one, &shrunk)), (0, 1, 0));
@@ -140,7 +140,7 @@ fn what_was_lowered_below_what_runs_keeps_who_is_there_and_takes_nobody_new() {
     assert_eq!(planned(&shop(2, &and_one, &shrunk)), (1, 0, 3));
 }
 
-/// A rule of a policy and a limit, both broken by the same actors: each is excused, and whoever is in both counts once.
+/// A policy rule and a limit violated by the same actors: both are grandfathered, and an actor in both counts once.
 #[test]
 fn a_rule_and_a_limit_are_excused_side_by_side() {
     let rule =
@@ -151,21 +151,21 @@ fn a_rule_and_a_limit_are_excused_side_by_side() {
     let of =
         |first: u64, second: u64| json!({"policy": policy, "nodes": [memory(0, first), memory(1, second)]});
     assert_eq!(planned(&shop(2, &four, &of(3, 0))), (0, 0, 4));
-    // One may go, which mends the limit, and not the rule.
+    // One may move, which repairs the limit but not the rule.
     assert_eq!(planned(&shop(2, &four, &of(3, 1))), (0, 1, 3));
     assert_eq!(planned(&shop(2, &four, &of(3, 2))), (0, 2, 0));
     let and_one = [four.as_slice(), &[("app", None, false)]].concat();
     assert_eq!(planned(&shop(2, &and_one, &of(9, 0))), (1, 0, 4));
 }
 
-/// Units, actors and limits; then what becomes of it, by every way of placing.
+/// Units, actors and limits; then the expected result.
 const CASES: [[&str; 4]; 12] = [
-    // Slots, over-full by fixed ones alone: nobody comes.
+    // Fixed actors alone exceed the slots: no actor is added.
     ["u:cpu:9:slots=1", "f:cpu=1:at=u,fixed g:cpu=1:at=u,fixed a:cpu=1", "", "a nowhere"],
-    // With one of ours among them, it goes where there is room, and else stays.
+    // A movable actor among them moves where there is room, otherwise it stays.
     ["u:cpu:9:slots=1 v:cpu:9:node=m", "f:cpu=1:at=u,fixed g:cpu=1:at=u,fixed a:cpu=1:at=u", "", "a on v"],
     ["u:cpu:9:slots=1", "f:cpu=1:at=u,fixed a:cpu=1:at=u b:cpu=1", "", "a on u excused, b nowhere"],
-    // More of a unit's memory is asked for than there is: one goes, and both are well.
+    // A unit's memory is over-committed: one actor moves, and both are feasible.
     ["u:cpu:9:mem=3 v:cpu:9:mem=2", "a:cpu=1:at=u,mem=2 b:cpu=1:at=u,mem=2", "", "a on u, b on v"],
     [
         "u:cpu:9:mem=3 v:cpu:9:mem=1",
@@ -173,14 +173,14 @@ const CASES: [[&str; 4]; 12] = [
         "",
         "a on u excused, b on u excused",
     ],
-    // What is reserved later is a limit like that.
+    // A later reservation is such a limit.
     [
         "u:cpu:9:mem=4",
         "a:cpu=1:at=u,mem=2 b:cpu=1:at=u,mem=2",
         "reserve u mem 1",
         "a on u excused, b on u excused",
     ],
-    // A cap on watts that fixed ones pass by themselves, and one of ours with them.
+    // A power cap that fixed actors exceed by themselves, and a movable one with them.
     [
         "u:cpu:9:power=9 v:cpu:9:node=m,power=9",
         "f:cpu=5:at=u,fixed a:cpu=2:at=u",
@@ -193,7 +193,7 @@ const CASES: [[&str; 4]; 12] = [
         "powerCap node 4",
         "a on u excused, b nowhere",
     ],
-    // Two fixed ones that must be apart are not, which is nobody's here; who comes to them would be in it.
+    // Two fixed actors violate `apart`, which concerns no movable one.
     ["u:cpu:9", "f:cpu=1:at=u,fixed g:cpu=1:at=u,fixed a:cpu=1:at=u", "apart node f g", "a on u"],
     [
         "u:cpu:9 v:cpu:9:node=m",
@@ -201,7 +201,7 @@ const CASES: [[&str; 4]; 12] = [
         "apart node f a b",
         "a on u excused, b on v",
     ],
-    // A quota of two that three have passed, and that others do not pass on.
+    // A quota of two that three actors exceed.
     [
         "u:cpu:9 v:cpu:9",
         "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=v d:cpu=1",
@@ -231,7 +231,7 @@ fn what_is_broken_already_is_mended_or_excused_and_nobody_comes_to_it() {
     }
 }
 
-/// Where everybody who can move is, by every way of placing.
+/// The places of all movable actors, by every strategy.
 pub fn told(snapshot: &Snapshot) -> Vec<String> {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     let by = |strategy: &dyn Strategy| {
@@ -249,7 +249,7 @@ pub fn told(snapshot: &Snapshot) -> Vec<String> {
     [&asp() as &dyn Strategy, &clingo, &Exhaustive].map(by).to_vec()
 }
 
-/// The rule of at most ten on a node as a quota of its pool: eleven who stay there pass it, and forty of ours.
+/// A quota of ten per pool: eleven fixed actors exceed it, and forty movable ones.
 #[test]
 fn as_many_as_may_leave_a_quota_that_others_pass_and_nobody_comes() {
     let of_others = (0..11).map(|i| format!("f{i}:cpu=1:at=u,fixed"));
@@ -268,8 +268,7 @@ fn as_many_as_may_leave_a_quota_that_others_pass_and_nobody_comes() {
     }
 }
 
-/// Each of two applications that break a new limit together sees the other one stay: the first to look mends it, and no
-/// longer excuses itself by the other.
+/// Two applications violate a new limit together: the first one to be planned repairs it, and the other is feasible then.
 #[test]
 fn who_breaks_a_limit_together_mends_it() {
     let ids = ["shop/app/a-0", "shop/other/a-1"];
@@ -280,15 +279,15 @@ fn who_breaks_a_limit_together_mends_it() {
     assert_eq!(planned(&shop(1, &of(0, 0), &apart)), (0, 0, 1));
 }
 
-/// Some of a kind, one after the other.
+/// `count` numbered items.
 fn each(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Units, actors and rules, and how many have no place, are moved and are excused.
+/// Units, actors and rules, and how many actors are unplaced, moved and grandfathered.
 type Case = (String, String, String, (i64, usize, usize));
 
-/// Limits that many are in at many places.
+/// Limits with many members at many places.
 #[test]
 fn limits_of_many_are_mended_or_excused_as_those_of_few() {
     let unit = |i: usize| format!("u{i}:cpu:9:node=n{i}");
@@ -298,14 +297,14 @@ fn limits_of_many_are_mended_or_excused_as_those_of_few() {
     let powered = each(8, |i| format!("u{i}:cpu:2000:node=n,power=300"));
     let spread = each(100, |i| format!("a{i}:cpu=100:at=u{}", i % 8));
     let cases: [Case; 5] = [
-        // Five on one unit, which takes no more, and one who strayed.
+        // Five on one unit, which is full, and one elsewhere.
         (
             each(200, |i| format!("u{i}:cpu:9:slots={}", if i == 0 { 5 } else { 1 })),
             each(6, |i| format!("a{i}:cpu=1:at=u{}", i / 5)),
             "together unit a0 a1 a2 a3 a4 a5".to_owned(),
             (0, 0, 6),
         ),
-        // Two on each of some nodes, with others to go to, and without.
+        // Two on each of some nodes, with free nodes and without.
         (each(160, unit), each(80, of_two), format!("apart node {ours}"), (0, 40, 0)),
         (
             each(160, unit),
@@ -313,7 +312,7 @@ fn limits_of_many_are_mended_or_excused_as_those_of_few() {
             format!("apart node {ours} {theirs} new"),
             (1, 0, 80),
         ),
-        // Each draws 15 W on the node that has a cap.
+        // Each draws 15 W on the node with the cap.
         (powered.clone(), spread.clone(), "powerCap node 1000".to_owned(), (0, 0, 100)),
         (
             format!("{powered} {}", each(8, |i| format!("v{i}:cpu:2000:node=m"))),
@@ -332,7 +331,7 @@ fn limits_of_many_are_mended_or_excused_as_those_of_few() {
     }
 }
 
-/// Bits of these watts would add up to more than the 32 bits that clingo computes in; thresholds do not.
+/// Bits of these watts would exceed the 32 bits of clingo; thresholds do not.
 #[test]
 fn a_cap_over_large_numbers_is_judged() {
     let units = each(2, |i| format!("u{i}:cpu:1000003:node=n,power=301"));
@@ -343,7 +342,7 @@ fn a_cap_over_large_numbers_is_judged() {
     assert_eq!((found, plan.judged), ((0, 0, 20), Judged::All));
 }
 
-/// What fixed actors draw above a cap is allowed there, and no rounding takes it away from who adds less than a watt.
+/// Fixed actors exceed a cap; rounding must not reject an actor that adds less than a watt.
 #[test]
 fn what_is_drawn_above_a_cap_is_not_rounded_away() {
     let actors = "f:cpu=10000001:at=u,fixed a:cpu=99000";
@@ -352,7 +351,7 @@ fn what_is_drawn_above_a_cap_is_not_rounded_away() {
     assert_eq!((plan.cost.unplaced, plan.judged), (0, Judged::All));
 }
 
-/// What is drawn above a cap already is left to the rules in smaller numbers too, also where fixed actors draw more than it elsewhere.
+/// A cap that is exceeded already is left to the rules in scaled numbers too.
 #[test]
 fn a_cap_that_is_passed_already_does_not_bind_in_smaller_numbers() {
     let units = "u:cpu:10:node=m,idle=400 v:gpu:10:node=n,idle=500 w:cpu:10:node=o";
@@ -366,7 +365,7 @@ fn a_cap_that_is_passed_already_does_not_bind_in_smaller_numbers() {
     }
 }
 
-/// What takes too many literals to be written out, or too large numbers, is held against who breaks it already.
+/// Relations with too many literals, or too large numbers, are not grandfathered.
 #[test]
 fn what_is_too_large_to_be_written_out_binds_whatever_runs() {
     let all = each(1_000, |i| format!("a{i}"));
@@ -377,7 +376,7 @@ fn what_is_too_large_to_be_written_out_binds_whatever_runs() {
     );
     assert!(snapshot.problem().lifted.is_empty());
     assert_eq!(snapshot.violations(&snapshot.incumbent())[0].says, "a0, a1: each on a node of its own");
-    // Watts of one draw half of what both do; work · watts passes 64 bits.
+    // One of them draws half of what both do; work · watts exceeds 64 bits.
     let snapshot = line::world(
         "u:cpu:1000000007:power=1000000000 v:cpu:1000000007:node=m",
         "a:cpu=5000000000:at=u,move=9 b:cpu=5000000000:at=u,move=5",

@@ -1,4 +1,4 @@
-//! Rules that are broken already: nobody is kept in by them, nobody comes, and as many as can be are moved away.
+//! Policy rules that are violated already: actors may stay, none may be added, and as many as possible move away.
 
 use exact::Exhaustive;
 use placement::file::Policy;
@@ -22,7 +22,7 @@ fn at_most(most: u64) -> String {
     )
 }
 
-/// One unit on each node; actors by where they run and whether they stay there.
+/// One unit on each node; actors by where they run and whether they are fixed.
 fn world(nodes: usize, actors: &[(Option<usize>, bool)], program: &str) -> Snapshot {
     let unit = |n: usize| json!({"id": format!("n{n}/cpu"), "kind": "cpu", "node": format!("n{n}"), "capacity": 1000});
     let actor = |(i, (current, fixed)): (usize, &(Option<usize>, bool))| {
@@ -56,7 +56,7 @@ fn many(count: usize, actor: (Option<usize>, bool)) -> Vec<(Option<usize>, bool)
 fn as_many_as_may_move_away_from_a_rule_that_others_break() {
     let actors = [many(11, (Some(0), true)), many(40, (Some(0), false))].concat();
     let snapshot = world(2, &actors, &at_most(10));
-    // There are too many equal ways for a proof.
+    // There are too many equivalent placements for a proof.
     let clingo = Clingo::with_executable(CHILD, Limits::default()).with_conflicts(500);
     for strategy in [&asp() as &dyn Strategy, &Local, &clingo] {
         let plan = by(strategy, &snapshot);
@@ -73,13 +73,13 @@ fn nobody_comes_to_a_rule_that_others_break() {
     let actors = [many(11, (Some(0), true)), vec![(None, false)]].concat();
     let plan = by(&asp(), &world(1, &actors, &at_most(10)));
     assert_eq!((plan.cost.unplaced, plan.excused.len(), plan.optimal), (1, 0, true));
-    // With room elsewhere, those who come are the first to have it.
+    // With room elsewhere, new actors go there first.
     let actors = [many(3, (Some(0), true)), many(4, (Some(0), false)), vec![(None, false)]].concat();
     let plan = by(&asp(), &world(2, &actors, &at_most(2)));
     assert_eq!((plan.cost.unplaced, plan.excused.len(), plan.moves.len(), plan.optimal), (0, 3, 1, true));
 }
 
-/// Each of two applications that break a rule together sees the other one stay: both mend it all the same.
+/// Two applications violate a rule together, and each sees the other as fixed: both repair it.
 #[test]
 fn who_breaks_a_rule_together_mends_it() {
     let of_one = |at: usize, fixed: bool| many(6, (Some(at), fixed));
@@ -91,8 +91,8 @@ fn who_breaks_a_rule_together_mends_it() {
     assert_eq!((second.cost.unplaced, second.excused.len()), (0, 0));
 }
 
-/// Two on two units of one node, where one is too many, and one of the two may not be where it runs any more: it is in the
-/// breach now all the same, and may go to the other unit. One that comes may not.
+/// Two actors on two units of one node, where one is allowed, and one of them may no longer stay where it runs: it is
+/// part of the present violation all the same, and may move to the other unit. An additional actor may not.
 #[test]
 fn who_may_not_stay_where_it_runs_is_in_a_rule_that_is_broken() {
     let count = ":- cu_node(_,N), #count { A : run_on(A,U), cu_node(U,N) } > 1.";
@@ -124,7 +124,7 @@ fn who_may_not_stay_where_it_runs_is_in_a_rule_that_is_broken() {
             let snapshot = Snapshot::read(&file.to_string()).unwrap();
             let (asp, clingo) = (asp(), Clingo::with_executable(CHILD, Limits::default()));
             let all: [&dyn Strategy; 4] = [&Exhaustive, &asp, &clingo, &Local];
-            // Who is to be left out, a short search need not find.
+            // A short search need not find which actor to leave out.
             for strategy in &all[..if comes { 3 } else { 4 }] {
                 let plan = by(*strategy, &snapshot);
                 let told = (plan.cost.unplaced, plan.cost.of(Criterion::Excused), plan.excused.len());
@@ -165,8 +165,8 @@ fn every_way_of_placing_agrees() {
     assert!(excused > 5, "{excused}");
 }
 
-/// Where whoever runs is held there, under the same rules, every way of placing agrees as well: on where the others go, and on who is
-/// excused.
+/// With running actors fixed, under the same rules, all strategies agree on where the others go and on who is
+/// grandfathered.
 fn held_agree(world: &Snapshot) {
     let mut file = world.file().clone();
     for actor in file.actors.iter_mut().filter(|actor| actor.current.is_some()) {
@@ -185,7 +185,7 @@ fn held_agree(world: &Snapshot) {
     assert_eq!([&by_asp, &by_clingo], [&truth; 2], "in {held:?}");
 }
 
-/// What follows from facts alone, `apart` for one, is excused as well.
+/// Constraints derived from facts alone, such as `apart`, are grandfathered as well.
 #[test]
 fn noisy_neighbours_who_cannot_get_away_from_each_other_are_excused() {
     let program = include_str!("../../../../policies/examples/noisy-neighbour.lp");
@@ -201,7 +201,7 @@ fn noisy_neighbours_who_cannot_get_away_from_each_other_are_excused() {
     assert_eq!(counts(&by_asp(2, &[one, one, one, (Some(1), false)])), (0, 0, 3));
 }
 
-/// Units, actors, and how the group is placed, as a policy derives it; then what becomes of it, by every way of placing.
+/// Units, actors, and the derived relation of the group; then the expected result of every strategy.
 const DERIVED: [[&str; 4]; 13] = [
     [
         "u:cpu:9",
@@ -215,7 +215,7 @@ const DERIVED: [[&str; 4]; 13] = [
         "apart(A,B,unit)",
         "a on u, b on v",
     ],
-    // Who comes is kept away from who stays there.
+    // A new actor is kept away from one that stays.
     [
         "u:cpu:9 v:cpu:9",
         "f:cpu=1:at=u,group=g,fixed a:cpu=1:at=u,group=g b:cpu=1:group=g",
@@ -228,7 +228,7 @@ const DERIVED: [[&str; 4]; 13] = [
         "apart(A,B,node)",
         "a on v",
     ],
-    // There is room, and somebody with whom nothing is broken yet.
+    // There is room, and an actor with which nothing is violated yet.
     [
         "u:cpu:9 v:cpu:9:node=m",
         "a:cpu=1:at=u,group=g b:cpu=1:at=u,group=g c:cpu=1:at=v,group=g",
@@ -265,14 +265,14 @@ const DERIVED: [[&str; 4]; 13] = [
         "together(A,B,node)",
         "a on v excused",
     ],
-    // Who comes must be with all of them.
+    // A new actor must be with all of them.
     [
         "u:cpu:9:slots=1 v:cpu:9:node=m",
         "f:cpu=1:at=u,group=g,fixed a:cpu=1:at=v,group=g b:cpu=1:group=g",
         "together(A,B,node)",
         "a on v excused, b nowhere",
     ],
-    // Two who are together now stay so, wherever the third one is.
+    // Two that are together now stay together, wherever the third is.
     [
         "u:cpu:9:slots=2 v:cpu:9:node=m,slots=1 w:cpu:9:node=o,slots=1",
         "a:cpu=1:at=u,group=g b:cpu=1:at=u,group=g c:cpu=1:at=v,group=g",
@@ -287,7 +287,7 @@ const DERIVED: [[&str; 4]; 13] = [
     ],
 ];
 
-/// Such a world under a policy.
+/// Such a snapshot under a policy.
 fn derived(units: &str, actors: &str, relation: &str, more: &str) -> Snapshot {
     let program = format!("{relation} :- group(A,\"g\"), group(B,\"g\"), A < B.\n{more}");
     let mut file = line::file(units, actors, "");
@@ -303,7 +303,7 @@ fn what_a_policy_derives_is_mended_or_excused_pair_by_pair() {
     }
 }
 
-/// Two who break it together may go on with that elsewhere, where they have to leave.
+/// Two that violate a relation together may keep violating it elsewhere, where they have to leave.
 #[test]
 fn who_has_to_leave_takes_the_excuse_along() {
     let actors = "a:cpu=1:at=u,group=g b:cpu=1:at=u,group=g";

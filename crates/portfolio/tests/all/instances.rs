@@ -1,4 +1,4 @@
-//! The published instances, and worlds of the sizes that clusters have.
+//! The published instances, and snapshots of cluster size.
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ fn a_middling_published_instance_is_solved() {
     assert_eq!(plan.cost.vector(&snapshot), [0, 0, 8014, 160]);
 }
 
-/// The seed and the effort that a plan reports make the same plan again, whatever ended it.
+/// The seed and the effort of a plan reproduce it, whatever ended the search.
 #[test]
 fn an_effort_is_replayed() {
     let snapshot = published("P-16x5-s1");
@@ -51,8 +51,8 @@ fn an_effort_is_replayed() {
     }
 }
 
-/// Two must share a unit, and beside who stays there each unit has room for one: the search goes on with that one, and finds better
-/// places for the others.
+/// Two actors must share a unit, and beside fixed actors each unit has room for one: the search continues with that one
+/// and improves the others.
 #[test]
 fn who_must_be_together_and_cannot_be_does_not_keep_the_others_where_greedy_put_them() {
     let mut rng = fastrand::Rng::with_seed(1);
@@ -75,7 +75,7 @@ fn who_must_be_together_and_cannot_be_does_not_keep_the_others_where_greedy_put_
     assert!(vector(&found) < vector(&greedy), "{:?} for {:?}", vector(&found), vector(&greedy));
 }
 
-/// 32-core nodes with 30 s windows and a target of 0.9: microseconds that pass 2^30 as soon as two are added.
+/// 32-core nodes with 30 s windows and a target of 0.9: microseconds that exceed 2^30 as soon as two are added.
 fn cluster(nodes: usize, actors: usize, work: impl Fn(usize) -> u64) -> SnapshotFile {
     let unit = |i: usize| Unit {
         id: format!("node-{i}/cpu"),
@@ -102,7 +102,7 @@ fn cluster(nodes: usize, actors: usize, work: impl Fn(usize) -> u64) -> Snapshot
         ..Actor::default()
     };
     let id = |i: usize| format!("bench/app/a-{}", i % actors);
-    // Everybody is tied to everybody, by some way.
+    // All actors are connected.
     let to = |i: usize| if i < actors { i * 7 + 1 } else { i + 1 };
     let message = |i: usize| Message { from: id(i), to: id(to(i)), count: 1800 + 60 * (i as u64 % 5) };
     let mut file = SnapshotFile {
@@ -125,13 +125,13 @@ fn up_to_twenty_actors_on_two_hundred_large_nodes_are_proven() {
     let light = Snapshot::new(cluster(200, 20, |_| 27_000_000)).unwrap();
     let plan = solve(&light, None);
     assert_eq!((plan.cost.vector(&light), plan.optimal), (vec![0, 0, 0, 0], true));
-    // Too much for one node, and too large for the solver: the proof is that two scalings agree.
+    // Too much for one node, and too large for clingo: the proof is that two scalings agree.
     let heavy = Snapshot::new(cluster(200, 16, |i| 60_000_000 + 1_000_003 * i as u64)).unwrap();
     let plan = solve(&heavy, None);
     assert_eq!((plan.cost.vector(&heavy), plan.optimal), (vec![0, 0, 234_360, 0], true));
 }
 
-/// What runs all over keeps every unit in use: emptying one takes many steps that gain nothing.
+/// Running actors keep every unit in use: emptying one takes many moves that gain nothing.
 #[test]
 fn what_runs_all_over_is_put_together() {
     let units: Vec<String> = (0..40).map(|i| format!("u{i}:cpu:100:node=n{i}")).collect();

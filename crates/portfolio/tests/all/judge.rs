@@ -1,4 +1,4 @@
-//! clingo judges finished plans: by the shipped programs, over the facts of the world that was planned.
+//! clingo judges finished plans: by the shipped programs, over the facts of the planned snapshot.
 
 use std::collections::BTreeMap;
 
@@ -28,12 +28,12 @@ fn price(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
     Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) }
 }
 
-/// What the judge says of an assignment at its right price.
+/// The judgement of an assignment with its correct cost.
 fn confirmed(snapshot: &Snapshot, assignment: &Assignment) -> Result<Judged, JudgeError> {
     judge().confirm(snapshot, assignment, &price(snapshot, assignment))
 }
 
-/// Every criterion and constraint that a snapshot can name is judged by its program as it is by the definition.
+/// Every criterion and constraint is judged by its program as by its definition.
 #[test]
 fn the_shipped_programs_say_of_any_placement_what_the_definitions_say() {
     let (mut feasible, mut infeasible) = (0, 0);
@@ -76,7 +76,7 @@ fn the_shipped_programs_say_of_any_placement_what_the_definitions_say() {
     assert!(feasible > 10 && infeasible > 10, "{feasible} {infeasible}");
 }
 
-/// Of units where nobody is who can be elsewhere the judge is told little: what others have overloaded, the fullest, what is drawn there.
+/// Units that no movable actor uses are summarised for the judge: overload by others, the fullest unit, and power.
 #[test]
 fn units_where_nobody_is_count_for_what_they_are() {
     let (mut feasible, mut infeasible, mut by) = (0, 0, BTreeMap::<Criterion, usize>::new());
@@ -127,7 +127,7 @@ fn units_where_nobody_is_count_for_what_they_are() {
     assert!(by.len() > 10 && by.values().filter(|count| **count > 0).count() > 8, "{by:?}");
 }
 
-/// Two units of one node and one of another, and actors that may be anywhere.
+/// Two units of one node and one of another, and actors without restrictions.
 fn small(actors: usize, program: Option<&str>) -> Snapshot {
     let unit = |id: &str, node: &str| json!({"id": id, "kind": "cpu", "node": node, "capacity": 9});
     let actor = |i: usize| json!({"id": format!("shop/app/a-{i}"), "runsOn": {"cpu": 1}});
@@ -169,7 +169,7 @@ fn numbers_that_pass_32_bits_are_judged_in_smaller_ones() {
     assert_eq!((planned.judged, planned.optimal), (Judged::All, true));
 }
 
-/// Where what actors require is made smaller, so is the quota that counts it, rounded the way in which the others are.
+/// Quotas are scaled and rounded like the requirements that they count.
 #[test]
 fn a_quota_of_a_resource_binds_in_smaller_numbers() {
     let fillers =
@@ -179,7 +179,7 @@ fn a_quota_of_a_resource_binds_in_smaller_numbers() {
         line::world("u:cpu:9:mem=1600000000", &actors, &format!("quota {quota} of=mem"))
     };
     let staying = "x:cpu=1:mem=150000001,at=u,fixed";
-    // The last ones: what a fixed actor uses beyond the quota may be used, and nothing more.
+    // The last ones: fixed actors may exceed the quota, others may not.
     let cases = [
         ("", "a,b 150000000", "a=u", true),
         ("", "a,b 150000000", "a=u b=u", false),
@@ -206,7 +206,7 @@ fn a_quota_of_a_resource_binds_in_smaller_numbers() {
     }
 }
 
-/// Layers of actors, each of which sends to `fan` of the next, on units of some nodes, by their longest path.
+/// Layers of actors, each of which sends to `fan` of the next, under the criterion of the longest path.
 fn layers(size: usize, fan: usize) -> Snapshot {
     let units: Vec<_> = (0..12)
         .map(|i| json!({"id": format!("u-{i}"), "kind": "cpu", "node": format!("n-{}", i / 3), "capacity": 900}))
@@ -220,7 +220,7 @@ fn layers(size: usize, fan: usize) -> Snapshot {
     Snapshot::read(&file.to_string()).unwrap()
 }
 
-/// What the longest path costs is seen to be right, not searched for; where that is too much it is left out, which is said.
+/// The cost of the longest path is verified, not searched for; where that is too much it is left out and reported.
 #[test]
 fn longest_paths_are_judged_in_worlds_where_finding_them_would_take_long() {
     for (size, fan, judged) in [(40, 5, Judged::All), (60, 8, Judged::All), (90, 90, Judged::Constraints)] {
@@ -237,7 +237,7 @@ fn longest_paths_are_judged_in_worlds_where_finding_them_would_take_long() {
     }
 }
 
-/// Whether a plan is feasible is judged also where its price has numbers that cannot be made smaller.
+/// Feasibility is judged even where the cost cannot be scaled.
 #[test]
 fn where_a_criterion_cannot_be_judged_constraints_are() {
     let mut file = layers(100, 10).file().clone();
@@ -252,7 +252,7 @@ fn where_a_criterion_cannot_be_judged_constraints_are() {
     assert!(matches!(said, Err(JudgeError::Mismatch(_))), "{said:?}");
 }
 
-/// Messages make a unit busy by themselves: who sends them need not have anything else to do there.
+/// Messages keep a unit busy by themselves, even if their sender has no other work.
 #[test]
 fn a_unit_is_busy_with_what_is_sent_from_it_alone() {
     let cases = [
@@ -272,7 +272,7 @@ fn a_unit_is_busy_with_what_is_sent_from_it_alone() {
     }
 }
 
-/// Where clingo can look at no more of a placement than what the policy's own rules say of it, it has not judged the constraints.
+/// Where clingo can only evaluate the policy's own rules, the constraints are not judged.
 #[test]
 fn who_looked_at_the_policy_alone_judged_no_constraints() {
     let units = "u:cpu:9:mem=4294967296 v:cpu:9:mem=4294967296";
@@ -290,7 +290,7 @@ fn who_looked_at_the_policy_alone_judged_no_constraints() {
     }
 }
 
-/// What follows from facts alone is looked at by clingo too, where the planner had overlooked it.
+/// Constraints derived from facts alone are judged by clingo too, in case the planner missed them.
 #[test]
 fn what_a_policy_derives_from_facts_is_judged() {
     let say = |what: &str| format!("{what} :- actor(A), actor(B), A < B.\n");
@@ -301,7 +301,7 @@ fn what_a_policy_derives_from_facts_is_judged() {
         (say("together(A,B,node)"), [0, 1], [0, 2], "together(a("),
     ];
     for (program, keeps, breaks, says) in cases {
-        // The world as it is without what the policy derives.
+        // The snapshot without the derived constraints.
         let snapshot = small(2, Some(&program));
         assert_eq!(confirmed(&snapshot, &places(&keeps)), Ok(Judged::All), "{program}");
         let refused = confirmed(&snapshot, &places(&breaks)).unwrap_err().to_string();
@@ -309,7 +309,7 @@ fn what_a_policy_derives_from_facts_is_judged() {
     }
 }
 
-/// Two kinds, everybody with everybody, places that are taken, and somebody who has no place.
+/// Two kinds, all pairs connected, full slots, and an unplaced actor.
 fn all_to_all() -> Snapshot {
     let kinds = [("u", "cpu", 2), ("v", "gpu", 2), ("w", "cpu", 1)];
     let unit = |(id, kind, slots): &(&str, &str, u64)| json!({"id": id, "kind": kind, "node": id, "capacity": 2, "slots": slots});
@@ -317,7 +317,7 @@ fn all_to_all() -> Snapshot {
     let pairs = || (0..6).flat_map(|a| (0..a).map(move |b| (a, b)));
     let message = |(a, b): (usize, usize)| json!({"from": &actors[a], "to": &actors[b], "count": 3 + a * b});
     let drag = |(a, b): (usize, usize)| json!({"a": &actors[a], "b": &actors[b], "drag": 1 + a + b});
-    // No more run on u than it has slots: whoever crowds it is excused of nothing.
+    // No more run on u than it has slots: actors that exceed them are not grandfathered.
     let actor = |(i, id): (usize, &String)| {
         let mut actor = json!({"id": id, "runsOn": {"cpu": 2, "gpu": 1}, "moveCost": 4});
         if i < 2 {
@@ -344,7 +344,7 @@ fn parts_add_up_to_the_whole_and_what_is_wrong_is_found_in_each() {
     let full = found[ActorIx::new(0)];
     let mut crowded = found.clone();
     ActorIx::first(6).for_each(|actor| crowded[actor] = full);
-    // With 50 the actors and units alone are more than one run takes, with 30 a single tie is.
+    // With 50 the actors and units alone exceed one run, with 30 a single tie does.
     let sizes = [
         (60_000, Judged::All),
         (200, Judged::Parts),
@@ -364,7 +364,7 @@ fn parts_add_up_to_the_whole_and_what_is_wrong_is_found_in_each() {
     }
 }
 
-/// Somebody waits: everything where it is little, the constraints where it is much, and never nothing.
+/// At once: everything in small snapshots, the constraints in large ones, never nothing.
 #[test]
 fn who_waits_has_it_judged_in_one_run() {
     let at_once = |snapshot: &Snapshot, assignment: &Assignment| {
@@ -382,8 +382,8 @@ fn who_waits_has_it_judged_in_one_run() {
     assert!(at_once(&many, &crowded).is_err());
 }
 
-/// Channels between whole groups, of which no pair is written out, are added up by how many of a group are where; messages that are
-/// too many for 32 bits count as often as they are sent.
+/// Channels between whole groups are added up by the number of members per unit, without listing pairs. Message counts
+/// above 32 bits are supported.
 #[test]
 fn channels_between_whole_groups_are_judged_in_parts() {
     let mut in_parts = [0, 0];
@@ -411,7 +411,7 @@ fn channels_between_whole_groups_are_judged_in_parts() {
     assert!(in_parts[0] > 3 && in_parts[1] > 3, "{in_parts:?}");
 }
 
-/// What is said of places takes memory for where actors are, not for every place that there is.
+/// Relations take memory for occupied places only.
 #[test]
 fn relations_of_a_large_world_are_judged_in_little_memory() {
     const PAIRS: usize = 600;
@@ -444,7 +444,7 @@ fn relations_of_a_large_world_are_judged_in_little_memory() {
     }
 }
 
-/// Where no program must be judged, a judge that is gone costs no plan.
+/// Without a program to judge, a missing judge does not fail a plan.
 #[test]
 fn a_judge_that_is_gone_costs_a_plan_only_where_a_program_must_be_judged() {
     let budget = Budget::effort(None, 1);
@@ -457,7 +457,7 @@ fn a_judge_that_is_gone_costs_a_plan_only_where_a_program_must_be_judged() {
     }
 }
 
-/// A model that the checker refuses is no answer, and what is said of it is no proof.
+/// A model that the checker rejects is no answer, and claims about it are no proof.
 #[test]
 fn what_the_checker_refuses_ends_the_claim_of_a_proof() {
     let mut file = small(2, None).file().clone();
@@ -474,7 +474,7 @@ fn what_the_checker_refuses_ends_the_claim_of_a_proof() {
     assert!(plan(&snapshot, &honest, &NoPolicy, &Budget::effort(None, 1)).unwrap().optimal);
 }
 
-/// What was changed after it was judged is judged again as it is now: a plan that was mended where it is committed.
+/// A plan that was repaired before its commit is judged again.
 #[test]
 fn a_changed_plan_is_judged_again() {
     let snapshot = small(3, None);
@@ -486,21 +486,20 @@ fn a_changed_plan_is_judged_again() {
     let again = |plan: Plan| plan.judged_again(&snapshot, &judge()).map(|plan| plan.judged);
     assert_eq!(again(changed(&[0, 1, 1], &[0, 1, 1])).unwrap(), Judged::All);
     assert!(matches!(again(changed(&[0, 1, 1], &[0, 0, 1])), Err(PlanError::Judge(JudgeError::Mismatch(_)))));
-    // What runs is kept though it breaks something: there is nothing to confirm.
+    // A violation of what runs is kept: there is nothing to confirm.
     let mut file = snapshot.file().clone();
     file.units[0].slots = Some(0);
     let narrower = Snapshot::new(file).unwrap();
     let kept = changed(&[0, 0, 0], &[0, 0, 0]).judged_again(&narrower, &judge()).unwrap();
     assert_eq!(kept.judged, Judged::None);
-    // A program is asked in full.
+    // A program is evaluated in full.
     let ruled = small(3, Some(":- run_on(A,\"u\"), actor(A).\n"));
     let derived = ruled.with_derived(judge().derive(&ruled).unwrap()).unwrap();
     let elsewhere = changed(&[1, 1, 2], &[1, 1, 2]);
     assert_eq!(elsewhere.judged_again(&derived, &judge()).unwrap().judged, Judged::All);
 }
 
-/// A small world with uneven losses, which chains that change places search. One of the actors can run nowhere, so that no answer
-/// gives everybody a place, as the policy demands.
+/// A small snapshot with uneven losses. One actor can run nowhere, so that no answer obeys the policy.
 #[test]
 fn a_policy_that_cannot_be_obeyed_is_refused_after_any_search() {
     let unit =

@@ -1,4 +1,4 @@
-//! Tests of the strategy from outside: exactness, the solver process, published instances, scaling, example policies.
+//! End-to-end tests of strategies: optimality, the solver process, published instances, scaling, example policies.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
 mod anytime;
@@ -20,7 +20,7 @@ use portfolio::{Asp, Limits};
 use proptest::test_runner::Config as ProptestConfig;
 use tracing::Level;
 
-/// The strategy, with the small executable of this package as its solver; it gives up soon.
+/// The strategy with this package's small executable as its solver, and a small effort.
 fn asp() -> Asp {
     limited(Limits::default())
 }
@@ -29,13 +29,13 @@ fn limited(limits: Limits) -> Asp {
     Asp::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), limits).with_effort(300)
 }
 
-/// So many random seeds. None is shrunk: a smaller seed is no smaller world, and the world is printed.
+/// So many random seeds, without shrinking: a smaller seed is no smaller snapshot.
 fn seeds(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, max_shrink_iters: 0, ..ProptestConfig::default() }
 }
 
 thread_local! {
-    /// What this thread has logged.
+    /// The log of this thread.
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -51,9 +51,9 @@ impl io::Write for Log {
     }
 }
 
-/// What `act` returns, and what it logs in this thread.
+/// Runs `act`, and returns its result and its log.
 ///
-/// One subscriber serves all threads: one for each thread could miss what another thread's was not interested in.
+/// One global subscriber serves all threads: with one per thread, the interest cache could drop events.
 fn logged<T>(act: impl FnOnce() -> T) -> (T, String) {
     static SUBSCRIBER: Once = Once::new();
     SUBSCRIBER.call_once(|| {

@@ -1,4 +1,4 @@
-//! The units that numbers are written in: the same world in others has the same plan and the same proof.
+//! Measurement units: the same snapshot in other units has the same plan and the same proof.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::asp;
 
-/// By what numbers are multiplied.
+/// Factors of the numbers.
 #[derive(Clone, Copy, Debug)]
 struct Units {
     work: u64,
@@ -17,7 +17,7 @@ struct Units {
     memory: u64,
 }
 
-/// The world with its numbers multiplied. What is added to messages in one level is multiplied by the same.
+/// The snapshot with its numbers multiplied. Criteria of one level are multiplied by the same factor.
 fn written_in(units: Units, mut file: SnapshotFile) -> SnapshotFile {
     for unit in &mut file.units {
         unit.capacity *= units.work;
@@ -57,7 +57,7 @@ fn planned(file: &SnapshotFile) -> (Snapshot, Plan) {
     (snapshot, plan)
 }
 
-/// What must be equal in all units: who goes where, and what is proven of it.
+/// What must be equal in all units: the assignment, and what is proven.
 fn told(snapshot: &Snapshot, plan: &Plan) -> impl PartialEq + std::fmt::Debug {
     let bounded: BTreeMap<String, bool> = snapshot
         .objectives()
@@ -80,7 +80,7 @@ proptest! {
         seed: u64, work in 1..2_000_000u64, messages in 1..1_000_000u64, drag in 1..1_000_000u64, memory in 1..1_000_000_000u64,
     ) {
         let mut file = testkit::world(seed);
-        // Penalties are added to messages in some levels, and counts to drags in others; these are for a level each.
+        // Penalties share a level with messages, and counts with drags; these have a level each.
         file.objectives = "overload,communication+migration,annoyance,interference".parse().unwrap();
         file.constraints.retain(|constraint| !matches!(constraint, Constraint::Prefer { .. }));
         let multiplied = written_in(Units { work, messages, drag, memory }, file.clone());
@@ -98,13 +98,13 @@ proptest! {
     }
 }
 
-/// What `generate.py P 28 7 SEED` of `examples/instances` makes of seeds 1 to 8.
+/// Output of `generate.py P 28 7 SEED` of `examples/instances` for seeds 1 to 8.
 fn twenty_eight_on_seven() -> impl Iterator<Item = SnapshotFile> {
     let worlds = include_str!("../P-28x7.jsonl").lines();
     worlds.map(|world| Snapshot::read(world).unwrap().file().clone())
 }
 
-/// Asserts that a world is proven, and proven alike with its messages and drags multiplied: the same optimum by the same effort.
+/// Asserts that a snapshot is proven, and also with multiplied messages and drags: the same optimum by the same effort.
 fn proves_alike(file: &SnapshotFile, factors: &[(u64, u64)]) {
     let (small, plan) = planned(file);
     assert_eq!(plan.proven_by, Some(ProvenBy::BranchAndBound), "{}", small.write());
@@ -117,7 +117,7 @@ fn proves_alike(file: &SnapshotFile, factors: &[(u64, u64)]) {
     }
 }
 
-/// Counts of messages in thousands and drags in hundreds, as they are when somebody measures them, and much larger ones.
+/// Message counts in thousands and drags in hundreds, as measured in practice, and much larger ones.
 #[test]
 fn published_worlds_are_proven_in_larger_numbers_with_the_same_effort() {
     let factors = [(1000, 100), (1_000_000, 1_000_000), (7_000_000_000, 900_000_000_000)];
@@ -127,7 +127,7 @@ fn published_worlds_are_proven_in_larger_numbers_with_the_same_effort() {
     }
 }
 
-/// The same with one message and one drag more, so that nothing divides them all.
+/// One more message and drag, so that there is no common divisor.
 #[test]
 fn numbers_with_nothing_in_common_are_proven_too() {
     for (messages, drag) in [(1000, 100), (1_000_000, 1_000_000), (1_000_000_000, 1_000_000_000_000)] {
@@ -147,13 +147,12 @@ fn numbers_with_nothing_in_common_are_proven_too() {
     }
 }
 
-/// One message and one drag more, so that nothing divides them all, nor what both levels are multiplied by: they are proven within the
-/// same effort as in small numbers, and where they are at their best there.
+/// One more message and drag, so that there is no common divisor: proven within the same effort as in small numbers.
 #[test]
 fn eight_worlds_of_28_actors_are_proven_in_numbers_with_nothing_in_common() {
     let levels = |snapshot: &Snapshot, plan: &Plan| {
         let vector = snapshot.cost(&plan.assignment).vector(snapshot);
-        // Unplaced, overload, communication: of placements that are equal in these the message more prefers some.
+        // Unplaced, overload, communication: the additional message prefers some of equal placements.
         vector[..3].to_vec()
     };
     for file in twenty_eight_on_seven() {

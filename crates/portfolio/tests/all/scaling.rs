@@ -1,5 +1,4 @@
-//! Numbers that do not fit the solver: answers are feasible and good, bounds are bounds, and no proof is claimed that is
-//! none.
+//! Numbers that do not fit the solver: answers are feasible and good, bounds are valid, and no false proof is claimed.
 
 use placement::file::{Constraint, Levels, SnapshotFile};
 use placement::{Budget, Criterion, NoPolicy, Objectives, Snapshot, plan};
@@ -9,7 +8,7 @@ use testkit::{Passed, oracle};
 
 use crate::asp;
 
-/// A random world with every quantity multiplied, and a little added to each, so that nothing divides evenly.
+/// A random snapshot with every quantity multiplied and perturbed, so that nothing divides evenly.
 fn large(seed: u64, work: u64, rate: u64, memory: u64) -> SnapshotFile {
     let mut file = testkit::world(seed);
     let rng = &mut fastrand::Rng::with_seed(seed);
@@ -40,8 +39,8 @@ fn large(seed: u64, work: u64, rate: u64, memory: u64) -> SnapshotFile {
     file
 }
 
-/// Solves a large world and holds its claims against every assignment; says whether it was proven. One whose sums pass what
-/// is planned at all is refused, and says so.
+/// Solves a large snapshot and compares its claims with all assignments; returns whether it was proven. One whose sums
+/// exceed the supported range is rejected.
 fn check(file: &SnapshotFile) -> bool {
     let snapshot = match Snapshot::new(file.clone()) {
         Ok(snapshot) => snapshot,
@@ -59,7 +58,7 @@ fn check(file: &SnapshotFile) -> bool {
     if plan.optimal {
         assert_eq!(vector, best, "{}", snapshot.write());
     }
-    // Level by level, a bound is one as long as the levels above it are at their best.
+    // A bound of a level holds as long as the levels above are optimal.
     for (position, level) in snapshot.objectives().levels().iter().enumerate() {
         if vector[..=position] != best[..=position] {
             break;
@@ -75,15 +74,15 @@ fn check(file: &SnapshotFile) -> bool {
 fn large_numbers_are_solved_and_mostly_proven() {
     let sizes = [(1 << 28, 1, 1), (1, 1 << 30, 1), (1, 1, 1 << 31), (1 << 30, 1 << 28, 1 << 33)];
     for (work, rate, memory) in sizes {
-        // What counts units, watts or actors cannot be divided, and is left unproven where it would have to be.
+        // Counts of units, watts or actors cannot be divided.
         let divisible = |file: &SnapshotFile| match &file.objectives {
             Levels::Adaptive => true,
             Levels::InOrder(levels) => {
                 levels.iter().flatten().all(|criterion| *criterion <= Criterion::Policy)
             }
         };
-        // Where what runs breaks a limit already there are rules, which branch and bound does not know: fewer are proven. What
-        // is claimed of those is held against every assignment below, and by `over_full`.
+        // Violated limits become rules, which branch and bound does not support, so that fewer are proven. Their claims
+        // are checked below, and by `grandfathered_limits`.
         let is_kept = |file: &SnapshotFile| Passed::now(file).is_none();
         let worlds = (0..).map(|seed| large(seed, work, rate, memory)).filter(divisible);
         let worlds = worlds.filter(is_kept).take(40);
@@ -100,7 +99,7 @@ proptest! {
         check(&large(seed, 1 << work, 1 << rate, 1 << memory));
     }
 
-    /// Prices of single messages that are too large by themselves.
+    /// Exchange costs that are too large by themselves.
     #[test]
     fn large_exchange_costs_are_divided_too(seed: u64, size in 20..40u32) {
         let mut file = testkit::world(seed);

@@ -1,4 +1,4 @@
-//! The solver process: whatever happens to it, the caller has an answer and no child is left.
+//! The solver process: whatever happens to it, the caller has an answer and no child process is left.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use testkit::{published, several};
 
 use crate::{asp, limited, logged};
 
-/// The processes that this thread has started and that are not reaped.
+/// The unreaped child processes of this thread.
 fn children() -> Vec<i32> {
     let children = fs::read_to_string("/proc/thread-self/children").unwrap();
     children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
@@ -23,7 +23,7 @@ fn vector(snapshot: &Snapshot, answer: &Answer) -> Vec<i64> {
     snapshot.cost(&answer.assignment).vector(snapshot)
 }
 
-/// A published world with a criterion that branch and bound does not know, so that the whole of it is for clingo.
+/// A published instance with a criterion that branch and bound does not support, so that clingo solves it.
 fn for_clingo(name: &str) -> Snapshot {
     let snapshot = published(name);
     let mut file = snapshot.file().clone();
@@ -32,7 +32,7 @@ fn for_clingo(name: &str) -> Snapshot {
     Snapshot::new(file).unwrap()
 }
 
-/// What the strategy answers, and what it warns of.
+/// The answer of the strategy, and its warnings.
 fn told(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (Answer, String) {
     let budget = Budget { effort: None, seed: 1, stop, left: None };
     let (answer, said) = logged(|| asp.solve(snapshot, &budget).unwrap());
@@ -41,7 +41,7 @@ fn told(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (An
     (answer, warnings.collect())
 }
 
-/// Holds that there is an answer, no worse than greedy's, and that the warning says why it is no better.
+/// Asserts that there is an answer, no worse than greedy's, and that the warning names the reason.
 fn falls_back(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync), why: &[&str]) -> Answer {
     let (answer, said) = told(asp, snapshot, stop);
     let greedy = Greedy.solve(snapshot, &Budget::effort(None, 1)).unwrap();
@@ -62,7 +62,7 @@ fn an_executable_that_cannot_be_started_costs_only_its_stage() {
 fn an_executable_that_is_no_solver_costs_only_its_stage() {
     let says = Asp::with_executable("/bin/echo", Limits::default()).with_effort(300);
     falls_back(&says, &for_clingo("P-24x6-s1"), &|| false, &["what is no answer"]);
-    // What it says on standard error is passed on.
+    // Its standard error is passed on.
     let complains = Asp::with_executable("/bin/cat", Limits::default()).with_effort(300);
     falls_back(&complains, &for_clingo("P-24x6-s1"), &|| false, &["nrecognized option", "unknown option"]);
 }
@@ -90,7 +90,7 @@ fn a_solver_that_needs_too_much_time_costs_only_its_stage() {
     falls_back(&brief, &several("P-16x5-s1", 2), &|| false, &["signal: 9", "signal: 24"]);
 }
 
-/// Whenever the clock ends it, there is an answer, and the effort that it names makes it again.
+/// Whenever the clock ends a search, its effort reproduces the answer.
 #[test]
 fn a_search_that_is_ended_at_any_moment_is_replayed() {
     let snapshot = several("P-24x6-s1", 3);
@@ -104,7 +104,7 @@ fn a_search_that_is_ended_at_any_moment_is_replayed() {
         let stop = || asked.fetch_add(1, Ordering::Relaxed) >= polls;
         let (answer, said) = told(&asp().with_effort(1 << 20), &snapshot, &stop);
         assert_eq!((answer.stopped_by, said.as_str()), (StoppedBy::Deadline, ""));
-        // Asked once more by whoever notices, on two threads, and then no more.
+        // Checked once more by each of two threads.
         assert!(asked.load(Ordering::Relaxed) <= polls + 4, "{polls}");
         assert!(snapshot.violations(&answer.assignment).is_empty());
         assert!(vector(&snapshot, &answer) <= vector(&snapshot, &greedy) || polls < first);

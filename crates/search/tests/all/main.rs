@@ -1,4 +1,4 @@
-//! What holds of every strategy, and what `plan` makes of it.
+//! Properties of every strategy, and of plans made with them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own world should fail at once")]
 
 mod planning;

@@ -1,4 +1,4 @@
-//! From a world to a decision: what holds of `plan` whichever strategy it asks.
+//! From a snapshot to a plan: properties of `plan` with any strategy.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ fn by(strategy: &dyn Strategy, snapshot: &Snapshot) -> Plan {
     plan(snapshot, strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap()
 }
 
-/// A decision in words.
+/// A plan in words.
 fn tell(snapshot: &Snapshot, plan: &Plan) -> String {
     let mut lines = Vec::new();
     for (actor, place) in plan.assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
@@ -41,7 +41,7 @@ fn tell(snapshot: &Snapshot, plan: &Plan) -> String {
     lines.join("\n")
 }
 
-/// Answers what it was given, and says of it what it was told to say.
+/// A strategy that returns a given answer with a given claim.
 struct Says {
     places: &'static str,
     optimal: bool,
@@ -220,7 +220,7 @@ fn what_the_judge_forbids_is_refused_and_its_penalty_counts() {
 
 #[test]
 fn under_rules_that_are_written_out_one_verdict_is_enough() {
-    // Three run on u, where two may: of those that left it for nothing two come back.
+    // Three run on u, where two are allowed; two of those that moved for no gain move back.
     let snapshot =
         world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=u d:cpu=1:at=w", "");
     let (says, judge) = (Says { places: "a=v b=w c=v d=w", optimal: false }, AtMostTwo::default());
@@ -229,7 +229,7 @@ fn under_rules_that_are_written_out_one_verdict_is_enough() {
     assert_eq!(judge.verdicts(), 1);
 }
 
-/// Derives a pin, and whatever else it is given.
+/// Derives a pin, and nothing else.
 struct Pins(&'static str, &'static str);
 
 impl Judge for Pins {
@@ -310,7 +310,7 @@ fn a_program_that_nobody_runs_is_no_rule_that_is_kept() {
     assert_eq!(refused, "the policy cannot be evaluated: `zones` has a program, and nothing here runs it");
 }
 
-/// The world after a plan was carried out.
+/// The snapshot after a plan was carried out.
 fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
     let mut file = snapshot.file().clone();
     for (actor, place) in file.actors.iter_mut().zip(&plan.assignment) {
@@ -320,8 +320,8 @@ fn carried_out(snapshot: &Snapshot, plan: &Plan) -> Snapshot {
 }
 
 proptest! {
-    /// Planning again after the plan was carried out must change nothing: no churn. Limits that what runs breaks already are
-    /// rules, of which greedy knows nothing: a short search mends its answer there, and a second look may find a better one.
+    /// Planning again after the plan was carried out changes nothing. Grandfathered limits are excluded: greedy ignores
+    /// them, a short search repairs its answer, and a second one may find a better one.
     #[test]
     fn a_carried_out_plan_is_a_fixed_point(snapshot in any_world()) {
         prop_assume!(snapshot.problem().lifted.is_empty());
@@ -366,12 +366,12 @@ proptest! {
     }
 }
 
-/// At most two on the first unit; it counts how often it is asked.
+/// At most two on the first unit; it counts its judgements.
 #[derive(Default)]
 struct AtMostTwo(AtomicUsize);
 
 impl AtMostTwo {
-    /// How many verdicts it gave.
+    /// Number of judgements.
     fn verdicts(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

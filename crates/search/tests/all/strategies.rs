@@ -1,4 +1,4 @@
-//! What every strategy keeps to, and what each is for.
+//! Properties of every strategy, and what each is for.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ fn a_bundle_that_fits_nowhere_is_placed_as_far_as_it_fits() {
     assert_eq!(places(&snapshot, &solve(&Greedy, &snapshot, None, 0)), "u u -");
 }
 
-/// Empty, each unit would take both; beside who stays there, one.
+/// An empty unit would hold both; beside its fixed actor, one.
 #[test]
 fn beside_fixed_actors_a_bundle_is_placed_as_far_as_it_fits() {
     for (limit, of_unit, of_fixed, of_actor) in [
@@ -112,7 +112,7 @@ fn a_search_that_is_told_to_stop_answers_all_the_same() {
     assert_eq!(replayed.stopped_by, StoppedBy::Effort);
 }
 
-/// Who must be together goes wherever there is room for them all, as those do who are alone.
+/// Bundles are placed where there is room for all members, as single actors are.
 #[test]
 fn where_there_is_no_time_bundles_are_placed_without_prices() {
     let (slots, two) = ("u:cpu:100:slots=1 v:cpu:1:slots=3", "u:cpu:9:slots=2 v:cpu:9:slots=1");
@@ -120,11 +120,11 @@ fn where_there_is_no_time_bundles_are_placed_without_prices() {
     for (units, actors, rules, expected) in [
         (slots, three, "together unit a b; together unit b c", "v v v"),
         ("u:cpu:99:node=n v:cpu:9:node=m g:gpu:9:node=m", "a:cpu=1 b:gpu=1", "together node a b", "v g"),
-        // As many as can be where there is no room for all, and where there is, beside those who are there.
+        // As many as possible where there is no room for all, and otherwise beside placed members.
         (two, three, "together unit a b c", "u u -"),
         ("u:cpu:9 v:cpu:9", "a:cpu=8 b:cpu=1 c:cpu=1:at=v", "together unit a b", "u u v"),
         ("u:cpu:9 v:cpu:9", "a:cpu=1:at=v b:cpu=1", "together unit a b", "v v"),
-        // Where they cost least, which is with whom they talk to, takes a look at all places.
+        // The cheapest place, near peers, would take pricing all places.
         ("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1:at=v,fixed", "together unit a b; a to c 9", "u u v"),
     ] {
         let snapshot = world(units, actors, rules);
@@ -134,7 +134,7 @@ fn where_there_is_no_time_bundles_are_placed_without_prices() {
     }
 }
 
-/// In worlds where that takes a while, whoever has not been looked at when the time is over goes wherever there is room.
+/// In large snapshots, actors that are not placed when time runs out go wherever there is room.
 #[test]
 fn a_stop_in_the_middle_of_a_first_placement_leaves_nobody_out() {
     let units = (0..60).map(|unit| format!("u{unit}:cpu:60:mem=14"));
@@ -154,13 +154,13 @@ fn a_stop_in_the_middle_of_a_first_placement_leaves_nobody_out() {
     assert!(sent(&solve(&Local, &snapshot, Some(0), 1)) < sent(&cut), "it was cut short");
 }
 
-/// All to all, and the longest path counts: what a step makes of it is read off many messages.
+/// All to all, under the criterion of the longest path, which reads many messages.
 fn with_paths(stages: [usize; 3], units: usize) -> Snapshot {
     let file = testkit::all_to_all(&stages, units, 1).file().clone();
     Snapshot::new(SnapshotFile { objectives: "overload,latency".parse().unwrap(), ..file }).unwrap()
 }
 
-/// However long steps take, the clock is asked between any two pieces.
+/// However long steps take, the clock is checked between any two batches.
 #[test]
 fn where_steps_take_long_the_clock_is_asked_as_often() {
     let asked = AtomicU64::new(0);
@@ -172,10 +172,10 @@ fn where_steps_take_long_the_clock_is_asked_as_often() {
     assert!(asked >= 99, "{asked} looks at the clock in 100 pieces");
 }
 
-/// A search that knows its clock ends in time for a last look, and what that finds is what its effort finds again.
+/// A search with a known deadline ends in time for a last probe, and its effort reproduces the answer.
 #[test]
 fn a_search_that_a_known_clock_ends_is_replayed() {
-    /// How late a search may be at most that has not given up its last look.
+    /// The latest end of a search that has not abandoned its last probe.
     const LATE: Duration = Duration::from_millis(40);
     let mut in_time = 0;
     for snapshot in
@@ -199,7 +199,7 @@ fn a_search_that_a_known_clock_ends_is_replayed() {
     assert!(in_time > 0, "no search ended in time");
 }
 
-/// A clock that says stop at any moment of the construction is looked at soon after, and then no more than it takes to notice.
+/// A stop at any moment of the construction is noticed soon, and the clock is not checked much more.
 #[test]
 fn a_stop_in_the_middle_of_construction_ends_it() {
     let mut most = 0;
@@ -265,7 +265,7 @@ proptest! {
     }
 }
 
-/// The least communication of any way to give every actor a device of its own.
+/// The least communication of any assignment of actors to devices of their own.
 fn cheapest(snapshot: &Snapshot, places: &mut Assignment, actor: ActorIx, best: &mut i64) {
     let cost = snapshot.cost(places).of(Criterion::Communication);
     if cost >= *best {
@@ -284,7 +284,7 @@ fn cheapest(snapshot: &Snapshot, places: &mut Assignment, actor: ActorIx, best: 
     }
 }
 
-/// No device is ever free: only exchanges lead on.
+/// No device is ever free, so only swaps help.
 #[test]
 fn actors_on_exclusive_devices_that_are_all_taken_change_places() {
     for seed in 0..5 {
@@ -297,8 +297,8 @@ fn actors_on_exclusive_devices_that_are_all_taken_change_places() {
     }
 }
 
-/// Exclusive devices of three kinds, all taken: of each kind's actors some may be on the next kind, and none of its own on the one
-/// before, so that no two of different kinds can change places.
+/// Full exclusive devices of three kinds: actors of each kind may also use the next kind, so that no two of different
+/// kinds can swap.
 fn ring(each: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
     let kinds = ["cpu", "gpu", "fpga"];
@@ -315,7 +315,7 @@ fn ring(each: usize, seed: u64) -> Snapshot {
     world(&units.join(" "), &actors.join(" "), &sent.collect::<Vec<_>>().join("; "))
 }
 
-/// No two of different kinds can change places; three can.
+/// No two of different kinds can swap; three can rotate.
 #[test]
 fn actors_on_exclusive_devices_of_several_kinds_change_places_in_turn() {
     let mut stuck = 0;
@@ -338,7 +338,7 @@ fn actors_on_exclusive_devices_of_several_kinds_change_places_in_turn() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
-    /// What a search found that ended where longer ones look, these know.
+    /// Longer searches know what shorter ones found at their probes.
     #[test]
     fn more_effort_is_never_worse(seed: u64, looks in 0..2u32, more in 1..300u64) {
         let snapshot = testkit::grid(7, 150, seed);
@@ -351,7 +351,7 @@ proptest! {
     }
 }
 
-/// What the fullest unit has too much of where the longest jobs come first, each to the emptiest unit (Graham 1969).
+/// The largest overload of the longest-first rule: each job in turn goes to the emptiest unit (Graham 1969).
 fn longest_first(snapshot: &Snapshot, kind: &str) -> i64 {
     let file = snapshot.file();
     let units = file.units.iter().filter(|unit| unit.kind == kind);
@@ -365,7 +365,7 @@ fn longest_first(snapshot: &Snapshot, kind: &str) -> i64 {
     -left.into_iter().min().unwrap()
 }
 
-/// Communication gives way to the largest overload also where that cannot be 0.
+/// The largest overload ranks above communication even where it cannot be 0.
 #[test]
 fn where_a_kind_is_short_its_units_are_overloaded_evenly() {
     for (actors, gpus, seed) in [(30, 4, 1), (30, 4, 2), (100, 8, 3), (300, 16, 4)] {
@@ -378,7 +378,7 @@ fn where_a_kind_is_short_its_units_are_overloaded_evenly() {
     }
 }
 
-/// Everybody sends to everybody of the next stage: no move is without a hundred ties.
+/// All actors of a stage send to all of the next.
 #[test]
 fn dense_worlds_are_searched_and_more_effort_is_not_worse() {
     for seed in 0..3 {
@@ -396,7 +396,7 @@ fn dense_worlds_are_searched_and_more_effort_is_not_worse() {
     }
 }
 
-/// Memory is bought for a placement that is forgotten, with 3 % more.
+/// Memory exceeds the needs of a hidden placement by 3 % only.
 #[test]
 fn where_memory_is_tight_everybody_has_a_place() {
     for (actors, units, seed) in [(40, 5, 1), (80, 10, 2), (160, 20, 3), (160, 20, 4)] {
@@ -414,7 +414,7 @@ fn published(name: &str) -> Snapshot {
     Snapshot::read(&text).unwrap()
 }
 
-/// What is sent after so many pieces of a search that begins with what runs and does without a part.
+/// Communication after so many batches from what runs, without a component.
 fn sent(snapshot: &Snapshot, pieces: u64, without: Option<Ablation>) -> i64 {
     let (instance, budget) =
         (SearchInstance::new(snapshot, &|| false).without(without), Budget::effort(None, 1));
@@ -425,8 +425,8 @@ fn sent(snapshot: &Snapshot, pieces: u64, without: Option<Ablation>) -> i64 {
     snapshot.cost(&found).of(Criterion::Communication)
 }
 
-/// In what `generate.py` published of family R, and in what `worlds` makes, no two on different kinds can change places. In turn they
-/// can, which is worth what a search with it finds from what runs.
+/// In the published family R, and in generated snapshots like it, no two actors on different kinds can swap. Rotations
+/// improve the result.
 #[test]
 fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
     for (name, snapshot) in [("R-98x98-s1", published("R-98x98-s1")), ("generated", testkit::rings(14, 1))] {
@@ -444,7 +444,7 @@ fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
     }
 }
 
-/// Runs from hot of this length end with most on a node that is not the best for it.
+/// Cold runs of this length end with most actors on the wrong node.
 #[test]
 fn where_nodes_have_room_for_much_each_is_begun_with() {
     for seed in [4, 5] {
@@ -455,7 +455,7 @@ fn where_nodes_have_room_for_much_each_is_begun_with() {
     }
 }
 
-/// Here runs from hot alone, as long as they become, end above what runs find that begin late with the best.
+/// Here cold runs alone, however long, end above what reheated runs find.
 #[test]
 fn runs_that_begin_late_find_what_those_from_hot_do_not() {
     let worlds = [
@@ -469,7 +469,7 @@ fn runs_that_begin_late_find_what_those_from_hot_do_not() {
     }
 }
 
-/// What is published is what the generators make, and each shape is placed within its limits.
+/// Published instances are what the generators make, and each shape is placed within its limits.
 #[test]
 fn worlds_of_every_shape_are_placed() {
     for (name, snapshot) in testkit::shapes(1) {
