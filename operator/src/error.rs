@@ -33,10 +33,10 @@ pub enum Error {
     #[error("{0}")]
     Refused(String),
     /// The cluster changed faster than a plan could be committed.
-    #[error("the world changed while the plan was made; it is made again")]
+    #[error("the cluster changed while the plan was made; planning again")]
     Overtaken,
     /// A read from the API server failed.
-    #[error("cannot read {what}")]
+    #[error("failed to read {what}")]
     Observe {
         /// What was read.
         what: &'static str,
@@ -45,7 +45,7 @@ pub enum Error {
         source: kube::Error,
     },
     /// A write to the API server failed.
-    #[error("cannot write {what}")]
+    #[error("failed to write {what}")]
     Apply {
         /// Kind and name.
         what: String,
@@ -54,7 +54,7 @@ pub enum Error {
         source: kube::Error,
     },
     /// The search failed.
-    #[error("the search broke down: {0}")]
+    #[error("the search failed: {0}")]
     Search(String),
 }
 
@@ -135,7 +135,7 @@ impl Failures {
                     self.0 = Some(failure);
                 } else {
                     // Only the first error is returned.
-                    tracing::warn!(error = failure.chain(), "this failed as well");
+                    tracing::warn!(error = failure.chain(), "another step failed");
                 }
                 Ok(None)
             }

@@ -186,12 +186,12 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     });
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
-        () = &mut work => Err("the watches ended; this cannot be".into()),
+        () = &mut work => Err("the watches ended unexpectedly".into()),
         // Runs in the same task as the work, so a blocked executor stops the heartbeat.
-        () = liveness.heartbeat() => Err("a loop without an end ended; this cannot be".into()),
+        () = liveness.heartbeat() => Err("the heartbeat ended unexpectedly".into()),
         () = election.lost() => {
             leadership.close();
-            tracing::error!("the lease is lost to another operator; this one ends and starts as a follower");
+            tracing::error!("lost the lease to another replica; restarting as standby");
             Ok(ExitCode::FAILURE)
         }
         () = is_asked_to_stop(terminate) => {
@@ -216,7 +216,7 @@ async fn hand_over(
     };
     election.stop().await;
     if !is_idle {
-        tracing::warn!("a write is still under way: the lease is not given back, and runs out");
+        tracing::warn!("a write is still in flight; the lease is not released and will expire");
     } else if settings.leader_elect {
         Campaign::release(client, settings).await;
     }
@@ -233,7 +233,7 @@ async fn wait_for_leadership(
     caches.warm().await;
     agent_leases.synced(caches).await;
     warm.send_replace(true);
-    tracing::info!("the caches are filled");
+    tracing::info!("caches synced");
     leadership.acquired().await;
 }
 
@@ -303,7 +303,7 @@ async fn report_refused_policies(
     mut refused: mpsc::UnboundedReceiver<(Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyError)>,
 ) {
     while let Some((config_map, problem)) = refused.next().await {
-        let note = format!("{problem}; the last good version stays in force");
+        let note = format!("{problem}; the last valid version stays in force");
         context
             .emit_event(
                 config_map.as_ref(),

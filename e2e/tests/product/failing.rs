@@ -205,7 +205,7 @@ async fn who_crashes_again_and_again_is_told_of_and_stays() {
         .await;
     let said = back_off(&planned).unwrap();
     assert_eq!(said.reason, "CrashLoop");
-    assert!(said.message.contains("ends again and again (Error, exit code 3)"), "{}", said.message);
+    assert!(said.message.contains("is in a crash loop (Error, exit code 3)"), "{}", said.message);
     assert_eq!(planned.places(), before.places(), "nobody moves");
 
     ends(&stage, "app-a-0", &is(true, 4)).await;

@@ -131,7 +131,7 @@ async fn what_is_enforced_holds_under_every_policy() {
     cluster.kubectl_with(["apply", "-f-"], &endless.to_string()).await.unwrap();
     stage.patch("app", &json!({"spec": {"priority": 1}})).await;
     let told = stage.event("app", "PolicyRefused", "policy enforced-here: program.lp: line 3").await;
-    assert!(told.ends_with("the last good version stays in force"), "{told}");
+    assert!(told.ends_with("the last valid version stays in force"), "{told}");
     let seen = stage.settled("app", |seen| seen.message("Placed", "False").map(drop)).await;
     assert_eq!(seen.nodes().into_iter().collect::<Vec<_>>(), ["two"]);
     cluster.kubectl(["delete", "configmap", "enforced-here", "-n", NAMESPACE]).await.unwrap();

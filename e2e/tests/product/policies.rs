@@ -34,7 +34,7 @@ async fn a_policy_with_an_error_leaves_the_last_good_one_in_force() {
             Ok(())
         })
         .await;
-    assert_eq!(seen.message("Ready", "True").unwrap(), "all 1 actors run where they were placed");
+    assert_eq!(seen.message("Ready", "True").unwrap(), "all 1 actors run on their units");
     // the last good one decides
     stage
         .patch(

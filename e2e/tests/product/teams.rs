@@ -78,7 +78,7 @@ async fn a_policy_is_for_the_namespaces_that_it_names() {
     stage.apply(&manifest).await;
     let refused = |seen: &Seen| {
         let said = seen.message("Accepted", "False")?;
-        ensure!(said.contains(&format!("policy exclusive is not for namespace {mine}")), "{said}");
+        ensure!(said.contains(&format!("policy exclusive is not available in namespace {mine}")), "{said}");
         Ok(())
     };
     let seen = stage.seen("app", refused).await;

@@ -26,7 +26,7 @@ async fn unaffected(stage: &Stage, (before, history): &(Seen, crate::stage::PodH
     assert_eq!(history.caught_up().await.lives()["b-0"], 1);
     // Where a simulated node is late with its heartbeat, its pods are told not to be ready, and nobody tells otherwise.
     let told = &now.condition("Ready").unwrap().message;
-    assert!(told.starts_with("all 1 actors run where they were placed"), "{told}");
+    assert!(told.starts_with("all 1 actors run on their units"), "{told}");
 }
 
 /// Refuses an operation on objects of the test's namespace where `condition` holds, in these words, until it is [`allow`]ed: by a
@@ -326,7 +326,7 @@ async fn a_pod_that_may_not_be_deleted_holds_up_nobody() {
         .kubectl(["patch", "actorapp", "app", "--type=json", "-p", &image.to_string()])
         .await
         .unwrap();
-    stage.event("app", "Refused", "Pod app-a-0 may not be taken away").await;
+    stage.event("app", "Refused", "Pod app-a-0 cannot be deleted").await;
     let updated = |seen: &Seen, count: i32| -> anyhow::Result<()> {
         let status = seen.application.status.clone().unwrap_or_default();
         let actors = status.actors.unwrap_or_default();

@@ -45,7 +45,7 @@ impl WritePermit {
         &self,
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, kube::Error> {
-        let late = || kube::Error::Service("no answer while the lease was sure to be held".into());
+        let late = || kube::Error::Service("cancelled: the lease is no longer guaranteed".into());
         tokio::select! {
             biased;
             answer = call => answer,
@@ -238,7 +238,7 @@ impl Campaign {
                         break;
                     }
                 }
-                Err(e) => tracing::warn!(error = %e, "the lease could not be renewed"),
+                Err(e) => tracing::warn!(error = %e, "failed to renew the lease"),
             }
             if self.valid_until.borrow().is_some_and(|until| Instant::now() >= until) {
                 break;
@@ -258,7 +258,7 @@ impl Campaign {
         if spec.holder_identity.as_ref() == Some(&election.identity) {
             spec.holder_identity = None;
             if let Err(e) = leases.replace(LEASE, &PostParams::default(), &lease).await {
-                tracing::warn!(error = %e, "the lease could not be given back");
+                tracing::warn!(error = %e, "failed to release the lease");
             }
         }
     }
@@ -288,7 +288,7 @@ impl Campaign {
                 owner_references: self.owner().await?.map(|owner| vec![owner]),
                 ..ObjectMeta::default()
             };
-            tracing::warn!("the lease was deleted; it is made again");
+            tracing::warn!("the lease was deleted; recreating it");
             let lease = self.record(metadata, MicroTime(Timestamp::now()), None);
             let requested_at = Instant::now();
             let made = self.leases.create(&PostParams::default(), &lease).await;

@@ -270,7 +270,7 @@ impl Writer {
         let api: Api<Node> = Api::all(self.client.clone());
         match permit.within(api.get_metadata_opt(name)).await {
             Ok(node) => Ok(node.is_some()),
-            Err(source) => Err(Error::Apply { what: format!("what is to be done on Node {name}"), source }),
+            Err(source) => Err(Error::Apply { what: format!("Node {name}"), source }),
         }
     }
 

@@ -34,7 +34,7 @@ pub async fn evict(
         return Ok(Some(Deferred::Evict(actor, until, why)));
     }
     let Err(why) = ctx.writer.evict(&key.namespace, &pod.name, &pod.uid).await? else { return Ok(None) };
-    tracing::info!(actor, why, "may not be evicted now");
+    tracing::info!(actor, why, "eviction refused; backing off");
     let until = ctx.back_off(backoff_key, &why, None);
     Ok(Some(Deferred::Evict(actor, until, why)))
 }

@@ -61,7 +61,7 @@ async fn adopt_one(
     }
     let labels = pods::labels_of_host(&world::actors_in(instance));
     let Err(why) = ctx.writer.adopt(instance, owner, &labels).await? else { return Ok(None) };
-    let why = format!("Instance {} cannot be made one of its actors: {why}", instance.name_any());
+    let why = format!("Instance {} cannot be adopted: {why}", instance.name_any());
     let until = ctx.back_off(backoff_key, &why, None);
     ctx.emit_event(application, &event(EventType::Warning, "Refused", "Adopt", why.clone())).await;
     Ok(Some((until, why)))
@@ -155,8 +155,8 @@ where
     }
     let done = ctx.writer.delete::<K>(&key.namespace, object, at_once).await?;
     let Err(why) = done else { return Ok(None) };
-    tracing::info!(actor, why, "may not be taken away now");
-    let why = format!("{} {} may not be taken away: {why}", K::kind(&()), object.name);
+    tracing::info!(actor, why, "deletion refused; backing off");
+    let why = format!("{} {} cannot be deleted: {why}", K::kind(&()), object.name);
     let until = ctx.back_off(backoff_key, &why, None);
     Ok(Some(Deferred::Remove { actor, until, why, just_now: true }))
 }

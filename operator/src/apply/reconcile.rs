@@ -315,7 +315,7 @@ async fn keep_pods_on_unseen_nodes(
         if failures.keep(ctx.writer.node_exists(&node).await)? != Some(false) {
             tracing::info!(
                 node,
-                "nobody of it is ended: it is there and known to no watch yet, or cannot be asked for"
+                "skipping the forced deletion: the node exists but is not in the cache yet, or cannot be read"
             );
             steps.retain(|step| node_of(step) != Some(&node));
         }

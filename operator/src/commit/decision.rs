@@ -164,7 +164,7 @@ fn moves(
 /// Why an actor left a node that did not refuse it.
 fn left_node(index: &Index, node: &str) -> String {
     if index.turns_away(node) {
-        format!("its pod on {node} is gone, and no new one may come there")
+        format!("its pod on {node} is gone, and the node accepts no new pods")
     } else {
         format!("it could not stay on {node}")
     }

@@ -54,7 +54,7 @@ pub async fn decide(
                 let Some(refused) = ctx.policies.withdraw(&policy, name, &problem) else {
                     return Err(Error::Policy(problem));
                 };
-                let note = format!("{refused}; the last good version stays in force");
+                let note = format!("{refused}; the last valid version stays in force");
                 ctx.emit_event(application, &event(EventType::Warning, "PolicyRefused", "Plan", note)).await;
             }
             other => return other,

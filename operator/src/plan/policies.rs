@@ -116,8 +116,7 @@ impl Policies {
             match (&known.good, &known.problem) {
                 (Some(policy), _) => enforced.push(policy),
                 (None, Some(problem)) => {
-                    let why =
-                        "it is enforced, no earlier version is known, and nothing is planned without it";
+                    let why = "it is enforced and has no earlier valid version, so nothing is planned";
                     return Err(Error::Policy(format!("{problem}; {why}")));
                 }
                 (None, None) => {}
@@ -130,13 +129,13 @@ impl Policies {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match all.get(name) {
             Some(known) if !known.is_for(namespace) => Err(Error::Policy(format!(
-                "policy {name} is not for namespace {namespace}; name another one, or ask an administrator to add the \
+                "policy {name} is not available in namespace {namespace}; choose another one, or ask an administrator to add the \
                  namespace to its annotation {}",
                 labels::NAMESPACES
             ))),
             Some(Known { good: Some(policy), problem, .. }) => Ok((policy.clone(), problem.clone())),
             Some(Known { problem: Some(problem), .. }) => {
-                Err(Error::Policy(format!("{problem}; no earlier version is known")))
+                Err(Error::Policy(format!("{problem}; no earlier valid version exists")))
             }
             _ => {
                 let known = all.iter().filter(|(_, known)| known.is_for(namespace));
@@ -193,7 +192,7 @@ mod tests {
         let policies = Policies::default();
         policies.learn(&policy("windw: 10s")).unwrap_err();
         let told = |name: &str| policies.in_force(name, "vision").unwrap_err().to_string();
-        assert!(told("fast").ends_with("no earlier version is known"), "{}", told("fast"));
+        assert!(told("fast").ends_with("no earlier valid version exists"), "{}", told("fast"));
         assert_eq!(told("slow"), "there is no policy slow; name one of: fast");
     }
 
@@ -204,8 +203,8 @@ mod tests {
         let annotate = |list: &str| Some([(labels::NAMESPACES.to_owned(), list.to_owned())].into());
         for (list, told) in [
             ("vision, audio", None),
-            ("audio", Some("policy fast is not for namespace vision; name another one")),
-            ("", Some("policy fast is not for namespace vision; name another one")),
+            ("audio", Some("policy fast is not available in namespace vision; choose another one")),
+            ("", Some("policy fast is not available in namespace vision; choose another one")),
         ] {
             limited.metadata.annotations = annotate(list);
             policies.learn(&limited).unwrap();
@@ -274,7 +273,7 @@ mod tests {
         assert_eq!(rules("vision"), Ok(Some("q(1).".to_owned())));
         // An enforced policy without a valid version blocks planning.
         policies.learn(&enforced("p(", None)).unwrap_err();
-        assert!(rules("vision").unwrap_err().ends_with("nothing is planned without it"));
+        assert!(rules("vision").unwrap_err().ends_with("so nothing is planned"));
     }
 
     fn with_program(text: &str) -> ConfigMap {

@@ -71,7 +71,7 @@ async fn ready(State(admin): State<Admin>) -> (StatusCode, &'static str) {
     if *admin.warm.borrow() {
         (StatusCode::OK, "ok")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the caches are not filled yet")
+        (StatusCode::SERVICE_UNAVAILABLE, "the caches are not synced yet")
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
             held.push(TcpStream::connect(scraped).await.unwrap());
         }
         assert_eq!(ask(probed, "/healthz").await, 200);
-        assert_eq!(ask(probed, "/readyz").await, 503, "the caches are not filled");
+        assert_eq!(ask(probed, "/readyz").await, 503, "the caches are not synced");
     }
 
     #[tokio::test]

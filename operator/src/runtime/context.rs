@@ -205,7 +205,7 @@ impl Context {
             return;
         }
         if let Err(e) = self.events.emit(object, event).await {
-            tracing::warn!(error = e.chain(), reason = event.reason, "an event could not be written");
+            tracing::warn!(error = e.chain(), reason = event.reason, "failed to record an event");
         }
     }
 }

@@ -101,18 +101,19 @@ impl Liveness {
             (since > limit).then_some(since.as_secs())
         };
         if let Some(seconds) = since(beats.election, self.election_limit) {
-            return Some(format!("the election has not turned for {seconds} s"));
+            return Some(format!("leader election: no heartbeat for {seconds} s"));
         }
         if let Some(seconds) = since(beats.looped, LOOP_LIMIT) {
-            return Some(format!("the loop of the reconciles has not turned for {seconds} s"));
+            return Some(format!("main loop: no heartbeat for {seconds} s"));
         }
         // The lowest number is the oldest.
         let (_, oldest) = beats.in_flight.first_key_value()?;
         if let Some(seconds) = since(beats.work, WORK_LIMIT) {
             let count = beats.in_flight.len();
-            return Some(format!("{count} reconciles are under way, and none went on for {seconds} s"));
+            return Some(format!("{count} reconciles are in flight, and none made progress for {seconds} s"));
         }
-        since(*oldest, RECONCILE_LIMIT).map(|seconds| format!("a reconcile is under way for {seconds} s"))
+        since(*oldest, RECONCILE_LIMIT)
+            .map(|seconds| format!("a reconcile has been in flight for {seconds} s"))
     }
 }
 
@@ -130,14 +131,14 @@ mod tests {
         let liveness = Liveness::new(ELECTION);
         assert_eq!(liveness.stuck(Instant::now()), None);
         let later = Instant::now() + ELECTION + AFTER;
-        assert_eq!(liveness.stuck(later).unwrap(), "the election has not turned for 62 s");
+        assert_eq!(liveness.stuck(later).unwrap(), "leader election: no heartbeat for 62 s");
     }
 
     #[tokio::test]
     async fn a_loop_without_heartbeat_is_stuck_idle_or_not() {
         let liveness = Liveness::new(Duration::from_hours(9));
         let later = Instant::now() + LOOP_LIMIT + AFTER;
-        let said = "the loop of the reconciles has not turned for 62 s";
+        let said = "main loop: no heartbeat for 62 s";
         assert_eq!(liveness.stuck(later).unwrap(), said);
         let working = liveness.begin();
         assert_eq!(liveness.stuck(later).unwrap(), said);
@@ -156,7 +157,7 @@ mod tests {
         };
         assert_eq!(liveness.stuck(later()), None, "nothing is to be done");
         let (first, second) = (liveness.begin(), liveness.begin());
-        let said = "2 reconciles are under way, and none went on for 182 s";
+        let said = "2 reconciles are in flight, and none made progress for 182 s";
         assert_eq!(liveness.stuck(later()).unwrap(), said);
         assert_eq!(liveness.stuck(Instant::now() + WORK_LIMIT / 2), None);
         drop((first, second));
@@ -175,7 +176,7 @@ mod tests {
             beats.in_flight.insert(3, later);
             (beats.work, beats.looped) = (later, later);
         });
-        assert_eq!(liveness.stuck(later).unwrap(), "a reconcile is under way for 902 s");
+        assert_eq!(liveness.stuck(later).unwrap(), "a reconcile has been in flight for 902 s");
         drop(first);
         liveness.change(|beats| {
             beats.in_flight.remove(&2);

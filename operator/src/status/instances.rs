@@ -36,10 +36,10 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
     let unit = pod.and_then(unit_of);
     let (ready, reason, message) = match (pod, context.place) {
         (Some(pod), Some(place)) if unit == Some(place) && is_ready(pod) => {
-            (true, "Ready", format!("its pod is ready, on {place}"))
+            (true, "Ready", format!("its pod is ready on {place}"))
         }
         (Some(_), Some(place)) if unit != Some(place) => {
-            (false, "Moves", format!("it is on {}, and is to be on {place}", unit.unwrap_or("no known unit")))
+            (false, "Moves", format!("it is on {}, and moves to {place}", unit.unwrap_or("no known unit")))
         }
         (Some(pod), _) => {
             let why = not_ready_reason(pod).map_or(String::new(), |why| format!(": {why}"));
@@ -52,8 +52,8 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
     };
     let placed = match (context.place, context.reasons) {
         (Some(place), _) => finding("Placed", true, "Placed", format!("on {place}")),
-        (None, None) => finding("Placed", false, "Undecided", "no place is decided yet".to_owned()),
-        (None, Some([])) => finding("Placed", false, "Unplaced", "there is no place for it".to_owned()),
+        (None, None) => finding("Placed", false, "Undecided", "not placed yet".to_owned()),
+        (None, Some([])) => finding("Placed", false, "Unplaced", "no feasible unit".to_owned()),
         (None, Some(reasons)) => finding("Placed", false, "Unplaced", reasons.join("; ")),
     };
     let mut findings = vec![finding("Ready", ready, reason, message), placed];
@@ -300,21 +300,21 @@ mod tests {
     #[test]
     fn an_instance_is_ready_if_its_pod_is_on_the_assigned_unit() {
         for (world, expected) in [
-            ("unit=n/a-0 ready place=n/a-0", "Ready=true its pod is ready, on n/a-0, Placed=true on n/a-0"),
+            ("unit=n/a-0 ready place=n/a-0", "Ready=true its pod is ready on n/a-0, Placed=true on n/a-0"),
             ("unit=n/a-0 place=n/a-0", "Ready=false its pod is not ready, Placed=true on n/a-0"),
             (
                 "unit=n/a-0 crash=3 place=n/a-0",
-                "Ready=false its pod is not ready: container main: it runs again, and ended with exit code 3 (Error) before, \
-                 Placed=true on n/a-0, BackOff=true container main ends again and again \
-                 (Error, exit code 3); its kubelet starts it again, each time after a longer wait; see kubectl logs --previous",
+                "Ready=false its pod is not ready: container main: running again after it ended with exit code 3 (Error), \
+                 Placed=true on n/a-0, BackOff=true container main is in a crash loop \
+                 (Error, exit code 3); the kubelet restarts it with backoff; see kubectl logs --previous",
             ),
             (
                 "unit=n/a-0 ready place=m/a-0",
-                "Ready=false it is on n/a-0, and is to be on m/a-0, Placed=true on m/a-0",
+                "Ready=false it is on n/a-0, and moves to m/a-0, Placed=true on m/a-0",
             ),
             ("unplaced", "Ready=false it has no pod, Placed=false no room"),
-            ("unplaced untold", "Ready=false it has no pod, Placed=false there is no place for it"),
-            ("", "Ready=false it has no pod, Placed=false no place is decided yet"),
+            ("unplaced untold", "Ready=false it has no pod, Placed=false no feasible unit"),
+            ("", "Ready=false it has no pod, Placed=false not placed yet"),
             ("unfit=two", "Ready=false two, Placed=false two"),
             (
                 "place=n/a-0 back=ended",

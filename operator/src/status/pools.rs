@@ -20,7 +20,7 @@ const DEBOUNCE: Duration = Duration::from_millis(300);
 pub async fn run(ctx: Arc<Context>, changed: Arc<Notify>) {
     loop {
         if let Err(e) = report(&ctx).await {
-            tracing::warn!(error = e.chain(), "the pools' status could not be written");
+            tracing::warn!(error = e.chain(), "failed to write the status of pools; retrying");
             changed.notify_one();
             tokio::time::sleep(DEBOUNCE * 10).await;
         }

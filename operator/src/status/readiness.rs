@@ -24,8 +24,8 @@ pub fn crash_loop(pod: &Pod) -> Option<String> {
         let ended = container.last_state.as_ref()?.terminated.as_ref()?;
         let reason = ended.reason.as_deref().unwrap_or("Error");
         Some(format!(
-            "container {} ends again and again ({reason}, exit code {}); its kubelet starts it again, each time after a longer \
-             wait; see kubectl logs --previous",
+            "container {} is in a crash loop ({reason}, exit code {}); the kubelet restarts it with backoff; \
+             see kubectl logs --previous",
             container.name, ended.exit_code
         ))
     })
@@ -52,7 +52,7 @@ fn of_container(container: &ContainerStatus) -> Option<String> {
         (Some(reason), _, None) => reason.to_owned(),
         // An init container ends successfully before the pod is ready.
         (None, Some(now), _) if !now.starts_with("exit code 0") => format!("it ended with {now}"),
-        (None, _, Some(before)) => format!("it runs again, and ended with {before} before"),
+        (None, _, Some(before)) => format!("running again after it ended with {before}"),
         (None, _, None) => return None,
     };
     Some(format!("container {}: {said}", container.name))
@@ -97,7 +97,7 @@ mod tests {
             (
                 runs.clone(),
                 ended(137, "OOMKilled"),
-                Some("container actor: it runs again, and ended with exit code 137 (OOMKilled) before"),
+                Some("container actor: running again after it ended with exit code 137 (OOMKilled)"),
             ),
             (ended(2, "Error"), json!({}), Some("container actor: it ended with exit code 2 (Error)")),
             (ended(0, "Completed"), json!({}), None),

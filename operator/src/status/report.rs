@@ -166,15 +166,15 @@ fn ready(outcome: &Outcome, all_placed: bool, (wanted, running): (usize, usize))
     let not_ready =
         not_ready.as_ref().map(|(actor, why)| format!("; {actor} is not ready: {why}")).unwrap_or_default();
     let message = if holds {
-        format!("all {wanted} actors run where they were placed")
+        format!("all {wanted} actors run on their units")
     } else if let Some((_, message)) = &outcome.failure {
         message.clone()
     } else if let Some((actor, waits_for)) = outcome.waiting.first_key_value() {
         format!("{running} of {wanted} actors run; {actor} waits: {waits_for}")
     } else if all_run {
-        format!("all {wanted} actors run where they were placed, {ready} of them are ready{not_ready}")
+        format!("all {wanted} actors run on their units, {ready} of them are ready{not_ready}")
     } else {
-        format!("{running} of {wanted} actors run where they were placed{not_ready}")
+        format!("{running} of {wanted} actors run on their units{not_ready}")
     };
     let reason = match () {
         () if holds => "AllRunning",
@@ -223,7 +223,7 @@ fn findings(
             "PolicyRefused",
             true,
             "LastGoodInForce",
-            format!("{problem}; the last good version stays in force"),
+            format!("{problem}; the last valid version stays in force"),
         ));
     }
     if let Some(problem) = &outcome.template_problem {
@@ -232,7 +232,7 @@ fn findings(
             true,
             "Refused",
             format!(
-                "{problem}; correct it; nothing is replaced, and actors come again with the templates before, if there were any"
+                "{problem}; correct the template; no pod is replaced, and actors restart with the previous templates if there are any"
             ),
         ));
     }
@@ -378,19 +378,19 @@ mod tests {
     #[test]
     fn an_application_is_ready_when_all_its_actors_are() {
         for (world, expected) in [
-            ("2/2/2/2", "true AllRunning: all 2 actors run where they were placed"),
-            ("2/2/1/1", "false Starting: 1 of 2 actors run where they were placed"),
+            ("2/2/2/2", "true AllRunning: all 2 actors run on their units"),
+            ("2/2/1/1", "false Starting: 1 of 2 actors run on their units"),
             (
                 "2/2/1/1 hangs=container actor: ImagePullBackOff",
-                "false Starting: 1 of 2 actors run where they were placed; a-0 is not ready: container actor: ImagePullBackOff",
+                "false Starting: 1 of 2 actors run on their units; a-0 is not ready: container actor: ImagePullBackOff",
             ),
-            ("2/2/2/1", "false NotReady: all 2 actors run where they were placed, 1 of them are ready"),
+            ("2/2/2/1", "false NotReady: all 2 actors run on their units, 1 of them are ready"),
             (
                 "2/2/2/0 hangs=container actor: CrashLoopBackOff",
-                "false NotReady: all 2 actors run where they were placed, 0 of them are ready; \
+                "false NotReady: all 2 actors run on their units, 0 of them are ready; \
                  a-0 is not ready: container actor: CrashLoopBackOff",
             ),
-            ("2/1/1/1", "false Unplaced: 1 of 2 actors run where they were placed"),
+            ("2/1/1/1", "false Unplaced: 1 of 2 actors run on their units"),
             ("2/2/2/2 refused", "false NotAccepted: there is no policy x"),
         ] {
             assert_eq!(ready(world), expected, "{world}");

@@ -90,7 +90,7 @@ impl Agents {
                     if is_denied(&e) {
                         listed.send_replace(true);
                     }
-                    tracing::warn!(namespace, error = %e, "the agents' Leases cannot be watched; it is tried again");
+                    tracing::warn!(namespace, error = %e, "failed to watch the agents' Leases; retrying");
                 }
             }
         }

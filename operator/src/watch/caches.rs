@@ -289,7 +289,7 @@ impl Caches {
         let before: BTreeSet<String> = self.index().silent_agents().cloned().collect();
         for node in before.symmetric_difference(silent) {
             let is_silent = silent.contains(node);
-            tracing::info!(node, is_silent, "the agent of a node fell silent, or is heard again");
+            tracing::info!(node, is_silent, "agent lease expired, or was renewed");
             self.change_node(node, true, |index| index.set_agent_silent(node, is_silent));
         }
     }

@@ -112,7 +112,7 @@ impl<'a> Watches<'a> {
 }
 
 fn log_interrupted<K: Resource<DynamicType = ()>>(e: &watcher::Error) {
-    tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; it is taken up again");
+    tracing::warn!(kind = %K::kind(&()), error = %e, "watch interrupted; retrying");
 }
 
 /// Filters out events that change no relevant field, such as heartbeats.

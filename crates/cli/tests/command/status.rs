@@ -20,7 +20,7 @@ status:
   objective: {overload: 0, communication: 40, migration: 2}
   optimal: true
   conditions:
-  - {type: Ready, status: 'False', reason: Unplaced, message: 1 of 3 actors run where they were placed, lastTransitionTime: '2026-01-01T00:00:00Z'}
+  - {type: Ready, status: 'False', reason: Unplaced, message: 1 of 3 actors run on their units, lastTransitionTime: '2026-01-01T00:00:00Z'}
   - {type: Placed, status: 'False', reason: Unplaced, message: '1 actor has no place: server-2 (every gpu is taken)', lastTransitionTime: '2026-01-01T00:00:00Z'}
   - {type: Accepted, status: 'True', reason: Valid, message: the manifest can be planned, lastTransitionTime: '2026-01-01T00:00:00Z'}
   - {type: NameTaken, status: 'True', reason: NameTaken, message: 'server-1: the pod web-server-1 is not ours', lastTransitionTime: '2026-01-01T00:00:00Z'}
