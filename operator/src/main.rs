@@ -267,8 +267,9 @@ struct Queues {
 /// The queues are independent: neither planning nor searches delay a reconcile.
 async fn run_queues(context: &Arc<Context>, queues: Queues) {
     let Queues { wanted, planned, to_plan, settles } = queues;
-    let rings = stream::select(wanted.map(|who| (who, DEBOUNCE)), planned.map(|who| (who, Duration::ZERO)));
-    let reconciles = run_workqueue(rings, AT_ONCE, |who| reconcile(who, context.clone()).boxed_local());
+    let requests =
+        stream::select(wanted.map(|key| (key, DEBOUNCE)), planned.map(|key| (key, Duration::ZERO)));
+    let reconciles = run_workqueue(requests, AT_ONCE, |key| reconcile(key, context.clone()).boxed_local());
     let plans = to_plan.for_each_concurrent(AT_ONCE, |key| plan(key, context.clone()).boxed_local());
     let commits = settles.for_each_concurrent(AT_ONCE, |key| settle(key, context.clone()).boxed_local());
     tokio::select! {
@@ -319,9 +320,9 @@ mod tests {
 
     #[tokio::test]
     async fn requests_before_leadership_are_discarded() {
-        let (rings, mut wanted) = mpsc::unbounded();
+        let (requests, mut wanted) = mpsc::unbounded();
         for name in ["a", "b", "a"] {
-            rings.unbounded_send(ObjectRef::new(name)).unwrap();
+            requests.unbounded_send(ObjectRef::new(name)).unwrap();
         }
         let leads = async {
             for _ in 0..9 {
@@ -329,8 +330,8 @@ mod tests {
             }
         };
         discard_until_leading(&mut wanted, leads).await;
-        assert!(wanted.try_recv().is_err(), "nobody is in the queue any more");
-        rings.unbounded_send(ObjectRef::new("c")).unwrap();
+        assert!(wanted.try_recv().is_err(), "the queue is empty");
+        requests.unbounded_send(ObjectRef::new("c")).unwrap();
         assert_eq!(wanted.try_recv().unwrap().name, "c");
     }
 }

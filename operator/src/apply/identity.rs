@@ -195,11 +195,11 @@ mod tests {
         .unwrap();
         let mut spec = given.clone();
         introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, true);
-        let told = |container: &Container| -> Vec<String> {
+        let env_of = |container: &Container| -> Vec<String> {
             let env = container.env.iter().flatten();
             env.map(|it| format!("{}={}", it.name, it.value.clone().unwrap_or_default())).collect()
         };
-        insta::assert_snapshot!(told(&spec.containers[0]).join("\n"), @r"
+        insta::assert_snapshot!(env_of(&spec.containers[0]).join("\n"), @r"
         CAIRN_NAMESPACE=vision
         CAIRN_APPLICATION=cams
         CAIRN_GROUP=crop
@@ -210,7 +210,7 @@ mod tests {
         CAIRN_PEERS_FILE=/run/cairn/peers/peers.json
         HELLO=$(CAIRN_ACTOR)
         ");
-        assert_eq!(told(&spec.init_containers.as_ref().unwrap()[0]).len(), 8);
+        assert_eq!(env_of(&spec.init_containers.as_ref().unwrap()[0]).len(), 8);
         assert_eq!((spec.hostname.as_deref(), spec.subdomain.as_deref()), (Some("crop-1"), Some("cams")));
         let mounts = |container: &Container| -> Vec<String> {
             container.volume_mounts.iter().flatten().map(|it| it.mount_path.clone()).collect()
@@ -221,7 +221,7 @@ mod tests {
         // A foreign ConfigMap of that name is not mounted.
         let mut spec = given;
         introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, false);
-        assert_eq!((told(&spec.containers[0]).len(), spec.volumes), (8, None));
+        assert_eq!((env_of(&spec.containers[0]).len(), spec.volumes), (8, None));
         assert_eq!(mounts(&spec.containers[0]), ["/own"]);
     }
 

@@ -282,15 +282,15 @@ mod tests {
 
     #[test]
     fn a_name_conflict_is_restored_from_the_status() {
-        let told = |outcome: &Outcome| {
+        let status_of = |outcome: &Outcome| {
             application_status(&application(), &[], outcome, &BTreeMap::new(), Timestamp::UNIX_EPOCH)
         };
         let file = "ConfigMap web-peers";
         let mut outcome = Outcome::default();
-        assert!(!was_reported(Some(&told(&outcome)), file));
+        assert!(!was_reported(Some(&status_of(&outcome)), file));
         outcome.waiting.insert(PEERS.to_owned(), Wait::Name(file.to_owned()));
-        assert!(was_reported(Some(&told(&outcome)), file));
-        assert!(!was_reported(Some(&told(&outcome)), "Service web"));
+        assert!(was_reported(Some(&status_of(&outcome)), file));
+        assert!(!was_reported(Some(&status_of(&outcome)), "Service web"));
         assert!(!was_reported(None, file));
     }
 

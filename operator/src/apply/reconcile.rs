@@ -34,8 +34,8 @@ use crate::watch::devices;
 /// Reconciles an application, if it exists; returns when to requeue it.
 ///
 /// Errors are reported and retried with backoff.
-pub async fn reconcile(who: ObjectRef<ActorApplication>, ctx: Arc<Context>) -> Option<Duration> {
-    let application = ctx.caches.applications.get(&who)?;
+pub async fn reconcile(reference: ObjectRef<ActorApplication>, ctx: Arc<Context>) -> Option<Duration> {
+    let application = ctx.caches.applications.get(&reference)?;
     match reconcile_application(&application, &ctx).await {
         Ok(again) => again,
         Err(error) => {

@@ -98,7 +98,7 @@ pub fn to_status(refusals: &[Refusal]) -> Vec<crds::Refusal> {
         Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX))
     };
     let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-    let told = |refusal: &Refusal| {
+    let refusal_of = |refusal: &Refusal| {
         let (scope, node) = match &refusal.about.scope {
             Scope::Node(node) => (RefusalScope::Node, Some(node.clone())),
             Scope::Template => (RefusalScope::Template, None),
@@ -115,5 +115,5 @@ pub fn to_status(refusals: &[Refusal]) -> Vec<crds::Refusal> {
             until: time(refusal),
         }
     };
-    refusals.iter().map(told).collect()
+    refusals.iter().map(refusal_of).collect()
 }

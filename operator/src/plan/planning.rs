@@ -111,9 +111,9 @@ pub async fn settle(key: ApplicationKey, ctx: Arc<Context>) {
 async fn report_failure(application: &ActorApplication, ctx: &Context, error: &Error) {
     let message = error.chain();
     let conditions = application.status.iter().flat_map(|status| &status.conditions);
-    let told =
+    let is_reported =
         conditions.into_iter().any(|c| c.type_ == "Accepted" && c.status == "False" && c.message == message);
-    if !told {
+    if !is_reported {
         tracing::info!(reason = error.reason(), message, "not accepted");
         ctx.emit_event(application, &event(EventType::Warning, error.reason(), "Plan", message)).await;
     }

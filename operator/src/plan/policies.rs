@@ -191,9 +191,9 @@ mod tests {
     fn an_invalid_policy_and_a_missing_one_differ() {
         let policies = Policies::default();
         policies.learn(&policy("windw: 10s")).unwrap_err();
-        let told = |name: &str| policies.in_force(name, "vision").unwrap_err().to_string();
-        assert!(told("fast").ends_with("no earlier valid version exists"), "{}", told("fast"));
-        assert_eq!(told("slow"), "there is no policy slow; name one of: fast");
+        let message = |name: &str| policies.in_force(name, "vision").unwrap_err().to_string();
+        assert!(message("fast").ends_with("no earlier valid version exists"), "{}", message("fast"));
+        assert_eq!(message("slow"), "there is no policy slow; name one of: fast");
     }
 
     #[test]
@@ -201,22 +201,22 @@ mod tests {
         let policies = Policies::default();
         let mut limited = policy("window: 10s");
         let annotate = |list: &str| Some([(labels::NAMESPACES.to_owned(), list.to_owned())].into());
-        for (list, told) in [
+        for (list, message) in [
             ("vision, audio", None),
             ("audio", Some("policy fast is not available in namespace vision; choose another one")),
             ("", Some("policy fast is not available in namespace vision; choose another one")),
         ] {
             limited.metadata.annotations = annotate(list);
             policies.learn(&limited).unwrap();
-            match (policies.in_force("fast", "vision"), told) {
+            match (policies.in_force("fast", "vision"), message) {
                 (Ok(_), None) => {}
-                (Err(e), Some(told)) => assert!(e.to_string().starts_with(told), "{e}"),
+                (Err(e), Some(message)) => assert!(e.to_string().starts_with(message), "{e}"),
                 (other, _) => panic!("{list}: {other:?}"),
             }
         }
         // a policy of other namespaces is not suggested either
-        let told = policies.in_force("slow", "vision").unwrap_err().to_string();
-        assert_eq!(told, "there is no policy slow; name one of: (none)");
+        let message = policies.in_force("slow", "vision").unwrap_err().to_string();
+        assert_eq!(message, "there is no policy slow; name one of: (none)");
         limited.metadata.annotations = None;
         policies.learn(&limited).unwrap();
         policies.in_force("fast", "vision").unwrap();
@@ -264,8 +264,8 @@ mod tests {
             None,
             "that one is proven"
         );
-        let told = policies.withdraw(&endless, "rules", "policy rules line 1: it takes too many steps");
-        assert_eq!(told.unwrap().to_string(), "policy rules: program.lp: line 1: it takes too many steps");
+        let message = policies.withdraw(&endless, "rules", "policy rules line 1: it takes too many steps");
+        assert_eq!(message.unwrap().to_string(), "policy rules: program.lp: line 1: it takes too many steps");
         assert_eq!(rules("vision"), Ok(Some(format!("q(1).\n{rule}"))));
         // An enforced policy that is named applies once.
         assert_eq!(policies.in_force("rules", "vision").unwrap().0.rules(), Some("p(1).".to_owned()));
@@ -305,9 +305,10 @@ mod tests {
         policies.learn(&endless).unwrap();
         let (newest, problem) = policies.in_force("fast", "vision").unwrap();
         assert_eq!((newest == before, problem), (false, None));
-        let told = policies.withdraw(&newest, "fast", "policy fast line 1: it takes too many steps").unwrap();
-        assert_eq!(told.to_string(), "policy fast: program.lp: line 1: it takes too many steps");
-        assert_eq!(policies.in_force("fast", "vision").unwrap(), (before.clone(), Some(told)));
+        let message =
+            policies.withdraw(&newest, "fast", "policy fast line 1: it takes too many steps").unwrap();
+        assert_eq!(message.to_string(), "policy fast: program.lp: line 1: it takes too many steps");
+        assert_eq!(policies.in_force("fast", "vision").unwrap(), (before.clone(), Some(message)));
         // A version that produced plans is not withdrawn for one application.
         assert_eq!(policies.withdraw(&before, "fast", "too large"), None);
         // A version without a predecessor cannot be withdrawn.

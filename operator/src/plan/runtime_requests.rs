@@ -57,8 +57,8 @@ pub async fn decide(
         Ok(plan) => plan,
         Err(problem @ Error::Mismatch(_)) => {
             // The plan is discarded; a search makes another one.
-            let told = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
-            ctx.emit_event(application, &told).await;
+            let warning = event(EventType::Warning, problem.reason(), "Plan", problem.chain());
+            ctx.emit_event(application, &warning).await;
             return Ok(false);
         }
         Err(problem) => return Err(problem),

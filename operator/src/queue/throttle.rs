@@ -160,11 +160,11 @@ mod tests {
             let seen = Seen { instances: there.iter().map(instance).collect(), ..Seen::default() };
             let mut steps = ["a", "b", "c"].map(start).to_vec();
             let next = expected.drop_expected(&mut steps, &seen, at(now));
-            let who = steps.iter().map(|step| match step {
+            let actors = steps.iter().map(|step| match step {
                 Step::Start { actor, .. } => actor.as_str(),
                 _ => "",
             });
-            (who.collect::<String>(), next)
+            (actors.collect::<String>(), next)
         };
         expected.expect("a", at(1000));
         expected.expect("b", at(1500));
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(left(6000, &[]), ("ac".to_owned(), Some(at(6500))));
         assert_eq!(left(6100, &["b"]), ("abc".to_owned(), None));
         expected.expect("c", at(9000));
-        assert_eq!(expected.0.lock().unwrap().len(), 1, "who was waited for in vain is forgotten");
+        assert_eq!(expected.0.lock().unwrap().len(), 1, "an expired expectation is dropped");
     }
 
     #[test]
@@ -215,6 +215,6 @@ mod tests {
         assert_eq!(throttle.next_count_report(&key("a"), at(9999)), Some(at(10_000)));
         assert_eq!(throttle.next_count_report(&key("a"), at(10_000)), None);
         throttle.reported(&key("b"), at(11_000), false);
-        assert_eq!(throttle.0.lock().unwrap().len(), 1, "who was told of long ago is forgotten");
+        assert_eq!(throttle.0.lock().unwrap().len(), 1, "old reports are dropped");
     }
 }

@@ -44,7 +44,7 @@ mod tests {
             application
         };
         let uids = UidTracker::default();
-        assert!(!uids.is_recreated(&key, &of("1")), "nobody was there before");
+        assert!(!uids.is_recreated(&key, &of("1")), "there was none before");
         assert!(!uids.is_recreated(&key, &of("1")));
         assert!(uids.is_recreated(&key, &of("2")));
         assert!(!uids.is_recreated(&key, &of("2")));

@@ -180,10 +180,10 @@ mod tests {
             let start = Instant::now();
             let mut queue = Queue::new();
             let mut waits: HashMap<u8, u32> = HashMap::new();
-            for (step, (who, reconciles)) in (0_u64..).zip(requests) {
+            for (step, (key, reconciles)) in (0_u64..).zip(requests) {
                 let now = start + Duration::from_millis(step);
-                queue.enqueue(who, now);
-                waits.entry(who).or_default();
+                queue.enqueue(key, now);
+                waits.entry(key).or_default();
                 for _ in 0..reconciles {
                     let Some(next) = queue.pop_due(now) else { break };
                     let waited = waits.remove(&next);
@@ -209,7 +209,7 @@ mod tests {
         let (busy, most, reconciles) = (RefCell::new(Vec::new()), Cell::new(0), RefCell::new(Vec::new()));
         let all = Notify::new();
         let reconcile = |name| {
-            assert!(!busy.borrow().contains(&name), "{name} is looked after already");
+            assert!(!busy.borrow().contains(&name), "{name} is being reconciled already");
             busy.borrow_mut().push(name);
             most.set(busy.borrow().len().max(most.get()));
             reconciles.borrow_mut().push(name);
@@ -225,7 +225,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = run_workqueue(requests, 2, reconcile) => panic!("the rings go on"),
+            () = run_workqueue(requests, 2, reconcile) => panic!("the requests continue"),
             () = all.notified() => {}
         }
         assert_eq!(most.get(), 2);

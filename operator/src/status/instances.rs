@@ -108,8 +108,8 @@ pub fn defer_report(
     status: &InstanceStatus,
 ) -> Option<Duration> {
     let starts = |phase| matches!(phase, None | Some(InstancePhase::Pending | InstancePhase::Starting));
-    let told = instance.status.as_ref();
-    let is_new = told.is_none_or(|told| starts(told.phase) && told.root == status.root);
+    let reported = instance.status.as_ref();
+    let is_new = reported.is_none_or(|reported| starts(reported.phase) && reported.root == status.root);
     let made = pod.map_or(&instance.metadata, |pod| &pod.metadata).creation_timestamp.as_ref();
     let age = made.map(|made| context.now.duration_since(made.0));
     let (patience, again) = match status.phase {

@@ -103,7 +103,7 @@ mod tests {
 
     /// `actor@decided=PHASE@unit` of each actor, `>` before one that moves, `!why` after one in backoff; `before`: the reported
     /// phase.
-    fn told(before: Option<PlacementPhase>, actors: &str) -> String {
+    fn describe(before: Option<PlacementPhase>, actors: &str) -> String {
         let mut spec = PlacementSpec { application: "app".to_owned(), ..PlacementSpec::default() };
         let (mut instances, mut waiting) = (Vec::new(), BTreeMap::new());
         for text in actors.split_whitespace() {
@@ -204,7 +204,7 @@ mod tests {
                 "Applying: 0 of 2 placed actors run; a-0 waits: quota; it is tried again, each time after a longer wait",
             ),
         ] {
-            assert_eq!(told(before, actors), expected, "{actors}");
+            assert_eq!(describe(before, actors), expected, "{actors}");
         }
     }
 }

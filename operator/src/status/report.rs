@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn events_without_a_reason_end_with_the_object() {
-        let told = |reason: &str| {
+        let notes_of = |reason: &str| {
             let reasons: Vec<String> = reason.split_whitespace().map(str::to_owned).collect();
             let (actor, to, reason) = ("a-0".to_owned(), "n/u".to_owned(), reason.to_owned());
             let spec = PlacementSpec {
@@ -410,7 +410,7 @@ mod tests {
             let notes = decision_events(&spec).into_iter().skip(1).filter_map(|event| event.note);
             notes.collect::<Vec<_>>().join(", ")
         };
-        assert_eq!(told("full"), "a-0 from nowhere to n/u: full, 1 actor has no place: a-1 (full)");
-        assert_eq!(told(""), "a-0 from nowhere to n/u, 1 actor has no place: a-1");
+        assert_eq!(notes_of("full"), "a-0 from nowhere to n/u: full, 1 actor has no place: a-1 (full)");
+        assert_eq!(notes_of(""), "a-0 from nowhere to n/u, 1 actor has no place: a-1");
     }
 }

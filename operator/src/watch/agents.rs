@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(node_of(&of_one).as_deref(), Some("one"));
         let (_, lasts) = renewed(&of_one).unwrap();
         assert_eq!(lasts, Duration::from_mins(1));
-        assert_eq!(node_of(&lease("somebody-else", &whole)), None);
+        assert_eq!(node_of(&lease("another-lease", &whole)), None);
         for unclear in [
             json!({}),
             json!({"renewTime": "2026-01-01T00:00:00.500000Z"}),

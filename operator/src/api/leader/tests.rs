@@ -36,7 +36,7 @@ fn the_election_runs_on_its_own_thread() {
     let liveness = Liveness::new(config.election.stall_limit());
     let (warm, is_warm) = watch::channel(false);
     let (running, leadership) = start(connection, config.election, metrics, liveness, is_warm).unwrap();
-    assert!(leadership.check().is_err(), "who knows nothing yet does not lead");
+    assert!(leadership.check().is_err(), "a replica with cold caches does not lead");
     warm.send_replace(true);
     while leadership.check().is_err() {
         std::thread::yield_now();
@@ -173,7 +173,7 @@ async fn a_renewal_whose_answer_is_lost_does_not_end_leadership() {
     let (mut campaign, server) = candidate().await;
     takes(&mut campaign).await;
     server.lock().unwrap().loses_answer = true;
-    assert!(campaign.try_hold().await.is_err(), "nobody knows whether it came through");
+    assert!(campaign.try_hold().await.is_err(), "the outcome is unknown");
     takes(&mut campaign).await;
     assert_eq!(server.lock().unwrap().version, 3);
     // An unexpected version may come from its own renewal.

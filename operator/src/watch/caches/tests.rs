@@ -13,7 +13,7 @@ use super::*;
 use crate::watch::indexed::Indexed as _;
 use crate::watch::watches::ChangeFilter;
 
-type Rings = UnboundedReceiver<ObjectRef<ActorApplication>>;
+type Enqueued = UnboundedReceiver<ObjectRef<ActorApplication>>;
 
 fn read<K: DeserializeOwned>(object: Value) -> Arc<K> {
     Arc::new(serde_json::from_value(object).unwrap())
@@ -24,9 +24,9 @@ fn key(name: &str) -> ApplicationKey {
 }
 
 /// Two nodes of four cores and a pool over them; each application has one actor, assigned to its node.
-fn caches(applications: &[(&str, &str)]) -> (Caches, Rings) {
+fn caches(applications: &[(&str, &str)]) -> (Caches, Enqueued) {
     let (store, _) = reflector::store();
-    let (requests, rings) = mpsc::unbounded();
+    let (requests, enqueued) = mpsc::unbounded();
     let caches = Caches::new(store, requests, Arc::default(), Vec::new());
     let node = |name: &str| -> Arc<Node> {
         let allocatable = json!({"cpu": "4", "memory": "8Gi", "pods": "10"});
@@ -51,7 +51,7 @@ fn caches(applications: &[(&str, &str)]) -> (Caches, Rings) {
             index.put_placement(placement(name, node));
         }
     });
-    (caches, rings)
+    (caches, enqueued)
 }
 
 /// A foreign pod that requests most of a node, annotated with `unit`.
@@ -63,8 +63,8 @@ fn foreign(node: &str, unit: &str) -> Arc<Pod> {
     )
 }
 
-fn rung(rings: &mut Rings) -> BTreeSet<String> {
-    std::iter::from_fn(|| rings.try_recv().ok()).map(|application| application.name).collect()
+fn drain(enqueued: &mut Enqueued) -> BTreeSet<String> {
+    std::iter::from_fn(|| enqueued.try_recv().ok()).map(|application| application.name).collect()
 }
 
 fn names<const COUNT: usize>(names: [&str; COUNT]) -> BTreeSet<String> {
@@ -74,14 +74,14 @@ fn names<const COUNT: usize>(names: [&str; COUNT]) -> BTreeSet<String> {
 /// An actor without a pod cannot be overloaded; it waits, and its assignment is checked again.
 #[test]
 fn pods_of_others_enqueue_waiting_applications_and_mark_assignments_for_recheck() {
-    let (caches, mut rings) = caches(&[("waits", "n0"), ("runs", "n0"), ("elsewhere", "n1")]);
+    let (caches, mut enqueued) = caches(&[("waits", "n0"), ("runs", "n0"), ("elsewhere", "n1")]);
     for name in ["waits", "elsewhere"] {
         caches.set_waiting(&key(name), Waiting { any: true, ..Waiting::default() });
     }
     let in_doubt = |name: &str| caches.recheck().next_check(&key(name), Duration::ZERO).is_some();
     for present in [true, false] {
         Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", ""), present);
-        assert_eq!(rung(&mut rings), names(["waits"]), "{present}");
+        assert_eq!(drain(&mut enqueued), names(["waits"]), "{present}");
         assert!(in_doubt("waits") && in_doubt("runs") && !in_doubt("elsewhere"));
         for name in ["waits", "runs"] {
             caches.recheck().forget(&key(name));
@@ -91,27 +91,27 @@ fn pods_of_others_enqueue_waiting_applications_and_mark_assignments_for_recheck(
 
 #[test]
 fn a_deleted_pod_enqueues_applications_waiting_for_its_pool() {
-    let (caches, mut rings) = caches(&[]);
+    let (caches, mut enqueued) = caches(&[]);
     for (name, pool) in [("waits", "gpus"), ("other", "gpus-2")] {
         caches.set_waiting(&key(name), Waiting { any: true, pools: names([pool]), ..Waiting::default() });
     }
     Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", "n0/gpus-0"), true);
-    assert_eq!(rung(&mut rings), names([]));
+    assert_eq!(drain(&mut enqueued), names([]));
     Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", "n0/gpus-0"), false);
-    assert_eq!(rung(&mut rings), names(["waits"]));
+    assert_eq!(drain(&mut enqueued), names(["waits"]));
 }
 
 #[test]
 fn capacity_freed_before_an_actor_is_known_as_unplaced_is_counted() {
-    let (caches, mut rings) = caches(&[]);
+    let (caches, mut enqueued) = caches(&[]);
     let on_event = |present| Pod::on_event(&caches, &mut ChangeFilter::default(), foreign("n0", ""), present);
     on_event(true);
     let before = caches.growth_counter();
     on_event(false);
     assert_eq!(
-        (rung(&mut rings), caches.growth_counter()),
+        (drain(&mut enqueued), caches.growth_counter()),
         (names([]), before + 1),
-        "nobody is known who could use it"
+        "no unplaced actor is known"
     );
     let half_a_core = || Waiting {
         unplaced: vec![("cpu".to_owned(), [("cpuMilli".to_owned(), 500)].into())],
@@ -120,9 +120,9 @@ fn capacity_freed_before_an_actor_is_known_as_unplaced_is_counted() {
     assert!(caches.set_waiting(&key("app"), half_a_core()), "it is news");
     assert!(!caches.set_waiting(&key("app"), half_a_core()), "it is known");
     on_event(true);
-    assert_eq!((rung(&mut rings), caches.growth_counter()), (names([]), before + 1), "less is no room");
+    assert_eq!((drain(&mut enqueued), caches.growth_counter()), (names([]), before + 1), "less capacity");
     on_event(false);
-    assert_eq!(rung(&mut rings), names(["app"]));
+    assert_eq!(drain(&mut enqueued), names(["app"]));
     assert!(
         !caches.set_waiting(&key("app"), Waiting::default())
             && caches.set_waiting(&key("app"), half_a_core())
