@@ -42,7 +42,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-/// The five CustomResourceDefinitions, in the order of the documentation.
+/// The five CRDs, in the order of the documentation.
 pub fn all() -> Vec<CustomResourceDefinition> {
     let all =
         [ActorApplication::crd(), DevicePool::crd(), NodeTopology::crd(), Placement::crd(), Instance::crd()];

@@ -1,4 +1,4 @@
-//! Schemas of embedded Kubernetes types, reduced to fit into a CustomResourceDefinition.
+//! Schemas of embedded Kubernetes types, reduced to fit into a CRD.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;

@@ -1,4 +1,4 @@
-//! The metrics follow Prometheus' conventions and are update_table.
+//! The metrics follow Prometheus' conventions and are documented.
 
 use std::{fs, path::Path};
 
