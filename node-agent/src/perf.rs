@@ -1,7 +1,7 @@
-//! What actors' pods do with the CPUs: perf events by cgroup, for at most 64 pods of the node.
+//! CPU counters of actors' pods: perf events by cgroup, for at most 64 pods of the node.
 //!
-//! Nothing runs when a process is switched but what the kernel does itself; the agent opens groups when pods come, and
-//! reads them when it is scraped.
+//! At context switches only the kernel's own code runs; the agent opens event groups when pods appear, and reads them when
+//! it is scraped.
 
 mod cgroup;
 mod layer;
@@ -22,29 +22,29 @@ use crate::metrics::{CollectorState, Metrics, Series};
 
 /// The `collector` labels.
 pub const SOFTWARE: &str = "perf_software";
-/// Apart, as many machines have the one and not the other.
+/// Separate, as many machines support only one of them.
 pub const HARDWARE: &str = "perf_hardware";
-/// How many pods are watched at most.
+/// The maximum number of observed pods.
 const PODS: usize = 64;
-/// What is said where nothing is counted because there is nobody to count for.
+/// The reason if nothing is counted because there is no pod.
 const NOBODY: &str = "there is no pod of an actor here to count for";
-/// What is said where something is.
+/// The reason if something is counted.
 const COUNTS: &str = "counts for pods of actors";
-/// In how many looks in a row pods may have no cgroup: one that starts has none for a moment.
+/// The number of consecutive probes in which pods may lack a cgroup: a starting pod has none for a moment.
 const PATIENCE: u32 = 3;
 
-/// A pod that may be watched.
+/// A pod that may be observed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pod {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its uid, by which its cgroup is found.
+    /// Its uid, which identifies its cgroup.
     pub uid: String,
 }
 
-/// The pods that are watched, and what they did so far.
+/// The observed pods, and their counters so far.
 pub struct Perf {
     layer: Box<dyn Layer>,
     root: PathBuf,
@@ -52,13 +52,13 @@ pub struct Perf {
     sets: Vec<Set>,
     most_descriptors: usize,
     watched: BTreeMap<Pod, Watched>,
-    /// How many pods are not watched, for want of room.
+    /// The number of pods that are not observed, for lack of capacity.
     left_out: usize,
-    /// In how many looks in a row there were pods, and none had a cgroup where it is looked for.
+    /// The number of consecutive probes with pods of which none had a cgroup at the expected path.
     without_cgroup: u32,
-    /// Why a pod's events could not be opened, the last time that it was tried.
+    /// Why a pod's events could not be opened at the last attempt.
     refused: Option<String>,
-    /// Sets of which no group had the processor's counters between the last two readings.
+    /// Sets of which no group had hardware counters between the last two readings.
     starved: BTreeSet<Set>,
 }
 
@@ -70,18 +70,18 @@ struct Watched {
     totals: BTreeMap<Set, Totals>,
 }
 
-/// One group, and where it stood.
+/// An event group, and its last reading.
 struct Counting {
     set: Set,
     group: Box<dyn Group>,
     last: Option<(Instant, Reading)>,
 }
 
-/// What a set counted since the pod is watched, over all CPUs.
+/// The counts of a set since the pod is observed, over all CPUs.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Totals {
     counts: Vec<f64>,
-    /// The least share of an interval in which it was really counted.
+    /// The smallest share of an interval in which it was actually counted.
     scaling: f64,
 }
 
@@ -92,9 +92,9 @@ impl fmt::Debug for Perf {
 }
 
 impl Perf {
-    /// Watches nobody yet; finds out what can be counted here, and says why the rest cannot.
+    /// Observes no pod yet; detects what can be counted here, and why the rest cannot.
     ///
-    /// `root` is the hierarchy of cgroup v2 in which the kubelet's folder `kubepods` lies.
+    /// `root` is the cgroup v2 hierarchy that contains the kubelet's folder `kubepods`.
     pub fn new(layer: Box<dyn Layer>, root: &Path, most_descriptors: usize, metrics: &Metrics) -> Self {
         let online = cgroup::online();
         let mut sets = Vec::new();
@@ -122,7 +122,7 @@ impl Perf {
         }
     }
 
-    /// How each collector fares that can count here: whether it counts, and why not.
+    /// The state of each collector that can count here, with its reason.
     pub fn states(&self) -> Vec<(&'static str, (CollectorState, String))> {
         let nothing = |why: String| (CollectorState::Error, format!("counts nothing: {why}"));
         let descriptors =
@@ -159,9 +159,9 @@ impl Perf {
         self.sets.iter().map(|set| (collector(set), of(set))).collect()
     }
 
-    /// Watches these pods, and no others; those that are watched stay, before new ones come.
+    /// Observes these pods and no others; observed ones have precedence over new ones.
     pub fn watch(&mut self, pods: &BTreeSet<Pod>) {
-        // CPUs come and go while a machine runs.
+        // CPUs can be hot-plugged.
         let online = cgroup::online();
         if !online.is_empty() {
             self.online = online;
@@ -180,7 +180,7 @@ impl Perf {
             let before = self.watched.remove(pod);
             let now = match before {
                 Some(before) if before.cpus == cpus => Some(before),
-                // It may use other CPUs than before; what it did goes on from where it was.
+                // Its CPU set changed; its counters continue.
                 Some(Watched { totals, .. }) => {
                     self.start(&folder, cpus).map(|new| Watched { totals, ..new })
                 }
@@ -194,7 +194,7 @@ impl Perf {
         self.without_cgroup = if found { 0 } else { self.without_cgroup.saturating_add(1) };
     }
 
-    /// Opens the groups of a pod; none when there is no room, or it went meanwhile.
+    /// Opens the groups of a pod; `None` if there is no capacity, or the pod is gone.
     fn start(&mut self, folder: &Path, cpus: BTreeSet<usize>) -> Option<Watched> {
         let each: usize = self.sets.iter().map(|set| set.len()).sum();
         if self.watched.len() >= PODS || self.descriptors() + cpus.len() * each > self.most_descriptors {
@@ -209,7 +209,7 @@ impl Perf {
         let groups = match groups.collect::<io::Result<_>>() {
             Ok(groups) => groups,
             Err(error) => {
-                // a pod that went meanwhile is no trouble
+                // a pod that is gone is not an error
                 self.refused = folder.is_dir().then(|| error.to_string());
                 return None;
             }
@@ -217,18 +217,18 @@ impl Perf {
         Some(Watched { folder: folder.to_owned(), cpus, groups, totals: BTreeMap::new() })
     }
 
-    /// How many descriptors are open.
+    /// The number of open descriptors.
     fn descriptors(&self) -> usize {
         self.watched.values().flat_map(|watched| &watched.groups).map(|counting| counting.set.len()).sum()
     }
 
     /// Reads all groups.
     pub fn read(&mut self) {
-        // By set: whether some group was in force between two readings and had no counters, and whether some group had them.
+        // By set: whether some group was scheduled without counters between two readings, and whether some group had them.
         let mut had: BTreeMap<Set, (bool, bool)> = BTreeMap::new();
         for watched in self.watched.values_mut() {
             for counting in &mut watched.groups {
-                // A cgroup that went has nothing to say; the pod goes at the next look.
+                // The cgroup is gone; its pod is dropped at the next probe.
                 let Ok(reading) = counting.group.read() else { continue };
                 let now = Instant::now();
                 let before = counting.last.replace((now, reading.clone()));
@@ -282,7 +282,7 @@ impl Totals {
     }
 }
 
-/// What was counted between two readings, scaled to the whole of it; none when that cannot be told.
+/// The count between two readings, scaled to the whole interval; `None` if unknown.
 ///
 /// The first readings of a group may claim to have been enabled for minutes before it was opened. An interval that
 /// was longer by the kernel's clock than by ours is such a one.

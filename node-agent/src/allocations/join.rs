@@ -1,4 +1,4 @@
-//! The kubelet's words, put into ours: pure.
+//! Converts the kubelet's answer to allocations. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use crds::Allocation;
 use super::Known;
 use crate::podresources::wire::{ContainerResources, PodResources};
 
-/// How many allocations a NodeTopology takes.
+/// The maximum number of allocations of a NodeTopology.
 const MOST: usize = 1024;
-/// How many ids one allocation takes, and how long each may be.
+/// The maximum number of ids per allocation, and their maximum length.
 const MOST_IDS: usize = 1024;
 const LONGEST_ID: usize = 256;
-/// How many ids all of them have together: what a NodeTopology holds has to fit into one object of the cluster.
+/// The maximum number of ids in total: a NodeTopology has to fit into one API object.
 const MOST_IDS_OF_ALL: usize = 8192;
 
-/// The resource under which CPUs of a container's own are told.
+/// The resource name of exclusive CPUs.
 pub const CPU: &str = "cpu";
 
-/// Whether a resource is memory of some kind, whose ids are NUMA domains.
+/// Whether a resource is a type of memory, whose ids are NUMA domains.
 pub fn is_memory(resource: &str) -> bool {
     resource == "memory" || resource.starts_with("hugepages-")
 }
 
-/// What one container holds of one resource: the resource, and the claim through which it got it.
+/// A container's holdings of one resource: the resource, and the claim through which it was allocated.
 type Held = (String, Option<String>);
 
-/// What each pod holds, of those whose uid is known; sorted.
+/// The allocations of pods with a known uid; sorted.
 pub fn allocations<'a>(
     list: &[PodResources],
     uid: impl Fn(&(String, String)) -> Option<&'a String>,
@@ -36,7 +36,7 @@ pub fn allocations<'a>(
         let Some(pod_uid) = uid(&(pod.namespace.clone(), pod.name.clone())) else { continue };
         for container in &pod.containers {
             for ((resource, claim), mut device_ids) in held(container) {
-                // A CPU is a number, and sorts as one.
+                // A CPU is a number, and is sorted as one.
                 device_ids.sort_by_cached_key(|id| (id.parse::<u64>().ok(), id.clone()));
                 device_ids.dedup();
                 let before = device_ids.len();
@@ -70,7 +70,7 @@ pub fn allocations<'a>(
     known
 }
 
-/// Whether the schema takes it: names that Kubernetes itself would refuse come from a broken kubelet only.
+/// Whether the schema accepts it: only a broken kubelet reports names that Kubernetes itself would refuse.
 fn fits(allocation: &Allocation) -> bool {
     let names = [(&allocation.container, 63), (&allocation.resource, 317)];
     let claim_fits = allocation.claim.as_ref().is_none_or(|claim| claim.len() <= 317);
@@ -79,7 +79,7 @@ fn fits(allocation: &Allocation) -> bool {
         && names.iter().all(|(name, most)| (1..=*most).contains(&name.len()))
 }
 
-/// What a container holds, by resource.
+/// The allocations of a container, by resource.
 fn held(container: &ContainerResources) -> BTreeMap<Held, Vec<String>> {
     let mut held = BTreeMap::<Held, Vec<String>>::new();
     for devices in &container.devices {

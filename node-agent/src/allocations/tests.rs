@@ -1,4 +1,4 @@
-//! What becomes of the kubelet's answers: joined, sorted, bounded, remembered for a while, and told.
+//! The kubelet's answers: joined, sorted, bounded, cached and published.
 
 use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ fn series_join_pods_with_devices_and_leave_out_what_is_no_device() {
     insta::assert_snapshot!(text());
 }
 
-/// A kubelet that is away, comes, restarts and is away for long, seen by the agent's own loop.
+/// A kubelet that is absent, starts, restarts and is absent for long, as seen by the agent's loop.
 #[tokio::test]
 async fn the_loop_tells_what_changed_and_survives_whatever_the_kubelet_does() {
     let folder = tempfile::tempdir().unwrap();

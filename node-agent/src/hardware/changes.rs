@@ -1,4 +1,4 @@
-//! Notices cheaply that hardware came or went: what costs a few small reads instead of a look at everything.
+//! Detects hardware changes cheaply, by a few small reads instead of a full probe.
 
 use std::{
     collections::{BTreeMap, BTreeSet, hash_map::DefaultHasher},
@@ -7,10 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What the kernel says that is there, in a number that changes when it does.
+/// A fingerprint of the hardware that the kernel reports.
 ///
-/// The names of the PCI devices and FPGAs, which processors are online, and how much memory each NUMA domain has, or the machine
-/// where there is one domain: it changes while a virtual machine runs.
+/// It covers the names of PCI devices and FPGAs, the online processors, and the memory of each NUMA domain, or of the machine
+/// if there is one domain: a virtual machine's memory can change while it runs.
 pub fn fingerprint(root: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     for folder in ["sys/bus/pci/devices", "sys/class/fpga_manager", "sys/class/fpga_region"] {
@@ -29,10 +29,10 @@ pub fn fingerprint(root: &Path) -> u64 {
     hasher.finish()
 }
 
-/// How much memory the machine has, in bytes, if one NUMA domain has all of it.
+/// The memory of the machine in bytes, if one NUMA domain has all of it.
 ///
-/// A virtual machine whose kernel prepares memory when it is first needed counts with its domain only what it has prepared;
-/// with the machine it counts all.
+/// The kernel of a virtual machine that initializes memory lazily reports only the initialized part for its domain, but all of
+/// it for the machine.
 pub fn memory_of_only_domain(root: &Path) -> Option<i64> {
     match *domains(root) {
         [_] => total(&root.join("proc/meminfo")),
@@ -49,14 +49,14 @@ fn domains(root: &Path) -> Vec<PathBuf> {
     names(&folder).into_iter().filter(is_domain).map(|name| folder.join(name)).collect()
 }
 
-/// The memory of which a `meminfo` tells, in bytes.
+/// The memory in a `meminfo` file, in bytes.
 fn total(meminfo: &Path) -> Option<i64> {
     let text = fs::read_to_string(meminfo).ok()?;
     let (_, rest) = text.lines().find_map(|line| line.split_once("MemTotal:"))?;
     rest.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
 }
 
-/// The names in a folder, sorted; none when it is not there.
+/// The names in a folder, sorted; empty if it does not exist.
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<_> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -64,18 +64,18 @@ pub fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The addresses of the PCI devices that there are; none where that cannot be seen.
+/// The addresses of the PCI devices; `None` if they are not visible.
 pub fn on_bus(root: &Path) -> Option<BTreeSet<String>> {
     let entries = fs::read_dir(root.join("sys/bus/pci/devices")).ok()?;
     let address = |entry: std::io::Result<fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
     let addresses = entries.map(address).collect::<Option<BTreeSet<_>>>()?;
-    // A bus without any device is one that this process is not shown.
+    // A bus without any device is hidden from this process.
     (!addresses.is_empty()).then_some(addresses)
 }
 
-/// The most that a PCI device and the slot that it is in can carry, in bytes per second, by address.
+/// The maximum bandwidth of a PCI device and its slot, in bytes per second, by address.
 ///
-/// Links rest at a lower speed when there is nothing to carry, so what they run at now says little.
+/// Idle links run at a lower speed, so their current speed is not representative.
 pub fn pcie_capacities(root: &Path) -> BTreeMap<String, i64> {
     let devices = root.join("sys/bus/pci/devices");
     let capacity = |folder: &Path| -> Option<i64> {
@@ -92,7 +92,7 @@ pub fn pcie_capacities(root: &Path) -> BTreeMap<String, i64> {
     names(&devices).into_iter().filter_map(|address| Some((address.clone(), of(&address)?))).collect()
 }
 
-/// What a link of so many lanes carries after its line code, at so many GT/s.
+/// The bandwidth of a link after its line code, by lanes and GT/s.
 pub fn link_bytes_per_second(gigatransfers: f64, lanes: i64) -> Option<i64> {
     // Per lane, in bytes per second: 8b/10b up to 5 GT/s, 128b/130b up to 32, flits above.
     let lane: i64 = match gigatransfers {
@@ -107,7 +107,7 @@ pub fn link_bytes_per_second(gigatransfers: f64, lanes: i64) -> Option<i64> {
     (1..=32).contains(&lanes).then_some(lane * lanes)
 }
 
-/// The root under which `/sys` and `/proc` lie: that of the machine, or of the one that is described.
+/// The root of `/sys` and `/proc`: that of the machine, or of a described one.
 pub fn root() -> PathBuf {
     std::env::var_os("HWLOC_FSROOT").filter(|root| !root.is_empty()).map_or_else(|| "/".into(), PathBuf::from)
 }

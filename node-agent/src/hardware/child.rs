@@ -1,4 +1,4 @@
-//! Asks in a process of its own what may crash, hang, or leave a driver's libraries in memory.
+//! Runs probes that may crash, hang, or leave a driver's libraries in memory in a child process.
 
 use std::{
     fs,
@@ -18,54 +18,54 @@ use serde::{
     de::{DeserializeOwned, IgnoredAny},
 };
 
-/// The most that a child may say.
+/// The maximum size of a child's output.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// How long a child that was killed may take to end.
+/// How long a killed child may take to exit.
 const TO_DIE: Duration = Duration::from_millis(500);
 
-/// How the words begin of an answer that is a panic.
+/// The prefix of an answer that reports a panic.
 const PANICKED: &str = "the process that looked panicked at ";
 
-/// Who has it runs a child: each is given all that the agent leaves, so two at once would be too much.
+/// Held while a child runs: each may use all memory that the agent leaves, so two at once would exceed it.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// What is left of a container's memory for the agent itself, in bytes.
+/// The share of a container's memory that is reserved for the agent, in bytes.
 const OF_THE_AGENT: u64 = 40 * 1024 * 1024;
 
-/// The least that a child is given, in bytes: with less it would not even start.
+/// The minimum memory of a child, in bytes; with less it would not start.
 const LEAST: u64 = 32 * 1024 * 1024;
 
-/// What a child answers on its standard output, as JSON.
+/// The answer of a child on its standard output, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer<T> {
-    /// What it found.
+    /// The result.
     Found(T),
-    /// There is nothing of the kind here; why.
+    /// Nothing of the kind exists here, and why.
     Absent(String),
-    /// It is not allowed to look; what to do.
+    /// A permission is missing, and the remedy.
     Denied(String),
-    /// It cannot find out; why.
+    /// The probe failed, and why.
     Failed(String),
 }
 
-/// A question that is asked now and then, each time in a new process: this very program with a hidden subcommand.
+/// A probe that runs repeatedly, each time in a new process: this executable with a hidden subcommand.
 #[derive(Debug)]
 pub struct Child {
     subcommand: &'static str,
     limit: Duration,
-    /// The one that does not end though it was killed: while it lives no other is started.
+    /// A killed child that has not exited: while it lives no other is started.
     undead: Option<process::Child>,
 }
 
 impl Child {
-    /// `limit` is how long an answer may take.
+    /// `limit` is the time-out of an answer.
     pub fn new(subcommand: &'static str, limit: Duration) -> Self {
         Self { subcommand, limit, undead: None }
     }
 
-    /// Whether the last one does not end though it was killed.
+    /// Whether a killed child has not exited.
     pub fn is_undead(&mut self) -> bool {
         if self.undead.as_mut().is_some_and(|child| !matches!(child.try_wait(), Ok(None))) {
             self.undead = None;
@@ -73,23 +73,23 @@ impl Child {
         self.undead.is_some()
     }
 
-    /// Waits until it has ended, for ever if need be.
+    /// Waits until it has exited, without a limit.
     pub fn bury(&mut self) {
         if let Some(mut child) = self.undead.take() {
-            // who cannot be waited for has ended
+            // a child that cannot be waited for has exited
             let _ = child.wait();
         }
     }
 
-    /// The answer to what is put on the standard input of the child, which starts when no other one runs.
+    /// Sends a request to a new child, and returns its answer; waits until no other child runs.
     ///
-    /// That may take as long as the other one has: it is for threads that may be kept waiting.
+    /// The other child may take its whole time-out: call it on threads that may block.
     pub fn ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Answer<T> {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         self.ask_of(itself(self.subcommand), input)
     }
 
-    /// The same without waiting for others: none, at once, while another child runs.
+    /// The same without waiting: returns `None` at once while another child runs.
     pub fn try_ask<T: DeserializeOwned>(&mut self, input: &impl Serialize) -> Option<Answer<T>> {
         let _turn = match TURN.try_lock() {
             Ok(turn) => turn,
@@ -113,14 +113,14 @@ impl Child {
         };
         let answered = said.recv_timeout(self.limit);
         if answered.is_err() {
-            // An error says that it has ended: then it needs no killing.
+            // An error means that it has exited, and needs no kill.
             let _ = child.kill();
             let _ = said.recv_timeout(TO_DIE);
         }
-        // Who has said all, or was killed, ends in a moment; the wait is for it, not for a driver.
+        // A child that has answered, or was killed, exits in a moment; the wait is for it, not for a driver.
         let status = ended(&mut child);
         if status.is_none() {
-            // It has said all that it had to say.
+            // Its answer is complete.
             let _ = child.kill();
             self.undead = Some(child);
         }
@@ -135,7 +135,7 @@ impl Child {
             }),
         };
         match read {
-            // What was said whole counts, however long who said it takes to end.
+            // A complete answer is valid, however long the child takes to exit.
             Ok(answer) => answer,
             Err(_) if self.undead.is_some() => Answer::Failed(self.undead_words()),
             Err(words) => Answer::Failed(words),
@@ -151,18 +151,18 @@ impl Child {
     }
 }
 
-/// This very program with a subcommand.
+/// This executable with a subcommand.
 fn itself(subcommand: &str) -> Command {
-    // By this path the program is found when its file was replaced or removed since, too.
+    // This path remains valid if the file was replaced or removed.
     let mut command = Command::new("/proc/self/exe");
     command.arg(subcommand);
     command
 }
 
-/// What a child says, as one piece: its answer, or all that it said if it closed its output before that was whole.
+/// A child's output: its answer, or everything if it closed its output before the answer was complete.
 type Said = Receiver<io::Result<Vec<u8>>>;
 
-/// Starts the child, and a thread of this name that listens to it.
+/// Starts the child, and a thread of this name that reads from it.
 fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(process::Child, Said)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn()?;
@@ -172,16 +172,16 @@ fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(proces
     let listener = thread.spawn(move || {
         let talk = || -> io::Result<Vec<u8>> {
             if let Some(mut to) = to {
-                // A child that does not listen to the end says why in its answer.
+                // A child that closes its input early says why in its answer.
                 let _ = to.write_all(&input);
             }
             from.map_or(Ok(Vec::new()), |from| read_answer(BufReader::new(from.take(MAX_BYTES))))
         };
-        // Nobody listens any more when it took too long.
+        // The receiver is gone after a time-out.
         let _ = sender.send(talk());
     });
     if let Err(error) = listener {
-        // Nobody would hear it, nor know of its end. It was asked nothing: no driver keeps it.
+        // Nothing would read its output, nor notice its exit. It has no request yet: no driver blocks it.
         let _ = child.kill();
         let _ = child.wait();
         return Err(error);
@@ -189,9 +189,9 @@ fn start(mut command: Command, name: &str, input: Vec<u8>) -> io::Result<(proces
     Ok((child, receiver))
 }
 
-/// Reads up to the end of the first line that completes a JSON value, or all that there is.
+/// Reads up to the end of the first line that completes a JSON value, or to the end.
 ///
-/// A library that hangs while its process ends keeps the output open.
+/// A library that hangs at process exit keeps the output open.
 fn read_answer(mut from: impl BufRead) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     while from.read_until(b'\n', &mut text)? > 0 {
@@ -202,9 +202,9 @@ fn read_answer(mut from: impl BufRead) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// How a child ended that has nothing more to do; none when it does not end.
+/// The exit status of a child that has finished; `None` if it does not exit.
 fn ended(child: &mut process::Child) -> Option<process::ExitStatus> {
-    // There is no wait with a limit in the standard library; a process ends within a millisecond or hangs for minutes.
+    // The standard library has no wait with a time-out; a process exits within a millisecond or hangs for minutes.
     let mut pause = Duration::from_micros(100);
     let mut waited = Duration::ZERO;
     while waited < TO_DIE {
@@ -219,11 +219,11 @@ fn ended(child: &mut process::Child) -> Option<process::ExitStatus> {
     None
 }
 
-/// Where a container's limit is told, as the container sees it: in bytes, or as `max` (cgroup v2) or a number that no
-/// machine has (v1).
+/// The files with a container's memory limit, as seen from inside: bytes, or `max` (cgroup v2), or a number larger than any
+/// machine's memory (v1).
 const CONTAINER: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
-/// The most that a child may allocate, given the most for its kind, and what [`CONTAINER`] says.
+/// The memory limit of a child, given the limit of its kind and the content of [`CONTAINER`].
 fn memory_limit(memory: Option<u64>, container: Option<&str>) -> Option<u64> {
     let container = container.and_then(|text| text.trim().parse::<u64>().ok());
     let left = container.map(|bytes| bytes.saturating_sub(OF_THE_AGENT).max(LEAST.min(bytes)));
@@ -233,23 +233,23 @@ fn memory_limit(memory: Option<u64>, container: Option<&str>) -> Option<u64> {
     }
 }
 
-/// The child's side: prints what `look` answers to each question on the standard input. To be the whole of the process.
+/// The child's side: answers each request on standard input with the result of `look`. It is the whole process.
 ///
-/// A panic is an answer, too. `memory` is the most that it may allocate, in bytes; in a container with less, it is what
-/// the container leaves beside the agent.
+/// A panic is an answer, too. `memory` is its limit in bytes; in a smaller container, the limit is what the container
+/// leaves beside the agent.
 pub fn answer<I: DeserializeOwned, T: Serialize>(
     memory: Option<u64>,
     mut look: impl FnMut(I) -> Answer<T>,
 ) -> io::Result<()> {
-    // A driver that hangs would keep this process for ever after the agent has ended.
+    // A hanging driver would keep this process alive after the agent has exited.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let container = CONTAINER.iter().find_map(|path| fs::read_to_string(path).ok());
     if let Some(bytes) = memory_limit(memory, container.as_deref()) {
-        // Whoever is killed for using too much may take the whole container along: it is refused the memory instead.
+        // The OOM killer may kill the whole container: allocations fail instead.
         let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
         setrlimit(Resource::Data, limit)?;
     }
-    // Nothing is printed: where it happened is a part of the answer.
+    // Nothing is printed: the location is part of the answer.
     let place = Arc::new(Mutex::new(String::new()));
     let panicked = Arc::clone(&place);
     std::panic::set_hook(Box::new(move |panic| {
@@ -289,7 +289,7 @@ mod tests {
             command.args(["-c", script]);
             command
         };
-        // `tail` would end when nobody reads what it writes: the output stays open as another descriptor
+        // `tail` would exit without a reader: the output stays open as another descriptor
         let open = "exec 3>&1 >/dev/null";
         let closed = "exec >/dev/null";
         let whole = r#"{"found":7}"#;

@@ -1,27 +1,27 @@
-//! Makes a topology one that the API server takes, whatever a driver or a file said.
+//! Makes a topology acceptable to the API server, whatever a driver or a file reported.
 
 use std::collections::BTreeSet;
 
 use crds::{Device, NodeTopologySpec};
 
-/// The most devices of a NodeTopology.
+/// The maximum number of devices of a NodeTopology.
 const DEVICES: usize = 256;
-/// The most links of a NodeTopology.
+/// The maximum number of links of a NodeTopology.
 const LINKS: usize = 1024;
-/// The longest text of a device.
+/// The maximum length of a text of a device.
 const TEXT: usize = 128;
 /// The largest number of a NUMA domain.
 const NUMA: i32 = 4095;
-/// The most computing units of one type on one device.
+/// The maximum number of computing units of one type on one device.
 const UNITS: i32 = 1_000_000;
-/// The most types of computing units, and memories, of one device.
+/// The maximum number of types of computing units, and of memories, of one device.
 const PARTS: usize = 64;
 
-/// Types of devices, the most useful for a placement first; others come after them.
+/// Types of devices by relevance for placement; all others come after them.
 const BY_USE: [&str; 8] =
     ["NUMA Domain", "GPU", "FPGA", "NPU", "Accelerator", "GPU Partition", "Memory Domain", "NIC"];
 
-/// Cuts a topology to what a NodeTopology may hold, and sorts it; says in sentences what had to go.
+/// Truncates a topology to the limits of a NodeTopology, and sorts it; returns sentences about what was removed.
 pub fn fit(spec: &mut NodeTopologySpec) -> Vec<String> {
     let mut said = Vec::new();
     for device in &mut spec.devices {
@@ -59,7 +59,7 @@ pub fn fit(spec: &mut NodeTopologySpec) -> Vec<String> {
             "{} links were found, a NodeTopology holds {LINKS}: {lost} are left out, the slowest and farthest first",
             spec.links.len()
         ));
-        // Links with a bandwidth join GPUs to GPUs and to processors; latencies are between all NUMA domains.
+        // Bandwidth links join GPUs with GPUs and processors; latencies exist between all NUMA domains.
         spec.links
             .sort_by_key(|link| (std::cmp::Reverse(link.bandwidth_bytes_per_second), link.relative_latency));
         spec.links.truncate(LINKS);
@@ -101,7 +101,7 @@ fn fit_text(text: &mut Option<String>, most: usize) {
     *text = text.take().filter(|text| !text.is_empty());
 }
 
-/// Cuts a text to so many characters, none of which is a control character.
+/// Truncates a text, and removes control characters.
 fn cut(text: &mut String, most: usize) {
     if text.chars().count() > most || text.chars().any(char::is_control) {
         *text = text.chars().filter(|c| !c.is_control()).take(most).collect();
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(spec.links, [link("nic-0")]);
     }
 
-    /// Whatever drivers say, what is left keeps the rules that the API server holds it to, and a second look finds nothing.
+    /// Whatever drivers report, the result is valid for the API server, and fitting it again changes nothing.
     #[test]
     fn ten_thousand_topologies_of_anything_fit() {
         let mut rng = fastrand::Rng::with_seed(3);

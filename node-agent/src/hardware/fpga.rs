@@ -12,9 +12,9 @@ use crds::{ComputeResource, Device, Health};
 use super::{changes::names, hwloc::is_address};
 use crate::{metrics::CollectorState, source::Collector};
 
-/// The FPGAs under a root, none where nobody can look, and how looking at them fares.
+/// The FPGAs under a root (`None` if they cannot be read), and the state of the collector.
 ///
-/// A card with an address has it; an FPGA on the board of a system on chip has the name of its manager.
+/// A card is identified by its PCI address; an FPGA of a system on chip by the name of its manager.
 pub fn read(root: &Path) -> (Option<Vec<Device>>, Collector) {
     let class = root.join("sys/class/fpga_manager");
     let began = Instant::now();
@@ -33,7 +33,7 @@ pub fn read(root: &Path) -> (Option<Vec<Device>>, Collector) {
     (found, collector)
 }
 
-/// The names in the class of managers, sorted; none on a kernel without it.
+/// The names in the class of managers, sorted; empty on a kernel without it.
 fn managers(class: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(class) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -45,7 +45,7 @@ fn managers(class: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// How looking fares that found these managers, or must not look.
+/// The state of the collector, given the managers or a denied permission.
 fn fares(managers: &io::Result<Vec<String>>) -> Collector {
     let (state, words) = match managers {
         Ok(managers) if !managers.is_empty() => (CollectorState::Ok, String::new()),
@@ -91,7 +91,7 @@ fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Opti
     }
 }
 
-/// How many regions there are on each card; those without an address belong to the board.
+/// The number of regions on each card; those without an address belong to the board.
 fn regions_by_address(root: &Path) -> BTreeMap<Option<String>, i32> {
     let class = root.join("sys/class/fpga_region");
     let mut regions = BTreeMap::new();
@@ -102,7 +102,7 @@ fn regions_by_address(root: &Path) -> BTreeMap<Option<String>, i32> {
     regions
 }
 
-/// The address of the card that an entry of a class is on: the last one on the way to it.
+/// The address of the card of a class entry: the last one in its path.
 fn pci_address(entry: &Path) -> Option<String> {
     let path: PathBuf = fs::canonicalize(entry).ok()?;
     let steps = path.components().rev().filter_map(|step| step.as_os_str().to_str());
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// An entry of a class, which is a link to where the device is.
+    /// A class entry, which links to the device.
     fn entry(root: &Path, class: &str, name: &str, at: &str, files: &[(&str, &str)]) {
         let folder = root.join("sys/devices").join(at).join(class).join(name);
         fs::create_dir_all(&folder).unwrap();
@@ -140,7 +140,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let class = root.path().join("sys/class");
         fs::create_dir_all(&class).unwrap();
-        // a link to itself: an error, whoever looks
+        // a link to itself: an error for every reader
         symlink("fpga_manager", class.join("fpga_manager")).unwrap();
         let (found, collector) = read(root.path());
         assert_eq!((found, collector.state), (None, CollectorState::Error), "{}", collector.words);

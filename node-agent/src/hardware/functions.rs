@@ -1,4 +1,4 @@
-//! Functions of PCI boards that are no devices of their own: virtual ones (SR-IOV), and those by which a board is managed.
+//! PCI functions that are not devices of their own: virtual functions (SR-IOV), and management functions of a board.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,16 +9,16 @@ use crds::{Device, NodeTopologySpec};
 
 use super::changes::names;
 
-/// The addresses of virtual functions: each has a link to the physical function that it is a part of.
+/// The addresses of virtual functions: each links to its physical function.
 ///
-/// In a virtual machine that was given one there is no such link: it is a device like any other there.
+/// A virtual machine with such a function has no such link: there it is a device like any other.
 pub fn virtual_ones(root: &Path) -> BTreeSet<String> {
     let devices = root.join("sys/bus/pci/devices");
     let is_virtual = |address: &String| devices.join(address).join("physfn").exists();
     names(&devices).into_iter().filter(is_virtual).collect()
 }
 
-/// Removes the devices at these addresses, and what refers to them.
+/// Removes the devices at these addresses, and their references.
 pub fn without(spec: &mut NodeTopologySpec, addresses: &BTreeSet<String>) {
     let is_one = |device: &Device| device.pci_bus_id.as_ref().is_some_and(|at| addresses.contains(at));
     let gone: BTreeSet<String> =
@@ -33,10 +33,10 @@ pub fn without(spec: &mut NodeTopologySpec, addresses: &BTreeSet<String>) {
         .retain(|link| [&link.source, &link.destination].iter().all(|end| is_there.contains(end.as_str())));
 }
 
-/// Makes one device of each FPGA board of Xilinx that has several functions.
+/// Merges the functions of each Xilinx FPGA board into one device.
 ///
-/// Function 0 of an Alveo manages the board (`xclmgmt`, `ami`), and a program uses those that follow, of which the first
-/// gives the board its name; it gets what only another one said of the board.
+/// Function 0 of an Alveo manages the board (`xclmgmt`, `ami`), and programs use the following ones, of which the first names the
+/// board; it inherits what only another function reported.
 pub fn join_boards(devices: Vec<Device>) -> Vec<Device> {
     let mut boards = BTreeMap::<String, Vec<Device>>::new();
     let mut others = Vec::new();
@@ -66,13 +66,13 @@ pub fn join_boards(devices: Vec<Device>) -> Vec<Device> {
     others
 }
 
-/// Whether a device is a function of a board that is there under the name of another one, as it was told of before.
+/// Whether a device is a function of a board that is listed under another function's name, as older agents published it.
 pub fn is_of_board(device: &Device, there: &[Device]) -> bool {
     slot(device)
         .is_some_and(|slot_of_it| there.iter().any(|it| it.id != device.id && slot(it) == Some(slot_of_it)))
 }
 
-/// Whether what somebody else found, by its address, is another function of a board that is there.
+/// Whether a device of another collector is, by its address, another function of a listed board.
 pub fn is_beside_board(found: &Device, there: &[Device]) -> bool {
     let address = found.pci_bus_id.as_deref();
     let place = address.and_then(|address| Some(address.rsplit_once('.')?.0));
@@ -80,7 +80,7 @@ pub fn is_beside_board(found: &Device, there: &[Device]) -> bool {
     place.is_some() && there.iter().any(|it| other(&it))
 }
 
-/// Where an FPGA board of Xilinx is plugged: the address of a function without its number.
+/// The slot of a Xilinx FPGA board: the address without the function number.
 fn slot(device: &Device) -> Option<&str> {
     let is_board = device.type_ == "FPGA" && device.vendor.as_deref() == Some("xilinx");
     Some(device.pci_bus_id.as_deref().filter(|_| is_board)?.rsplit_once('.')?.0)
@@ -107,7 +107,7 @@ mod tests {
         devices.iter().map(|device| device.id.as_str()).collect()
     }
 
-    /// As recorded of a network card with two virtual functions, one of which has a GPU beside it.
+    /// As recorded from a network card with two virtual functions, one of which has a GPU next to it.
     #[test]
     fn a_virtual_function_is_found_by_its_link_and_goes_with_its_links() {
         let root = tempfile::tempdir().unwrap();
@@ -162,11 +162,11 @@ mod tests {
         let expected = ["gpu-0000:3b:00.0", "fpga-0000:5e:00.1", "fpga-0000:86:00.1", "fpga-0000:af:00.0"];
         assert_eq!(ids(&joined), expected);
         assert_eq!(joined[1].model.as_deref(), Some("Alveo U250"));
-        // what an agent of before published of the board is not missed
+        // what an older agent published of the board is not reported as lost
         assert!(is_of_board(&alveo("0000:5e:00.0", None), &joined));
         assert!(!is_of_board(&alveo("0000:af:00.0", None), &joined), "it is there itself");
         assert!(!is_of_board(&alveo("0000:d8:00.0", None), &joined), "that one is lost");
-        // what the kernel's class of FPGA managers has of it, without a maker
+        // the kernel's class of FPGA managers lists it without a vendor
         let manager = |address: &str| Device { vendor: None, ..function("FPGA", "", address, None) };
         assert!(is_beside_board(&manager("0000:5e:00.0"), &joined));
         assert!(!is_beside_board(&manager("0000:5e:00.1"), &joined), "it is the board");

@@ -1,7 +1,7 @@
-//! What hwloc knows of a machine: NUMA domains, PCI devices, where they hang, how far apart they are.
+//! What hwloc reports: NUMA domains, PCI devices, their locality and distances.
 //!
-//! hwloc is C, and its reader of XML trusts what it reads more than one should: everything here runs in a process of
-//! its own ([`super::child`]), which may crash, hang or take memory without anybody else noticing.
+//! hwloc is C, and its XML parser trusts its input: everything here runs in a child process ([`super::child`]), which may crash,
+//! hang or exhaust its memory without affecting the agent.
 
 mod devices;
 mod domains;
@@ -21,47 +21,47 @@ use serde::{Deserialize, Serialize};
 
 use super::{changes, child::Answer};
 
-/// Which machine hwloc is to look at.
+/// The machine to probe.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Machine {
-    /// The one that this process runs on, or the one whose `/sys` and `/proc` lie under `HWLOC_FSROOT`.
+    /// The local one, or the one whose `/sys` and `/proc` are under `HWLOC_FSROOT`.
     Live,
-    /// The same, without asking the drivers of GPUs.
+    /// The same, without loading GPU drivers.
     LiveWithoutDrivers,
-    /// One that was written down by `lstopo FILE.xml`.
+    /// One that was exported by `lstopo FILE.xml`.
     Xml(String),
-    /// One in hwloc's own words, such as `package:2 numa:1(memory=64GiB) core:16 pu:2`.
+    /// One in hwloc's synthetic form, such as `package:2 numa:1(memory=64GiB) core:16 pu:2`.
     Synthetic(String),
 }
 
-/// Why hwloc does not tell.
+/// Why hwloc fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The text is no description of a machine.
+    /// The text does not describe a machine.
     #[error(
         "hwloc refuses the description{0}; it takes XML of hwloc 1 and 2, as `lstopo FILE.xml` writes it, or one \
          line such as `package:2 core:16 pu:2`"
     )]
     Refused(String),
-    /// hwloc says no more than a number.
+    /// hwloc reports only an error number.
     #[error("hwloc fails: {0}")]
     Failed(String),
 }
 
-/// The most memory that hwloc may take, in bytes: a machine with a thousand processors takes a tenth of it, and a number
-/// that is wrong in a description would take gigabytes.
+/// The memory limit of hwloc, in bytes: a machine with a thousand processors takes a tenth of it, and a wrong number in a
+/// description would take gigabytes.
 pub const MEMORY: u64 = 192 * 1024 * 1024;
 
-/// Parts of hwloc that the agent does without. OpenCL and GL load the drivers of GPUs into the process, which cost 60 MiB
-/// and can hang; x86 moves the process from core to core to ask each, and `/sys` says the same.
+/// Components of hwloc that the agent disables. OpenCL and GL load GPU drivers into the process, which cost 60 MiB and can hang;
+/// x86 migrates the process from core to core, and `/sys` has the same data.
 const WITHOUT: [&str; 3] = ["opencl", "gl", "x86"];
 
-/// Parts of hwloc that load the drivers of GPUs.
+/// Components of hwloc that load GPU drivers.
 const DRIVERS: [&str; 4] = ["cuda", "nvml", "rsmi", "levelzero"];
 
-/// The devices of a machine and the links between them, in no particular order.
+/// The devices of a machine and their links, unordered.
 ///
-/// Whatever the process may use itself, this is the whole machine.
+/// The whole machine, whatever the process itself may use.
 pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
     let topology = load(machine)?;
     let mut domains = domains::read(&topology);
@@ -75,7 +75,7 @@ pub fn read(machine: &Machine) -> Result<NodeTopologySpec, Error> {
     Ok(NodeTopologySpec { devices, links })
 }
 
-/// What the child says that was asked to look at a machine.
+/// The answer of the child that probes a machine.
 pub fn answer(machine: &Machine) -> Answer<NodeTopologySpec> {
     match read(machine) {
         Ok(found) => Answer::Found(found),
@@ -86,7 +86,7 @@ pub fn answer(machine: &Machine) -> Answer<NodeTopologySpec> {
 fn load(machine: &Machine) -> Result<Topology, Error> {
     let failed = |error: &dyn std::fmt::Display| Error::Failed(error.to_string());
     let mut builder = Topology::builder();
-    // hwloc refuses to leave out what it has not: where its plugins are not installed, OpenCL and GL are not there.
+    // hwloc refuses to disable a component that it lacks: without its plugins, OpenCL and GL do not exist.
     let is_there = |component: &&str| Topology::builder().without_component(component).is_ok();
     let drivers: &[&str] = if *machine == Machine::LiveWithoutDrivers { &DRIVERS } else { &[] };
     for component in WITHOUT.iter().chain(drivers).copied().filter(is_there) {
@@ -111,7 +111,7 @@ fn load(machine: &Machine) -> Result<Topology, Error> {
     })
 }
 
-/// What is probably wrong with an XML that hwloc refuses without a word.
+/// The likely defect of an XML file that hwloc refuses without a message.
 fn hint(xml: &str) -> &'static str {
     let head = xml.get(..xml.len().min(512)).unwrap_or_default();
     if !head.contains("<topology") {

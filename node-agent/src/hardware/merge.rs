@@ -1,4 +1,4 @@
-//! One topology of what several ways of looking found: each board once, and what is gone as lost.
+//! Merges the results of several collectors into one topology: each board once, and missing ones as lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use crds::{Device, Health, Link, NodeTopologySpec};
 
 use super::{functions::is_of_board, nvml::Found};
 
-/// Adds devices that somebody else found: to the board that is there already, or as a device of its own.
+/// Adds the devices of another collector: merged with a known board, or as new devices.
 ///
-/// Boards are the same when their PCI address is, or their UUID. Of what both say the driver is believed, which knows
-/// its own device; where the board hangs is what it was.
+/// Boards are equal if their PCI addresses or UUIDs are. The driver takes precedence, as it knows its own device; the
+/// locality is kept.
 pub fn add(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     for device in found {
         let same = |known: &&mut Device| {
@@ -30,8 +30,8 @@ pub fn add(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     }
 }
 
-/// Adds what OpenCL found, which does not always know where its devices are: one without an address is taken for a board
-/// that is there already if that has the same maker.
+/// Adds OpenCL's devices, some of which have no address: such a device is merged with a known board of the same
+/// vendor.
 pub fn add_opencl(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     let made_by = |vendor: &Option<String>| {
         let boards = spec.devices.iter().filter(|it| it.pci_bus_id.is_some() && it.type_ != "NIC");
@@ -42,7 +42,7 @@ pub fn add_opencl(spec: &mut NodeTopologySpec, found: Vec<Device>) {
     drop(known);
     for device in other {
         match spec.devices.iter_mut().find(|it| is_same_board(it, &device)) {
-            // Whoever else speaks of the board knows it better: OpenCL fills what nobody has said.
+            // Every other collector takes precedence: OpenCL fills missing attributes.
             Some(board) => {
                 board.model = board.model.take().or(device.model);
                 if board.compute_resources.is_empty() {
@@ -61,7 +61,7 @@ fn is_same_board(one: &Device, other: &Device) -> bool {
     one.id == other.id || one.pci_bus_id.is_some() && one.pci_bus_id == other.pci_bus_id
 }
 
-/// Replaces the links of these kinds: whoever counts the links of a GPU knows them better than a matrix.
+/// Replaces the links of these kinds: a driver that enumerates a GPU's links is more precise than a matrix.
 pub fn replace_links(spec: &mut NodeTopologySpec, links: Vec<Link>) {
     let kinds: BTreeSet<&str> = links.iter().map(|link| link.kind.as_str()).collect();
     spec.links.retain(|link| !kinds.contains(link.kind.as_str()));
@@ -71,7 +71,7 @@ pub fn replace_links(spec: &mut NodeTopologySpec, links: Vec<Link>) {
 fn overlay(known: &mut Device, device: Device) {
     let Device { id, type_, vendor, model, pci_bus_id, uuid, driver, health, numa_node, parent, .. } = device;
     if type_ != known.type_ {
-        // An accelerator of unknown kind turns out to be an FPGA: its name says what it is.
+        // An accelerator of unknown kind turns out to be an FPGA, which its name reflects.
         (known.id, known.type_) = (id, type_);
     }
     known.health = health;
@@ -97,12 +97,12 @@ fn overlay(known: &mut Device, device: Device) {
     }
 }
 
-/// Whether a device is a GPU of NVIDIA, or a part of one.
+/// Whether a device is an NVIDIA GPU, or a part of one.
 pub fn is_of_nvidia(device: &Device) -> bool {
     matches!(device.type_.as_str(), "GPU" | "GPU Partition") && device.vendor.as_deref() == Some("nvidia")
 }
 
-/// Nobody knows how the GPUs are whose driver may not be asked; what is gone stays so.
+/// The health of GPUs is unknown while their driver may not be loaded; lost ones stay lost.
 pub fn nobody_knows(spec: &mut NodeTopologySpec) {
     let known = |it: &&mut Device| is_of_nvidia(it) && it.health != Health::Lost;
     for device in spec.devices.iter_mut().filter(known) {
@@ -110,7 +110,7 @@ pub fn nobody_knows(spec: &mut NodeTopologySpec) {
     }
 }
 
-/// Gives a device another id everywhere it is named.
+/// Renames a device and all references to it.
 fn rename(spec: &mut NodeTopologySpec, before: &str, after: &str) {
     if before == after {
         return;
@@ -127,38 +127,38 @@ fn rename(spec: &mut NodeTopologySpec, before: &str, after: &str) {
     }
 }
 
-/// What is remembered of a machine from one look to the next.
+/// The memory of a machine between probes.
 #[derive(Debug, Default)]
 pub struct Memory {
-    /// Devices that can be plugged, by id, as they were when they were last there.
+    /// Pluggable devices by id, as last seen.
     pluggable: BTreeMap<String, Device>,
-    /// Devices that can be plugged, as they were published when the agent last ran.
+    /// Pluggable devices, as published by the previous agent.
     published: Vec<Device>,
-    /// Those of them that hung on the bus, which hwloc listed; none when it has said what there is since that was heard.
+    /// Those of them on the bus, which hwloc listed; empty once hwloc has reported since.
     hung: Vec<Device>,
-    /// What NVIDIA's driver found last, or what was published of it when the agent last ran.
+    /// NVIDIA's driver's last result, or what was published of it by the previous agent.
     driven: Vec<Device>,
-    /// Those of them, by id, that were lost in its last two answers, or were published as lost when the agent last ran.
+    /// Those of them, by id, that were lost in the last two answers, or were published as lost.
     confirmed: BTreeSet<String>,
-    /// The links that it found, likewise.
+    /// Their links, likewise.
     links: Vec<Link>,
-    /// Whether it has said what there is since the agent started.
+    /// Whether the driver has reported since the agent started.
     answered: bool,
-    /// The addresses of the GPUs that hwloc has listed, now or when the agent last ran.
+    /// The addresses of GPUs that hwloc has listed, now or in the previous agent.
     placed: BTreeSet<String>,
-    /// Those of them that were not on the bus when it could be seen last.
+    /// Those of them that were missing from the bus when it was last visible.
     off_bus: BTreeSet<String>,
-    /// How many of the GPUs that the driver failed to hand out last are none that it ever did, or were lost before.
+    /// The number of GPUs without a handle in the last answer that were never seen with one, or were lost before.
     strangers: usize,
-    /// How many of them are among those that it did, and which those may be.
+    /// The number of known GPUs without a handle, and the candidates.
     withheld: usize,
     silent: BTreeSet<String>,
 }
 
 impl Memory {
-    /// Takes in which PCI devices there are now, if that could be seen, and what hwloc lists.
+    /// Records the present PCI devices, if visible, and hwloc's list.
     ///
-    /// A GPU that it never listed may be where nobody sees it: that one is not judged.
+    /// A GPU that hwloc never listed may be on an invisible bus, and is not judged.
     pub fn see_bus(&mut self, spec: &NodeTopologySpec, bus: Option<&BTreeSet<String>>) {
         let gpus = spec.devices.iter().filter(|it| it.type_ == "GPU");
         self.placed.extend(gpus.filter_map(|it| it.pci_bus_id.clone()));
@@ -167,7 +167,7 @@ impl Memory {
         }
     }
 
-    /// Whether a GPU, or the one that a partition is of, is gone from the bus.
+    /// Whether a GPU, or the GPU of a partition, is missing from the bus.
     fn is_off_bus(&self, device: &Device) -> bool {
         let gpu = match &device.parent {
             Some(parent) => self.driven.iter().find(|it| it.id == *parent),
@@ -176,10 +176,10 @@ impl Memory {
         gpu.and_then(|it| it.pci_bus_id.as_ref()).is_some_and(|at| self.off_bus.contains(at))
     }
 
-    /// How a device is while its driver says nothing: who was lost twice stays so, and who is gone from the bus is; of the others
-    /// nobody knows, but while the driver `is_starting` they are as they were published.
+    /// The health of a device while its driver does not answer: lost if it was lost twice or is missing from the bus; otherwise
+    /// unknown, or as published while the driver `is_starting`.
     ///
-    /// Who was lost once only may be well: said again in each look, it would count as seen twice.
+    /// A device that was lost once may be healthy; repeating that at each probe would count as a second observation.
     fn unheard(&self, device: &Device, is_starting: bool) -> Device {
         let health = match device.health {
             Health::Lost if self.confirmed.contains(&device.id) => Health::Lost,
@@ -190,14 +190,14 @@ impl Memory {
         Device { health, ..device.clone() }
     }
 
-    /// What to add of GPUs of NVIDIA, given what their driver says: all that it found, or what it found last, of which
-    /// nobody knows now how it is. A GPU on the bus that it does not list, for it belongs to a virtual machine or its
-    /// driver gave up, is nothing that a container can use. While the driver fails to hand out some GPUs, nobody knows how as
-    /// many are that it does not list, that were not lost before and that are on the bus. Partitions are gone when it says so:
-    /// of a GPU that is lost, or of which it fails to say which there are, those that were there last stay, as healthy as the GPU.
+    /// The NVIDIA GPUs to add, given the driver's answer: its result, or its last one with unknown health. A GPU on the bus that it
+    /// does not list (it belongs to a virtual machine, or its driver gave up) is unusable for containers. While the driver withholds
+    /// handles of some GPUs, the health of as many is unknown among those that it does not list, that were not lost before and that are
+    /// on the bus. Partitions are removed if it says so; those of a lost GPU, or of one whose partitions it fails to list, are kept
+    /// with the GPU's health.
     ///
-    /// A driver that has not answered since the start is `starting`, for a while: what was published stays as it was. While it does
-    /// not answer, a GPU that is gone from the bus is lost all the same.
+    /// A driver that has not answered since the start is `starting` for a grace period, in which the published state is kept. A GPU
+    /// that is missing from the bus is lost even without an answer.
     pub fn driven(&mut self, spec: &NodeTopologySpec, found: Option<Found>, starting: bool) -> Vec<Device> {
         let as_is = |health| move |device: &Device| Device { health, ..device.clone() };
         let Some(Found { devices: mut found, unsaid, withheld, .. }) = found else {
@@ -212,7 +212,7 @@ impl Memory {
         let foreign =
             foreign.filter(|it| !is_in(&found, it) && !is_in(&gone, it)).map(as_is(Health::Unknown));
         let foreign: Vec<_> = foreign.collect();
-        // A GPU that was lost stays known, so that it stays lost.
+        // A lost GPU is remembered, so that it stays lost.
         found.extend(gone);
         for part in &mut found {
             let before = self.driven.iter().find(|it| it.parent.is_some() && it.id == part.id);
@@ -229,13 +229,13 @@ impl Memory {
         found
     }
 
-    /// The GPUs that the driver listed before and does not now: lost, but for as many as it has `withheld`. Those come first of which
-    /// nothing was said the last time either; where that leaves more of them than are withheld, nobody knows which of them are lost.
+    /// The GPUs that the driver listed before and does not list now: lost, except as many as are `withheld`. Those that were silent
+    /// last time are considered withheld first; if more remain than are withheld, it is unknown which of them are lost.
     fn missing(&mut self, found: &[Device], withheld: usize) -> Vec<Device> {
         let missing = self.driven.iter().filter(|it| it.type_ == "GPU" && !is_in(found, it));
         let (mut silent, mut heard): (Vec<_>, Vec<_>) =
             missing.cloned().partition(|it| self.silent.contains(&it.id));
-        // One that was lost is a stranger while it is withheld, and none any more when it is handed out and well.
+        // A lost GPU counts as unknown while it is withheld, and no more once it is listed and healthy.
         let is_new = |gpu: &&Device| {
             let before = self.driven.iter().find(|it| is_same_board(it, gpu));
             before.is_none_or(|it| it.health == Health::Lost && gpu.health != Health::Lost)
@@ -243,7 +243,7 @@ impl Memory {
         let new = found.iter().filter(|it| it.type_ == "GPU").filter(is_new).count();
         let strangers = self.strangers.saturating_sub(new).min(withheld);
         let mut room = withheld - strangers;
-        // Nobody knows which of the silent ones are withheld, but how many of them were the last time.
+        // Which of the silent ones are withheld is unknown; only their number last time is known.
         for (gpus, most) in [(&mut silent, self.withheld), (&mut heard, usize::MAX)] {
             let most = room.min(most);
             let mut taken = 0;
@@ -254,7 +254,7 @@ impl Memory {
             }
             room -= taken.min(most);
         }
-        // What is left may be a silent one after all, where more of those are known than were withheld.
+        // The rest may be silent ones after all, if more of those are known than were withheld.
         let are_silent = |gpus: &[Device]| gpus.iter().filter(|it| it.health == Health::Unknown).count();
         room -= room.min(are_silent(&silent).saturating_sub(self.withheld));
         self.strangers = strangers + room;
@@ -265,8 +265,8 @@ impl Memory {
         silent
     }
 
-    /// The partitions that were there last and are not in what was found, of GPUs that are lost or not handed out, which say
-    /// nothing, or have left it `unsaid` which they have.
+    /// The partitions of the last result that are missing now, of GPUs that are lost or withheld, which cannot be read, or whose
+    /// partitions are `unsaid`.
     fn unsaid_partitions(&self, found: &[Device], unsaid: &BTreeSet<String>) -> Vec<Device> {
         let as_its_gpu = |part: &Device| {
             let gpu = found.iter().find(|it| part.parent.as_ref() == Some(&it.id))?;
@@ -278,8 +278,8 @@ impl Memory {
         self.driven.iter().filter_map(as_its_gpu).collect()
     }
 
-    /// The links between what the driver found, or those that it found last: all of them while it says nothing, and those of GPUs
-    /// that it does not list while it fails to hand out some, whose links it does not tell.
+    /// The driver's links, or its last ones: all of them while it does not answer, and those of GPUs that it does not list while it
+    /// withholds some, whose links it cannot report.
     pub fn links(&mut self, found: Option<&Found>) -> Vec<Link> {
         if let Some(found) = found {
             let is_listed = |id: &String| found.devices.iter().any(|it| it.id == *id);
@@ -290,8 +290,8 @@ impl Memory {
         self.links.clone()
     }
 
-    /// What to add of OpenCL's devices, given what it found; while it has not said what there is, what was published of boards
-    /// that are there, and devices that perhaps nobody else knows.
+    /// The OpenCL devices to add, given its result; before its first result, what was published of present boards, and devices that
+    /// possibly no other collector knows.
     pub fn opencl(&self, spec: &NodeTopologySpec, found: Option<Vec<Device>>) -> Vec<Device> {
         let is_there = |device: &Device| spec.devices.iter().any(|it| is_same_board(it, device));
         found.unwrap_or_else(|| {
@@ -300,25 +300,25 @@ impl Memory {
         })
     }
 
-    /// The devices that perhaps only OpenCL knew when the agent last ran.
+    /// The devices that possibly only OpenCL knew in the previous agent.
     pub fn recalled_of_opencl(&self) -> Vec<Device> {
         self.published.iter().filter(|device| is_of_opencl_alone(device)).cloned().collect()
     }
 
-    /// Hears that hwloc has said what there is, and is believed.
+    /// Records an accepted result of hwloc.
     pub fn hear_hwloc(&mut self) {
         self.hung.clear();
     }
 
-    /// Whether an answer of hwloc leaves out a device that it listed when the agent last ran, and none has counted since that was
-    /// heard.
+    /// Whether hwloc's answer lacks a device that it listed in the previous agent, and none has been accepted since that was
+    /// restored.
     pub fn lacks_recalled(&self, found: &NodeTopologySpec) -> bool {
         self.hung.iter().any(|device| !found.devices.iter().any(|it| is_same_board(it, device)))
     }
 
-    /// Takes over what was published when the agent last ran: devices that are not there now are missed, too, and what
-    /// NVIDIA's driver and OpenCL said then, memory and partitions included, holds until they have said something else. If the
-    /// driver spoke before this was heard, its next words say what of it is gone: it may have left partitions unsaid.
+    /// Restores what the previous agent published: devices that are missing now are reported as lost, and what NVIDIA's driver and
+    /// OpenCL reported, including memory and partitions, is valid until they report again. If the driver reported before this, its
+    /// next answer decides what is gone: it may have left partitions unsaid.
     pub fn recall(&mut self, published: &NodeTopologySpec) {
         let devices = &published.devices;
         for device in devices.iter().filter(|device| is_pluggable(device)) {
@@ -329,7 +329,7 @@ impl Memory {
             self.driven.clear();
             self.links = published.links.iter().filter(|link| link.kind == NVLINK).cloned().collect();
         }
-        // Only hwloc says how a device hangs on the bus: who was said to was listed by it.
+        // Only hwloc reports the locality on a bus, so a device with one was listed by it.
         let hangs = |device: &&Device| {
             published.links.iter().any(|it| it.kind == PCIE && it.destination == device.id)
         };
@@ -342,13 +342,13 @@ impl Memory {
         self.driven.extend(missed);
         let lost = devices.iter().filter(|device| is_driven(device) && device.health == Health::Lost);
         self.confirmed.extend(lost.map(|device| device.id.clone()));
-        // what is known now may be among those that it failed to hand out
+        // a GPU that is known now may be among those that it withheld
         (self.strangers, self.withheld) = (0, usize::MAX);
         let unknown = self.driven.iter().filter(|it| it.health == Health::Unknown);
         self.silent = unknown.map(|it| it.id.clone()).collect();
     }
 
-    /// Misses nothing any more of what is not there now.
+    /// Stops reporting missing devices as lost.
     pub fn forget(&mut self) {
         self.pluggable.clear();
         self.published.clear();
@@ -357,10 +357,10 @@ impl Memory {
         self.driven = self.driven.iter().filter(|it| self.answered && is_there(it)).cloned().collect();
     }
 
-    /// Adds the devices that were there before and are not now: as lost, or as they were, while somebody who may know of
-    /// them has `not_said_yet` what there is.
+    /// Adds devices that were present before and are missing now: as lost, or unchanged while a collector that may know them has
+    /// `not_said_yet` what is present.
     ///
-    /// They stay until they come back, or are to be forgotten.
+    /// They are kept until they return, or are to be forgotten.
     pub fn add_lost(&mut self, spec: &mut NodeTopologySpec, not_said_yet: bool) {
         self.pluggable.retain(|_, device| !is_renamed(device, &spec.devices));
         let there: BTreeSet<&str> = spec.devices.iter().map(|device| device.id.as_str()).collect();
@@ -382,9 +382,9 @@ fn is_in(list: &[Device], device: &Device) -> bool {
     list.iter().any(|it| it.pci_bus_id.is_some() && it.pci_bus_id == device.pci_bus_id)
 }
 
-/// Whether a card is there under another name: an accelerator that turned out to be an FPGA, or an FPGA whose driver is silent.
+/// Whether a card is listed under another name: an accelerator that turned out to be an FPGA, or an FPGA with a silent driver.
 ///
-/// GPUs and their partitions are named by their drivers, which know them.
+/// GPUs and their partitions are named by their drivers.
 fn is_renamed(card: &Device, there: &[Device]) -> bool {
     let is_card = |device: &Device| is_pluggable(device) && device.type_ != "GPU";
     let is_it = |other: &Device| {
@@ -396,7 +396,7 @@ fn is_renamed(card: &Device, there: &[Device]) -> bool {
     is_card(card) && there.iter().any(is_it)
 }
 
-/// What a partition fails to say of itself is what it said `before`: as long as it exists it stays as it was made.
+/// Attributes that a partition does not report are kept from `before`: partitions are immutable.
 fn fill(part: &mut Device, before: Option<&Device>) {
     let Some(before) = before else { return };
     for (now, before) in [(&mut part.model, &before.model), (&mut part.uuid, &before.uuid)] {
@@ -412,10 +412,10 @@ fn fill(part: &mut Device, before: Option<&Device>) {
     }
 }
 
-/// The kind of the links that NVIDIA's driver counts.
+/// The kind of links that NVIDIA's driver enumerates.
 const NVLINK: &str = "NVLink";
 
-/// The kind of the links by which devices hang on their bus.
+/// The kind of links between devices and their bus.
 const PCIE: &str = "PCIe";
 
 /// Whether a device was described by NVIDIA's driver.
@@ -424,7 +424,7 @@ fn is_driven(device: &Device) -> bool {
         && device.driver.as_deref().is_some_and(|driver| driver.starts_with("nvidia"))
 }
 
-/// Whether perhaps nobody but OpenCL knew a device: it says neither where one hangs nor its driver or UUID.
+/// Whether possibly only OpenCL knew a device: it reports neither locality nor driver nor UUID.
 fn is_of_opencl_alone(device: &Device) -> bool {
     matches!(device.type_.as_str(), "GPU" | "Accelerator")
         && device.numa_node.is_none()
@@ -432,8 +432,8 @@ fn is_of_opencl_alone(device: &Device) -> bool {
         && device.uuid.is_none()
 }
 
-/// Whether a device that is gone is missed. Partitions of a GPU are made and unmade by people, network interfaces by
-/// pods and virtual machines, and a processor or memory that was taken away is not there.
+/// Whether a missing device is reported as lost. Partitions are created and deleted by administrators, network interfaces by
+/// pods and virtual machines, and removed processors or memory are simply absent.
 fn is_pluggable(device: &Device) -> bool {
     matches!(device.type_.as_str(), "GPU" | "FPGA" | "NPU" | "Accelerator")
 }

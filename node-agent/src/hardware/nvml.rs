@@ -1,4 +1,4 @@
-//! NVIDIA's GPUs, by their management library NVML, which comes with the driver and is loaded if it is there.
+//! NVIDIA GPUs, by their management library NVML, which comes with the driver and is loaded if present.
 
 mod counters;
 mod gpus;
@@ -27,42 +27,42 @@ use xids::Xids;
 
 pub use {gpus::Found, library::FirstVersion, trouble::Trouble};
 
-/// What is said of those that may not be asked now.
+/// The reason while drivers may not be loaded.
 pub const RELEASED: &str = "the driver is released: nobody is asked who would load it";
 
-/// How long NVML may take: the first question loads the driver's state, which takes a second on some machines.
+/// The time-out of NVML: the first request loads the driver's state, which takes a second on some machines.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
     Devices,
     Counters,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Debug)]
 enum Answer {
     Devices(Result<Found, Trouble>),
     Counters(Vec<DeviceReading>),
 }
 
-/// NVML, asked on a thread of its own: a driver in trouble lets its callers wait for minutes.
+/// NVML on a thread of its own: a driver in trouble blocks its callers for minutes.
 #[derive(Debug)]
 pub struct Nvml {
     worker: Option<Worker<Question, Answer>>,
     in_use: Weak<()>,
 }
 
-/// What the thread has that asks NVML. The members go in this order.
+/// The state of the NVML thread. The members are dropped in this order.
 struct Asker {
     state: State,
-    /// The addresses of the GPUs that there ever were.
+    /// The addresses of all GPUs seen so far.
     known: BTreeSet<String>,
-    /// From when the driver first says what there is.
+    /// When the driver first reported its devices.
     xids: Option<Xids>,
     library: Arc<Library>,
-    /// There is one of these as long as anybody may have the library loaded.
+    /// Held while any thread may have the library loaded.
     in_use: Arc<()>,
 }
 
@@ -85,26 +85,26 @@ impl Asker {
     }
 }
 
-/// Those who may still have the library loaded after it was given up.
+/// Threads that may still have the library loaded after it was released.
 #[derive(Debug)]
 pub struct Leaving(Weak<()>);
 
 impl Leaving {
-    /// Of those of whom each has this.
+    /// Each of them holds one of these.
     pub fn of(in_use: Weak<()>) -> Self {
         Self(in_use)
     }
 
-    /// Whether nobody has.
+    /// Whether none has it loaded.
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0
     }
 }
 
 impl Nvml {
-    /// Begins to try and to load the library in this file, by default the one that the system's loader finds.
+    /// Starts to try and load the library in this file, by default the one that the system's loader finds.
     ///
-    /// Whoever asks before that is done waits for it, within the limit.
+    /// Requests before that wait for it, within the limit.
     pub fn new(file: Option<OsString>, first: FirstVersion) -> Self {
         let hold = Arc::new(());
         let in_use = Arc::downgrade(&hold);
@@ -117,12 +117,12 @@ impl Nvml {
         Self { worker: worker.ok(), in_use }
     }
 
-    /// Gives it up: the library is closed as soon as nobody waits for an answer of it.
+    /// Releases it: the library is closed as soon as no request is pending.
     pub fn let_go(self) -> Leaving {
         Leaving::of(self.in_use)
     }
 
-    /// Whether nobody is there who could ask it: the system gave no thread, or that has ended.
+    /// Whether there is no thread that could answer.
     pub fn is_gone(&self) -> bool {
         self.worker.as_ref().is_none_or(Worker::has_ended)
     }
@@ -135,7 +135,7 @@ impl Nvml {
         }
     }
 
-    /// What the GPUs say about themselves; nothing of those that do not answer.
+    /// Readings of the GPUs that answer.
     pub fn counters(&self) -> Vec<DeviceReading> {
         match self.ask(Question::Counters) {
             Ok(Answer::Counters(readings)) => readings,
@@ -157,12 +157,12 @@ impl Nvml {
     }
 }
 
-/// How NVML fares while it may not be asked.
+/// The collector's state while drivers may not be loaded.
 pub fn released() -> Collector {
     Collector { name: "nvml", state: CollectorState::Absent, words: RELEASED.to_owned(), took: None }
 }
 
-/// How NVML fares, given whether there is a GPU of NVIDIA at all.
+/// The collector's state, given whether there is an NVIDIA GPU at all.
 pub fn collector(outcome: &Result<Found, Trouble>, has_gpu: bool) -> Collector {
     let (state, words) = match outcome {
         Ok(_) => (CollectorState::Ok, String::new()),

@@ -1,7 +1,7 @@
-//! Devices that OpenCL computes on, for what has no other way of being known.
+//! Devices that only OpenCL knows.
 //!
-//! Asked in a [`super::child`] process: drivers stay in the memory of who loads them (60 MiB for a compiler alone), hang,
-//! and crash.
+//! Runs in a [`super::child`] process: drivers stay in the memory of the process that loads them (60 MiB for a compiler alone),
+//! hang, and crash.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -31,10 +31,10 @@ use crate::{
     source::{Collector, Drivers},
 };
 
-/// How long a driver may take to list its devices: some compile something first.
+/// The time-out of a driver's device list: some compile something first.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What OpenCL answers when it has no library, and when the library finds no driver.
+/// OpenCL's answers without a library, and without a driver.
 const NO_LIBRARY: i32 = -2000;
 const NO_PLATFORM: i32 = -1001;
 /// `CL_DEVICE_PCI_BUS_INFO_KHR`, four numbers of 32 bits: domain, bus, device, function.
@@ -44,40 +44,40 @@ const PCI_DOMAIN_NV: u32 = 0x400A;
 /// `CL_DEVICE_TOPOLOGY_AMD`.
 const TOPOLOGY_AMD: u32 = 0x4037;
 
-/// Why an answer is not believed yet.
+/// Why an answer is not accepted yet.
 pub const LACKS: &str =
     "it does not list a device that it listed before; whether that is gone it is asked once more";
 
-/// The most devices that are listed of one platform.
+/// The maximum number of devices of one platform.
 const MOST: usize = 256;
 
-/// OpenCL, asked beside everything else: its answer is waited for by nobody.
+/// The OpenCL collector, which probes asynchronously: nothing waits for its answer.
 #[derive(Debug)]
 pub struct Background {
-    /// Comes back with the answer.
+    /// Returns with the answer.
     child: Option<Child>,
     pending: Option<Receiver<(Child, Answer<Vec<Device>>)>>,
-    /// When the last question began, and how long it took to answer it.
+    /// The start of the last probe, and its duration.
     began: Instant,
     took: Option<Duration>,
-    /// Whether to ask once more: the machine has changed since the question.
+    /// Whether to probe again: the machine has changed since.
     again: bool,
-    /// Whether nobody may be asked now.
+    /// Whether drivers may not be loaded.
     is_released: bool,
-    /// What it found last; none before it has said what there is.
+    /// The last result; `None` before the first.
     found: Option<Vec<Device>>,
-    /// What perhaps only it knew when the agent last ran; nothing when it has said what there is since that was heard.
+    /// The devices that possibly only OpenCL knew in the previous agent; empty after a result since then.
     recalled: Vec<Device>,
-    /// Whether the last devices that it told of left out one: if the next ones do, too, that is believed.
+    /// Whether the last answer lacked a device: if the next one does too, it is accepted.
     doubts: bool,
-    /// How the last look ended, and why so; none before that.
+    /// The outcome of the last probe with its reason; `None` before the first.
     fares: Option<(CollectorState, String)>,
-    /// How many looks in a row have failed.
+    /// The number of consecutive failures.
     failures: u32,
 }
 
 impl Background {
-    /// Asks nothing yet.
+    /// Does not probe yet.
     pub fn new() -> Self {
         Self {
             child: Some(Child::new(PROBE_OPENCL, LIMIT)),
@@ -94,16 +94,16 @@ impl Background {
         }
     }
 
-    /// Hears whether drivers may be asked; before that they are not.
+    /// Sets whether drivers may be loaded; initially they may not.
     pub fn use_drivers(&mut self, drivers: Drivers) {
         self.is_released = drivers == Drivers::Released;
         self.go_on();
     }
 
-    /// Hears which devices perhaps only OpenCL knew when the agent last ran: its first answer may leave out one of them, too,
-    /// or has already.
+    /// Restores the devices that possibly only OpenCL knew in the previous agent: its first answer may lack one of them, or
+    /// already has.
     pub fn recall(&mut self, devices: Vec<Device>) {
-        // That it is not installed counts at once.
+        // A missing installation counts at once.
         let is_open = !matches!(self.fares, Some((CollectorState::Absent, _)));
         self.recalled = if is_open { devices } else { Vec::new() };
         if self.found_too_little() {
@@ -111,25 +111,25 @@ impl Background {
         }
     }
 
-    /// Whether what it found lacks a device that was recalled later: it is asked once more.
+    /// Whether the last result lacks a device that was restored later: one more probe decides.
     fn found_too_little(&self) -> bool {
         self.found.as_ref().is_some_and(|found| lacks(&self.recalled, found))
     }
 
-    /// Whether no process that loads drivers is under way.
+    /// Whether no child that loads drivers is running.
     pub fn is_at_rest(&mut self) -> bool {
         self.hear();
         self.pending.is_none() && self.child.as_mut().is_none_or(|child| !child.is_undead())
     }
 
-    /// Asks, now or when the answer to the last question is there.
+    /// Starts a probe, now or after the running one.
     pub fn ask_again(&mut self) {
         self.again = true;
         self.go_on();
     }
 
-    /// What OpenCL found last, none before it has said what there is, and how it fares. What it left out of what was recalled is as it was
-    /// until it has been asked once more.
+    /// The last result (`None` before the first), and the collector's state. Restored devices that it lacks are kept until one
+    /// more probe.
     pub fn last(&mut self) -> (Option<Vec<Device>>, Collector) {
         self.hear();
         self.again |= self.is_overdue();
@@ -154,8 +154,8 @@ impl Background {
         }
     }
 
-    /// Takes in an answer: one that does not say what there is changes nothing of what was found, nor does the first that lacks
-    /// what was there.
+    /// Processes an answer: a failure changes nothing of the last result, nor does the first answer that lacks a known
+    /// device.
     pub fn take_in(&mut self, answer: Answer<Vec<Device>>) {
         let known = self.found.as_deref().unwrap_or(&self.recalled);
         let leaves_out_some = matches!(&answer, Answer::Found(found) if lacks(known, found));
@@ -169,7 +169,7 @@ impl Background {
                 (Some(found), CollectorState::Ok, String::new())
             }
             Answer::Absent(words) => {
-                // Where something was found before, the library was taken away, and not what it found.
+                // After an earlier result, the library was removed rather than the devices.
                 let is_answer = self.found.as_ref().is_none_or(Vec::is_empty);
                 (is_answer.then(Vec::new), CollectorState::Absent, words)
             }
@@ -185,15 +185,15 @@ impl Background {
         self.took = Some(self.began.elapsed());
     }
 
-    /// Whether the last look failed, and so long ago that it is time for another one.
+    /// Whether the last probe failed long enough ago to retry.
     fn is_overdue(&self) -> bool {
         let is_time = |took: Duration| self.began.elapsed() >= took + patience(self.failures);
         self.failures > 0 && self.pending.is_none() && self.took.is_none_or(is_time)
     }
 
-    /// Waits for an answer that is under way, unless the one before was a failure; whether there was one to wait for.
+    /// Waits for a running probe, unless the one before failed; returns whether there was one.
     ///
-    /// Not for ever: it may itself wait for a process that tries another driver.
+    /// With a limit: it may itself wait for a child that tries another driver.
     pub fn wait(&mut self) -> bool {
         if self.failures > 0 {
             return false;
@@ -210,7 +210,7 @@ impl Background {
         true
     }
 
-    /// Whether a look has come back, be it one that failed.
+    /// Whether a probe has completed, even with a failure.
     pub fn has_looked(&self) -> bool {
         self.fares.is_some()
     }
@@ -224,18 +224,18 @@ impl Background {
         self.began = Instant::now();
         let asked = thread::Builder::new().name("opencl".to_owned()).spawn(move || {
             let answer = child.ask(&());
-            // Nobody listens when the agent stops.
+            // The receiver is gone when the agent stops.
             let _ = sender.send((child, answer));
         });
         match asked {
             Ok(_) => (self.pending, self.again) = (Some(receiver), false),
-            // The next look tries again.
+            // The next probe retries.
             Err(_) => self.child = Some(Child::new(PROBE_OPENCL, LIMIT)),
         }
     }
 }
 
-/// What the child says that was asked to look at OpenCL.
+/// The answer of the child that probes OpenCL.
 pub fn answer() -> Answer<Vec<Device>> {
     let absent = |what: &str| {
         Answer::Absent(format!(
@@ -258,7 +258,7 @@ pub fn answer() -> Answer<Vec<Device>> {
         let handles = match platform.get_devices(CL_DEVICE_TYPE_ALL) {
             Ok(handles) => handles,
             Err(ClError(CL_DEVICE_NOT_FOUND)) => continue,
-            // Without its devices the list would say that they are gone.
+            // Without its devices the list would report them as gone.
             Err(error) => {
                 let platform = platform.name().unwrap_or_else(|_| nth.to_string());
                 return Answer::Failed(format!(
@@ -275,7 +275,7 @@ pub fn answer() -> Answer<Vec<Device>> {
     Answer::Found(devices)
 }
 
-/// A device; none when it is the processor again, or does not say what it is.
+/// A device; `None` for the processor itself, or without a type.
 fn describe(handle: Handle, name: &str, platform_vendor: Option<String>) -> Option<Device> {
     let type_ = match handle.dev_type().ok()? {
         type_ if type_ & CL_DEVICE_TYPE_GPU != 0 => "GPU",
@@ -304,7 +304,7 @@ fn describe(handle: Handle, name: &str, platform_vendor: Option<String>) -> Opti
     })
 }
 
-/// Where it is, by the standard's extension, or by those of NVIDIA and AMD from before.
+/// Its PCI address, by the standard's extension, or by the older ones of NVIDIA and AMD.
 fn pci_address(handle: Handle) -> Option<String> {
     let numbers = |bytes: &[u8]| -> Vec<u32> {
         bytes.chunks_exact(4).map(|it| u32::from_ne_bytes([it[0], it[1], it[2], it[3]])).collect()
@@ -320,10 +320,10 @@ fn pci_address(handle: Handle) -> Option<String> {
     }
     if let (Ok(bus), Ok(slot)) = (handle.pci_bus_id_nv(), handle.pci_slot_id_nv()) {
         let domain = handle.get_data(PCI_DOMAIN_NV).ok().and_then(|bytes| numbers(&bytes).first().copied());
-        // A slot is the device's number and its function in three bits.
+        // A slot is the device number and a function number of three bits.
         return address(domain.unwrap_or(0), bus, slot >> 3, slot & 7);
     }
-    // A union of 24 bytes, the last three of which are what is asked for.
+    // A union of 24 bytes, of which the last three are relevant.
     let amd = handle.get_data(TOPOLOGY_AMD).ok()?;
     let &[bus, slot, function] = amd.get(21..24)? else { return None };
     address(0, bus.into(), slot.into(), function.into())
@@ -351,7 +351,7 @@ mod tests {
             (Answer::Found(Vec::new()), 4, Some(1)),
             (Answer::Failed(words()), 5, Some(1)),
             (Answer::Found(Vec::new()), 0, Some(0)),
-            // one platform that did not load is no loss yet
+            // one platform that failed to load is no loss yet
             (Answer::Found(vec![card.clone()]), 0, Some(1)),
             (Answer::Found(Vec::new()), 1, Some(1)),
             (Answer::Found(vec![card]), 0, Some(1)),

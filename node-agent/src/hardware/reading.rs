@@ -1,72 +1,72 @@
-//! What devices say about themselves at one moment: the seam between those who ask them and those who tell it on.
+//! Device readings at one moment.
 
 use std::fmt;
 
 /// The quantities of one device at one moment.
 ///
-/// A device that does not answer has no reading, and a quantity that a device does not support is not in it:
-/// never 0 in its place, never a sentinel.
+/// A device that does not answer has no reading, and an unsupported quantity is absent: never 0, and never a
+/// sentinel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceReading {
     /// The id of the device in the NodeTopology.
     pub device: String,
-    /// Each quantity at most once, with its value in the base unit that its name says.
+    /// Each quantity at most once, in the base unit of its name.
     pub quantities: Vec<(Quantity, f64)>,
 }
 
-/// What can be measured of a device. Names end in units; those that only grow are counters since some past moment.
+/// The quantities of a device. Names end in units; monotonic ones are counters since some past moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quantity {
-    /// The share of the last moment in which the device computed, 0 to 1.
+    /// The share of the last sample period in which the device computed, 0 to 1.
     Utilization,
-    /// The share of the last moment in which its memory was read or written, 0 to 1.
+    /// The share of the last sample period in which its memory was accessed, 0 to 1.
     MemoryUtilization,
-    /// How much of its memory is taken.
+    /// Memory in use.
     MemoryUsedBytes,
-    /// What it consumed; a counter.
+    /// Consumed energy; a counter.
     EnergyJoules,
-    /// What it consumes; only of devices that do not count energy.
+    /// Power draw; only of devices that do not count energy.
     PowerWatts,
-    /// What it may consume.
+    /// The power limit.
     PowerLimitWatts,
-    /// How hot it is, by sensor.
+    /// Temperature by sensor.
     TemperatureCelsius {
-        /// Where.
+        /// The sensor.
         sensor: Sensor,
     },
-    /// How fast it ticks, by what ticks.
+    /// Clock frequency by domain.
     ClockHertz {
-        /// What ticks.
+        /// The domain.
         domain: ClockDomain,
     },
-    /// For how long it was slowed down, by reason; a counter.
+    /// Throttled time by reason; a counter.
     ThrottleSeconds {
-        /// Why.
+        /// The reason.
         reason: ThrottleReason,
     },
-    /// What went wrong, by kind; a counter.
+    /// Errors by kind; a counter.
     Errors {
-        /// What.
+        /// The kind.
         kind: ErrorKind,
     },
     /// XID errors of one number; a counter.
     XidErrors {
-        /// What NVIDIA's list calls it.
+        /// The number in NVIDIA's list.
         xid: u16,
     },
-    /// What went out through a link; a counter.
+    /// Bytes sent over a link; a counter.
     LinkTransmitBytes {
-        /// The number that the device gives the link.
+        /// The link's number on the device.
         link: u32,
     },
-    /// What came in through a link; a counter.
+    /// Bytes received over a link; a counter.
     LinkReceiveBytes {
-        /// The number that the device gives the link.
+        /// The link's number on the device.
         link: u32,
     },
 }
 
-/// For people, as in `temperature_celsius core`.
+/// As shown in a table, such as `temperature_celsius core`.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,48 +87,48 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// Where a temperature is taken: a value of the label `sensor`.
+/// A temperature sensor: a value of the label `sensor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Sensor {
-    /// In the chip that computes.
+    /// In the processor.
     Core,
     /// In its memory.
     Memory,
 }
 
-/// What ticks: a value of the label `domain`.
+/// A clock domain: a value of the label `domain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ClockDomain {
-    /// What computes.
+    /// The processor.
     Compute,
     /// Its memory.
     Memory,
 }
 
-/// Why a device was slowed down: a value of the label `reason`.
+/// Why a device was throttled: a value of the label `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ThrottleReason {
-    /// It would consume more than it may.
+    /// The power limit.
     Power,
-    /// It is too hot.
+    /// Heat.
     Thermal,
-    /// Anything else: its board, its supply, its operator.
+    /// Any other: its board, its supply, its operator.
     Other,
 }
 
-/// What went wrong: a value of the label `kind`.
+/// A kind of error: a value of the label `kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ErrorKind {
-    /// Memory errors that were put right.
+    /// Corrected memory errors.
     EccCorrected,
-    /// Memory errors that were not.
+    /// Uncorrected memory errors.
     EccUncorrected,
-    /// Packets that were sent again over PCIe.
+    /// PCIe replays.
     PcieReplay,
-    /// What NVIDIA's driver calls an XID error, since the agent watches.
+    /// XID errors of NVIDIA's driver, since the agent watches.
     Xid,
 }

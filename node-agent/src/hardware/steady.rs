@@ -1,34 +1,34 @@
-//! Health that does not flicker: another one counts once it was seen several times in a row.
+//! Hysteresis of health: a change counts once it was observed several times in a row.
 //!
-//! What is published moves actors. One slow answer of a driver, or one good answer of a board that fails, must not.
+//! Published health moves actors. One slow answer of a driver, or one good answer of a failing board, must not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{Device, Health};
 
-/// After how many looks in a row a device counts as lost or degraded: with a look every 2 s, within 5 s.
+/// The consecutive observations after which a device is lost or degraded: with a probe every 2 s, within 5 s.
 const WORSE: u32 = 2;
-/// After how many it counts as well again.
+/// The number after which it is healthy again.
 const BETTER: u32 = 3;
-/// After how many nobody knows: a driver that is busy is silent for some seconds.
+/// The number after which it is unknown: a busy driver may be silent for some seconds.
 const SILENT: u32 = 5;
 
-/// The health of each device as it is published.
+/// The published health of each device.
 #[derive(Debug, Default)]
 pub struct Steady(BTreeMap<String, Held>);
 
 #[derive(Debug)]
 struct Held {
     health: Health,
-    /// What was said of it last, and in how many looks in a row something of its kind, not counting those without a word.
+    /// The last observation, and the number of consecutive ones of its kind, ignoring probes without an answer.
     other: Health,
     looks: u32,
-    /// In how many looks in a row nothing was said of it.
+    /// The number of consecutive probes without an answer.
     silent: u32,
 }
 
 impl Steady {
-    /// Takes in one look, and gives each device the health that counts; of a new one that is what was seen.
+    /// Processes one probe, and sets the health of each device; that of a new device is as observed.
     pub fn hold(&mut self, devices: &mut [Device]) {
         let there: BTreeSet<&str> = devices.iter().map(|device| device.id.as_str()).collect();
         self.0.retain(|id, _| there.contains(id.as_str()));
@@ -43,18 +43,18 @@ impl Steady {
 }
 
 impl Held {
-    /// Takes in what was seen: what is said counts once it was said often enough, though a slow driver be silent in between.
+    /// Processes one observation: it counts once it was made often enough, even with unanswered probes in between.
     fn see(&mut self, seen: Health) {
         let Some(enough_of_it) = enough(seen) else {
             self.silent = self.silent.saturating_add(1);
             if self.silent >= SILENT {
-                // what it says after that is news
+                // a later observation is new
                 (self.health, self.looks) = (seen, 0);
             }
             return;
         };
         self.silent = 0;
-        // lost or degraded: either is bad news about the same board
+        // lost and degraded count together as bad
         self.looks = if Some(enough_of_it) == enough(self.other) { self.looks.saturating_add(1) } else { 1 };
         self.other = seen;
         if self.looks >= enough_of_it {
@@ -63,13 +63,13 @@ impl Held {
     }
 }
 
-/// Whether an answer leaves out a device that was known: asked once more, a platform that did not load or a board that was being reset may
-/// be there again.
+/// Whether an answer lacks a known device. One more probe decides: a platform that failed to load, or a board during a reset,
+/// may return.
 pub fn lacks(known: &[Device], found: &[Device]) -> bool {
     known.iter().any(|device| found.iter().all(|other| other.id != device.id))
 }
 
-/// In how many looks in a row this must be said to count; none where nothing is said.
+/// The number of consecutive observations that are needed; `None` for no answer.
 fn enough(seen: Health) -> Option<u32> {
     match seen {
         Health::Ok => Some(BETTER),
@@ -82,7 +82,7 @@ fn enough(seen: Health) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// What counts after each look at one device: `o` is ok, `d` degraded, `l` lost, `?` unknown, `-` not there.
+    /// The health after each probe of one device: `o` is ok, `d` degraded, `l` lost, `?` unknown, `-` absent.
     fn held(looks: &str) -> String {
         let states =
             [('o', Health::Ok), ('d', Health::Degraded), ('l', Health::Lost), ('?', Health::Unknown)];
@@ -102,26 +102,26 @@ mod tests {
     fn a_change_counts_once_it_was_seen_often_enough() {
         for (seen, counts) in [
             ("oooo", "oooo"),
-            // one bad look, one slow answer, four of them
+            // one bad observation, one slow answer, four of them
             ("olooo", "ooooo"),
             ("o?ooo", "ooooo"),
             ("o????oo", "ooooooo"),
-            // it is lost, and one good answer, or two, are not the end of that
+            // it is lost, and one or two good answers do not end that
             ("olllll", "oollll"),
             ("ollolool", "oollllll"),
             ("olloooo", "oollloo"),
             ("odddo", "ooddd"),
             ("oldld", "oodld"),
-            // silence, and then an answer
+            // no answer, and then one
             ("o??????ooo", "ooooo????o"),
             ("o?????o?oo", "ooooo????o"),
             ("l?????l?l", "lllll???l"),
-            // a driver that answers each second look only
+            // a driver that answers every second probe only
             ("o?l?l?l", "oooolll"),
             ("d?o?o?o?d?d", "ddddddooood"),
             ("?o?o?o", "?????o"),
             ("o????l????l", "ooooooooool"),
-            // what comes new, or comes back, is what it is seen as
+            // a new or returning device is as observed
             ("l", "l"),
             ("ol-lo", "oo-ll"),
         ] {

@@ -1,4 +1,4 @@
-//! A thread that may be kept waiting by a driver, and those who ask it, who are not.
+//! A thread that a driver may block, and its clients, which are not blocked.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -10,12 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How old an answer may be that came too late for who asked, and is handed out to who asks the same next.
+/// The maximum age of an answer that came too late for its client, and is given to the next one with the same request.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// A thread that answers one question after the other.
+/// A thread that answers one request after the other.
 ///
-/// While it hangs in a question it is not asked another one, and who asks is told at once.
+/// While it is blocked no request is queued, and clients get an error at once.
 #[derive(Debug)]
 pub struct Worker<Q, A> {
     line: Mutex<Line<Q, A>>,
@@ -27,27 +27,27 @@ pub struct Worker<Q, A> {
 #[derive(Debug)]
 struct Line<Q, A> {
     questions: Sender<Q>,
-    /// Each with when it was given.
+    /// Each with its time.
     answers: Receiver<(Option<A>, Instant)>,
-    /// The question, if any, to which an answer is still to come that nobody waits for any more.
+    /// The request, if any, whose answer is pending although its client has given up.
     late: Option<Q>,
-    /// The last answer to each question that came late, with its question and when it was given.
+    /// The last late answer to each request, with its time.
     kept: Vec<(Q, A, Instant)>,
 }
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// It hangs in this question, or in one before.
+    /// It is blocked in this request, or in an earlier one.
     Hangs,
-    /// It failed in a way in which it must not.
+    /// It failed fatally.
     Panicked,
 }
 
 impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
-    /// Starts the thread, which first makes ready to answer; `limit` is how long who asks will wait.
+    /// Starts the thread, which first initializes itself; `limit` is the time-out of a request.
     ///
-    /// Fails when the system gives no more threads.
+    /// Fails if the system has no more threads.
     pub fn start<F: FnMut(Q) -> A>(
         name: &str,
         limit: Duration,
@@ -68,17 +68,17 @@ impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
         Ok(Self { line: Mutex::new(line), thread, limit, fresh: FRESH })
     }
 
-    /// Whether the thread is gone, for it could not make ready: nobody ever gets an answer of it.
+    /// Whether the thread has exited because it could not initialize itself.
     pub fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// The answer, if it comes in time, or came late to the same question a moment ago.
+    /// The answer, if it arrives in time, or arrived late for the same request a moment ago.
     pub fn ask(&self, question: Q) -> Result<A, Silence> {
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(late) = line.late.take() {
             match line.answers.try_recv() {
-                // It woke up; what it said then was true then.
+                // It woke up; its answer is still recent.
                 Ok((answer, given)) => {
                     line.kept.retain(|kept| kept.0 != late && kept.2.elapsed() < self.fresh);
                     line.kept.extend(answer.map(|answer| (late, answer, given)));
@@ -87,7 +87,7 @@ impl<Q: Clone + PartialEq + Send + 'static, A: Send + 'static> Worker<Q, A> {
                 Err(TryRecvError::Disconnected) => return Err(Silence::Panicked),
             }
         }
-        // Otherwise nobody would ever hear a driver that always takes longer.
+        // Otherwise a driver that always takes longer would never be heard.
         let at = line.kept.iter().position(|kept| kept.0 == question);
         if let Some((_, answer, given)) = at.map(|at| line.kept.swap_remove(at))
             && given.elapsed() < self.fresh
@@ -127,7 +127,7 @@ mod tests {
             question * 10
         };
         let worker = Worker::start("test", Duration::from_millis(20), || answer).unwrap();
-        // On a machine that is busy or stopped for a while, any answer may come late: it is asked again.
+        // On a busy machine any answer may be late: retry.
         let insist = |question| {
             loop {
                 match worker.ask(question) {
@@ -152,7 +152,7 @@ mod tests {
             let (wake, sleeping) = channel::<()>();
             let mut times = 0;
             let answer = move |question: u32| {
-                // an error when it was woken for good
+                // an error once it was woken for good
                 let _ = sleeping.recv();
                 times += 1;
                 (question, times)

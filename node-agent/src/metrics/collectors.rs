@@ -1,4 +1,4 @@
-//! Which collectors there are, and for which reasons each may have problems: the labels of every family about them.
+//! The collectors and the reasons of their problems: label values of the metrics about them.
 
 /// By name, with the values of the label `reason`.
 const COLLECTORS: [(&str, &[&str]); 8] = [
@@ -12,7 +12,7 @@ const COLLECTORS: [(&str, &[&str]); 8] = [
     ("pod_resources", &["denied", "unreachable", "timeout", "throttled", "unknown", "refused"]),
 ];
 
-/// The reasons for which a collector may have problems; none of one that is not known.
+/// The problem reasons of a collector; empty for an unknown one.
 pub fn reasons(collector: &str) -> &'static [&'static str] {
     COLLECTORS.iter().find(|(name, _)| *name == collector).map_or(&[], |(_, reasons)| reasons)
 }

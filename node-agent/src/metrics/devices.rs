@@ -1,4 +1,4 @@
-//! What devices say about themselves, as series.
+//! Device readings as series.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::hardware::reading::{DeviceReading, Quantity};
 
 /// Adds the series of every reading whose device is in a topology and is not lost.
 ///
-/// A driver may still answer for a board that fell off the bus, with zeros: as counters they would look like restarts.
+/// A driver may still answer for a board that fell off the bus, with zeros, which would look like counter resets.
 pub fn add(
     series: &mut Series,
     topologies: &BTreeMap<String, Arc<NodeTopologySpec>>,

@@ -1,4 +1,4 @@
-//! The series of one scrape, made anew each time: what is gone has none.
+//! The series of one scrape, built from scratch each time.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use metric_names::agent::SERIES_DROPPED;
 use metric_names::{MetricDef, MetricKind};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
-/// How many series of one kind one node may have: a device of which there are thousands is a mistake, and the whole of a
-/// Prometheus suffers from it.
+/// The maximum number of series of one kind and node: thousands of devices are a mistake, from which the whole
+/// Prometheus would suffer.
 const MOST_OF_A_KIND: usize = 1_000;
 
-/// Series by family and values of labels, both sorted, so that equal states have equal text.
+/// Series by family and label values, both sorted, so that equal states have equal text.
 #[derive(Debug, Default)]
 pub struct Series(BTreeMap<&'static str, (&'static MetricDef, BTreeMap<Vec<String>, f64>)>);
 
 impl Series {
-    /// Adds a series, `labels` in the order of the name's own; one with the same labels is replaced.
+    /// Adds a series, with `labels` in the order of the name's own; one with equal labels is replaced.
     ///
-    /// What is no number is left out: "unknown" has no series.
+    /// NaN is left out: an unknown value has no series.
     ///
     /// # Panics
-    /// When there are more or fewer labels than the name has.
+    /// If the number of labels differs from the name's.
     pub fn add(&mut self, name: &'static MetricDef, labels: &[&str], value: f64) {
         assert_eq!(labels.len(), name.labels().len(), "labels of {}", name.name());
         if value.is_finite() {
@@ -29,20 +29,20 @@ impl Series {
         }
     }
 
-    /// The same for how many there are of something.
+    /// The same for a count.
     #[expect(clippy::cast_precision_loss, reason = "there are never so many")]
     pub fn add_count(&mut self, name: &'static MetricDef, labels: &[&str], count: usize) {
         self.add(name, labels, count as f64);
     }
 
-    /// Adds all of another's.
+    /// Adds all series of another set.
     pub fn extend(&mut self, other: Self) {
         for (family, (name, series)) in other.0 {
             self.0.entry(family).or_insert_with(|| (name, BTreeMap::new())).1.extend(series);
         }
     }
 
-    /// Leaves out what is more than a thousand of a kind and node, the last ones in their order, and counts that.
+    /// Drops series beyond a thousand per kind and node, the last ones in order, and counts them.
     pub fn bound(&mut self) {
         let mut dropped = 0;
         for (name, series) in self.0.values_mut() {
@@ -59,14 +59,14 @@ impl Series {
         self.add_count(&SERIES_DROPPED, &["series"], dropped);
     }
 
-    /// How many there are.
+    /// The number of series.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.0.values().map(|(_, series)| series.len()).sum()
     }
 
-    /// As the crate `prometheus` writes them, sorted by name, each made when it is its turn: all at once take several times
-    /// the room of the text.
+    /// Formats them like the crate `prometheus`, sorted by name, one family at a time: all at once would take several times the
+    /// memory of the text.
     pub fn into_families(self) -> impl Iterator<Item = MetricFamily> {
         self.0.into_values().map(|(name, series)| family(name, series))
     }

@@ -1,4 +1,4 @@
-//! What a topology says, as series.
+//! A topology as series.
 
 use crds::{Device, Health, Link, NodeTopologySpec};
 
@@ -8,7 +8,7 @@ use metric_names::agent::{
     SERIES_DROPPED,
 };
 
-/// How many links of a node are told: 23 devices, each linked to each. The NodeTopology has them all.
+/// The maximum number of links per node: a full mesh of 23 devices. The NodeTopology has them all.
 const LINKS: usize = 512;
 
 /// The series of one node.
@@ -22,7 +22,7 @@ pub fn add(series: &mut Series, node: &str, spec: &NodeTopologySpec) -> usize {
     spec.links.len().saturating_sub(LINKS)
 }
 
-/// How many links were left out, of all nodes.
+/// The number of links left out, over all nodes.
 pub fn add_dropped(series: &mut Series, links: usize) {
     series.add_count(&SERIES_DROPPED, &["links"], links);
 }
@@ -65,12 +65,12 @@ fn add_link(series: &mut Series, node: &str, link: &Link) {
         series.add(&LINK_BANDWIDTH, &labels, bytes(bandwidth));
     }
     if let Some(latency) = link.relative_latency {
-        // as ACPI's SLIT gives it, where 10 is local
+        // in the units of ACPI's SLIT, where 10 is local
         series.add(&LINK_LATENCY, &labels, f64::from(latency) / 10.0);
     }
 }
 
-/// A type as Prometheus' users write it: `NUMA Domain` is `numa_domain`.
+/// A type in Prometheus' spelling: `NUMA Domain` is `numa_domain`.
 fn kind(type_: &str) -> String {
     type_.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }

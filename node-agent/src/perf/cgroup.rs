@@ -1,4 +1,4 @@
-//! Where the kubelet puts pods: paths in the hierarchy of cgroup v2, and the CPUs that they may use.
+//! Cgroups of pods: paths in the cgroup v2 hierarchy, and CPU sets.
 
 use std::{
     collections::BTreeSet,
@@ -6,12 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Whether `root` is a hierarchy of cgroup v2.
+/// Whether `root` is a cgroup v2 hierarchy.
 pub fn is_v2(root: &Path) -> bool {
     root.join("cgroup.controllers").is_file()
 }
 
-/// The folder of a pod, whichever driver the kubelet has and whichever class of service the pod is in.
+/// The cgroup of a pod, for each cgroup driver and QoS class of the kubelet.
 pub fn of_pod(root: &Path, uid: &str) -> Option<PathBuf> {
     // It comes from the API server, and becomes a path.
     if uid.is_empty() || !uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
@@ -31,12 +31,12 @@ pub fn of_pod(root: &Path, uid: &str) -> Option<PathBuf> {
     candidates.map(|path| root.join(path)).find(|path| path.is_dir())
 }
 
-/// The folder as `perf_event_open` takes it.
+/// The cgroup as `perf_event_open` takes it.
 pub fn open(folder: &Path) -> std::io::Result<File> {
     File::open(folder)
 }
 
-/// The CPUs that the containers of a pod may use; none when its cgroups do not say.
+/// The CPUs that the containers of a pod may use; `None` if its cgroups do not say.
 pub fn cpus(folder: &Path) -> Option<BTreeSet<usize>> {
     let containers = fs::read_dir(folder).ok()?.flatten().filter(|entry| entry.path().is_dir());
     let mut cpus = BTreeSet::new();
@@ -46,19 +46,19 @@ pub fn cpus(folder: &Path) -> Option<BTreeSet<usize>> {
     (!cpus.is_empty()).then_some(cpus)
 }
 
-/// The CPUs of the machine that are on.
+/// The online CPUs of the machine.
 pub fn online() -> BTreeSet<usize> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     parse(&text).unwrap_or_default()
 }
 
-/// A list as the kernel writes it: `0-3,8`.
+/// Parses the kernel's list format: `0-3,8`.
 fn parse(text: &str) -> Option<BTreeSet<usize>> {
     let mut cpus = BTreeSet::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        // no machine has more, and a range that is none must not be written out
+        // no machine has more, and an invalid range must not be expanded
         if last >= 8192 {
             return None;
         }

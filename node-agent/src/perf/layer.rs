@@ -1,4 +1,4 @@
-//! Groups of perf events over a cgroup on one CPU: the seam to the kernel.
+//! Groups of perf events for a cgroup on one CPU: the interface to the kernel.
 
 use std::{fs::File, io, time::Duration};
 
@@ -9,19 +9,19 @@ use perf_event::{
 
 use metric_names::{MetricDef, agent, each_pod_counter};
 
-/// What is counted together, so that one system call reads it and it is all of the same moments.
+/// Events that are counted together, so that one system call reads them at the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Set {
-    /// The kernel counts them itself, everywhere.
+    /// Software events, available everywhere.
     Software,
-    /// The CPU has to have counters that are not taken.
+    /// Hardware events, which need free CPU counters.
     Hardware,
 }
 
 macro_rules! sets {
     ($($set:ident { $($event:ident / $scale:literal => $series:ident $name:literal $help:literal;)+ })+) => {
         impl Set {
-            /// The series of its events, in their order, each with how many counts make one of its unit.
+            /// The series of its events in order, each with the number of counts per unit.
             pub fn series(self) -> &'static [(&'static MetricDef, f64)] {
                 match self {
                     $(Self::$set => {
@@ -44,34 +44,34 @@ macro_rules! sets {
 each_pod_counter!(sets);
 
 impl Set {
-    /// How many events there are in it, each of them a descriptor.
+    /// The number of events in it, each of which is a descriptor.
     pub fn len(self) -> usize {
         self.series().len()
     }
 }
 
-/// A group at one moment; everything since it was opened.
+/// A reading of a group; all values since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// For how long it should have counted.
+    /// The time for which it was enabled.
     pub enabled: Duration,
-    /// For how long it did.
+    /// The time for which it was counted.
     pub running: Duration,
     /// The counts, in the order of [`Set::series`].
     pub counts: Vec<u64>,
 }
 
-/// Whoever opens groups: the kernel, or a double of it in tests.
+/// Opens groups: the kernel, or a fake in tests.
 ///
-/// The hooks of the crate `perf-event2` would be such a double too, but to set them is `unsafe`.
+/// The hooks of the crate `perf-event2` would serve as a fake too, but setting them is `unsafe`.
 pub trait Layer: Send {
-    /// Counts `set` for the processes in `cgroup` while they are on `cpu`.
+    /// Counts `set` for the processes in `cgroup` while they run on `cpu`.
     fn open(&self, cgroup: &File, cpu: usize, set: Set) -> io::Result<Box<dyn Group>>;
 }
 
-/// An open group; closed when it is dropped.
+/// An open group; closed on drop.
 pub trait Group: Send {
-    /// What it has counted.
+    /// Its counts.
     fn read(&mut self) -> io::Result<Reading>;
 }
 
@@ -85,7 +85,7 @@ impl Layer for Kernel {
     }
 }
 
-/// The leader and the others of a group.
+/// The leader and the other events of a group.
 struct Opened {
     leader: Counter,
     others: Vec<Counter>,
@@ -96,7 +96,7 @@ impl Opened {
         let format = ReadFormat::GROUP | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
         let mut events = events.into_iter().map(|event| {
             let mut builder = Builder::new(event);
-            // what the kernel does for a process is a part of what the process costs
+            // kernel time on behalf of a process is part of the process' cost
             builder.observe_cgroup(cgroup).one_cpu(cpu).include_kernel().read_format(format);
             builder
         });

@@ -1,4 +1,4 @@
-//! The counters as two tasks have them: one follows the pods, scrapes read.
+//! Counters shared by two tasks: one follows the pods, scrapes read.
 
 use std::{
     collections::BTreeSet,
@@ -17,12 +17,12 @@ use crate::{
     pods::{self, PodMeta},
 };
 
-/// How often the agent looks which pods there are to be watched.
+/// How often the list of pods is refreshed.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How many descriptors are open at most, on a machine that allows more.
+/// The maximum number of open descriptors, on a machine that allows more.
 const MOST_DESCRIPTORS: u64 = 16_384;
 
-/// One [`Perf`] for all. It is only ever used on threads that may block: to open a thousand events takes 40 ms.
+/// A shared [`Perf`]. Used only on threads that may block: opening a thousand events takes 40 ms.
 #[derive(Clone, Debug)]
 pub struct Shared(Arc<Mutex<Perf>>);
 
@@ -32,7 +32,7 @@ impl Shared {
         Self(Arc::new(Mutex::new(perf)))
     }
 
-    /// Watches the pods of actors among `pods`, and says so. Never ends.
+    /// Observes the actors' pods among `pods`, and logs changes. Never returns.
     pub async fn keep(&self, pods: &Store<PodMeta>, metrics: &Metrics) -> Infallible {
         let mut ticks = interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -50,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// The series of what was counted up to now, on `node`.
+    /// The series of the current counts, on `node`.
     pub async fn series(&self, node: String) -> Series {
         let read = move |perf: &mut Perf| {
             perf.read();
@@ -72,7 +72,7 @@ impl Shared {
     }
 }
 
-/// The pods that Cairn made.
+/// The pods created by Cairn.
 fn of_actors(pods: &Store<PodMeta>) -> BTreeSet<Pod> {
     let actor = |pod: &PodMeta| {
         pods::is_actor(pod).then_some(())?;
@@ -81,9 +81,9 @@ fn of_actors(pods: &Store<PodMeta>) -> BTreeSet<Pod> {
     pods.state().iter().filter_map(|pod| actor(pod)).collect()
 }
 
-/// How many descriptors may be open: half of what the process may have, the rest is for connections.
+/// The number of descriptors that may be open: half of the process' limit, the rest is for connections.
 ///
-/// The process may have as many as it may ask for: containers begin with 1,024 of them, for programs that use `select`.
+/// The hard limit counts: containers start with a soft limit of 1,024, for programs that use `select`.
 pub fn most_descriptors() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, ..limit };

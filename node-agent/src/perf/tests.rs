@@ -1,4 +1,4 @@
-//! Counting, with a double of the kernel, and with the kernel itself.
+//! Counting, with a fake kernel, and with the kernel itself.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use super::*;
 
 const CYCLES: usize = 0;
 
-/// A kernel that says what a test wants: each set has one reading for all groups, or an error.
+/// A fake kernel: each set has one reading for all groups, or an error.
 #[derive(Clone, Default)]
 struct Double(Arc<Mutex<Told>>);
 
@@ -135,7 +135,7 @@ fn counts_are_scaled_by_what_was_added_and_the_first_interval_is_dropped() {
     perf.read();
     assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 5", "nothing is known of the first interval");
 
-    // Half of the time it counted: twice as much happened.
+    // It counted half of the time: the count is doubled.
     double.says(Set::Hardware, reading(835_000_100, 350, &[1_001_000, 2_507, 28]));
     double.says(Set::Software, reading(835_000_100, 400, &[9_050_000, 10]));
     perf.read();
@@ -164,7 +164,7 @@ fn a_set_whose_counters_somebody_else_holds_says_that_it_counts_nothing() {
     for (hardware, expected) in [
         ((100, 100), COUNTS),
         ((200, 100), "counts nothing: something else holds the processor's counters all the time"),
-        // nobody ran: nothing new is known
+        // nothing ran: no new count
         ((200, 100), "counts nothing: something else holds the processor's counters all the time"),
         ((300, 101), COUNTS),
     ] {
@@ -264,7 +264,7 @@ fn who_counts_nothing_says_so() {
     assert!(refused.starts_with("error: counts nothing: the kernel opens no events for a pod"), "{refused}");
 }
 
-/// A hierarchy of cgroup v2 with a cgroup of a pod in it, both gone when it is dropped.
+/// A cgroup v2 hierarchy with a pod's cgroup in it, both removed on drop.
 struct Real {
     root: TempDir,
     pod: PathBuf,
@@ -290,14 +290,14 @@ impl Real {
 impl Drop for Real {
     fn drop(&mut self) {
         for folder in ["kubepods/pod1/container", "kubepods/pod1", "kubepods", ""] {
-            // what is left says `mount` below, and nobody else minds
+            // a remaining mount shows up below, and is harmless
             let _ = fs::remove_dir(self.pod.join(folder));
         }
         let _ = Command::new("umount").arg(self.root.path()).status();
     }
 }
 
-/// A process that works when it is told to, and says when it has.
+/// A process that computes on request, and reports when it has.
 struct Worker {
     process: Child,
     tell: ChildStdin,
@@ -324,7 +324,7 @@ impl Worker {
         assert_eq!(line, "done\n");
     }
 
-    /// What it has used of the CPUs, as the scheduler counts it.
+    /// Its CPU time according to the scheduler.
     fn cpu_seconds(&self) -> f64 {
         let text = fs::read_to_string(format!("/proc/{}/schedstat", self.process.id())).unwrap();
         text.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9
@@ -342,7 +342,7 @@ impl Drop for Worker {
 fn the_kernel_counts_what_a_busy_process_in_a_cgroup_used() {
     let real = Real::mount();
     let metrics = Metrics::new().unwrap();
-    // the pod's folder lies in a cgroup of the test's own, which is the root that the agent is told
+    // the pod's cgroup is in a cgroup of the test's own, which is the agent's root
     let mut perf = Perf::new(Box::new(Kernel), real.root.path(), 1000, &metrics);
     let page = metrics.collectors_page();
     assert!(page.contains("perf_software ok"), "{page}");
@@ -369,7 +369,7 @@ fn the_kernel_counts_what_a_busy_process_in_a_cgroup_used() {
     assert!(switches >= 4.0, "it waited four times, and {switches} switches were counted");
 }
 
-/// Seconds on CPUs, and context switches, of the one pod.
+/// CPU seconds and context switches of the only pod.
 fn totals(perf: &Perf) -> (f64, f64) {
     let totals = perf.watched.values().next().unwrap().totals[&Set::Software].clone();
     (totals.counts[0] / 1e9, totals.counts[1])

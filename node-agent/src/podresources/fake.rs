@@ -1,4 +1,4 @@
-//! A kubelet's PodResources socket that answers what a test wants.
+//! A fake PodResources socket for tests.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,20 +32,20 @@ use super::wire::{
     TopologyInfo,
 };
 
-/// What it says to each question.
+/// Its answer to each request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// These pods.
     Pods(Vec<PodResources>),
-    /// A code of gRPC's and a message.
+    /// A gRPC status code and a message.
     Status(i32, &'static str),
-    /// Bytes that are no message.
+    /// Bytes that are not a message.
     Garbage(Vec<u8>),
-    /// Nothing, for ever.
+    /// None, forever.
     Silence,
 }
 
-/// It answers until it is dropped; then its socket is gone, too.
+/// It answers until it is dropped, which removes its socket.
 pub struct FakeKubelet {
     socket: PathBuf,
     shared: Arc<Shared>,
@@ -71,7 +71,7 @@ impl FakeKubelet {
                 let service = service.clone();
                 connections.spawn(async move {
                     let server = Builder::new(TokioExecutor::new()).http2_only();
-                    // a client that goes ends its connection, one way or another
+                    // a client that disconnects ends its connection, one way or another
                     let _ = server.serve_connection(TokioIo::new(stream), service).await;
                 });
             }
@@ -79,12 +79,12 @@ impl FakeKubelet {
         Self { socket: socket.to_owned(), shared, server: server.abort_handle() }
     }
 
-    /// Answers something else from now on.
+    /// Changes the answer.
     pub fn says(&self, answer: Answer) {
         *self.shared.answer.lock().unwrap() = answer;
     }
 
-    /// How often it was asked.
+    /// The number of requests.
     pub fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::Relaxed)
     }
@@ -111,7 +111,7 @@ async fn list(State(shared): State<Arc<Shared>>) -> Response<Body> {
     trailers.insert("grpc-message", words.parse().unwrap());
     let mut body = Vec::new();
     if code == 0 {
-        // not compressed, so many bytes
+        // not compressed, with the length
         body.push(0);
         body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
         body.extend(message);

@@ -1,4 +1,4 @@
-//! The client against a socket that is there, is not, comes back, refuses, or talks nonsense.
+//! The client with a socket that exists, is missing, returns, refuses, or sends garbage.
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ async fn refusals_are_told_apart_and_the_next_answer_counts() {
     let error = client.list().await.unwrap_err();
     assert_eq!(error.to_string(), "the kubelet's answer cannot be used: Internal: list failed");
 
-    // truncated fields, wrong types, invalid text: every one is an error, none is taken for a list of nobody
+    // truncated fields, wrong types, invalid text: each is an error, none is an empty list
     for garbage in [vec![0xff; 64], vec![0x0a, 0x7f, 1], vec![0x0a, 0x03, 0x0a, 0x01, 0xff]] {
         kubelet.says(Answer::Garbage(garbage.clone()));
         let error = client.list().await.expect_err("garbage");

@@ -1,22 +1,22 @@
-//! The messages of PodResources v1 that are read, as `node-agent/proto/podresources-v1.proto` has them.
+//! The messages of PodResources v1 that are read, as in `node-agent/proto/podresources-v1.proto`.
 //!
-//! Written by hand: five messages are less than a generator, and what is not read is skipped. A test compares each
+//! Written manually: five messages are less than a generator, and unknown fields are skipped. A test compares each
 //! field with the proto.
 
 use prost::Message;
 
-/// Asks for all pods of the node.
+/// A request for all pods of the node.
 #[derive(Clone, PartialEq, Message)]
 pub struct ListPodResourcesRequest {}
 
-/// The pods of the node that hold something.
+/// The pods of the node with allocations.
 #[derive(Clone, PartialEq, Message)]
 pub struct ListPodResourcesResponse {
     #[prost(message, repeated, tag = "1")]
     pub pod_resources: Vec<PodResources>,
 }
 
-/// What one pod holds.
+/// The allocations of a pod.
 #[derive(Clone, PartialEq, Message)]
 pub struct PodResources {
     #[prost(string, tag = "1")]
@@ -27,14 +27,14 @@ pub struct PodResources {
     pub containers: Vec<ContainerResources>,
 }
 
-/// What one container holds.
+/// The allocations of a container.
 #[derive(Clone, PartialEq, Message)]
 pub struct ContainerResources {
     #[prost(string, tag = "1")]
     pub name: String,
     #[prost(message, repeated, tag = "2")]
     pub devices: Vec<ContainerDevices>,
-    /// CPUs that are the container's alone; none when it shares them.
+    /// CPUs that are exclusive to the container; empty if it uses the shared pool.
     #[prost(int64, repeated, tag = "3")]
     pub cpu_ids: Vec<i64>,
     #[prost(message, repeated, tag = "4")]
@@ -52,7 +52,7 @@ pub struct ContainerMemory {
     pub topology: Option<TopologyInfo>,
 }
 
-/// Devices of one resource; a resource may come more than once, by NUMA domain.
+/// Devices of one resource; a resource may be listed more than once, by NUMA domain.
 #[derive(Clone, PartialEq, Message)]
 pub struct ContainerDevices {
     #[prost(string, tag = "1")]
@@ -61,7 +61,7 @@ pub struct ContainerDevices {
     pub device_ids: Vec<String>,
 }
 
-/// Where something is.
+/// The locality of a device.
 #[derive(Clone, PartialEq, Message)]
 pub struct TopologyInfo {
     #[prost(message, repeated, tag = "1")]
@@ -103,7 +103,7 @@ pub struct ClaimResource {
 mod tests {
     const PROTO: &str = include_str!("../../proto/podresources-v1.proto");
 
-    /// `message.field` to type and tag, as the proto has them.
+    /// `message.field` to type and tag, according to the proto.
     fn of_proto() -> Vec<(String, String)> {
         let mut fields = Vec::new();
         let mut message = "";
@@ -118,7 +118,7 @@ mod tests {
         fields
     }
 
-    /// The same, as the structures above have them.
+    /// The same, according to the structures above.
     fn of_structs() -> Vec<(String, String)> {
         let mut fields = Vec::new();
         let (mut message, mut tag) = ("", String::new());

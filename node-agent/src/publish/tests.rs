@@ -1,4 +1,4 @@
-//! What is sent to the API server, seen by a mock of it.
+//! Requests to the API server, recorded by a mock.
 
 use std::fmt::Write as _;
 
@@ -9,9 +9,9 @@ use tower_test::mock;
 
 use super::*;
 
-/// Publishes `wanted` against an API server that gives `answers`, one per request.
+/// Publishes `wanted` to an API server with these `answers`, one per request.
 ///
-/// Returns the outcome and what was sent.
+/// Returns the outcome and the requests.
 async fn published(wanted: Wanted<'_>, answers: Vec<(u16, Value)>) -> (Result<Outcome, Failure>, String) {
     let (service, mut handle) = mock::pair::<Request<Body>, Response<Body>>();
     let api = Api::<NodeTopology>::all(Client::new(service, "default"));
@@ -33,7 +33,7 @@ async fn published(wanted: Wanted<'_>, answers: Vec<(u16, Value)>) -> (Result<Ou
     tokio::join!(publish(&api, wanted), server)
 }
 
-/// The body, the only part left out that differs from run to run.
+/// The body, without the only part that differs between runs.
 fn moment_left_out(body: &Value) -> String {
     let mut body = body.clone();
     if let Some(moment) = body.pointer_mut("/status/conditions/0/lastTransitionTime") {
@@ -51,7 +51,7 @@ fn wanted(spec: &NodeTopologySpec) -> Wanted<'_> {
     Wanted { node: "node-a", uid: "uid-1", spec: Some(spec), allocations: None, release: None }
 }
 
-/// What the API server holds after `wanted` was published as generation 1.
+/// The object after `wanted` was published as generation 1.
 fn held(wanted: Wanted<'_>) -> NodeTopology {
     let mut object: NodeTopology = serde_json::from_value(wanted.body()).unwrap();
     object.metadata.generation = Some(1);
@@ -101,7 +101,7 @@ async fn devices_that_somebody_else_added_are_removed_by_replacing_the_list() {
     let object = held(wanted(&spec));
     let mut foreign = object.clone();
     foreign.spec.devices.push(Device { id: "gpu-9".into(), type_: "GPU".into(), ..Device::default() });
-    // The apply leaves the device of the other field manager; the merge does not.
+    // The apply keeps the device of the other field manager; the merge patch does not.
     let answers = vec![(200, json!(foreign)), (200, json!(foreign)), (200, json!(object))];
     let (outcome, sent) = published(wanted(&spec), answers).await;
     assert_eq!(outcome.unwrap(), Outcome::Written);

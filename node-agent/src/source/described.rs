@@ -1,4 +1,4 @@
-//! Machines described in files: NodeTopology manifests that are watched and read again when they change.
+//! Machines described in files: NodeTopology manifests that are polled and read again on changes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,47 +12,47 @@ use crds::NodeTopologySpec;
 
 use super::{Problem, ProblemReason, Reading, Source, SourceError, document};
 
-/// The largest file that is read: 4,000 nodes of ten devices are far below it.
+/// The maximum size of a file: 4,000 nodes of ten devices are far below it.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
 
-/// A file or a folder of files (`.yaml`, `.yml`, `.json`; hidden ones and subfolders are left alone).
+/// A file or a folder of files (`.yaml`, `.yml`, `.json`; hidden ones and subfolders are ignored).
 ///
-/// A file that becomes malformed keeps its last good content in force. A file that is removed takes its
-/// nodes with it; one that cannot be looked at is neither. A change counts once it was seen twice in a row, so that a file half written, or away for
-/// the moment in which an editor replaces it, is not taken for a machine that lost its devices.
+/// A file that becomes invalid keeps its last valid content. A removed file removes its nodes; an unreadable one does not. A
+/// change must be seen twice in a row, so that a half-written file, or one that is missing while an editor replaces it, is not
+/// taken for a machine that lost its devices.
 #[derive(Debug)]
 pub struct Described {
     path: PathBuf,
     files: BTreeMap<PathBuf, File>,
-    /// Whether the path was read before: the first look is taken as it is.
+    /// Whether the path was read before: the first state is accepted immediately.
     looked: bool,
 }
 
-/// What is known of one file.
+/// The record of one file.
 #[derive(Debug, Default)]
 struct File {
-    /// What the last look saw; none when the file was not there.
+    /// The last fingerprint; `None` if the file was missing.
     seen: Option<Stamp>,
-    /// What `good` and `problem` were made of.
+    /// The fingerprint of `good` and `problem`.
     taken: Option<Stamp>,
     good: Vec<(String, Arc<NodeTopologySpec>)>,
     problem: Option<Problem>,
 }
 
-/// What a look at the path saw, without reading any file.
+/// A listing of the path, without reading any file.
 #[derive(Debug, Default)]
 struct Listed {
     stamps: BTreeMap<PathBuf, Stamp>,
-    /// Those that cannot be looked at: nobody knows whether they are there.
+    /// Unreadable ones, whose existence is unknown.
     unseen: BTreeMap<PathBuf, Problem>,
 }
 
-/// What changes when a file does, without reading it.
+/// The fingerprint of a file, without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
     bytes: u64,
-    /// The change time, not the modification time: it moves when permissions do, too.
+    /// The change time rather than the modification time: it covers permissions, too.
     changed: (i64, i64),
 }
 
@@ -62,7 +62,7 @@ impl Described {
         Self { path: path.into(), files: BTreeMap::new(), looked: false }
     }
 
-    /// The files that are there now. A single file that is gone is an empty list, as in a folder.
+    /// The present files. A single file that is missing is an empty list, as in a folder.
     fn list(&self) -> Result<Listed, SourceError> {
         let unreadable = |source| SourceError::Unreadable { path: self.path.display().to_string(), source };
         let mut listed = Listed::default();
@@ -80,7 +80,7 @@ impl Described {
                 continue;
             }
             match fs::metadata(&path) {
-                // A file that vanished since the listing, or a link to nothing, is not there.
+                // A file that vanished since the listing, or a dangling link, is missing.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     listed.unseen.insert(path, unreadable_file(&error));
@@ -143,7 +143,7 @@ impl Source for Described {
                 file.take(&path, now);
             }
         }
-        // The one file that was named stays known, so that it may come back.
+        // A file that was named explicitly is remembered, as it may return.
         self.files.retain(|path, file| file.seen.is_some() || file.taken.is_some() || *path == self.path);
         self.looked = true;
         Ok(self.reading(unseen))
@@ -186,7 +186,7 @@ fn read_file(path: &Path, stamp: Stamp) -> Result<Vec<(String, NodeTopologySpec)
     let text = fs::read_to_string(path).map_err(|error| unreadable_file(&error))?;
     let topologies = document::parse(&text).map_err(malformed)?;
     if topologies.is_empty() {
-        // So is a file that somebody began to write; who wants no node removes the file.
+        // An empty file may be half written; to remove its nodes, remove the file.
         return Err(malformed("it describes no node; describe one, or remove the file".to_owned()));
     }
     Ok(topologies)
@@ -217,7 +217,7 @@ mod tests {
         fs::write(folder.join(file), text).unwrap();
     }
 
-    /// Reads twice: a change counts once it was seen twice.
+    /// Reads twice: a change must be seen twice.
     fn settled(source: &mut Described) -> Reading {
         source.read().unwrap();
         source.read().unwrap()
@@ -315,7 +315,7 @@ mod tests {
         source.read().unwrap();
         let path = folder.path().join("a.yaml");
         fs::remove_file(&path).unwrap();
-        // links to themselves: an error, whoever looks
+        // links to themselves: an error for every reader
         for name in ["a.yaml", "new.yaml"] {
             std::os::unix::fs::symlink(name, folder.path().join(name)).unwrap();
         }
@@ -361,7 +361,7 @@ mod tests {
         );
     }
 
-    /// The machines of the demo: what they have is part of what the demo shows.
+    /// The demo's machines: their devices are part of the demo's output.
     #[test]
     fn the_examples_describe_the_four_nodes_of_the_demo() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/topologies");

@@ -1,11 +1,11 @@
-//! One file of NodeTopology manifests: from text to topologies, or to a sentence that says what is wrong.
+//! Parses a file of NodeTopology manifests into topologies, or into a sentence about the first defect.
 
 use crds::{GROUP, NodeTopologySpec, VERSION};
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::sort;
 
-/// A manifest as far as it is read: what `kubectl get -o yaml` adds to it is let pass.
+/// The parts of a manifest that are read: the additions of `kubectl get -o yaml` are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a NodeTopology manifest")]
 struct Document {
@@ -24,9 +24,9 @@ struct Metadata {
     name: Option<String>,
 }
 
-/// The topologies of a text of one or several YAML (or JSON) documents, each with the name of its node.
+/// The topologies of a text with one or several YAML (or JSON) documents, each with the name of its node.
 ///
-/// The error is one sentence that names the document, the field and what to do.
+/// The error is one sentence with the document, the field and the remedy.
 pub fn parse(text: &str) -> Result<Vec<(String, NodeTopologySpec)>, String> {
     let mut found = Vec::<(String, NodeTopologySpec)>::new();
     for (index, yaml) in serde_yaml::Deserializer::from_str(text).enumerate() {
@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<Vec<(String, NodeTopologySpec)>, String> {
     Ok(found)
 }
 
-/// One document; none where there is only a comment or `---`.
+/// One document; `None` for comments or `---` alone.
 fn read(yaml: serde_yaml::Deserializer<'_>) -> Result<Option<(String, NodeTopologySpec)>, String> {
     let mut unknown = Vec::new();
     let document: Option<Document> =
@@ -71,7 +71,7 @@ fn read(yaml: serde_yaml::Deserializer<'_>) -> Result<Option<(String, NodeTopolo
     Ok(Some((name, spec)))
 }
 
-/// `?.spec.?.devices.0.heath`, with a `?` for each optional thing, as people write it.
+/// Rewrites a path such as `?.spec.?.devices.0.heath`, with `?` for each optional value, into the usual form.
 fn readable(path: &str) -> String {
     let mut readable = String::new();
     for step in path.split('.').filter(|step| *step != "?") {
@@ -89,7 +89,7 @@ fn readable(path: &str) -> String {
     readable
 }
 
-/// What the API server would refuse with a sentence that names no file.
+/// What the API server would refuse with a message that names no file.
 pub fn check(spec: &NodeTopologySpec) -> Result<(), String> {
     let is_device = |id: &str| spec.devices.iter().any(|device| device.id == id);
     for (index, device) in spec.devices.iter().enumerate() {

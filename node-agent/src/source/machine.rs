@@ -1,4 +1,4 @@
-//! The machine that the agent runs on, or one that is described in hwloc's terms.
+//! The machine that the agent runs on, or one that is described in hwloc's format.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,68 +28,68 @@ use crate::{
     patience::{LOOK_EVERY, patience},
 };
 
-/// How often hwloc is asked though nothing seems to have changed.
+/// How often hwloc runs although nothing seems to have changed.
 const LOOK_ANYWAY_EVERY: Duration = Duration::from_mins(5);
 
-/// How long NVIDIA's driver may take to say something for the first time: its library is tried for up to a minute.
+/// The grace period for NVIDIA's driver at the start: its library is tried for up to a minute.
 const DRIVER_STARTS: Duration = Duration::from_mins(2);
 
-/// How long hwloc may take: a large machine takes a tenth of a second.
+/// The time-out of hwloc: a large machine takes a tenth of a second.
 const HWLOC_LIMIT: Duration = Duration::from_secs(10);
 
-/// The largest description that is read: that of a machine with 1,500 processors has 3 MB.
+/// The maximum size of a description: that of a machine with 1,500 processors has 3 MB.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// One machine, which has the name of one Node.
+/// One machine, which is one Node.
 #[derive(Debug)]
 pub struct Machine {
     node: String,
-    /// A file in hwloc's XML, or with one line in its synthetic form; none for the machine itself.
+    /// A file in hwloc's XML, or with one line in its synthetic form; `None` for the local machine.
     description: Option<PathBuf>,
     root: PathBuf,
     hwloc: Child,
-    /// Whether the last process in which it looked might load drivers.
+    /// Whether the last hwloc process was permitted to load drivers.
     hwloc_drives: bool,
-    /// When the machine was looked at last, and hwloc was asked last.
+    /// The time of the last probe, and of the last run of hwloc.
     looked: Option<Instant>,
     asked: Option<Instant>,
-    /// What changes when the machine does.
+    /// A fingerprint of the machine.
     stamp: Option<u64>,
-    /// What hwloc found last; none before it found anything.
+    /// hwloc's last result; `None` before the first.
     found: Option<NodeTopologySpec>,
-    /// The FPGAs that the kernel managed when they could be looked at last.
+    /// The FPGAs of the kernel when they were last readable.
     fpgas: Vec<Device>,
-    /// Whether drivers may be used; none while nobody has said: then they are not.
+    /// Whether drivers may be loaded; `None` while unknown, in which case they are not.
     drivers: Option<Drivers>,
-    /// How often in a row hwloc failed since.
+    /// The number of consecutive failures of hwloc.
     failures: u32,
-    /// Whether the last machine that it told of left out a device: if the next one does, too, that is believed.
+    /// Whether hwloc's last result lacked a device: if the next one does too, it is accepted.
     doubts: bool,
-    /// Since when drivers may be used.
+    /// Since when drivers may be loaded.
     started: Instant,
     memory: Memory,
     steady: Steady,
-    /// Devices that were lost at the last look, whether or not that counts yet: what they say is not believed.
+    /// Devices that were lost at the last probe, whether or not that counts yet: their readings are ignored.
     silenced: BTreeSet<String>,
     hwloc_state: Collector,
-    /// Whether NVML is asked: not where a machine is described, and no library for it is named.
+    /// Whether NVML is used: not for a described machine, unless a library is given.
     has_nvml: bool,
     nvml_library: Option<PathBuf>,
     nvml_version: FirstVersion,
-    /// None while drivers may not be used, and before hwloc was asked first.
+    /// `None` while drivers may not be loaded, and before the first run of hwloc.
     nvml: Option<Nvml>,
-    /// Those of before who perhaps still hold the driver.
+    /// Earlier instances that may still hold the driver.
     leaving: Vec<Leaving>,
-    /// None where a machine is described.
+    /// `None` for a described machine.
     opencl: Option<Background>,
     reading: Reading,
 }
 
 impl Machine {
-    /// Looks at nothing yet.
+    /// Does not probe yet.
     ///
-    /// `description` is a file in hwloc's words, `nvml_library` is that of NVIDIA's driver where the system's loader does not
-    /// find it. Drivers are asked about the machine that the agent runs on only, but for a library that is named.
+    /// `description` is a file in hwloc's format, `nvml_library` the path of NVML if the system's loader does not find it. Drivers
+    /// are used for the local machine only, except a library that is given.
     pub fn new(node: impl Into<String>, description: Option<PathBuf>, nvml_library: Option<PathBuf>) -> Self {
         let described = description.is_some() || root() != Path::new("/");
         Self {
@@ -126,7 +126,7 @@ impl Machine {
         }
     }
 
-    /// Which machine hwloc is to look at; fails when its description cannot be read.
+    /// The machine that hwloc is to probe; fails if its description cannot be read.
     fn subject(&self) -> Result<hwloc::Machine, SourceError> {
         let Some(path) = &self.description else {
             let may = self.drivers == Some(Drivers::Used);
@@ -139,7 +139,7 @@ impl Machine {
                 "it has {bytes} bytes, the most is {MAX_BYTES}"
             ))));
         }
-        // hwloc takes bytes that are no text in names of devices; so do we.
+        // hwloc accepts non-UTF-8 bytes in names of devices, and so does the agent.
         let bytes = fs::read(path).map_err(unreadable)?;
         let text = String::from_utf8_lossy(&bytes).replace('\0', "");
         Ok(if text.trim_start().starts_with('<') {
@@ -150,9 +150,9 @@ impl Machine {
         })
     }
 
-    /// Asks hwloc if the machine, or its description, seems to be another than the last time.
+    /// Runs hwloc if the fingerprint of the machine, or of its description, has changed.
     ///
-    /// Where that fails, what was found before stays.
+    /// On failure the last result is kept.
     fn look_with_hwloc(&mut self) -> Result<(), SourceError> {
         let stamp = match &self.description {
             None => fingerprint(&self.root),
@@ -171,7 +171,7 @@ impl Machine {
         if !self.hwloc.is_undead() {
             self.hwloc_drives = subject == hwloc::Machine::Live;
         }
-        // While another process looks, which may take a minute, what was found before stays; the next look asks again.
+        // While another child runs, which may take a minute, the last result is kept; the next probe tries again.
         let Some(answer) = self.hwloc.try_ask::<NodeTopologySpec>(&subject) else { return Ok(()) };
         self.asked = Some(Instant::now());
         self.hear(answer, stamp);
@@ -179,7 +179,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes in what hwloc answered about the machine of this stamp.
+    /// Processes hwloc's answer about the machine with this fingerprint.
     fn hear(&mut self, answer: Answer<NodeTopologySpec>, stamp: u64) {
         let (state, words) = match answer {
             Answer::Found(found) if found.devices.is_empty() => {
@@ -207,7 +207,7 @@ impl Machine {
             Answer::Absent(words) => (CollectorState::Absent, words),
             Answer::Denied(words) => (CollectorState::Denied, words),
             Answer::Failed(words) => {
-                // A description that is bad stays bad; a machine is asked again.
+                // An invalid description stays invalid; a machine is probed again.
                 self.stamp = self.description.is_some().then_some(stamp);
                 (CollectorState::Error, words)
             }
@@ -216,8 +216,8 @@ impl Machine {
         self.hwloc_state = Collector { state, words, ..self.hwloc_state.clone() };
     }
 
-    /// Whether hwloc leaves out a device of this machine that it told of, now or when the agent last ran; what is changed in a
-    /// description is meant so.
+    /// Whether hwloc's answer lacks a device of this machine that it listed before, now or in the previous agent; changes of a
+    /// description are intended.
     fn lacks(&self, found: &NodeTopologySpec) -> bool {
         let is_lacking = || match &self.found {
             Some(known) => lacks(&known.devices, &found.devices),
@@ -226,13 +226,13 @@ impl Machine {
         self.description.is_none() && is_lacking()
     }
 
-    /// Whether what hwloc found lacks a device of which the agent heard later that it was there: hwloc is asked once more.
+    /// Whether hwloc's result lacks a device that was restored later: one more run decides.
     fn found_too_little(&self) -> bool {
         let found = self.found.as_ref().filter(|_| self.description.is_none());
         found.is_some_and(|found| self.memory.lacks_recalled(found))
     }
 
-    /// Says of PCIe links what they can carry, where hwloc says what they carry at this moment.
+    /// Sets the maximum bandwidth of PCIe links, where hwloc reports the current one.
     fn widen_links(&self, found: &mut NodeTopologySpec) {
         let capacities = pcie_capacities(&self.root);
         let address: BTreeMap<&str, &str> = found
@@ -247,7 +247,7 @@ impl Machine {
         }
     }
 
-    /// Puts together what everybody says.
+    /// Merges the results of all collectors.
     fn assemble(&mut self) -> Reading {
         let mut spec = self.found.clone().unwrap_or_default();
         let mut collectors = vec![self.hwloc_state.clone()];
@@ -274,14 +274,14 @@ impl Machine {
             if self.description.is_none() { functions::virtual_ones(&self.root) } else { BTreeSet::new() };
         functions::without(&mut spec, &virtual_ones);
         self.memory.add_lost(&mut spec, not_said_yet);
-        // an agent of before may have told of them
+        // an older agent may have published them
         functions::without(&mut spec, &virtual_ones);
         let gone = spec.devices.iter().filter(|device| device.health == Health::Lost);
         self.silenced = gone.map(|device| device.id.clone()).collect();
         self.steady.hold(&mut spec.devices);
         let release = self.release();
         if release.is_some() {
-            // at once: who asked for it waits, and nothing new may come to them.
+            // at once: the requester waits, and no new actor may be placed on them.
             merge::nobody_knows(&mut spec);
         }
         let left_out = fit(&mut spec);
@@ -290,7 +290,7 @@ impl Machine {
             let problem = Problem { reason: ProblemReason::TooLarge, message: left_out.join("; ") };
             problems.insert(self.node.clone(), problem);
         }
-        // A description that is bad is somebody's mistake; hardware that is, is the state of a collector.
+        // An invalid description is a problem of the source; failing hardware is the state of a collector.
         if let (Some(path), CollectorState::Error) = (&self.description, self.hwloc_state.state) {
             let message = self.hwloc_state.words.clone();
             problems
@@ -300,18 +300,18 @@ impl Machine {
             Some(last) if **last == spec => Arc::clone(last),
             _ => Arc::new(spec),
         };
-        // Before anything was seen there is nothing to say: an empty topology would take a node's devices away. What was
-        // seen once stays, whoever fails.
+        // Before the first result there is no topology: an empty one would remove the node's devices. Later the last result is
+        // kept, whatever fails.
         let seen = self.found.is_some();
         let topologies = seen.then(|| (self.node.clone(), spec)).into_iter().collect();
         Reading { topologies, problems, collectors, release, outdated }
     }
 
-    /// Adds what NVIDIA's driver says, or said last; returns why this process cannot ask the one that runs now, if so.
+    /// Adds the current or last result of NVIDIA's driver; returns why this process cannot use the running driver, if so.
     fn ask_nvml(&mut self, spec: &mut NodeTopologySpec, collectors: &mut Vec<Collector>) -> Option<String> {
         let (true, Some(now)) = (self.has_nvml, self.drivers) else { return None };
         if now == Drivers::Used && self.nvml.is_none() {
-            // Not before hwloc was asked: it does not wait for the process that tries the library.
+            // Not before the first run of hwloc, which does not wait for the child that tries the library.
             let library = self.nvml_library.clone().map(Into::into);
             self.nvml = Some(Nvml::new(library, Arc::clone(&self.nvml_version)));
         }
@@ -319,7 +319,7 @@ impl Machine {
         let began = Instant::now();
         let outcome = self.nvml.as_ref().map(Nvml::devices);
         if self.nvml.as_ref().is_some_and(Nvml::is_gone) {
-            // The next look makes it anew.
+            // The next probe creates it again.
             self.let_go_of_nvml();
         }
         let mut fares = outcome.as_ref().map_or_else(nvml::released, |it| nvml::collector(it, has_gpu));
@@ -332,7 +332,7 @@ impl Machine {
         let found = outcome.and_then(Result::ok);
         let links = self.memory.links(found.as_ref());
         let starting = now == Drivers::Used && self.started.elapsed() < DRIVER_STARTS;
-        // What is described is on no bus.
+        // A described device is on no bus.
         let bus = if self.description.is_none() { on_bus(&self.root) } else { None };
         self.memory.see_bus(spec, bus.as_ref());
         let devices = self.memory.driven(spec, found, starting);
@@ -341,13 +341,13 @@ impl Machine {
         outdated
     }
 
-    /// Gives up NVML; who has it loaded is remembered until that is over.
+    /// Releases NVML; threads that still have it loaded are tracked.
     fn let_go_of_nvml(&mut self) {
         self.leaving.retain(|leaving| !leaving.is_over());
         self.leaving.extend(self.nvml.take().map(Nvml::let_go));
     }
 
-    /// How far the release of the drivers is, where it is asked for.
+    /// The state of the driver release, if requested.
     fn release(&mut self) -> Option<Release> {
         if self.drivers != Some(Drivers::Released) {
             return None;
@@ -368,7 +368,7 @@ impl Machine {
 
 impl Source for Machine {
     fn name(&self) -> &'static str {
-        // what else looks has a collector of its own
+        // the other probes have collectors of their own
         "hwloc"
     }
 
@@ -420,7 +420,7 @@ impl Source for Machine {
             Drivers::Used => {
                 self.started = Instant::now();
                 if self.description.is_none() {
-                    // hwloc may know more with the drivers
+                    // hwloc may report more with drivers
                     self.stamp = None;
                 }
             }

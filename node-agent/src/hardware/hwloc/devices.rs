@@ -1,4 +1,4 @@
-//! Devices other than processors and their memory: what PCI shows, and what drivers say of it.
+//! Devices other than processors and their memory: PCI devices, and what drivers add.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::hardware::functions::join_boards;
 
-/// Those who speak of one and the same device, who knows it best first.
+/// The reporters of a device, the most precise first.
 const BACKENDS: [&str; 6] = ["CUDA", "NVML", "RSMI", "LevelZero", "OpenCL", "VectorEngine"];
 
-/// Every device of the machine that an actor could use, once, whoever speaks of it.
+/// Every device that an actor could use, once, whichever reporter lists it.
 pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
     let mut devices = BTreeMap::<String, Device>::new();
     for object in topology.objects_with_type(ObjectType::PCIDevice) {
@@ -58,7 +58,7 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
             continue;
         };
         let address = pci::address(attributes);
-        // Who computes is a device, whatever its class says.
+        // A compute device counts, whatever its class.
         let device = devices.entry(address.clone()).or_insert_with(|| {
             let near = object.first_non_io_ancestor().and_then(|it| domains::of(domains, it));
             Device {
@@ -72,17 +72,17 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
         });
         describe(device, object);
     }
-    // Without an address nobody can say whether CUDA's first device is OpenCL's second: one witness is heard.
+    // Without an address it is unknown whether CUDA's first device is OpenCL's second: one reporter counts.
     let witness = BACKENDS.iter().find_map(|backend| loose.remove(backend)).unwrap_or_default();
     join_boards(devices.into_values().chain(witness).collect())
 }
 
-/// The beginning of the id of a device of this type.
+/// The prefix of the id of a device of this type.
 pub fn prefix(type_: &str) -> String {
     type_.to_lowercase().replace(' ', "-")
 }
 
-/// How well whoever speaks of an object knows it, 0 first; none when it is not about computing.
+/// The precision of an object's reporter, 0 first; `None` if it is not a compute device.
 fn backend(object: &TopologyObject) -> Option<usize> {
     let subtype = object.subtype().and_then(|subtype| subtype.to_str().ok());
     let name = info(object, "Backend").or(subtype)?;
@@ -98,7 +98,7 @@ fn type_of(object: &TopologyObject) -> &'static str {
     }
 }
 
-/// Adds what a driver says to what is known already; the first to speak is believed.
+/// Adds what a driver reports to what is known; the first reporter takes precedence.
 fn describe(device: &mut Device, object: &TopologyObject) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| info(object, key)).map(str::to_owned);
     if let Some(model) = text(&["GPUModel", "CoProcModel", "OpenCLDeviceName"])

@@ -1,4 +1,4 @@
-//! NUMA domains: the cores and the memory that are near each other.
+//! NUMA domains: cores and memory that are close to each other.
 
 use crds::{ComputeResource, Device, MemorySpace};
 use hwlocality::{
@@ -12,11 +12,11 @@ use super::object::info;
 /// A NUMA node of the system as a device.
 pub struct Domain {
     pub device: Device,
-    /// The processing units that are nearest to its memory.
+    /// The processing units closest to its memory.
     pub cpus: CpuSet,
-    /// Whether these are its own; false for memory without processors, which names those of its neighbour.
+    /// Whether these are its own; false for memory without processors, which lists those of its neighbour.
     pub has_cores: bool,
-    /// The address of the PCI device whose memory it is.
+    /// The address of the PCI device that the memory belongs to.
     pub memory_of: Option<String>,
 }
 
@@ -31,8 +31,8 @@ pub fn read(topology: &Topology) -> Vec<Domain> {
     for (index, node) in nodes {
         let cpus = node.cpuset().map(|set| CpuSet::clone(&set)).unwrap_or_default();
         let memory_of = info(node, "PCIBusID").map(super::pci::normal_address);
-        // hwloc gives memory without processors the processors next to it: those belong to whoever has the lowest
-        // number, and no processor belongs to two. What spans several domains is near none of them.
+        // hwloc assigns adjacent processors to memory without processors: they belong to the domain with the lowest number, and
+        // no processor belongs to two. Objects that span several domains are local to none.
         let has_cores = !cpus.is_empty()
             && memory_of.is_none()
             && !domains.iter().any(|other| other.has_cores && other.cpus.intersects(&cpus));
@@ -44,7 +44,7 @@ pub fn read(topology: &Topology) -> Vec<Domain> {
     domains
 }
 
-/// Makes memory that sits on a device, as GPUs of POWER and Grace machines have it, a part of that device.
+/// Attaches memory that sits on a device, as with GPUs of POWER and Grace machines, to that device.
 pub fn adopt_device_memory(domains: &mut [Domain], devices: &[Device]) {
     for domain in domains {
         if let Some(address) = &domain.memory_of
@@ -55,7 +55,7 @@ pub fn adopt_device_memory(domains: &mut [Domain], devices: &[Device]) {
     }
 }
 
-/// Lets the only domain have all memory of the machine, where the system says of the domain that it has less.
+/// Gives the only domain all memory of the machine, if the system reports less for the domain.
 pub fn has_all_memory(domains: &mut [Domain], bytes: Option<i64>) {
     if let [domain] = domains
         && let [memory] = &mut *domain.device.memory_spaces
@@ -65,7 +65,7 @@ pub fn has_all_memory(domains: &mut [Domain], bytes: Option<i64>) {
     }
 }
 
-/// The one domain that an object is in; none when it is in several, which is as good as unknown.
+/// The domain of an object; `None` if it spans several.
 pub fn of<'a>(domains: &'a [Domain], object: &TopologyObject) -> Option<&'a Domain> {
     let cpus = object.cpuset()?;
     let mut near = domains.iter().filter(|domain| domain.has_cores && cpus.intersects(&domain.cpus));
@@ -119,7 +119,7 @@ fn compute_resources(topology: &Topology, cpus: &CpuSet) -> Vec<ComputeResource>
         .collect()
 }
 
-/// The processor that has some of these processing units; old descriptions name its model at the machine.
+/// The processor with some of these processing units; old descriptions store its model on the machine.
 fn package<'a>(topology: &'a Topology, cpus: &CpuSet) -> Option<&'a TopologyObject> {
     topology
         .objects_with_type(ObjectType::Package)
@@ -129,7 +129,7 @@ fn package<'a>(topology: &'a Topology, cpus: &CpuSet) -> Option<&'a TopologyObje
         .or_else(|| Some(topology.root_object()))
 }
 
-/// A vendor as people write it.
+/// The common spelling of a vendor.
 fn vendor(text: &str) -> String {
     match text {
         "GenuineIntel" => "intel".to_owned(),

@@ -1,4 +1,4 @@
-//! What joins devices: PCIe, the links between GPUs, and how far one NUMA domain is from another.
+//! Links between devices: PCIe, GPU interconnects, and distances between NUMA domains.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use super::{
     pci,
 };
 
-/// hwloc's names of its matrices of bandwidths in MB/s, and what we call such a link.
+/// hwloc's names of bandwidth matrices in MB/s, and the kind of link.
 const BANDWIDTHS: [(&str, &str); 3] =
     [("NVLinkBandwidth", "NVLink"), ("XGMIBandwidth", "XGMI"), ("XeLinkBandwidth", "Xe Link")];
 
-/// The links between the devices that were found.
+/// The links between the listed devices.
 pub fn read(topology: &Topology, domains: &[Domain], devices: &[Device]) -> Vec<Link> {
     let mut links = pcie(topology, domains, devices);
     for matrix in topology.distances(None).unwrap_or_default() {
@@ -50,7 +50,7 @@ pub fn read(topology: &Topology, domains: &[Domain], devices: &[Device]) -> Vec<
     links
 }
 
-/// From the NUMA domain to each device that is known to hang there, as wide as the device's own link is.
+/// From a NUMA domain to each of its devices, with the bandwidth of the device's own link.
 fn pcie(topology: &Topology, domains: &[Domain], devices: &[Device]) -> Vec<Link> {
     let mut links = Vec::new();
     for object in topology.objects_with_type(ObjectType::PCIDevice) {
@@ -72,9 +72,9 @@ fn pcie(topology: &Topology, domains: &[Domain], devices: &[Device]) -> Vec<Link
     links
 }
 
-/// Bytes per second from GB/s; 0 says that it is not known, and nothing is faster than a terabyte per second.
+/// Bytes per second from GB/s; 0 means unknown, and values above a terabyte per second are implausible.
 fn bytes_per_second(gigabytes: f32) -> Option<i64> {
-    // In whole megabytes: an f32 has no more, and 15.753846 GB/s is not more exact than 15.753.
+    // In whole megabytes: an f32 is no more precise, and 15.753846 GB/s is no more exact than 15.753.
     let megabytes = (f64::from(gigabytes) * 1000.0).floor();
     (1.0..1e6).contains(&megabytes).then(|| {
         #[expect(clippy::cast_possible_truncation, reason = "below a million")]
@@ -83,7 +83,7 @@ fn bytes_per_second(gigabytes: f32) -> Option<i64> {
     })
 }
 
-/// The links that a matrix means: one for two ends when both ways are the same, else one for each way.
+/// The links of a matrix: one for two ends if both directions are equal, otherwise one for each direction.
 fn both_ways(
     matrix: &Distances<'_>,
     id: impl Fn(&TopologyObject) -> Option<String>,
@@ -113,7 +113,7 @@ fn numa(object: &TopologyObject) -> Option<String> {
     object.os_index().map(|index| format!("numa-{index}"))
 }
 
-/// Which device an end of a link between GPUs is; processors that have such links are named by their package.
+/// The device at the end of a GPU link; processors with such links are identified by their package.
 fn end(object: &TopologyObject, domains: &[Domain], devices: &[Device]) -> Option<String> {
     match object.object_type() {
         ObjectType::NUMANode => numa(object),

@@ -1,10 +1,10 @@
-//! What a PCI device is, by its class and its maker.
+//! Classification of PCI devices, by class and vendor.
 
 use hwlocality::object::attributes::PCIDeviceAttributes;
 
 const INTEL: u16 = 0x8086;
 
-/// Makers by the id that the PCI SIG gave them, as people write them.
+/// Vendors by PCI SIG id, in their common spelling.
 const VENDORS: [(u16, &str); 14] = [
     (0x1002, "amd"),
     (0x1022, "amd"),
@@ -22,13 +22,13 @@ const VENDORS: [(u16, &str); 14] = [
     (INTEL, "intel"),
 ];
 
-/// Intel's FPGA cards have the class of any accelerator.
+/// Intel's FPGA cards have the class of a generic accelerator.
 const INTEL_FPGAS: [u16; 6] = [0x09c4, 0x09c5, 0x0b30, 0x0b31, 0xbcce, 0xbccf];
 
-/// The type of a device that an actor could use; none for bridges, disks, sound, and pictures for the console.
+/// The type of a device that an actor could use; `None` for bridges, disks, sound, and console graphics.
 pub fn device_type(pci: &PCIDeviceAttributes) -> Option<&'static str> {
     let (class, vendor, device) = (pci.class_id(), pci.vendor_id(), pci.device_id());
-    // A VGA controller is a GPU when it is made by those who make GPUs; servers have one for their console, too.
+    // A VGA controller is a GPU if its vendor makes GPUs; servers have one for their console, too.
     let makes_gpus = matches!(vendor, 0x10de | 0x1002 | INTEL);
     Some(match (class >> 8, class & 0xff) {
         (0x02, _) => "NIC",
@@ -43,17 +43,17 @@ pub fn device_type(pci: &PCIDeviceAttributes) -> Option<&'static str> {
     })
 }
 
-/// The maker, if it is one that people have a word for.
+/// The vendor, if it is known.
 pub fn vendor(id: u16) -> Option<&'static str> {
     VENDORS.iter().find(|(known, _)| *known == id).map(|(_, name)| *name)
 }
 
-/// An address as `lspci -D` writes it: `0000:3b:00.0`.
+/// An address in the form of `lspci -D`: `0000:3b:00.0`.
 pub fn address(pci: &PCIDeviceAttributes) -> String {
     format!("{:04x}:{:02x}:{:02x}.{:x}", pci.domain(), pci.bus_id(), pci.bus_device(), pci.function())
 }
 
-/// An address in the form of [`address`]; others write `00000000:3B:00.0`, or leave the domain out.
+/// An address in the form of [`address`]; other tools print `00000000:3B:00.0`, or omit the domain.
 pub fn normal_address(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let (domain, rest) = match lower.split(':').count() {
@@ -63,7 +63,7 @@ pub fn normal_address(text: &str) -> String {
     format!("{:0>4}:{rest}", domain.trim_start_matches('0'))
 }
 
-/// Whether a text is like `0000:3b:00.0`.
+/// Whether a text has the form `0000:3b:00.0`.
 pub fn is_address(text: &str) -> bool {
     let Some((domain, rest)) = text.split_once(':') else { return false };
     let Some((bus, rest)) = rest.split_once(':') else { return false };

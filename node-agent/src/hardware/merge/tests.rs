@@ -1,4 +1,4 @@
-//! What is remembered of a machine, look by look.
+//! The memory of a machine, probe by probe.
 
 use super::*;
 use crate::hardware::steady::Steady;
@@ -9,7 +9,7 @@ fn board(id: &str, type_: &str, address: &str) -> Device {
     Device { id: id.into(), type_: type_.into(), pci_bus_id: address, ..Device::default() }
 }
 
-/// What NVIDIA's driver says that is all there is.
+/// A complete answer of NVIDIA's driver.
 fn found(devices: Vec<Device>) -> Found {
     Found { devices, ..Found::default() }
 }
@@ -183,14 +183,14 @@ fn what_the_driver_said_before_a_restart_holds_until_it_speaks() {
     assert_eq!(memory.links(None), std::slice::from_ref(&nvlink));
     let later = memory.driven(&spec, None, false);
     assert!(later.iter().all(|it| it.health == Health::Unknown && it.memory_spaces == ram), "{later:?}");
-    // it speaks: what it does not name is a GPU that is lost, with its partition
+    // it answers: what it does not list is a lost GPU, with its partition
     let whole = driven("gpu-0000:5e:00.0", "GPU", "0000:5e:00.0");
     let now = memory.driven(&spec, Some(found(vec![whole.clone()])), true);
     let now: Vec<_> = now.iter().map(|it| (it.id.as_str(), it.health)).collect();
     let lost = [gpu.id.as_str(), part.id.as_str()].map(|id| (id, Health::Lost));
     assert_eq!(now, [(whole.id.as_str(), Health::Ok), lost[0], lost[1]]);
     assert_eq!(memory.links(Some(&Found::default())), []);
-    // from then on what is published is what it says, and its silence is one
+    // from then on its answers are published, and its silence means unknown
     memory.recall(&published);
     assert_eq!(memory.driven(&spec, None, true)[0].health, Health::Unknown);
     assert_eq!(memory.links(None), []);
@@ -224,13 +224,13 @@ fn a_partition_stays_until_the_driver_says_that_it_is_gone() {
     let mut memory = Memory::default();
     memory.recall(&published);
     for (health, listed, is_unsaid, then) in [
-        // the first look after a start
+        // the first probe after a start
         (Health::Ok, none, true, "1 GPU, 2 GPU Partition"),
         (Health::Degraded, none, true, "1 GPU (1 degraded), 2 GPU Partition (2 degraded)"),
         (Health::Lost, none, true, "1 GPU (1 lost), 2 GPU Partition (2 lost)"),
-        // whoever is lost is not believed
+        // readings of lost devices are ignored
         (Health::Lost, none, false, "1 GPU (1 lost), 2 GPU Partition (2 lost)"),
-        // one of them, which does not say what it has, is named
+        // one of them is listed without its partitions
         (Health::Ok, one, true, "1 GPU, 2 GPU Partition"),
         (Health::Ok, one, false, "1 GPU, 1 GPU Partition"),
         (Health::Ok, none, true, "1 GPU, 1 GPU Partition"),
@@ -244,7 +244,7 @@ fn a_partition_stays_until_the_driver_says_that_it_is_gone() {
     let all = memory.driven(&spec, Some(Found::default()), false);
     assert!(all.len() == 3 && all.iter().all(|it| it.health == Health::Lost), "none is listed: {all:?}");
 
-    // the driver spoke before it was heard what was published
+    // the driver answered before the published topology was restored
     let mut memory = Memory::default();
     assert_eq!(look(&mut memory, Health::Ok, none, true), "1 GPU");
     memory.recall(&published);
@@ -309,13 +309,13 @@ fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
     assert_eq!(silent(&mut memory, Some(bus(&["3b"]))), second(Health::Lost), "with its partition");
     assert_eq!(silent(&mut memory, None), second(Health::Lost), "who does not see changes nothing");
     assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Unknown), "it is plugged in");
-    // the driver says twice that it is lost, and then no more
+    // the driver reports it lost twice, and then fails
     let lost = |it: &Device| Device { health: Health::Lost, ..it.clone() };
     for _ in 0..2 {
         memory.driven(&spec, Some(found(vec![gpus[0].clone(), lost(&gpus[1]), gpus[2].clone()])), false);
     }
     assert_eq!(silent(&mut memory, Some(bus(&["3b", "5e"]))), second(Health::Lost), "it stays lost");
-    // whoever took one away for good deletes the NodeTopology
+    // to forget a removed card, delete the NodeTopology
     assert_eq!(silent(&mut memory, Some(bus(&["5e"])))[0], Health::Lost);
     memory.forget();
     assert_eq!(
@@ -325,7 +325,7 @@ fn a_gpu_that_is_taken_away_while_its_driver_is_silent_is_lost() {
     );
 }
 
-/// What is published of a GPU after each look: `o` is ok, `l` lost, `?` unknown; `-` is a look in which its driver says nothing.
+/// The published health of a GPU after each probe: `o` is ok, `l` lost, `?` unknown; `-` is a probe without an answer of its driver.
 #[test]
 fn a_gpu_is_lost_once_its_driver_said_so_twice_and_its_silence_says_nothing() {
     let letters = [('o', Health::Ok), ('l', Health::Lost), ('?', Health::Unknown)];
@@ -338,7 +338,7 @@ fn a_gpu_is_lost_once_its_driver_said_so_twice_and_its_silence_says_nothing() {
         ('o', "ol-l----", "ooolllll"),
         ('o', "oll-----", "oollllll"),
         ('o', "ollo-l-----", "oollllllll?"),
-        // what was published counts as said
+        // the published state counts as an observation
         ('l', "------", "llllll"),
         ('l', "l-----", "llllll"),
     ] {
@@ -370,7 +370,7 @@ fn a_gpu_that_was_taken_out_while_nobody_looked_is_lost_though_its_driver_never_
         kind: "PCIe".into(),
         ..Link::default()
     };
-    // of the second one nobody knows whether it was ever seen on the bus
+    // it is unknown whether the second one was ever seen on the bus
     let published = NodeTopologySpec { devices: gpus.to_vec(), links: vec![hangs(&gpus[0])] };
     let mut memory = Memory::default();
     memory.recall(&published);
@@ -388,25 +388,25 @@ fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
     let address = |slot: char| format!("0000:{slot}0:00.0");
     let gpu = |slot: char| board(&format!("gpu-{}", address(slot)), "GPU", &address(slot));
     let gpus = |slots: &str| slots.chars().map(gpu).collect::<Vec<_>>();
-    // each look: who is listed, how many are not handed out, who is on the bus, and how the known ones are then
+    // each probe: listed GPUs, number of withheld ones, GPUs on the bus, and the health of the known ones
     for looks in [
-        // one that is dead from the start is none of those that go
+        // one that never had a handle is none of those that vanish
         [("ab", 1, "abc", "a ok, b ok"), ("a", 1, "abc", "a ok, b lost"), ("a", 1, "abc", "a ok, b lost")],
-        // the one that was withheld stays it
+        // the one that was withheld stays so
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("ab", 1, "abc", "a ok, b ok, c unknown"),
             ("a", 1, "abc", "a ok, b lost, c unknown"),
         ],
-        // two go and one is withheld: the one that is there
+        // two vanish and one is withheld: the one on the bus
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("a", 1, "ac", "a ok, b lost, c unknown"),
             ("ab", 1, "ac", "a ok, b ok, c unknown"),
         ],
-        // all are withheld, and then none; whoever is then is known
+        // all are withheld, and then none; those present are known
         [("", 2, "ab", ""), ("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown")],
-        // more go than are withheld: nobody knows which of them it is, until one is off the bus or is handed out again
+        // more vanish than are withheld: it is unknown which, until one is off the bus or is listed again
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
@@ -417,21 +417,21 @@ fn a_gpu_that_its_driver_cannot_open_hides_no_other_that_is_lost() {
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
             ("ac", 0, "abc", "a ok, b lost, c ok"),
         ],
-        // who goes after them is none of them
+        // one that vanishes later is none of them
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
             ("", 1, "abc", "a unknown, b unknown, c lost"),
         ],
-        // but for as many as are withheld then
+        // except as many as are withheld then
         [
             ("abc", 0, "abc", "a ok, b ok, c ok"),
             ("c", 1, "abc", "a unknown, b unknown, c ok"),
             ("", 2, "abc", "a unknown, b unknown, c unknown"),
         ],
-        // one that was lost is handed out again, and another one is withheld in its place
+        // one that was lost is listed again, and another one is withheld in its place
         [("ab", 0, "ab", "a ok, b ok"), ("a", 1, "a", "a ok, b lost"), ("b", 1, "ab", "a unknown, b ok")],
-        // it is taken out while nothing is said of it
+        // it is removed while the driver does not answer
         [("ab", 0, "ab", "a ok, b ok"), ("a", 1, "ab", "a ok, b unknown"), ("a", 1, "a", "a ok, b lost")],
     ] {
         let mut memory = Memory::default();
@@ -477,7 +477,7 @@ fn a_card_that_gets_another_name_is_not_lost_under_the_first() {
     assert_eq!(look(&[fpga, gpu]), "fpga-5e ok, gpu-3b ok");
     assert_eq!(look(&[card, gpu]), "accelerator-5e ok, gpu-3b ok");
     assert_eq!(look(&[gpu]), "gpu-3b ok, accelerator-5e lost");
-    // who has no address, or another one, is another card
+    // without an address, or with another one, it is another card
     assert_eq!(look(&[fpga, ("fpga-0", "FPGA", "")]), "fpga-5e ok, fpga-0 ok, gpu-3b lost");
     let function = ("fpga-5e.1", "FPGA", "5e.1");
     assert_eq!(
@@ -488,7 +488,7 @@ fn a_card_that_gets_another_name_is_not_lost_under_the_first() {
 
 #[test]
 fn links_of_a_gpu_stay_while_the_driver_withholds_it_and_the_others_are_what_it_says() {
-    // a link is named by its two ends
+    // a link is identified by its two ends
     let link = |ends: &str| Link {
         kind: NVLINK.into(),
         source: ends[..1].to_owned(),
@@ -496,13 +496,13 @@ fn links_of_a_gpu_stay_while_the_driver_withholds_it_and_the_others_are_what_it_
         ..Link::default()
     };
     let mut memory = Memory::default();
-    // each look: who is listed, how many are not handed out, what links it tells, and which are there then
+    // each probe: listed GPUs, number of withheld ones, reported links, and published links
     for (listed, withheld, told, then) in [
         ("ab", 1, "ab", "ab"),
         ("ab", 1, "", ""),
         ("abc", 0, "ab ac bc", "ab ac bc"),
         ("ab", 1, "ab", "ab ac bc"),
-        // one went down meanwhile, and another GPU takes the place of the one that is not handed out
+        // one link went down meanwhile, and another GPU takes the place of the withheld one
         ("ab", 1, "", "ac bc"),
         ("ac", 1, "ac", "ac bc"),
         ("a", 2, "", "ac bc"),

@@ -1,4 +1,4 @@
-//! What GPUs say about themselves.
+//! Readings of GPUs.
 
 use nvml_links::Traffic;
 use nvml_wrapper::{
@@ -26,17 +26,17 @@ use crate::hardware::reading::{
     Sensor, ThrottleReason,
 };
 
-/// The hottest that a chip that still answers can be, in °C; above it is a sentinel.
+/// The highest plausible temperature in °C; above it is a sentinel.
 const HOTTEST: u32 = 200;
 
-/// What no GPU consumes, in mW; above it is a sentinel.
+/// The highest plausible power in mW; above it is a sentinel.
 const HUNGRIEST: u32 = 100_000_000;
 
-/// The readings of all GPUs and partitions that are there.
+/// The readings of all present GPUs and partitions.
 pub fn read(nvml: &Nvml, xids: Option<&Xids>) -> Result<Vec<DeviceReading>, NvmlError> {
     let mut readings = Vec::new();
     for gpu in list(nvml)?.0 {
-        // Some of what a lost GPU says is what it said last, and some is 0: a counter that would seem to start anew.
+        // Some values of a lost GPU are cached, and some are 0, which would look like a counter reset.
         if is_lost(&gpu.handle) {
             continue;
         }
@@ -59,7 +59,7 @@ fn of_gpu(gpu: &Gpu<'_>) -> Vec<(Quantity, f64)> {
     let handle = &gpu.handle;
     let mut quantities = Vec::new();
     let mut put = |quantity, value: Option<f64>| quantities.extend(value.map(|value| (quantity, value)));
-    // A share is at most all of it; anything else is not one.
+    // A share is at most 1; any other value is invalid.
     let share = |percent: u32| (percent <= 100).then(|| f64::from(percent) / 100.0);
 
     if let Ok(utilization) = handle.utilization_rates() {
@@ -77,7 +77,7 @@ fn of_gpu(gpu: &Gpu<'_>) -> Vec<(Quantity, f64)> {
     let core = handle.temperature(TemperatureSensor::Gpu).ok().filter(|it| *it < HOTTEST).map(f64::from);
     put(TemperatureCelsius { sensor: Sensor::Core }, core);
     let memory = number(handle, field_id::NVML_FI_DEV_MEMORY_TEMP);
-    // A GPU without such a sensor says 0.
+    // A GPU without such a sensor reports 0.
     let memory = memory.filter(|it| *it > 0.0 && *it < f64::from(HOTTEST));
     put(TemperatureCelsius { sensor: Sensor::Memory }, memory);
 
@@ -104,7 +104,7 @@ fn memory_used(handle: &Device<'_>, quantities: &mut Vec<(Quantity, f64)>) {
     }
 }
 
-/// For how long the GPU was slowed down, by reason.
+/// The throttled time of a GPU, by reason.
 fn throttled(handle: &Device<'_>) -> [(ThrottleReason, Option<f64>); 3] {
     let seconds = |policy| {
         let nanoseconds = handle.violation_status(policy).ok()?.violation_time;
@@ -127,7 +127,7 @@ fn errors(handle: &Device<'_>) -> [(ErrorKind, Option<f64>); 3] {
     ]
 }
 
-/// What went over each NVLink: as newer GPUs count it, or as those did of which some counted bytes.
+/// The traffic of each NVLink, by the counters of newer GPUs or those of older ones that count bytes.
 fn traffic(handle: &Device<'_>, quantities: &mut Vec<(Quantity, f64)>) {
     let is_active = |link: &u32| handle.link_wrapper_for(*link).is_active().unwrap_or(false);
     let links: Vec<u32> = (0..LINKS).filter(is_active).collect();

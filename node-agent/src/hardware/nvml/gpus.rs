@@ -1,4 +1,4 @@
-//! Which GPUs there are, how they are partitioned, and how they are linked.
+//! The GPUs, their partitions, and their links.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use nvml_wrapper::{
 
 use crate::hardware::hwloc::{is_address, normal_address};
 
-/// What NVML says that is there.
+/// What NVML lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// GPUs and their partitions.
     pub devices: Vec<Device>,
     /// NVLinks between them.
     pub links: Vec<Link>,
-    /// GPUs that may have more partitions than those: NVML failed to say which.
+    /// GPUs whose list of partitions is incomplete.
     pub unsaid: BTreeSet<String>,
-    /// How many GPUs there are that it counts and fails to hand out.
+    /// The number of GPUs that NVML counts but returns no handle for.
     pub withheld: usize,
 }
 
-/// The most links that a GPU has.
+/// The maximum number of links of a GPU.
 pub const LINKS: u32 = 18;
 
 /// A GPU that NVML has a handle for.
@@ -35,20 +35,20 @@ pub struct Gpu<'nvml> {
     pub handle: Handle<'nvml>,
     /// Its partitions, with their ids.
     pub partitions: Vec<(String, Handle<'nvml>)>,
-    /// Whether those are all.
+    /// Whether that list is complete.
     pub are_all: bool,
 }
 
-/// Every GPU that still has a name, and how many have none.
+/// Every GPU with an identity, and the number of those without.
 ///
-/// An error is no word about a GPU, unless it says that it is lost. One that does not even say where it is cannot be told
-/// from the others.
+/// An error reveals nothing about a GPU, unless it says that it is lost. A GPU without an address cannot be distinguished from
+/// the others.
 pub fn list(nvml: &Nvml) -> Result<(Vec<Gpu<'_>>, usize), NvmlError> {
     let (mut gpus, mut withheld) = (Vec::new(), 0);
     for index in 0..nvml.device_count()? {
         let handle = match nvml.device_by_index(index) {
             Ok(handle) => handle,
-            // It is lost, or went since they were counted.
+            // It is lost, or was removed since they were counted.
             Err(
                 NvmlError::GpuLost | NvmlError::ResetRequired | NvmlError::NotFound | NvmlError::InvalidArg,
             ) => continue,
@@ -67,17 +67,17 @@ pub fn list(nvml: &Nvml) -> Result<(Vec<Gpu<'_>>, usize), NvmlError> {
     Ok((gpus, withheld))
 }
 
-/// The id of a GPU and its address on the PCI bus, if it still says where it is.
+/// The id of a GPU and its PCI address, if it reports one.
 pub fn place(gpu: &Handle<'_>) -> Option<(String, String)> {
     let address = normal_address(&gpu.pci_info().ok()?.bus_id);
     is_address(&address).then(|| (format!("gpu-{address}"), address))
 }
 
-/// The partitions (MIG devices) of a GPU, and whether those are all: an error is no word about them.
+/// The partitions (MIG devices) of a GPU, and whether the list is complete: an error reveals nothing about them.
 fn partitions<'nvml>(gpu: &Handle<'nvml>) -> (Vec<(String, Handle<'nvml>)>, bool) {
     match gpu.mig_mode() {
         Ok(mode) if mode.current == 1 => {}
-        // It is not split, or cannot be; a library without the question is older than partitions.
+        // It is not partitioned, or cannot be; a library without the call is older than partitions.
         Ok(_)
         | Err(NvmlError::NotSupported | NvmlError::FunctionNotFound | NvmlError::FailedToLoadSymbol(_)) => {
             return (Vec::new(), true);
@@ -89,9 +89,9 @@ fn partitions<'nvml>(gpu: &Handle<'nvml>) -> (Vec<(String, Handle<'nvml>)>, bool
     for index in 0..most.min(64) {
         let found = gpu.mig_device_by_index(index);
         match found.and_then(|handle| Ok((handle.uuid()?.to_lowercase(), handle))) {
-            // The UUID is the name that device plugins give it, and is its own as long as it exists.
+            // The UUID is the name that device plugins use, and is stable while the partition exists.
             Ok(named) => partitions.push(named),
-            // So NVML says that there is none with this number.
+            // NVML's way to say that there is none with this number.
             Err(NvmlError::NotFound | NvmlError::InvalidArg) => {}
             Err(_) => are_all = false,
         }
@@ -99,14 +99,14 @@ fn partitions<'nvml>(gpu: &Handle<'nvml>) -> (Vec<(String, Handle<'nvml>)>, bool
     (partitions, are_all)
 }
 
-/// Whether a device has fallen off the bus, or is of no use before it is reset.
+/// Whether a device has fallen off the bus, or is unusable before a reset.
 pub fn is_lost(handle: &Handle<'_>) -> bool {
-    // Energy and names come from a cache and are answered by a GPU that is gone; memory and power are not.
+    // Energy and names are cached and are answered by a lost GPU; memory and power are not.
     let lost = |error: NvmlError| matches!(error, NvmlError::GpuLost | NvmlError::ResetRequired);
     handle.memory_info().is_err_and(lost) || handle.temperature_of_core().is_err_and(lost)
 }
 
-/// What is asked in more than one place.
+/// Calls that are used in more than one place.
 trait Asked {
     fn temperature_of_core(&self) -> Result<u32, NvmlError>;
 }
@@ -117,7 +117,7 @@ impl Asked for Handle<'_> {
     }
 }
 
-/// What is there; remembers in `known` where GPUs were.
+/// The present devices; records in `known` where GPUs were.
 pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlError> {
     let driver = nvml.sys_driver_version().ok().map(|version| format!("nvidia {version}"));
     let (gpus, withheld) = list(nvml)?;
@@ -161,7 +161,7 @@ pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlErro
     Ok(Found { links: links(&gpus, known, withheld), devices, unsaid, withheld })
 }
 
-/// Lost, degraded when memory that failed could not be replaced by spare rows, else well.
+/// Lost; degraded if failed memory could not be replaced by spare rows; otherwise ok.
 fn health(handle: &Handle<'_>) -> Health {
     if is_lost(handle) {
         return Health::Lost;
@@ -176,7 +176,7 @@ fn memory(handle: &Handle<'_>) -> Option<MemorySpace> {
     Some(MemorySpace { type_: "Device RAM".to_owned(), size_bytes })
 }
 
-/// NVML counts CUDA cores; how many make a multiprocessor depends on the generation.
+/// NVML counts CUDA cores; their number per multiprocessor depends on the generation.
 fn multiprocessors(handle: &Handle<'_>) -> Option<ComputeResource> {
     let capability = handle.cuda_compute_capability().ok()?;
     let each = match (capability.major, capability.minor) {
@@ -193,7 +193,7 @@ fn as_multiprocessors(count: u32) -> Option<ComputeResource> {
     Some(ComputeResource { type_: "Streaming Multiprocessor".to_owned(), count })
 }
 
-/// A field of NVML that is a number and supported.
+/// A supported numeric field of NVML.
 pub fn number(handle: &Handle<'_>, field: u32) -> Option<f64> {
     use nvml_wrapper::enums::device::SampleValue;
     let samples = handle.field_values_for(&[FieldId(field)]).ok()?;
@@ -206,10 +206,10 @@ pub fn number(handle: &Handle<'_>, field: u32) -> Option<f64> {
     }
 }
 
-/// The NVLinks of each pair of GPUs as one link, as wide as all of them.
+/// The NVLinks of each pair of GPUs as one link with their total bandwidth.
 ///
-/// Where they go to a switch, every pair whose GPUs are on a switch is joined, as wide as the narrower of the two. A GPU that NVML
-/// does not hand out is no switch: while there is one, only what NVML says to be none is.
+/// If they lead to a switch, every pair of GPUs on switches is linked, with the smaller bandwidth of the two. A GPU without a
+/// handle could be mistaken for a switch: while there is one, only what NVML declares as a switch counts as one.
 fn links(gpus: &[Gpu<'_>], known: &BTreeSet<String>, withheld: usize) -> Vec<Link> {
     let index: BTreeMap<&str, usize> =
         gpus.iter().enumerate().map(|(at, gpu)| (gpu.address.as_str(), at)).collect();
@@ -259,11 +259,11 @@ fn links(gpus: &[Gpu<'_>], known: &BTreeSet<String>, withheld: usize) -> Vec<Lin
     direct.into_iter().map(link).collect()
 }
 
-/// What one NVLink of a GPU carries in one direction, in bytes per second.
+/// The bandwidth of one NVLink in one direction, in bytes per second.
 fn link_bandwidth(handle: &Handle<'_>) -> i64 {
     let megabytes = number(handle, field_id::NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON);
     #[expect(clippy::cast_possible_truncation, reason = "below a million")]
     let megabytes = megabytes.filter(|it| (1.0..1e6).contains(it)).map(|it| it as i64);
-    // All generations from the second to the fourth have 25 GB/s.
+    // Generations 2 to 4 have 25 GB/s.
     megabytes.unwrap_or(25_000) * 1_000_000
 }

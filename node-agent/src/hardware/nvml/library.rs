@@ -1,4 +1,4 @@
-//! The library file, which is loaded only after a process of its own came through all that it will be asked.
+//! The NVML library, which is loaded only after a child process has made all its calls successfully.
 
 use std::{
     ffi::OsString,
@@ -14,17 +14,17 @@ use crate::hardware::{
     child::{Answer, Child},
 };
 
-/// How long a trial may take: a driver that nobody keeps loaded takes seconds for each GPU.
+/// The time-out of a trial: a driver without persistence mode takes seconds for each GPU.
 const LIMIT: Duration = Duration::from_mins(1);
 
-/// When what could not be loaded is tried again first, and how rarely at last: a driver may be installed while the agent runs.
+/// The first and the longest retry interval after a failed load: a driver may be installed while the agent runs.
 const TRY_AFTER: Duration = Duration::from_secs(10);
 const TRY_AT_LEAST_EVERY: Duration = Duration::from_mins(2);
 
-/// The version of the driver whose library this process loaded first: the files of another one need not be where it looks.
+/// The version of the driver whose library this process loaded first; files of another version may not be found.
 pub type FirstVersion = Arc<OnceLock<String>>;
 
-/// The library, for all who load it.
+/// The library, shared by all threads that load it.
 #[derive(Debug)]
 pub struct Library {
     file: Option<OsString>,
@@ -35,12 +35,12 @@ pub struct Library {
 #[derive(Debug)]
 struct Trust {
     child: Child,
-    /// Whether a process came through since the library failed last.
+    /// Whether a trial succeeded since the library failed last.
     is_tried: bool,
     refusal: Option<Refusal>,
 }
 
-/// Why it is not loaded, and for how long nobody tries.
+/// Why it is not loaded, and when to retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Refusal {
     trouble: Trouble,
@@ -48,7 +48,7 @@ struct Refusal {
     pause: Duration,
 }
 
-/// Whoever gave up the library is at rest when this process is, too.
+/// A released library is idle once this process is, too.
 impl Drop for Trust {
     fn drop(&mut self) {
         self.child.bury();
@@ -56,7 +56,7 @@ impl Drop for Trust {
 }
 
 impl Refusal {
-    /// Twice as long as the one before.
+    /// Twice the previous interval.
     fn after(before: Option<&Self>, trouble: Trouble, since: Instant) -> Self {
         let pause = before.map_or(TRY_AFTER, |before| (before.pause * 2).min(TRY_AT_LEAST_EVERY));
         Self { trouble, since, pause }
@@ -74,7 +74,7 @@ impl Library {
         Self { file, first, trust: Mutex::new(trust) }
     }
 
-    /// Loads it, after a trial if it has not passed one; what failed a moment ago is not tried again.
+    /// Loads it, after a trial unless one succeeded; recent failures are not retried.
     pub fn load(&self) -> Result<Nvml, Trouble> {
         let mut trust = self.trust();
         if let Some(refusal) = &trust.refusal
@@ -106,7 +106,7 @@ impl Library {
         }
     }
 
-    /// Takes note of an error: the library is tried before it is loaded anew if the driver is gone or replaced, and that is
+    /// Records an error: if the driver is gone or replaced, the library needs a new trial, and that is
     /// the answer.
     pub fn doubts_after(&self, error: &NvmlError) -> bool {
         let is_gone = matches!(
@@ -124,8 +124,8 @@ impl Library {
     }
 }
 
-/// The outcome of a trial, given the version that was loaded `first`: of another driver than that one this process may have the
-/// old library at hand, or none.
+/// The outcome of a trial, given the version that was loaded `first`: for another driver, this process may only have the old
+/// library, or none.
 fn replaced(
     first: Option<&String>,
     outcome: Result<Option<String>, Trouble>,
@@ -138,7 +138,7 @@ fn replaced(
     }
 }
 
-/// The version of the driver, if a process came through that loaded the library and asked it everything.
+/// The version of the driver, if a child loaded the library and made all calls successfully.
 fn try_out(child: &mut Child, file: Option<&OsString>) -> Result<Option<String>, Trouble> {
     match child.ask::<Result<Option<String>, Trouble>>(&file) {
         Answer::Found(outcome) => outcome,
@@ -154,7 +154,7 @@ fn try_out(child: &mut Child, file: Option<&OsString>) -> Result<Option<String>,
 pub fn open(file: Option<&OsString>) -> Result<Nvml, NvmlError> {
     match file {
         Some(file) => Nvml::builder().lib_path(file).init(),
-        // The name without a version is there only where programs are compiled.
+        // The name without a version exists only where development packages are installed.
         None => Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init(),
     }
 }

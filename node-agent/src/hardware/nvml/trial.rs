@@ -1,4 +1,4 @@
-//! A trial of the library, as the whole of a process: who crashes in it takes nobody along.
+//! A trial of the library in a child process, which absorbs crashes.
 
 use std::{collections::BTreeSet, ffi::OsString};
 
@@ -7,8 +7,8 @@ use nvml_wrapper::{Nvml, bitmasks::event::EventTypes};
 use super::{counters, gpus, library::open, trouble::Trouble, xids::tellers};
 use crate::hardware::child::Answer;
 
-/// What the child says that was asked to try the library in this file: that it can be loaded and asked without harm, with
-/// the version of its driver, or why it cannot be loaded.
+/// The answer of the child that tries the library in this file: that it can be loaded and called without harm, with the version
+/// of its driver, or why it cannot be loaded.
 pub fn answer(file: Option<&OsString>) -> Answer<Result<Option<String>, Trouble>> {
     Answer::Found(open(file).map_err(Trouble::from).map(|nvml| {
         ask_all(&nvml);
@@ -16,7 +16,7 @@ pub fn answer(file: Option<&OsString>) -> Answer<Result<Option<String>, Trouble>
     }))
 }
 
-/// Asks what the agent will ask. What is answered with an error does no harm to who asks.
+/// Makes all calls of the agent. An error return is harmless.
 fn ask_all(nvml: &Nvml) {
     let _ = gpus::read(nvml, &mut BTreeSet::new());
     let _ = counters::read(nvml, None);

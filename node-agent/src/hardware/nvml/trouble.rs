@@ -1,29 +1,29 @@
-//! Why NVML may say nothing.
+//! Why NVML does not answer.
 
 use nvml_wrapper::error::NvmlError;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::CollectorState;
 
-/// Why NVML says nothing.
+/// Why NVML does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Trouble {
-    /// The library is not there.
+    /// The library is missing.
     NoLibrary(String),
-    /// It is there, and the driver is not.
+    /// The library exists, but the driver is not loaded.
     NoDriver,
-    /// It may not be asked.
+    /// Permission denied.
     Denied,
     /// Library and driver have different versions.
     Mismatch,
-    /// Another driver runs than the one whose library this process has loaded: which by which.
+    /// The running driver differs from the one whose library this process has loaded.
     Replaced(String),
-    /// Anything else, in words.
+    /// Any other error.
     Failed(String),
 }
 
 impl Trouble {
-    /// The state of the collector, and what to do to have it report.
+    /// The collector's state, with the remedy.
     pub fn fares(&self, has_gpu: bool) -> (CollectorState, String) {
         match self {
             Self::NoLibrary(_) | Self::NoDriver if !has_gpu => {

@@ -1,4 +1,4 @@
-//! XID errors: what the driver tells of a GPU when something went wrong. They are events, which nobody counts but us.
+//! XID errors: events by which the driver reports failures of a GPU, counted here.
 
 use std::{
     collections::BTreeMap,
@@ -17,41 +17,41 @@ use tracing::warn;
 
 use super::{gpus::place, library::Library};
 
-/// How long an event is waited for before it is seen which GPUs there are.
+/// The wait for an event before the list of GPUs is refreshed.
 const WAIT_MILLISECONDS: u32 = 2000;
 
-/// How long a driver that gave up is left alone.
+/// The pause after the driver failed.
 const TRY_EVERY: Duration = Duration::from_secs(10);
 
-/// The number of those that the library names none of, or one that is on no list.
+/// The number of an event without a number, or with an unlisted one.
 const OTHER: u16 = 999;
 
-/// How many XID errors of each number each GPU told of, by its id, since it is watched.
+/// XID errors by GPU id and number, since the GPU is watched.
 type Counts = Mutex<BTreeMap<String, BTreeMap<u16, u64>>>;
 
-/// The counts, and the thread that waits for events as long as somebody has this.
+/// The counts, and the thread that waits for events while this exists.
 #[derive(Debug)]
 pub struct Xids(Arc<Counts>);
 
 impl Xids {
-    /// Watches the GPUs that are there, before it returns, and those that come.
+    /// Watches the present GPUs before it returns, and new ones later.
     ///
-    /// On a thread of its own, with the library loaded once more: waiting keeps whoever waits.
-    /// Nobody has the library loaded any more when `in_use` is gone.
+    /// On a thread of its own, with the library loaded once more: waiting blocks the thread.
+    /// The library is unloaded once `in_use` is dropped.
     pub fn watch(library: Arc<Library>, in_use: Weak<()>) -> Self {
         let counts = Arc::new(Counts::default());
         let (ready, is_ready) = mpsc::channel();
         let weak = Arc::downgrade(&counts);
         let thread = thread::Builder::new().name("nvml-events".to_owned()).stack_size(256 * 1024);
-        // A system that gives no thread gives no counts.
+        // Without a thread there are no counts.
         if thread.spawn(move || follow(&library, &in_use, &weak, ready)).is_ok() {
-            // It is ready, or it has failed and will try again.
+            // It is ready, or it has failed and will retry.
             let _ = is_ready.recv();
         }
         Self(counts)
     }
 
-    /// How many errors a GPU told of; none when it cannot tell.
+    /// The errors of a GPU; `None` if it cannot report them.
     pub fn of(&self, gpu: &str) -> Option<BTreeMap<u16, u64>> {
         lock(&self.0).get(gpu).cloned()
     }
@@ -61,15 +61,15 @@ fn lock(counts: &Counts) -> MutexGuard<'_, BTreeMap<String, BTreeMap<u16, u64>>>
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts until nobody wants to know; `ready` goes when the first GPUs are watched, or cannot be.
+/// Counts until all users are gone; `ready` is dropped when the first GPUs are watched, or cannot be.
 fn follow(library: &Library, in_use: &Weak<()>, counts: &Weak<Counts>, ready: mpsc::Sender<()>) {
     let mut ready = Some(ready);
     while counts.strong_count() > 0 {
-        // goes after the library
+        // dropped after the library
         let Some(uses) = in_use.upgrade() else { return };
         if let Ok(nvml) = library.load() {
             while counts.strong_count() > 0 {
-                // Whatever is wrong with the driver, who asks for devices says it.
+                // The device request reports problems of the driver.
                 if let Err(error) = count(&nvml, counts, &mut ready) {
                     library.doubts_after(&error);
                     break;
@@ -82,7 +82,7 @@ fn follow(library: &Library, in_use: &Weak<()>, counts: &Weak<Counts>, ready: mp
     }
 }
 
-/// Counts the events of the GPUs that there are now, until there are others.
+/// Counts the events of the present GPUs, until the list changes.
 fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>>) -> Result<(), NvmlError> {
     let gpus = tellers(nvml)?;
     let mut events = nvml.create_event_set()?;
@@ -115,7 +115,7 @@ fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>
                     "the driver reports an XID error; NVIDIA's list of XID errors says what it means"
                 );
             }
-            // The one that is lost has no events any more; the others are watched on.
+            // A lost GPU has no more events; the others are still watched.
             Err(NvmlError::Timeout | NvmlError::GpuLost) => {
                 let now = tellers(nvml)?;
                 if now.iter().map(|(id, _)| id).ne(gpus.iter().map(|(id, _)| id))
@@ -123,7 +123,7 @@ fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>
                 {
                     return Ok(());
                 }
-                // A GPU that is lost may end each wait at once: a round takes as long as one in which nothing comes.
+                // A lost GPU may end each wait at once: pause as long as a wait without events.
                 let round = Duration::from_millis(WAIT_MILLISECONDS.into());
                 thread::sleep(round.saturating_sub(began.elapsed()));
             }
@@ -132,7 +132,7 @@ fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>
     }
 }
 
-/// The GPUs that can tell of XID errors, by their ids.
+/// The GPUs that can report XID errors, by id.
 pub fn tellers(nvml: &Nvml) -> Result<Vec<(String, Device<'_>)>, NvmlError> {
     let gpus = (0..nvml.device_count()?).filter_map(|index| nvml.device_by_index(index).ok());
     let can = |gpu: &Device<'_>| {

@@ -1,9 +1,9 @@
-//! A machine, by the answers of those who are asked about it.
+//! A machine, given the answers of its collectors.
 
 use super::*;
 use crds::{ComputeResource, Link, MemorySpace};
 
-/// The machine that the agent runs on, as hwloc's answers say, without any driver.
+/// The agent's own machine with hwloc's answers, without drivers.
 fn machine() -> Machine {
     let described = Machine::new("node-a", Some("nowhere.xml".into()), None);
     Machine { description: None, root: PathBuf::from("/does/not/exist"), ..described }
@@ -47,7 +47,7 @@ fn opencl_that_fails_takes_nothing_away() {
     let mut look = |answer| {
         machine.opencl.as_mut().unwrap().take_in(answer);
         machine.assemble();
-        // the second look in a row, at which a device counts as lost
+        // the second consecutive probe, after which a device counts as lost
         let reading = machine.assemble();
         let state = <&str>::from(reading.collectors.last().unwrap().state);
         (state, reading.topologies["node-a"].summary())
@@ -96,7 +96,7 @@ fn what_opencl_said_before_a_restart_holds_until_it_speaks() {
         (Answer::Failed("it hangs".to_owned()), 1, [&card, &gpu]),
         (Answer::Denied("no".to_owned()), 1, [&card, &gpu]),
         (Answer::Found(vec![card.clone()]), 1, [&card, &bare]),
-        // the first that leaves one out may be of a platform that did not load
+        // the first answer without one may be due to a platform that failed to load
         (Answer::Found(vec![gpu.clone()]), 1, [&card, &gpu]),
         (Answer::Found(vec![gpu.clone()]), 2, [&lost, &gpu]),
         (Answer::Absent("it is not installed".to_owned()), 1, [&lost, &bare]),
@@ -115,8 +115,8 @@ fn what_opencl_said_before_a_restart_holds_until_it_speaks() {
     }
 }
 
-/// What happens, in its order: `r` what was published is heard, `-` an answer without the card, `+` one with it, `k` one in which
-/// it is of unknown kind, `f` a failure.
+/// Events in order: `r` the published topology is restored, `-` an answer without the card, `+` one with it, `k` one with the card
+/// of unknown kind, `f` a failure.
 #[test]
 fn who_leaves_out_what_was_published_before_the_start_is_asked_once_more_whenever_that_is_heard() {
     let address = "0000:5e:00.0";
@@ -167,7 +167,7 @@ fn who_leaves_out_what_was_published_before_the_start_is_asked_once_more_wheneve
                 'k' => machine.hear(Answer::Found(with(&unknown)), 1),
                 _ => machine.hear(Answer::Failed("it hangs".to_owned()), 1),
             }
-            // the second look in a row, at which a device counts as lost
+            // the second consecutive probe, after which a device counts as lost
             machine.assemble();
             machine.reading = machine.assemble();
         }
@@ -177,8 +177,8 @@ fn who_leaves_out_what_was_published_before_the_start_is_asked_once_more_wheneve
     }
 }
 
-/// What happens, in its order: `r` what was published is heard, `-` an answer without the card, `+` one with it, `n` that OpenCL is
-/// not installed, `f` a failure.
+/// Events in order: `r` the published topology is restored, `-` an answer without the card, `+` one with it, `n` OpenCL is not
+/// installed, `f` a failure.
 #[test]
 fn opencl_that_spoke_before_what_was_published_was_heard_is_asked_once_more() {
     let card =
@@ -212,7 +212,7 @@ fn opencl_that_spoke_before_what_was_published_was_heard_is_asked_once_more() {
                 Some(answer) => machine.opencl.as_mut().unwrap().take_in(answer),
                 None => machine.recall(Some(&published)),
             }
-            // the second look in a row, at which a device counts as lost
+            // the second consecutive probe, after which a device counts as lost
             machine.assemble();
             machine.reading = machine.assemble();
         }
@@ -258,7 +258,7 @@ fn fpgas_stay_while_nobody_can_look_at_them() {
     let mut machine = Machine { root: root.path().to_owned(), ..machine() };
     machine.hear(found(&["numa-0"]), 1);
     let mut look = || {
-        // the second look in a row, at which a device counts as lost
+        // the second consecutive probe, after which a device counts as lost
         machine.assemble();
         let reading = machine.assemble();
         (<&str>::from(reading.collectors[1].state), reading.topologies["node-a"].summary())
@@ -266,7 +266,7 @@ fn fpgas_stay_while_nobody_can_look_at_them() {
     let there = || "1 FPGA, 1 NUMA Domain".to_owned();
     assert_eq!(look(), ("ok", there()));
     fs::remove_dir_all(&class).unwrap();
-    // a link to itself: an error, whoever looks
+    // a link to itself: an error for every reader
     std::os::unix::fs::symlink("fpga_manager", &class).unwrap();
     assert_eq!(look(), ("error", there()));
     fs::remove_file(&class).unwrap();
