@@ -79,7 +79,7 @@ async fn every_test_has_a_namespace_of_its_own_and_leaves_none() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_words_of_the_api_server() {
+async fn refusals_quote_the_api_server() {
     let cluster = Cluster::shared();
     let message = cluster.refused(r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "No"}}"#);
     let message = message.await.unwrap();

@@ -1,5 +1,7 @@
 //! The agent's loop: reads descriptions, Nodes and NodeTopologies, and writes the differences.
 
+mod events;
+
 use std::{
     convert::Infallible,
     sync::{
@@ -10,33 +12,32 @@ use std::{
 };
 
 use crds::{NodeTopology, NodeTopologySpec, labels};
-use futures::{Stream, StreamExt, stream};
+use futures::{StreamExt, stream};
 use kube::{
-    Api, Client, Resource, ResourceExt,
-    api::ObjectMeta,
+    Api, Client, ResourceExt,
     runtime::{
-        WatchStreamExt,
         controller::{self, Action, applier},
         reflector::{ObjectRef, Store, store, store::Writer},
-        watcher::{self, Event, watcher},
+        watcher,
     },
 };
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    time::{Instant, timeout},
 };
 use tracing::{debug, error, info, warn};
 
+use self::events::{descriptions, node_events, topology_events};
 use crate::{
     allocations::Allocations,
-    failure::{Failure, watch_words},
+    failure::Failure,
     hardware::reading::DeviceReading,
     metrics::Metrics,
     perf,
     problems::Problems,
     publish::{Outcome, Wanted, publish},
     roster::{NodeMeta, Roster, Task},
-    source::{Drivers, Reading, Release, Source},
+    source::{Drivers, Release, Source},
 };
 
 /// The polling interval of a source; a change must be seen twice, so it is published within 2 s.
@@ -160,17 +161,17 @@ impl Agent {
 
     /// The age of the last completed probe if it is too old: the agent is blind then, and must not report otherwise.
     pub fn blind(&self) -> Option<Duration> {
-        let since = self.looked().elapsed();
+        let since = self.last_probe().elapsed();
         (since > STALE_AFTER).then_some(since)
     }
 
     /// Records a completed probe.
-    pub fn has_looked(&self) {
-        *self.looked() = Instant::now();
-        self.metrics.set_last_look();
+    pub fn has_probed(&self) {
+        *self.last_probe() = Instant::now();
+        self.metrics.set_last_probe();
     }
 
-    fn looked(&self) -> MutexGuard<'_, Instant> {
+    fn last_probe(&self) -> MutexGuard<'_, Instant> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -236,7 +237,7 @@ impl Agent {
     }
 
     /// Logs described nodes that wait for their Node, each once.
-    fn say_who_waits(&self) {
+    fn log_waiting_nodes(&self) {
         if self.nodes_known.load(Ordering::Relaxed) {
             for node in self.roster.newly_waiting() {
                 info!(node, "there is no Node of this name; its topology is published when there is one");
@@ -328,188 +329,6 @@ fn retry(node: &NodeMeta, failure: &Failure, agent: &Agent) -> Action {
     let again = failure.retry_after(failures);
     warn!(node = name, failures, "cannot publish its topology, next attempt in {again:?}: {failure}");
     Action::requeue(again)
-}
-
-/// The names of the nodes affected by changes of Nodes.
-fn node_events(
-    client: Client,
-    writer: Writer<NodeMeta>,
-    agent: Arc<Agent>,
-) -> impl Stream<Item = Vec<String>> + Send {
-    let events = watcher(Api::<NodeMeta>::all(client), agent.watched.clone())
-        .default_backoff()
-        // Only the identity and one label are kept of the Nodes of a large cluster.
-        .modify(|node: &mut NodeMeta| {
-            let all = std::mem::take(&mut node.metadata);
-            let ObjectMeta { name, uid, resource_version, mut labels, .. } = all;
-            if let Some(labels) = &mut labels {
-                labels.retain(|label, _| label == labels::GPU_DRIVER);
-            }
-            node.metadata = ObjectMeta { name, uid, resource_version, labels, ..ObjectMeta::default() };
-        })
-        .reflect(writer);
-    log_errors(events, "nodes").map(move |event| {
-        let names = match event {
-            Event::Apply(node) => {
-                let name = node.name_any();
-                agent.roster.appeared(&name);
-                agent.tell_drivers(Some(&node));
-                vec![name]
-            }
-            Event::Delete(_) => {
-                agent.say_who_waits();
-                Vec::new()
-            }
-            Event::InitDone => {
-                agent.nodes_known.store(true, Ordering::Relaxed);
-                let own = agent.own.as_ref().map(|own| ObjectRef::new(own));
-                let own = own.and_then(|own| agent.roster.nodes().get(&own));
-                agent.tell_drivers(own.as_deref());
-                agent.say_who_waits();
-                agent.roster.names()
-            }
-            Event::Init | Event::InitApply(_) => return Vec::new(),
-        };
-        agent.nodes_changed.notify_one();
-        names
-    })
-}
-
-/// The names of the nodes whose NodeTopology changed or was deleted, or may have been during a gap of the watch.
-fn topology_events(
-    client: Client,
-    writer: Writer<NodeTopology>,
-    agent: Arc<Agent>,
-) -> impl Stream<Item = Vec<String>> + Send {
-    let served = Arc::clone(&agent);
-    let events = watcher(Api::<NodeTopology>::all(client), agent.watched.clone())
-        .default_backoff()
-        .modify(move |topology: &mut NodeTopology| {
-            topology.metadata.managed_fields = None;
-            topology.metadata.annotations = None;
-            // Nodes of other agents are ignored; one that is described here later is read again.
-            if served.own.is_none() && served.roster.task(&topology.name_any()) == Task::None {
-                topology.spec = crds::NodeTopologySpec::default();
-                topology.status = None;
-            }
-        })
-        .reflect(writer);
-    let mut is_first = true;
-    log_errors(events, "nodetopologies.cairn.dev").map(move |event| match event {
-        Event::Apply(topology) => vec![topology.name_any()],
-        Event::Delete(topology) => {
-            if agent.own.is_some() {
-                agent.tell(None);
-            }
-            vec![topology.name_any()]
-        }
-        Event::InitDone => {
-            let held = |own: &String| Some(agent.cache.get(&ObjectRef::new(own))?.spec.clone());
-            if let Some(held) = agent.own.as_ref().map(held)
-                && (is_first || held.is_none())
-            {
-                agent.tell(held);
-            }
-            is_first = false;
-            agent.roster.names()
-        }
-        Event::Init | Event::InitApply(_) => Vec::new(),
-    })
-}
-
-/// The events of a watch that recovers by itself; each error is logged.
-fn log_errors<K: Resource + Send>(
-    events: impl Stream<Item = watcher::Result<Event<K>>> + Send,
-    kind: &'static str,
-) -> impl Stream<Item = Event<K>> + Send {
-    events.filter_map(move |event| async move {
-        event
-            .inspect_err(|error| warn!("watching {kind} failed, trying again: {}", watch_words(error, kind)))
-            .ok()
-    })
-}
-
-/// The names of the nodes whose description changed, confirmed by a second probe; serves scrapes in between.
-fn descriptions(
-    source: Box<dyn Source>,
-    problems: Problems,
-    questions: mpsc::Receiver<Question>,
-    held: mpsc::UnboundedReceiver<Held>,
-    agent: Arc<Agent>,
-) -> impl Stream<Item = Vec<String>> + Send {
-    let mut ticks = interval(LOOK_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let words = Box::pin(words_on_drivers(agent.drivers.subscribe()));
-    let state = (source, problems, questions, held, ticks, words);
-    stream::unfold(state, move |(mut source, mut problems, mut questions, mut held, mut ticks, mut words)| {
-        let agent = Arc::clone(&agent);
-        async move {
-            let (mut hears, mut knows) = (false, false);
-            tokio::select! {
-                _ = ticks.tick() => {}
-                Some(question) = questions.recv() => {
-                    let (source, readings) = ask(source, Source::counters).await;
-                    // the scrape may be gone
-                    let _ = question.send(readings);
-                    return Some((Vec::new(), (source, problems, questions, held, ticks, words)));
-                }
-                Some(now) = held.recv() => {
-                    (source, ()) = ask(source, move |source| source.recall(now.as_ref())).await;
-                    hears = true;
-                }
-                Some(now) = words.next() => {
-                    let drivers = now.unwrap_or(Drivers::Used);
-                    (source, ()) = ask(source, move |source| source.use_drivers(drivers)).await;
-                    knows = now.is_some();
-                }
-            }
-            let began = Instant::now();
-            let (source, reading) = ask(source, Source::read).await;
-            agent.has_looked();
-            problems.note(source.name(), &reading, &agent.metrics);
-            if reading.as_ref().is_ok_and(|reading| reading.collectors.is_empty()) {
-                agent.metrics.set_collect_duration(source.name(), began.elapsed());
-            }
-            let Reading { topologies, release, outdated, .. } = reading.unwrap_or_else(|_| Reading {
-                topologies: agent.roster.topologies(),
-                release: agent.release.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-                ..Reading::default()
-            });
-            let mut changed = agent.roster.describe(&topologies);
-            if !changed.is_empty() {
-                agent.metrics.count_topology_changes(changed.len());
-                agent.nodes_changed.notify_one();
-                agent.say_who_waits();
-            }
-            if agent.note_release(release) {
-                changed.extend(agent.own.clone());
-            }
-            if outdated.is_some() {
-                agent.outdated.send_replace(outdated);
-            }
-            if hears {
-                agent.heard.send_replace(held.is_empty());
-            }
-            if knows {
-                agent.uses_drivers.send_replace(true);
-            }
-            Some((changed, (source, problems, questions, held, ticks, words)))
-        }
-    })
-}
-
-/// Whether drivers may be loaded, initially and on every change; "unknown" if that takes long at
-/// the start.
-fn words_on_drivers(said: watch::Receiver<Option<Drivers>>) -> impl Stream<Item = Option<Drivers>> + Send {
-    stream::unfold((said, true), |(mut said, is_first)| async move {
-        if is_first {
-            drop(timeout(LABEL_KNOWN_WITHIN, said.wait_for(Option::is_some)).await);
-        } else {
-            said.changed().await.ok()?;
-        }
-        let now = *said.borrow_and_update();
-        Some((now, (said, false)))
-    })
 }
 
 /// Reads the source on a thread that may block.

@@ -135,7 +135,7 @@ pub async fn keep(
                 let after = pods::uids(&pods);
                 let uid = |pod: &(String, String)| before.get(pod).filter(|uid| after.get(pod) == Some(*uid));
                 allocations.learn(join::allocations(&list, uid));
-                let words = format!("the kubelet tells at {} who holds what", kubelet.socket().display());
+                let words = format!("the kubelet at {} reports allocations", kubelet.socket().display());
                 metrics.tell_collector(COLLECTOR, CollectorState::Ok, &words);
                 (answered, failing) = (Instant::now(), None);
             }

@@ -48,7 +48,7 @@ async fn healthz(State(agent): State<Arc<Agent>>) -> (StatusCode, String) {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(since) => (
             StatusCode::SERVICE_UNAVAILABLE,
-            format!("no look at the node has come back for {} s\n", since.as_secs()),
+            format!("no probe of the node has completed for {} s\n", since.as_secs()),
         ),
     }
 }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_agent_whose_looks_do_not_come_back_is_not_well_until_one_does() {
+    async fn an_agent_without_completed_probes_is_unhealthy() {
         let agent = alone();
         let healthz = async || {
             let (status, words) = healthz(State(Arc::clone(&agent))).await;
@@ -204,8 +204,8 @@ mod tests {
         tokio::time::advance(Duration::from_secs(59)).await;
         assert_eq!(healthz().await.0, 200);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!(healthz().await, (503, "no look at the node has come back for 61 s\n".to_owned()));
-        agent.has_looked();
+        assert_eq!(healthz().await, (503, "no probe of the node has completed for 61 s\n".to_owned()));
+        agent.has_probed();
         assert_eq!(healthz().await.0, 200);
     }
 

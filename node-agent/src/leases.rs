@@ -158,7 +158,7 @@ impl Failing {
         nodes.insert(node.to_owned());
         if said.is_none_or(|at| at.elapsed() >= SAY_EVERY) {
             *said = Some(Instant::now());
-            warn!(node, "no look has come back for {} s, so its Lease is not renewed", since.as_secs());
+            warn!(node, "no probe has completed for {} s; the Lease is not renewed", since.as_secs());
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
     const PERIOD: Duration = Duration::from_secs(20);
 
     #[test]
-    fn a_lease_says_who_is_alive_since_when() {
+    fn a_lease_names_its_holder_and_time() {
         let settings = Settings { namespace: "cairn-agents".into(), seconds: 60, renew_every: PERIOD };
         let since = Timestamp::UNIX_EPOCH;
         let now = since + Duration::from_millis(90_500);
@@ -247,7 +247,7 @@ mod tests {
         }
     }
     #[tokio::test(start_paused = true)]
-    async fn a_lease_is_renewed_only_while_looks_come_back() {
+    async fn a_lease_is_renewed_only_while_probes_complete() {
         let (service, mut asked) = mock::pair::<Request<kube::client::Body>, Response<kube::client::Body>>();
         let client = kube::Client::new(service, "default");
         let metrics = Metrics::new().unwrap();
@@ -264,8 +264,8 @@ mod tests {
         tokio::time::advance(Duration::from_secs(61)).await;
         let task = tokio::spawn(holder.hold(Instant::now()));
         let nothing = timeout(Duration::from_mins(3), asked.next_request()).await;
-        assert!(nothing.is_err(), "nobody has looked for so long");
-        agent.has_looked();
+        assert!(nothing.is_err(), "no probe completed for too long");
+        agent.has_probed();
         let (request, _) = timeout(Duration::from_mins(1), asked.next_request()).await.unwrap().unwrap();
         assert_eq!(request.method(), "PATCH");
         assert!(request.uri().path().ends_with("/leases/cairn-agent-node-a"), "{}", request.uri());

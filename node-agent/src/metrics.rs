@@ -169,7 +169,7 @@ impl Metrics {
     }
 
     /// Records a completed probe of the source.
-    pub fn set_last_look(&self) {
+    pub fn set_last_probe(&self) {
         *self.last_look.lock().expect("no task panics while it holds this") = Some(Timestamp::now());
     }
 
@@ -343,7 +343,7 @@ mod tests {
         let metrics = Metrics::new().unwrap();
         metrics.set_collector("described", CollectorState::Ok);
         metrics.count_topology_changes(1);
-        metrics.set_last_look();
+        metrics.set_last_probe();
         metrics.count_lease_error(Reason::Server);
         let text = metrics.render(&of_node(machine()), Series::default()).unwrap();
         let families: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();

@@ -28,7 +28,7 @@ fn joined(list: &[PodResources], pods: &[(&str, &str)]) -> Known {
 }
 
 #[test]
-fn all_that_a_pod_holds_is_told_in_order() {
+fn allocations_of_a_pod_are_complete_and_sorted() {
     let mut crop = pod("vision", "crop-0", "nvidia.com/gpu", &["GPU-2", "GPU-1::3"]);
     let container = &mut crop.containers[0];
     container.devices.push(ContainerDevices {

@@ -25,7 +25,7 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 const TO_DIE: Duration = Duration::from_millis(500);
 
 /// The prefix of an answer that reports a panic.
-const PANICKED: &str = "the process that looked panicked at ";
+const PANICKED: &str = "the probe process panicked at ";
 
 /// Held while a child runs: each may use all memory that the agent leaves, so two at once would exceed it.
 static TURN: Mutex<()> = Mutex::new(());
@@ -129,7 +129,7 @@ impl Child {
             Ok(Err(error)) => Err(format!("cannot read the answer: {error}")),
             Ok(Ok(text)) => serde_json::from_slice(&text).map_err(|error| match status {
                 Some(status) if !status.success() => {
-                    format!("a library crashed: the process that looked ended by {status}")
+                    format!("a library crashed: the probe process ended with {status}")
                 }
                 _ => format!("the answer makes no sense: {error}"),
             }),
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_though_who_gave_it_does_not_end() {
+    fn an_answer_counts_even_if_the_child_does_not_exit() {
         let shell = |script: &str| {
             let mut command = Command::new("sh");
             command.args(["-c", script]);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn who_will_not_wait_is_told_at_once_that_another_child_runs() {
+    fn try_ask_returns_at_once_while_another_child_runs() {
         let mut child = Child::new("test", Duration::from_mins(1));
         let turn = TURN.lock().unwrap();
         assert_eq!(child.try_ask::<u32>(&()), None);

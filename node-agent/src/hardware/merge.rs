@@ -103,7 +103,7 @@ pub fn is_of_nvidia(device: &Device) -> bool {
 }
 
 /// The health of GPUs is unknown while their driver may not be loaded; lost ones stay lost.
-pub fn nobody_knows(spec: &mut NodeTopologySpec) {
+pub fn mark_unknown(spec: &mut NodeTopologySpec) {
     let known = |it: &&mut Device| is_of_nvidia(it) && it.health != Health::Lost;
     for device in spec.devices.iter_mut().filter(known) {
         device.health = Health::Unknown;

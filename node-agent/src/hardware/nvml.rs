@@ -28,7 +28,7 @@ use xids::Xids;
 pub use {gpus::Found, library::FirstVersion, trouble::Trouble};
 
 /// The reason while drivers may not be loaded.
-pub const RELEASED: &str = "the driver is released: nobody is asked who would load it";
+pub const RELEASED: &str = "the driver is released; probes that would load it are off";
 
 /// The time-out of NVML: the first request loads the driver's state, which takes a second on some machines.
 const LIMIT: Duration = Duration::from_secs(2);

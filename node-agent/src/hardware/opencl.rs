@@ -211,7 +211,7 @@ impl Background {
     }
 
     /// Whether a probe has completed, even with a failure.
-    pub fn has_looked(&self) -> bool {
+    pub fn has_probed(&self) -> bool {
         self.fares.is_some()
     }
 
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_look_that_failed_is_followed_by_another_one_soon() {
+    fn only_failed_probes_are_retried_soon() {
         let mut opencl = Background::new();
         let card = Device { id: "accelerator-opencl0d0".into(), ..Device::default() };
         let words = || "no".to_owned();

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_counts_once_it_was_seen_often_enough() {
+    fn health_changes_after_enough_observations() {
         for (seen, counts) in [
             ("oooo", "oooo"),
             // one bad observation, one slow answer, four of them

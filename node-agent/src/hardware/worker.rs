@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_hangs_is_not_asked_again_before_it_wakes() {
+    fn a_blocked_worker_gets_no_further_request() {
         let (wake, sleeping) = channel::<()>();
         let (count, counted) = channel();
         let answer = move |question: u32| {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_answer_is_handed_out_to_who_asks_the_same_while_it_is_fresh() {
+    fn late_answers_are_reused_for_the_same_request_while_fresh() {
         for fresh in [Duration::MAX, Duration::ZERO] {
             let (wake, sleeping) = channel::<()>();
             let mut times = 0;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_make_ready_has_ended() {
+    fn a_worker_that_cannot_initialize_has_exited() {
         let worker = Worker::start("test", Duration::from_mins(1), || -> fn(u32) -> u32 {
             panic!("there is nothing to ask");
         });

@@ -107,7 +107,7 @@ mod tests {
     use metric_names::agent::{COLLECT_DURATION, DEVICE_UTILIZATION};
 
     #[test]
-    fn a_thousand_of_a_kind_and_node_are_told_and_the_others_counted() {
+    fn series_beyond_a_thousand_per_kind_and_node_are_counted() {
         let mut series = Series::default();
         for number in 0..1_200 {
             series.add(&DEVICE_UTILIZATION, &["node-a", &format!("gpu-{number:04}")], 1.0);

@@ -156,7 +156,7 @@ fn an_interval_longer_than_the_wall_clock_is_dropped_and_the_next_one_counts() {
 }
 
 #[test]
-fn a_set_whose_counters_somebody_else_holds_says_that_it_counts_nothing() {
+fn a_set_without_free_counters_reports_that_it_counts_nothing() {
     let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     perf.watch(&[pod("1")].into());
@@ -241,7 +241,7 @@ fn a_cpu_that_was_off_at_the_start_is_counted_on() {
 }
 
 #[test]
-fn who_counts_nothing_says_so() {
+fn collectors_that_count_nothing_say_why() {
     let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     let look = |perf: &mut Perf, uids: &[&str]| {

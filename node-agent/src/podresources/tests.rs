@@ -13,7 +13,7 @@ fn socket(folder: &Path) -> std::path::PathBuf {
 }
 
 #[tokio::test]
-async fn a_kubelet_says_who_holds_what_again_after_it_was_away() {
+async fn the_client_reconnects_after_a_kubelet_restart() {
     let folder = tempfile::tempdir().unwrap();
     let socket = socket(folder.path());
     let mut client = Kubelet::new(&socket);
@@ -35,7 +35,7 @@ async fn a_kubelet_says_who_holds_what_again_after_it_was_away() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_apart_and_the_next_answer_counts() {
+async fn refusals_are_distinguished_and_the_next_answer_counts() {
     let folder = tempfile::tempdir().unwrap();
     let kubelet = FakeKubelet::start(&socket(folder.path()), Answer::Status(8, "rejected by rate limit"));
     let mut client = Kubelet::new(socket(folder.path()));

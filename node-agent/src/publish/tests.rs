@@ -86,7 +86,7 @@ async fn what_is_there_already_is_read_and_not_written() {
 }
 
 #[tokio::test]
-async fn a_status_that_somebody_changed_is_written_alone() {
+async fn a_changed_status_is_written_alone() {
     let spec = machine();
     let mut object = held(wanted(&spec));
     object.status.as_mut().unwrap().devices = Some("9 GPU".into());
@@ -96,7 +96,7 @@ async fn a_status_that_somebody_changed_is_written_alone() {
 }
 
 #[tokio::test]
-async fn devices_that_somebody_else_added_are_removed_by_replacing_the_list() {
+async fn devices_of_other_field_managers_are_removed() {
     let spec = machine();
     let object = held(wanted(&spec));
     let mut foreign = object.clone();
@@ -122,7 +122,7 @@ async fn a_removed_description_leaves_a_node_without_devices_that_is_not_ready()
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_in_the_words_of_the_api_server() {
+async fn refusals_quote_the_api_server() {
     let spec = machine();
     let words = "NodeTopology.cairn.dev \"node-a\" is invalid: spec: Invalid value";
     let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "message": words, "code": 422});
@@ -141,7 +141,7 @@ fn a_node_that_came_back_under_another_uid_is_published_again() {
 }
 
 #[test]
-fn allocations_are_written_when_they_differ_and_stay_when_nobody_knows() {
+fn allocations_are_written_on_change_and_kept_while_unknown() {
     let spec = machine();
     let mut object = held(wanted(&spec));
     let gpu = Allocation { pod: "crop-0".into(), device_ids: vec!["gpu-0".into()], ..Allocation::default() };
@@ -156,7 +156,7 @@ fn allocations_are_written_when_they_differ_and_stay_when_nobody_knows() {
 }
 
 #[test]
-fn a_release_is_told_while_it_is_asked_for_and_other_conditions_are_left_alone() {
+fn the_release_condition_exists_while_requested() {
     let spec = machine();
     let told = |object: &NodeTopology| -> Vec<String> {
         let conditions = &object.status.as_ref().unwrap().conditions;

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_looked_at_is_not_taken_for_removed() {
+    fn unreadable_files_are_not_removed_files() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.yaml", "a", "{id: gpu-0, type: GPU}");
         write(folder.path(), "b.yaml", "b", "");

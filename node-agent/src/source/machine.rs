@@ -153,7 +153,7 @@ impl Machine {
     /// Runs hwloc if the fingerprint of the machine, or of its description, has changed.
     ///
     /// On failure the last result is kept.
-    fn look_with_hwloc(&mut self) -> Result<(), SourceError> {
+    fn probe_with_hwloc(&mut self) -> Result<(), SourceError> {
         let stamp = match &self.description {
             None => fingerprint(&self.root),
             Some(path) => super::stamp(path),
@@ -268,7 +268,7 @@ impl Machine {
             merge::add_opencl(&mut spec, known);
             collectors.push(state);
         }
-        let opencl_is_asked = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_looked());
+        let opencl_is_asked = self.opencl.as_ref().is_some_and(|opencl| !opencl.has_probed());
         let not_said_yet = self.found.is_none() || self.found_too_little() || opencl_is_asked;
         let virtual_ones =
             if self.description.is_none() { functions::virtual_ones(&self.root) } else { BTreeSet::new() };
@@ -282,7 +282,7 @@ impl Machine {
         let release = self.release();
         if release.is_some() {
             // at once: the requester waits, and no new actor may be placed on them.
-            merge::nobody_knows(&mut spec);
+            merge::mark_unknown(&mut spec);
         }
         let left_out = fit(&mut spec);
         let mut problems = BTreeMap::new();
@@ -380,7 +380,7 @@ impl Source for Machine {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY) {
             return Ok(self.reading.clone());
         }
-        self.look_with_hwloc()?;
+        self.probe_with_hwloc()?;
         self.reading = self.assemble();
         self.looked = Some(Instant::now());
         Ok(self.reading.clone())

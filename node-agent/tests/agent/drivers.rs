@@ -155,17 +155,17 @@ fn a_function_that_is_missing_costs_what_it_would_say() {
 }
 
 #[test]
-fn a_driver_that_hangs_holds_up_nobody_else() {
+fn a_hanging_driver_blocks_no_other_collector() {
     let text = h100s("gpus=8 hang", &stub("nvml"), &["--counters"]);
     assert!(text.contains("(nvml error: it does not answer within 2s: the driver hangs"), "{text}");
     assert!(text.contains("numa-1  NUMA Domain") && text.contains(SECOND), "{text}");
 }
 
 #[test]
-fn a_driver_that_crashes_takes_nobody_along() {
+fn a_crashing_driver_does_not_affect_the_agent() {
     for moment in ["start", "memory", "events"] {
         let text = h100s(&format!("gpus=8 crash={moment}"), &stub("nvml"), &["--counters"]);
-        let words = "(nvml error: a library crashed: the process that looked ended by signal: 11 (SIGSEGV)";
+        let words = "(nvml error: a library crashed: the probe process ended with signal: 11 (SIGSEGV)";
         let what_to_do =
             "(see `dmesg`, and whether `nvidia-smi -q` ends well); it is tried again within 120s";
         assert!(text.contains(words) && text.contains(what_to_do), "{moment}: {text}");
@@ -378,7 +378,7 @@ fn a_card_that_only_opencl_knows_is_found() {
 }
 
 #[test]
-fn opencl_may_be_absent_crash_or_talk_nonsense() {
+fn opencl_may_be_missing_crash_or_send_garbage() {
     // A file that is no library hides the machine's own, if it has one.
     let folder = tempfile::tempdir().unwrap();
     let nothing = folder.path().join("libOpenCL.so.1");
@@ -405,7 +405,7 @@ fn opencl_may_be_absent_crash_or_talk_nonsense() {
     // The agent says so, and everything else is there.
     for (condition, words) in [
         ("none", "(opencl absent: no driver for OpenCL is installed: "),
-        ("crash", "(opencl error: a library crashed: the process that looked ended by signal: 6"),
+        ("crash", "(opencl error: a library crashed: the probe process ended with signal: 6"),
         ("hang", "(opencl error: there was no answer within 10s: a driver hangs)"),
     ] {
         let mut command = program();
@@ -432,7 +432,7 @@ fn opencl_that_failed_is_asked_again_soon() {
 
 /// A copy of a machine's `/sys` with an FPGA that the kernel manages.
 #[test]
-fn a_machine_under_another_root_is_looked_at() {
+fn a_machine_under_another_root_is_probed() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let write = |file: &str, text: &str| {

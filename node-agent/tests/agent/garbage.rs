@@ -129,13 +129,13 @@ fn ten_thousand_changed_machines_are_seen_refused_or_survived() {
             done += 1;
         }
     }
-    println!("{seen} seen, {refused} refused, {crashed} ended the process that looked");
+    println!("{seen} seen, {refused} refused, {crashed} ended the probe process");
     assert!(seen > 200 && refused > 500, "both happen: {seen} {refused}");
 }
 
 /// hwloc asserts what it should check, such as that the memory of a place comes in the order of its numbers.
 #[test]
-fn what_ends_the_process_that_looks_is_a_sentence() {
+fn the_end_of_a_child_is_reported_as_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("machine.xml");
     let xml = fs::read_to_string(machines_folder().join("power9.xml")).unwrap();
@@ -151,7 +151,7 @@ fn what_ends_the_process_that_looks_is_a_sentence() {
     let words = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "it ends by itself: {words}");
     assert!(
-        words.contains("machine.xml: a library crashed: the process that looked ended by signal: 6"),
+        words.contains("machine.xml: a library crashed: the probe process ended with signal: 6"),
         "{words}"
     );
 }

@@ -157,7 +157,7 @@ fn a_machine_is_seen_without_the_plugins_of_hwloc() {
 
 /// The machine that the test runs on has a processor and memory at least, and hwloc's own tool sees as many.
 #[test]
-fn this_very_machine_is_seen_as_a_whole() {
+fn the_local_machine_is_complete() {
     let (status, out, errors) = agent(&["topology", "-o", "yaml"]);
     assert!(status.success(), "{errors}");
     let topology: NodeTopology = serde_yaml::from_str(&out).unwrap();

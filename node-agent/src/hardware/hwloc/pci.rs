@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_one_form_whoever_writes_them() {
+    fn addresses_have_one_form() {
         for text in ["0000:3b:00.0", "00000000:3B:00.0", "3b:00.0"] {
             assert_eq!(normal_address(text), "0000:3b:00.0");
         }

@@ -15,7 +15,7 @@ fn found(ids: &[&str]) -> Answer<NodeTopologySpec> {
 }
 
 #[test]
-fn a_look_that_fails_takes_nothing_away() {
+fn failed_probes_keep_the_last_result() {
     let mut machine = machine();
     let mut look = |answer| {
         machine.hear(answer, 1);
@@ -41,7 +41,7 @@ fn a_look_that_fails_takes_nothing_away() {
 }
 
 #[test]
-fn opencl_that_fails_takes_nothing_away() {
+fn failed_opencl_probes_keep_the_last_result() {
     let mut machine = Machine { opencl: Some(Background::new()), ..machine() };
     machine.hear(found(&["numa-0"]), 1);
     let mut look = |answer| {
@@ -70,7 +70,7 @@ fn opencl_that_fails_takes_nothing_away() {
 }
 
 #[test]
-fn what_opencl_said_before_a_restart_holds_until_it_speaks() {
+fn opencl_results_survive_a_restart_until_the_next_answer() {
     let bare = Device {
         id: "gpu-0000:3b:00.0".into(),
         type_: "GPU".into(),
@@ -118,7 +118,7 @@ fn what_opencl_said_before_a_restart_holds_until_it_speaks() {
 /// Events in order: `r` the published topology is restored, `-` an answer without the card, `+` one with it, `k` one with the card
 /// of unknown kind, `f` a failure.
 #[test]
-fn who_leaves_out_what_was_published_before_the_start_is_asked_once_more_whenever_that_is_heard() {
+fn an_answer_that_lacks_a_published_device_is_confirmed_by_another_probe() {
     let address = "0000:5e:00.0";
     let card = Device {
         id: format!("fpga-{address}"),
@@ -236,7 +236,7 @@ fn hwloc_that_fails_again_and_again_is_asked_less_and_less_often() {
 }
 
 #[test]
-fn the_drivers_are_released_when_the_last_who_had_them_is_gone() {
+fn drivers_are_released_when_the_last_user_is_gone() {
     let mut machine = machine();
     let mut holds: Vec<_> = (0..3).map(|_| Arc::new(())).collect();
     machine.leaving = holds.iter().map(|hold| Leaving::of(Arc::downgrade(hold))).collect();
@@ -250,7 +250,7 @@ fn the_drivers_are_released_when_the_last_who_had_them_is_gone() {
 }
 
 #[test]
-fn fpgas_stay_while_nobody_can_look_at_them() {
+fn fpgas_are_kept_while_they_cannot_be_read() {
     let root = tempfile::tempdir().unwrap();
     let class = root.path().join("sys/class/fpga_manager");
     fs::create_dir_all(class.join("fpga0")).unwrap();
