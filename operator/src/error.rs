@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use placement::PlanError;
-use world::WorldError;
+use world::AssembleError;
 
 /// The condition of an application that exceeds the planning limits.
 pub const TOO_LARGE: &str = "TooLarge";
@@ -19,7 +19,7 @@ pub enum Error {
     Policy(String),
     /// The application's manifest cannot be planned.
     #[error(transparent)]
-    World(#[from] WorldError),
+    World(#[from] AssembleError),
     /// There is no feasible plan.
     #[error("no plan")]
     Plan(#[from] PlanError),
@@ -66,7 +66,7 @@ impl Error {
 
     /// The reason of the condition `Accepted`.
     pub fn condition_reason(&self) -> &'static str {
-        if matches!(self, Self::World(WorldError::TooLarge(_))) { TOO_LARGE } else { self.reason() }
+        if matches!(self, Self::World(AssembleError::TooLarge(_))) { TOO_LARGE } else { self.reason() }
     }
 
     /// Whether the cause lies in what is planned. It is then reported, and retried on a change or after a long delay.

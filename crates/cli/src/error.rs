@@ -4,7 +4,7 @@ use std::error::Error;
 
 use packed::PackedError;
 use placement::{PlanError, SnapshotError};
-use world::{ApplicationKey, PolicyError, ReadError, WorldError};
+use world::{ApplicationKey, PolicyError, ReadError, AssembleError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum CliError {
         /// The application.
         application: ApplicationKey,
         /// The cause.
-        source: WorldError,
+        source: AssembleError,
     },
     /// A policy file is invalid.
     #[error("{file}: {problem}")]

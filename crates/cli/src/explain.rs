@@ -128,7 +128,7 @@ fn find_actor(snapshot: &Snapshot, key: &ApplicationKey, name: &str) -> Result<A
             let known: Vec<&str> = own().map(|actor| snapshot.short_name(actor)).collect();
             CliError::Usage(format!(
                 "{key} has no actor {name}; its actors are {}",
-                world::offered(&known, name)
+                world::suggestions(&known, name)
             ))
         },
     )

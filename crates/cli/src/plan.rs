@@ -190,7 +190,7 @@ pub fn snapshot_of(
     args: &PlanArgs,
     given: Option<&PolicyFile>,
     now: Timestamp,
-) -> Result<(world::World, Policy, Vec<String>), CliError> {
+) -> Result<(world::AssembledSnapshot, Policy, Vec<String>), CliError> {
     let invalid = |source| CliError::World { application: key.clone(), source };
     let on_files = !args.input.files.is_empty();
     let (mut policy, note) = match (given, objects.application(key)) {
@@ -210,9 +210,9 @@ pub fn snapshot_of(
     if let Some(levels) = &args.search.objectives {
         policy.objectives = levels.clone();
     }
-    let world = world::snapshot(&Index::of(objects), key, &policy, now).map_err(invalid)?;
+    let world = world::assemble(&Index::of(objects), key, &policy, now).map_err(invalid)?;
     let mut notes: Vec<String> = note.into_iter().collect();
-    notes.extend(world.notes.iter().map(|note| format!("{}: {}", note.condition, note.message)));
+    notes.extend(world.warnings.iter().map(|note| format!("{}: {}", note.condition, note.message)));
     for (pool, report) in &world.pools {
         let problems = report.problems.iter();
         notes.extend(problems.map(|(condition, problem)| format!("pool {pool}: {condition}: {problem}")));
@@ -246,7 +246,7 @@ fn is_all_or_nothing(objects: &Objects, key: &ApplicationKey) -> bool {
     let has_policy =
         |application: &&Arc<ActorApplication>| application.spec.start == StartPolicy::AllOrNothing;
     objects.application(key).filter(has_policy).is_some_and(|application| {
-        world::own(&Index::of(objects), application).values().all(|(_, pod)| pod.is_none())
+        world::owned_objects(&Index::of(objects), application).values().all(|(_, pod)| pod.is_none())
     })
 }
 

@@ -116,7 +116,7 @@ fn with_enforced(
     let mut all: Vec<Policy> =
         objects.policies.iter().filter(applies).map(|it| Policy::read(it)).collect::<Result<_, _>>()?;
     all.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(policy.under(&all))
+    Ok(policy.with_enforced(&all))
 }
 
 /// The policy of an application, with an optional note.

@@ -86,7 +86,7 @@ impl Search {
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop, left };
         let judge = self.judge();
         let plan = placement::plan(snapshot, &*strategy, &judge, &budget)?;
-        let mut plan = control::go_or_stay(&plan.world(snapshot), &[], plan, self.least_gain);
+        let mut plan = control::require_gain(&plan.world(snapshot), &[], plan, self.least_gain);
         let took = self.wall.map(|_| started.elapsed());
         explain::explain_plan(&mut plan, snapshot, &judge, REASONS_EFFORT);
         let in_part = (all_or_nothing && !plan.unplaced.is_empty()).then(|| plan.assignment.clone());
@@ -118,7 +118,7 @@ impl From<&world::Policy> for PolicyDefaults {
             strategy: policy.strategy.clone(),
             wall: Duration::from_millis(policy.wall_milliseconds),
             memory_mib: policy.memory_mib,
-            least_gain: policy.least_gain(),
+            least_gain: policy.min_gain(),
         }
     }
 }

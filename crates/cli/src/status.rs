@@ -91,7 +91,7 @@ fn not_found(key: &ApplicationKey, objects: &Objects) -> CliError {
     let known = if known.is_empty() {
         "there are no applications".to_owned()
     } else {
-        format!("existing applications: {}", world::offered(&known, &key.to_string()))
+        format!("existing applications: {}", world::suggestions(&known, &key.to_string()))
     };
     CliError::Usage(format!("application {key} does not exist; {known}"))
 }

@@ -34,7 +34,7 @@ fn find<'a>(topologies: &'a [Arc<NodeTopology>], node: &str) -> Result<&'a NodeT
         let known: Vec<String> = topologies.iter().map(|topology| topology.name_any()).collect();
         let known = match known.len() {
             0 => "no node has one; check that the node agents run".to_owned(),
-            _ => format!("nodes with a NodeTopology: {}", world::offered(&known, node)),
+            _ => format!("nodes with a NodeTopology: {}", world::suggestions(&known, node)),
         };
         CliError::Usage(format!("node {node} has no NodeTopology; {known}"))
     })

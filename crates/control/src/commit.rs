@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Cost, Criterion, Judged, Plan, Snapshot, Unplaced, Violation};
 
-use crate::nouns::{Decision, Seen};
+use crate::nouns::{Decision, ObservedState};
 
 /// What is said of an actor whose place somebody else took meanwhile.
 const OVERTAKEN: &str = "its place was taken while it was planned; another is looked for";
@@ -14,13 +14,13 @@ const OVERTAKEN: &str = "its place was taken while it was planned; another is lo
 #[derive(Clone, Debug)]
 pub enum Verdict {
     /// It may be committed as it is, told in the newest snapshot's positions.
-    Stands(Box<Plan>),
+    Valid(Box<Plan>),
     /// Others overtook it, and what collided was placed again; the rest stays.
-    Mended(Box<Plan>),
+    Repaired(Box<Plan>),
     /// So much of it may be committed: what collided has no place yet, or stays where it is.
-    Partly(Box<Plan>),
+    Partial(Box<Plan>),
     /// It is to be made again.
-    Overtaken,
+    Stale,
 }
 
 /// Looks at a plan again in the newest world, in which it is committed if it stands.
@@ -28,7 +28,7 @@ pub enum Verdict {
 /// `newest` has what the policy derives of it. A plan that was overtaken is to be made again, unless `settle`: then what
 /// still holds of it is kept, so that somebody who is overtaken again and again comes to a place, and holds up nobody.
 /// An actor without a place is no reason to refuse the others theirs. Why who moves is for the caller to tell anew.
-pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
+pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
     let places = transfer(planned, plan, newest);
     let runs = newest.incumbent();
     let lost = |actor: &ActorIx| {
@@ -37,17 +37,17 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
     };
     let all_there = !ActorIx::first(newest.actors()).any(|actor| !newest.is_fixed(actor) && lost(&actor));
     if all_there && newest.violations(&places).is_empty() {
-        let cost = price(newest, &places);
+        let cost = full_cost(newest, &places);
         let crowded = cost.of(Criterion::Overload) > plan.cost.of(Criterion::Overload)
             || cost.unplaced > plan.cost.unplaced;
-        let worse =
-            newest.violations(&runs).is_empty() && cost.vector(newest) > price(newest, &runs).vector(newest);
+        let worse = newest.violations(&runs).is_empty()
+            && cost.vector(newest) > full_cost(newest, &runs).vector(newest);
         if !worse && (settle || !crowded) {
-            return Verdict::Stands(Box::new(told(planned, plan, newest, places)));
+            return Verdict::Valid(Box::new(rebase_plan(planned, plan, newest, places)));
         }
     }
     if !settle {
-        return Verdict::Overtaken;
+        return Verdict::Stale;
     }
     // Whoever has a place keeps it, and of the others come in whom there is room for.
     let comers =
@@ -55,16 +55,16 @@ pub fn still_stands(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: 
     let comers: Vec<(ActorIx, UnitIx)> = comers.collect();
     let (assignment, _) = insert(newest, runs.clone(), &comers, &|| false);
     if assignment == runs {
-        return Verdict::Overtaken;
+        return Verdict::Stale;
     }
-    Verdict::Partly(Box::new(told(planned, plan, newest, assignment)))
+    Verdict::Partial(Box::new(rebase_plan(planned, plan, newest, assignment)))
 }
 
 /// The actors of the application whose decided place may not be taken now, whoever wrote it: by short name.
 ///
 /// Those who are where they were decided to be are counted first, and nothing is held against them as long as their
 /// unit exists.
-pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &Seen) -> BTreeSet<String> {
+pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &ObservedState) -> BTreeSet<String> {
     let own = || ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
     let name = |actor: ActorIx| short(snapshot.actor_id(actor));
     let decided = |actor: ActorIx| decision.places.get(name(actor));
@@ -85,7 +85,7 @@ pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &Seen) -> BTre
     }
     // What was decided and does not run yet excuses nothing.
     let before = start.clone();
-    let broken = |places: &Assignment| said(snapshot.violations_after(&before, places));
+    let broken = |places: &Assignment| sentences(snapshot.violations_after(&before, places));
     let (_, refused) = insert_if(&broken, start, &comers, &|| false);
     found.extend(refused.into_iter().map(|actor| name(actor).to_owned()));
     found
@@ -105,7 +105,7 @@ pub(crate) fn insert(
     comers: &[(ActorIx, UnitIx)],
     stop: &dyn Fn() -> bool,
 ) -> (Assignment, Vec<ActorIx>) {
-    insert_if(&|places| said(snapshot.violations(places)), start, comers, stop)
+    insert_if(&|places| sentences(snapshot.violations(places)), start, comers, stop)
 }
 
 fn insert_if(
@@ -139,11 +139,11 @@ fn insert_if(
     (assignment, refused)
 }
 
-fn said(violations: Vec<Violation>) -> BTreeSet<String> {
+fn sentences(violations: Vec<Violation>) -> BTreeSet<String> {
     violations.into_iter().map(|violation| violation.says).collect()
 }
 
-pub(crate) fn price(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
+pub(crate) fn full_cost(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
     Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) }
 }
 
@@ -160,7 +160,12 @@ pub(crate) fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Assignmen
 }
 
 /// The plan in the newest snapshot's positions, with this assignment.
-pub(crate) fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignment: Assignment) -> Plan {
+pub(crate) fn rebase_plan(
+    planned: &Snapshot,
+    plan: &Plan,
+    newest: &Snapshot,
+    assignment: Assignment,
+) -> Plan {
     let same = planned.write() == newest.write();
     let reasons = |actor: ActorIx| {
         let before = planned.actor(newest.actor_id(actor));
@@ -179,7 +184,7 @@ pub(crate) fn told(planned: &Snapshot, plan: &Plan, newest: &Snapshot, assignmen
         told.bound.clear();
         told.judged = Judged::None;
         told.moves = newest.moves(&assignment);
-        told.cost = price(newest, &assignment);
+        told.cost = full_cost(newest, &assignment);
     }
     told.assignment = assignment;
     told

@@ -6,11 +6,11 @@ use std::time::Duration;
 use placement::ix::{ActorIx, GroupIx, IxVec, NodeIx, ResourceIx, SetIx, UnitIx};
 use placement::{Assignment, Criterion, Snapshot};
 
-use crate::nouns::{Decision, Moment, Refusal, Wanted};
+use crate::nouns::{Decision, DesiredState, Moment, Refusal};
 use crate::quota::Quotas;
 
 /// When an application is looked at again though nothing seems to have changed.
-pub const LOOK_AGAIN: Duration = Duration::from_mins(5);
+pub const RESYNC_PERIOD: Duration = Duration::from_mins(5);
 /// How often an unfinished search is taken up again.
 const SECOND_LOOKS: u32 = 3;
 /// So long a second look is put off while others need the time.
@@ -19,7 +19,7 @@ const PUT_OFF: Duration = Duration::from_secs(30);
 const NO_SOONER: Duration = Duration::from_secs(1);
 
 /// What could merely be better is looked at no more often, for whatever reason.
-pub const BACKGROUND: Duration = Duration::from_mins(10);
+pub const BACKGROUND_INTERVAL: Duration = Duration::from_mins(10);
 
 /// What comes with a node comes in pieces: looks are taken once nothing more came for so long,
 const TOGETHER: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const LAST_PIECE: Duration = Duration::from_mins(1);
 
 /// The state of the world that an application was last planned for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Considered {
+pub struct PlanInputs {
     /// The generation of the manifest.
     pub generation: i64,
     /// The digest of what the application wants and by which measure, without what there is.
@@ -36,36 +36,40 @@ pub struct Considered {
     /// The digest of everything that it was planned from.
     pub digest: String,
     /// What presses it where it is.
-    pub strain: Strain,
+    pub pressure: Pressure,
     /// Where its actors without a place could have been started.
     pub openings: Openings,
     /// Grows with every unit or slot of its kinds that came free.
-    pub chances: u64,
+    pub freed_counter: u64,
     /// Whether its turn has come to look whether it could be better.
-    pub turn: bool,
+    pub background_slot: bool,
     /// Set when the clock ended the search before it was through.
-    pub second_look: Option<SecondLook>,
+    pub resume_search: Option<ResumeSearch>,
 }
 
-impl Considered {
+impl PlanInputs {
     /// What is remembered when a look found nothing to do: what pressed less for a while may press as before again.
     #[must_use]
-    pub fn kept(self, before: &Self) -> Self {
-        let Strain { mut broken, mut overload } = self.strain;
-        broken.extend(before.strain.broken.iter().cloned());
-        for (unit, amount) in &before.strain.overload {
+    pub fn merge_pressure(self, before: &Self) -> Self {
+        let Pressure { violated: mut broken, mut overload } = self.pressure;
+        broken.extend(before.pressure.violated.iter().cloned());
+        for (unit, amount) in &before.pressure.overload {
             let now = overload.entry(unit.clone()).or_default();
             *now = (*now).max(*amount);
         }
-        Self { strain: Strain { broken, overload }, chances: before.chances, ..self }
+        Self {
+            pressure: Pressure { violated: broken, overload },
+            freed_counter: before.freed_counter,
+            ..self
+        }
     }
 }
 
 /// What presses an application where its actors are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strain {
+pub struct Pressure {
     /// The limits that its actors break, their numbers left out.
-    pub broken: BTreeSet<String>,
+    pub violated: BTreeSet<String>,
     /// By unit that hosts its actors: work above the capacity.
     pub overload: BTreeMap<String, u64>,
 }
@@ -73,7 +77,7 @@ pub struct Strain {
 /// What presses the actors that are not fixed in this assignment.
 ///
 /// Overload counts where a level names a criterion of load.
-pub fn strain(snapshot: &Snapshot, assignment: &Assignment) -> Strain {
+pub fn pressure(snapshot: &Snapshot, assignment: &Assignment) -> Pressure {
     let own = |actor: &ActorIx| !snapshot.is_fixed(*actor);
     let mut without = assignment.clone();
     ActorIx::first(snapshot.actors()).filter(own).for_each(|actor| without[actor] = None);
@@ -89,7 +93,7 @@ pub fn strain(snapshot: &Snapshot, assignment: &Assignment) -> Strain {
         let above = load.saturating_sub(u64::try_from(capacity).unwrap_or(0));
         (above > 0).then_some((unit, above))
     };
-    Strain { broken, overload: loads.into_iter().filter_map(above).collect() }
+    Pressure { violated: broken, overload: loads.into_iter().filter_map(above).collect() }
 }
 
 /// The work on every unit that hosts actors that are not fixed; nothing where no level names a criterion of load.
@@ -120,18 +124,18 @@ pub type Openings = BTreeSet<(String, String)>;
 /// A search that the clock ended is taken up again, a few times and with another seed each time: the machine may have
 /// been busy, and what runs is only moved for a gain that is worth it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SecondLook {
+pub struct ResumeSearch {
     /// Not before.
     pub at: Moment,
     /// Which one it is, from 1.
-    pub number: u32,
+    pub attempt: u32,
 }
 
-impl SecondLook {
+impl ResumeSearch {
     /// The look after `before`, where there is another.
     pub fn after(before: Option<Self>, now: Moment) -> Option<Self> {
-        let number = before.map_or(0, |look| look.number) + 1;
-        (number <= SECOND_LOOKS).then_some(Self { at: now + BACKGROUND, number })
+        let number = before.map_or(0, |look| look.attempt) + 1;
+        (number <= SECOND_LOOKS).then_some(Self { at: now + BACKGROUND_INTERVAL, attempt: number })
     }
 
     /// Whether its time has come.
@@ -141,7 +145,7 @@ impl SecondLook {
 
     /// The same, put off while others need the time.
     #[must_use]
-    pub fn later(self, now: Moment) -> Self {
+    pub fn postponed(self, now: Moment) -> Self {
         Self { at: now + PUT_OFF, ..self }
     }
 }
@@ -149,7 +153,7 @@ impl SecondLook {
 /// Why an application has to be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
-pub enum Due {
+pub enum PlanReason {
     /// Nothing is decided for it.
     Undecided,
     /// Its manifest changed.
@@ -169,15 +173,17 @@ pub enum Due {
     /// Room came that an actor without a place can use.
     Opening,
     /// A unit or slot of its kinds came free some time ago.
-    Chance,
+    #[strum(serialize = "chance")]
+    CapacityFreed,
     /// The clock ended the last search, and it is time for another.
-    SecondLook,
+    #[strum(serialize = "second-look")]
+    ResumeSearch,
 }
 
-impl Due {
+impl PlanReason {
     /// Whether nobody needs it: things could merely be better.
-    pub fn can_wait(self) -> bool {
-        matches!(self, Self::Chance | Self::SecondLook)
+    pub fn is_background(self) -> bool {
+        matches!(self, Self::CapacityFreed | Self::ResumeSearch)
     }
 }
 
@@ -187,25 +193,26 @@ impl Due {
 /// counts as considered, if the decision was made for the same demand, but for room that waits to be used. `infeasible` names the actors whose decided place
 /// may not be taken now. What others do makes nobody due whom it does not press, nor does an actor without a place,
 /// unless room came that it can use.
-pub fn due(
-    before: Option<&Considered>,
-    now: &Considered,
-    wanted: &Wanted,
+pub fn plan_reason(
+    before: Option<&PlanInputs>,
+    now: &PlanInputs,
+    wanted: &DesiredState,
     decision: Option<&Decision>,
     infeasible: &BTreeSet<String>,
     at: Moment,
-) -> Option<Due> {
-    let Some(decision) = decision else { return Some(Due::Undecided) };
+) -> Option<PlanReason> {
+    let Some(decision) = decision else { return Some(PlanReason::Undecided) };
     // What a paused application would do was worked out for this manifest, and is not decided.
     let is_proposed = wanted.paused && before.is_some_and(|before| before.generation == wanted.generation);
     if decision.generation != wanted.generation && !is_proposed {
-        return Some(Due::Manifest);
+        return Some(PlanReason::Manifest);
     }
     if decision.policy != wanted.policy {
-        return Some(Due::Policy);
+        return Some(PlanReason::Policy);
     }
     if let Some(before) = before.filter(|before| before.digest == now.digest) {
-        let second_look = before.second_look.filter(|look| look.is_due(at)).map(|_| Due::SecondLook);
+        let second_look =
+            before.resume_search.filter(|look| look.is_due(at)).map(|_| PlanReason::ResumeSearch);
         return second_look.or_else(|| chance(before, now));
     }
     let demand = before.map_or(decision.demand.as_deref(), |before| Some(before.demand.as_str()));
@@ -213,43 +220,43 @@ pub fn due(
     let before = before.unwrap_or(now);
     let decided = |name: &String| decision.places.contains_key(name) || decision.unplaced.contains(name);
     if !is_proposed && !wanted.actors.iter().all(|actor| decided(&actor.name)) {
-        return Some(Due::Incomplete);
+        return Some(PlanReason::Incomplete);
     }
     if !is_proposed && !infeasible.is_empty() {
-        return Some(Due::Infeasible);
+        return Some(PlanReason::Infeasible);
     }
     if demand != Some(now.demand.as_str()) {
-        return Some(Due::Demand);
+        return Some(PlanReason::Demand);
     }
-    if !now.strain.broken.is_subset(&before.strain.broken) {
-        return Some(Due::Limit);
+    if !now.pressure.violated.is_subset(&before.pressure.violated) {
+        return Some(PlanReason::Limit);
     }
-    let known = |unit: &String| before.strain.overload.get(unit).copied().unwrap_or(0);
-    if now.strain.overload.iter().any(|(unit, amount)| *amount > known(unit)) {
-        return Some(Due::Overload);
+    let known = |unit: &String| before.pressure.overload.get(unit).copied().unwrap_or(0);
+    if now.pressure.overload.iter().any(|(unit, amount)| *amount > known(unit)) {
+        return Some(PlanReason::Overload);
     }
     // At the first look room may have come while nobody looked.
     let came = || is_first && !now.openings.is_empty() || !now.openings.is_subset(&before.openings);
     if !decision.unplaced.is_empty() && came() {
-        return Some(Due::Opening);
+        return Some(PlanReason::Opening);
     }
     chance(before, now)
 }
 
 /// What could merely be better, in its turn.
-fn chance(before: &Considered, now: &Considered) -> Option<Due> {
-    (before.chances != now.chances && now.turn).then_some(Due::Chance)
+fn chance(before: &PlanInputs, now: &PlanInputs) -> Option<PlanReason> {
+    (before.freed_counter != now.freed_counter && now.background_slot).then_some(PlanReason::CapacityFreed)
 }
 
 /// Whose turn it is to look whether it could be better: whoever waits longest, at most so many.
 ///
 /// `waiting` is for whom a unit or slot came free since it was last searched for, with when it last had its turn.
-pub fn turns<K: Ord>(
+pub fn background_slots<K: Ord>(
     waiting: impl IntoIterator<Item = (K, Option<Moment>)>,
     now: Moment,
     most: usize,
 ) -> Vec<K> {
-    let may = |last: Option<Moment>| last.is_none_or(|last| now >= last + BACKGROUND);
+    let may = |last: Option<Moment>| last.is_none_or(|last| now >= last + BACKGROUND_INTERVAL);
     let mut waiting: Vec<(Option<Moment>, K)> =
         waiting.into_iter().filter(|(_, last)| may(*last)).map(|(key, last)| (last, key)).collect();
     waiting.sort();
@@ -258,7 +265,7 @@ pub fn turns<K: Ord>(
 
 /// Whether what came free of an application's kinds is there as a whole, for all that is known: the last of it `came` a while ago,
 /// or it has waited for long, `since` then.
-pub fn is_whole(came: Moment, since: Moment, now: Moment) -> bool {
+pub fn is_burst_over(came: Moment, since: Moment, now: Moment) -> bool {
     now >= came + TOGETHER || now >= since + LAST_PIECE
 }
 
@@ -336,14 +343,14 @@ impl Resources {
 /// How long until an application is to be looked at again, should nothing ring before.
 ///
 /// `failed`: nothing could be decided this time.
-pub fn look_again(
+pub fn requeue_after(
     now: Moment,
     refusals: &[Refusal],
-    second_look: Option<SecondLook>,
+    second_look: Option<ResumeSearch>,
     failed: bool,
 ) -> Duration {
     let forgotten = refusals.iter().map(|refusal| refusal.until);
     let second_look = second_look.map(|look| look.at).filter(|_| !failed);
     let next = forgotten.chain(second_look).min();
-    next.map_or(LOOK_AGAIN, |at| at.saturating_sub(now).clamp(NO_SOONER, LOOK_AGAIN))
+    next.map_or(RESYNC_PERIOD, |at| at.saturating_sub(now).clamp(NO_SOONER, RESYNC_PERIOD))
 }

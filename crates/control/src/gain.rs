@@ -3,7 +3,7 @@
 use placement::ix::ActorIx;
 use placement::{Assignment, Criterion, FoundBy, Judged, Plan, Snapshot, Stage, Unplaced};
 
-use crate::commit::price;
+use crate::commit::full_cost;
 
 /// Half the width of a 95 % interval, in standard errors (normal approximation).
 const STANDARD_ERRORS: f64 = 1.96;
@@ -15,13 +15,13 @@ pub struct Gain {
     /// By all facts together; below 0 is a loss.
     pub expected: f64,
     /// Half the width of its 95 % interval, by how far the gains of single windows differ; 0 where there are less than two.
-    pub uncertain: f64,
+    pub margin: f64,
 }
 
 impl Gain {
     /// What is gained though chance is against it.
-    pub fn at_least(self) -> f64 {
-        self.expected - self.uncertain
+    pub fn lower_bound(self) -> f64 {
+        self.expected - self.margin
     }
 }
 
@@ -56,7 +56,7 @@ pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Opt
         part(stay[stay.len() - from_end], go[go.len() - from_end])
     });
     let uncertain = STANDARD_ERRORS * standard_error(&each.collect::<Vec<f64>>());
-    Some(Gain { expected: part(stay[level], go[level]), uncertain })
+    Some(Gain { expected: part(stay[level], go[level]), margin: uncertain })
 }
 
 /// The plan, or staying where going gains too little: less than `least`, as a part of what staying costs at the first level
@@ -65,9 +65,9 @@ pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Opt
 /// `snapshot` has what the policy derives of it ([`Plan::world`]). Asked before [`still_stands`](crate::still_stands), by
 /// the operator, at a desk, and in a simulated world; who knows of no single windows gives none, and then the facts count as
 /// certain.
-pub fn go_or_stay(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least: f64) -> Plan {
+pub fn require_gain(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least: f64) -> Plan {
     match gain(snapshot, windows, &plan.assignment) {
-        Some(gain) if gain.expected < least || gain.at_least() < 0.0 => stay(snapshot, plan),
+        Some(gain) if gain.expected < least || gain.lower_bound() < 0.0 => stay(snapshot, plan),
         _ => plan,
     }
 }
@@ -75,7 +75,7 @@ pub fn go_or_stay(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least: 
 /// What runs, as a plan; why who has no place, is for the caller to tell anew.
 fn stay(snapshot: &Snapshot, plan: Plan) -> Plan {
     let assignment = snapshot.incumbent();
-    let cost = price(snapshot, &assignment);
+    let cost = full_cost(snapshot, &assignment);
     let optimal = plan.optimal && cost.vector(snapshot) == plan.cost.vector(snapshot);
     let waits = ActorIx::first(snapshot.actors()).filter(|actor| assignment[*actor].is_none());
     Plan {
@@ -94,7 +94,7 @@ fn stay(snapshot: &Snapshot, plan: Plan) -> Plan {
 }
 
 fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
-    price(snapshot, assignment).vector(snapshot)
+    full_cost(snapshot, assignment).vector(snapshot)
 }
 
 /// Of the mean of some numbers; 0 of less than two.

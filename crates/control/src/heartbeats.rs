@@ -12,11 +12,11 @@ use crate::nouns::Moment;
 /// that who starts anew knows at once who has been silent for long; a sender whose clock is behind is heard with its next.
 #[derive(Clone, Debug)]
 pub struct Heartbeats<K> {
-    of: BTreeMap<K, Heard>,
+    of: BTreeMap<K, Heartbeat>,
 }
 
 #[derive(Clone, Debug)]
-struct Heard {
+struct Heartbeat {
     /// As its sender wrote it.
     written: Moment,
     /// When it counts from.
@@ -32,13 +32,13 @@ impl<K> Default for Heartbeats<K> {
 
 impl<K: Ord + Clone> Heartbeats<K> {
     /// It was noticed `now` what somebody wrote, which lasts so long.
-    pub fn heard(&mut self, key: K, written: Moment, lasts: Duration, now: Moment) {
+    pub fn record(&mut self, key: K, written: Moment, lasts: Duration, now: Moment) {
         let at = match self.of.get(&key) {
             Some(before) if before.written == written => before.at,
             Some(_) => now,
             None => written.min(now),
         };
-        self.of.insert(key, Heard { written, at, lasts });
+        self.of.insert(key, Heartbeat { written, at, lasts });
     }
 
     /// Nothing is known of it any more.
@@ -47,13 +47,13 @@ impl<K: Ord + Clone> Heartbeats<K> {
     }
 
     /// Of all others nothing is known any more.
-    pub fn keep(&mut self, known: &BTreeSet<K>) {
+    pub fn retain(&mut self, known: &BTreeSet<K>) {
         self.of.retain(|key, _| known.contains(key));
     }
 
     /// Whose last sign of life does not last any more; of whom nothing is known nothing is said.
-    pub fn silent(&self, now: Moment) -> BTreeSet<K> {
-        let is_over = |heard: &Heard| heard.at.saturating_add(heard.lasts) < now;
+    pub fn expired(&self, now: Moment) -> BTreeSet<K> {
+        let is_over = |heard: &Heartbeat| heard.at.saturating_add(heard.lasts) < now;
         self.of.iter().filter(|(_, heard)| is_over(heard)).map(|(key, _)| key.clone()).collect()
     }
 }
@@ -67,9 +67,9 @@ mod tests {
         let mut heartbeats = Heartbeats::default();
         let at = |text: &str| Duration::from_secs(text.parse().unwrap());
         for (written, noticed) in signs.split_whitespace().filter_map(|sign| sign.split_once('@')) {
-            heartbeats.heard("a", at(written), Duration::from_mins(1), at(noticed));
+            heartbeats.record("a", at(written), Duration::from_mins(1), at(noticed));
         }
-        heartbeats.silent(Duration::from_secs(now)).contains("a")
+        heartbeats.expired(Duration::from_secs(now)).contains("a")
     }
 
     #[test]
@@ -100,13 +100,13 @@ mod tests {
     fn of_whom_nothing_is_known_nothing_is_said() {
         let mut heartbeats = Heartbeats::default();
         for name in ["a", "b", "c"] {
-            heartbeats.heard(name, Duration::ZERO, Duration::ZERO, Duration::ZERO);
+            heartbeats.record(name, Duration::ZERO, Duration::ZERO, Duration::ZERO);
         }
         let later = Duration::from_secs(1);
-        assert_eq!(heartbeats.silent(later), ["a", "b", "c"].into());
+        assert_eq!(heartbeats.expired(later), ["a", "b", "c"].into());
         heartbeats.forget(&"a");
-        assert_eq!(heartbeats.silent(later), ["b", "c"].into());
-        heartbeats.keep(&["c"].into());
-        assert_eq!(heartbeats.silent(later), ["c"].into());
+        assert_eq!(heartbeats.expired(later), ["b", "c"].into());
+        heartbeats.retain(&["c"].into());
+        assert_eq!(heartbeats.expired(later), ["c"].into());
     }
 }

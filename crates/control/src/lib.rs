@@ -28,24 +28,24 @@ mod stuck;
 mod update;
 mod wait;
 
-pub use back_off::{BackOffs, LONGEST_WAIT};
-pub use commit::{Verdict, infeasible, still_stands};
+pub use back_off::{Backoffs, MAX_BACKOFF};
+pub use commit::{Verdict, infeasible, revalidate_plan};
 pub use due::{
-    BACKGROUND, Considered, Due, LOOK_AGAIN, Openings, SecondLook, Strain, due, is_whole, loads, look_again,
-    openings, strain, turns,
+    BACKGROUND_INTERVAL, Openings, PlanInputs, PlanReason, Pressure, RESYNC_PERIOD, ResumeSearch,
+    background_slots, is_burst_over, loads, openings, plan_reason, pressure, requeue_after,
 };
-pub use gain::{Gain, gain, go_or_stay};
-pub use heal::{is_carried_out, only_finish, only_heal};
+pub use gain::{Gain, gain, require_gain};
+pub use heal::{finish_in_flight, is_fully_applied, repair_only};
 pub use heartbeats::Heartbeats;
-pub use mend::mend;
+pub use mend::repair_plan;
 pub use nouns::{
-    About, Actor, Amounts, Decision, HeldBack, Id, Instance, Left, Loss, Moment, Pod, Refusal, Scope, Seen,
-    State, Taken, Unit, Wanted,
+    Backoff, Decision, DesiredActor, DesiredState, FreeCapacity, FreeUnit, Instance, Moment, NameConflict,
+    NodeOutage, ObjectId, ObservedState, Pod, PodPhase, Refusal, RefusalKey, RefusalScope, ResourceAmounts,
 };
-pub use observed::Observed;
-pub use place_one::{only_asked, place_one};
-pub use refusals::{Refusals, Refused};
+pub use observed::KeepRunning;
+pub use place_one::{only_requests_changed, place_one};
+pub use refusals::{RefusalTracker, RefusedPod};
 pub use start::{all_or_nothing, has_started, hold_start};
-pub use steps::{End, Step, Todo, steps};
-pub use stuck::stuck;
-pub use wait::Wait;
+pub use steps::{Action, Actions, StopMode, next_actions};
+pub use stuck::stuck_moves;
+pub use wait::BlockedOn;

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Criterion, Plan, Rules, Snapshot, Strategy};
 
-use crate::commit::{insert, price, told, transfer};
-use crate::due::strain;
+use crate::commit::{full_cost, insert, rebase_plan, transfer};
+use crate::due::pressure;
 
 /// Pieces of effort for each actor where a policy has rules: what is placed without regard to them is repaired.
 const OBEYING: u64 = 4;
@@ -22,7 +22,7 @@ const MOST_CHOICES: usize = 100_000;
 ///
 /// Of the budget the clock counts: where it says stop, the best of what was found until then is taken, with as many as had a place by
 /// then, and `None` is what is left where nobody had.
-pub fn mend(
+pub fn repair_plan(
     planned: &Snapshot,
     plan: &Plan,
     newest: &Snapshot,
@@ -47,39 +47,40 @@ pub fn mend(
     let in_time = kept.take_while(|_| !(budget.stop)());
     let mended = in_time.map(|some| {
         let kept = insert(newest, runs.clone(), some, budget.stop).0;
-        again((planned, plan), newest, quick, (&kept, comers.as_slice()), budget)
+        place_again((planned, plan), newest, quick, (&kept, comers.as_slice()), budget)
     });
     let value = |assignment: &Assignment| {
-        let cost = price(newest, assignment);
+        let cost = full_cost(newest, assignment);
         (cost.unplaced, cost.vector(newest))
     };
     // A rule may ask for somebody who is not there any more.
-    let is_allowed =
-        |assignment: &Assignment| written(newest).is_none_or(|rules| rules.violations(assignment).is_empty());
+    let is_allowed = |assignment: &Assignment| {
+        user_rules(newest).is_none_or(|rules| rules.violations(assignment).is_empty())
+    };
     let best = mended.filter(is_allowed).min_by_key(value)?;
     if best == runs && (budget.stop)() {
         return None;
     }
-    Some(Box::new(told(planned, plan, newest, best)))
+    Some(Box::new(rebase_plan(planned, plan, newest, best)))
 }
 
 /// The rules that somebody wrote. Limits that are broken already are rules as well, and nobody who is placed again can come to
 /// one.
-pub(crate) fn written(snapshot: &Snapshot) -> Option<&Rules> {
+pub(crate) fn user_rules(snapshot: &Snapshot) -> Option<&Rules> {
     snapshot.rules().filter(|rules| rules.are_written())
 }
 
 /// Places those again who have no place, or came to where it is more crowded than was planned. Where there is no time, or nothing better
 /// is found in it, what is kept stays as it is.
-fn again(
+fn place_again(
     (planned, plan): (&Snapshot, &Plan),
     newest: &Snapshot,
     quick: &dyn Strategy,
     (kept, comers): (&Assignment, &[(ActorIx, UnitIx)]),
     budget: &Budget,
 ) -> Assignment {
-    let before = strain(planned, &plan.assignment).overload;
-    let now = strain(newest, kept).overload;
+    let before = pressure(planned, &plan.assignment).overload;
+    let now = pressure(newest, kept).overload;
     let crowded: BTreeSet<UnitIx> = now
         .iter()
         .filter(|(unit, amount)| before.get(*unit).is_none_or(|before| before < *amount))
@@ -101,7 +102,7 @@ fn again(
         actor.current = kept[position].filter(|_| actor.fixed).map(|unit| newest.unit_id(unit).to_owned());
     }
     // Where everybody stays who is not placed again the rules are the same ones, and it takes some steps to obey them.
-    let (rest, effort) = match written(newest) {
+    let (rest, effort) = match user_rules(newest) {
         Some(rules) => (newest.in_numbers(file, Some(rules.clone())), OBEYING * newest.actors() as u64),
         // Each of them is placed where it costs least, and nobody is moved after that.
         None => (Snapshot::new(file), free),
@@ -111,11 +112,11 @@ fn again(
         return kept.clone();
     };
     let is_feasible = |assignment: &Assignment| {
-        let broken = |assignment: &Assignment| strain(newest, assignment).broken;
+        let broken = |assignment: &Assignment| pressure(newest, assignment).violated;
         broken(assignment).is_subset(&broken(kept))
     };
     let cost = |assignment: &Assignment| {
-        let cost = price(newest, assignment);
+        let cost = full_cost(newest, assignment);
         (cost.unplaced, cost.of(Criterion::Overload))
     };
     // A place that is more crowded is better than none.

@@ -7,16 +7,16 @@ use placement::{
     Answer, Assignment, Budget, FoundBy, Rule, Snapshot, SolveError, Stage, StoppedBy, Strategy,
 };
 
-use crate::mend::written;
+use crate::mend::user_rules;
 
 /// Whoever runs somewhere stays there, and `search` looks for places for the others alone: a deleted decision reshuffles
 /// nothing, whatever rules a policy has and whatever what runs breaks already, as long as that is excused.
 ///
 /// `search` has the whole only where what runs cannot stay: where it breaks a limit that nothing excuses, or a policy's rules that
 /// whoever comes does not mend.
-pub struct Observed(pub Box<dyn Strategy>);
+pub struct KeepRunning(pub Box<dyn Strategy>);
 
-impl Strategy for Observed {
+impl Strategy for KeepRunning {
     fn name(&self) -> &'static str {
         "observed"
     }
@@ -40,7 +40,7 @@ impl Strategy for Observed {
         if may_stay && file.actors.iter().all(|actor| actor.fixed) {
             return Ok(staying(runs));
         }
-        let rules = written(snapshot);
+        let rules = user_rules(snapshot);
         let rest = match rules {
             // Where nobody moves who runs, the rules are the same ones.
             Some(rules) => snapshot.in_numbers(file, Some(rules.clone())),

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use placement::ix::ActorIx;
 use placement::{Derived, FoundBy, Judged, Plan, Snapshot, Stage, State, StoppedBy, Unplaced};
 
-use crate::commit::{price, short};
-use crate::nouns::{Decision, Wanted};
+use crate::commit::{full_cost, short};
+use crate::nouns::{Decision, DesiredState};
 
 /// The name by which people know it.
 const NAME: &str = "place-one";
@@ -15,7 +15,11 @@ const ONCE: u64 = 1;
 
 /// Whether all that an application wants otherwise than was decided are actors that it asked for, or took back, while it
 /// runs: those whose name `is_asked`.
-pub fn only_asked(wanted: &Wanted, decision: &Decision, is_asked: impl Fn(&str) -> bool) -> bool {
+pub fn only_requests_changed(
+    wanted: &DesiredState,
+    decision: &Decision,
+    is_asked: impl Fn(&str) -> bool,
+) -> bool {
     if wanted.generation != decision.generation || wanted.policy != decision.policy {
         return false;
     }
@@ -64,7 +68,7 @@ pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>) -> Option<Plan>
         return None;
     }
     Some(Plan {
-        cost: price(snapshot, &assignment),
+        cost: full_cost(snapshot, &assignment),
         unplaced,
         excused: snapshot.excused(&assignment),
         moves: Vec::new(),

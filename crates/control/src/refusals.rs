@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::nouns::{About, Moment, Refusal, Scope};
+use crate::nouns::{Moment, Refusal, RefusalKey, RefusalScope};
 
 /// The longest reason that is kept, in characters.
 const LONGEST_REASON: usize = 1000;
@@ -16,7 +16,7 @@ const FORGIVEN: Duration = Duration::from_mins(10);
 
 /// A pod that was not taken where it was to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedPod {
     /// The actor.
     pub actor: String,
     /// The unit that it was to be on.
@@ -33,8 +33,8 @@ pub struct Refused {
 /// before, from ten seconds on, until ten minutes passed without. Of a group that goes from node to node, what the nodes
 /// before said counts again with each that refuses: each is asked once before one is asked again.
 #[derive(Clone, Debug, Default)]
-pub struct Refusals {
-    known: BTreeMap<About, Known>,
+pub struct RefusalTracker {
+    known: BTreeMap<RefusalKey, Known>,
 }
 
 #[derive(Clone, Debug)]
@@ -53,18 +53,18 @@ impl Known {
     }
 }
 
-impl Refusals {
+impl RefusalTracker {
     /// What was told before, where nothing newer is known of it: so one that starts anew goes on.
-    pub fn recall(&mut self, told: Vec<Refusal>) {
-        for Refusal { about, actor, reason, count, until } in told {
+    pub fn restore(&mut self, told: Vec<Refusal>) {
+        for Refusal { key: about, actor, reason, count, until } in told {
             self.known.entry(about).or_insert(Known { actor, reason, count, times: 1, until });
         }
     }
 
     /// It was refused at `now`: until when that counts, at most for the longest time.
-    pub fn refuse(
+    pub fn record(
         &mut self,
-        about: &About,
+        about: &RefusalKey,
         actor: String,
         reason: &str,
         longest: Duration,
@@ -81,10 +81,10 @@ impl Refusals {
         }
         (known.actor, known.reason, known.count) = (actor, reason, known.count.saturating_add(1));
         let until = known.until;
-        if matches!(about.scope, Scope::Node(_)) {
-            let same = |other: &About| {
+        if matches!(about.scope, RefusalScope::Node(_)) {
+            let same = |other: &RefusalKey| {
                 let is_like_it = (&other.group, &other.kind) == (&about.group, &about.kind);
-                other != about && is_like_it && matches!(other.scope, Scope::Node(_))
+                other != about && is_like_it && matches!(other.scope, RefusalScope::Node(_))
             };
             for (_, known) in self.known.iter_mut().filter(|(other, _)| same(other)) {
                 known.until = known.until.max(now + known.lasts(longest));
@@ -95,8 +95,8 @@ impl Refusals {
 
     /// What counts at `now`, sorted: of too many those that count longest.
     pub fn active(&self, now: Moment) -> Vec<Refusal> {
-        let told = |(about, known): (&About, &Known)| Refusal {
-            about: about.clone(),
+        let told = |(about, known): (&RefusalKey, &Known)| Refusal {
+            key: about.clone(),
             actor: known.actor.clone(),
             reason: known.reason.clone(),
             count: known.count,

@@ -1,41 +1,43 @@
 //! Taking room: a successor starts only when its place is free.
 
-use crate::nouns::{Amounts, Left, Wanted};
-use crate::wait::Wait;
+use crate::nouns::{DesiredState, FreeCapacity, ResourceAmounts};
+use crate::wait::BlockedOn;
 
 /// What is left while the starts of one look are counted.
 pub(crate) struct Room<'a> {
-    wanted: &'a Wanted,
-    left: Left,
+    wanted: &'a DesiredState,
+    left: FreeCapacity,
 }
 
 impl<'a> Room<'a> {
-    pub fn new(wanted: &'a Wanted, left: &Left) -> Self {
+    pub fn new(wanted: &'a DesiredState, left: &FreeCapacity) -> Self {
         Self { wanted, left: left.clone() }
     }
 
     /// Takes room for an actor of the group on a unit that is offered, or says what is waited for.
-    pub fn take(&mut self, group: usize, id: &str) -> Result<(), Wait> {
-        let Some(unit) = self.left.units.get_mut(id) else { return Err(Wait::NotOffered(id.to_owned())) };
-        let Some(asks) = self.wanted.asks.get(group).and_then(|kinds| kinds.get(&unit.kind)) else {
-            return Err(Wait::Infeasible(id.to_owned()));
+    pub fn take(&mut self, group: usize, id: &str) -> Result<(), BlockedOn> {
+        let Some(unit) = self.left.units.get_mut(id) else {
+            return Err(BlockedOn::NotOffered(id.to_owned()));
+        };
+        let Some(asks) = self.wanted.requests.get(group).and_then(|kinds| kinds.get(&unit.kind)) else {
+            return Err(BlockedOn::Infeasible(id.to_owned()));
         };
         if self.left.pools.get(&unit.pool) == Some(&0) {
-            return Err(Wait::Pool(unit.pool.clone()));
+            return Err(BlockedOn::PoolLimit(unit.pool.clone()));
         }
         if unit.slots == Some(0) {
-            return Err(Wait::Unit(id.to_owned()));
+            return Err(BlockedOn::Unit(id.to_owned()));
         }
-        let mut asks: Amounts = asks.clone();
+        let mut asks: ResourceAmounts = asks.clone();
         if let Some(resource) = &unit.resource {
             asks.insert(resource.clone(), 1);
         }
         let Some(node) = self.left.nodes.get_mut(&unit.node) else {
-            return Err(Wait::NotOffered(id.to_owned()));
+            return Err(BlockedOn::NotOffered(id.to_owned()));
         };
         let short = asks.iter().find(|(resource, amount)| **amount > *node.get(*resource).unwrap_or(&0));
         if let Some((resource, _)) = short {
-            return Err(Wait::Resource { resource: resource.clone(), node: unit.node.clone() });
+            return Err(BlockedOn::Resource { resource: resource.clone(), node: unit.node.clone() });
         }
         for (resource, amount) in &asks {
             if let Some(left) = node.get_mut(resource) {

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use placement::ix::ActorIx;
 use placement::{Judged, Plan, Snapshot, Unplaced};
 
-use crate::commit::price;
-use crate::nouns::Seen;
-use crate::steps::{Step, Todo};
-use crate::wait::Wait;
+use crate::commit::full_cost;
+use crate::nouns::ObservedState;
+use crate::steps::{Action, Actions};
+use crate::wait::BlockedOn;
 
 /// What becomes of a plan for an application of which no actor may start before all have a place: where one has none,
 /// nobody has, so that two such applications never hold each other's room.
@@ -30,7 +30,7 @@ pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
         }
     }
     plan.unplaced.sort_by_key(|unplaced| unplaced.actor);
-    plan.cost = price(snapshot, &plan.assignment);
+    plan.cost = full_cost(snapshot, &plan.assignment);
     plan.moves.clear();
     plan.excused.clear();
     plan.bound.clear();
@@ -39,25 +39,25 @@ pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
 }
 
 /// Whether something of an application runs, or ran and was not taken away yet: then it has started.
-pub fn has_started(seen: &Seen) -> bool {
+pub fn has_started(seen: &ObservedState) -> bool {
     seen.instances.values().any(|instance| instance.pod.is_some())
 }
 
 /// Starts nobody of an application that starts all at once while one of its places may not be taken, or one of its actors waits for a
 /// name, for its Instance, or for a while to be over.
-pub fn hold_start(todo: &mut Todo, seen: &Seen, infeasible: &BTreeSet<String>) {
-    let is_made = |step: &Step| matches!(step, Step::Create { .. });
-    let is_whole = infeasible.is_empty() && todo.waiting.is_empty() && !todo.steps.iter().any(is_made);
+pub fn hold_start(todo: &mut Actions, seen: &ObservedState, infeasible: &BTreeSet<String>) {
+    let is_made = |step: &Action| matches!(step, Action::CreateInstance { .. });
+    let is_whole = infeasible.is_empty() && todo.blocked.is_empty() && !todo.actions.iter().any(is_made);
     if has_started(seen) || is_whole {
         return;
     }
     let mut held = Vec::new();
-    todo.steps.retain(|step| match step {
-        Step::Start { actor, .. } => {
+    todo.actions.retain(|step| match step {
+        Action::StartPod { actor, .. } => {
             held.push(actor.clone());
             false
         }
         _ => true,
     });
-    todo.waiting.extend(held.into_iter().map(|actor| (actor, Wait::Others)));
+    todo.blocked.extend(held.into_iter().map(|actor| (actor, BlockedOn::GangStart)));
 }

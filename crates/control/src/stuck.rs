@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::nouns::{Decision, Pod, Seen};
-use crate::refusals::Refused;
-use crate::wait::Wait;
+use crate::nouns::{Decision, ObservedState, Pod};
+use crate::refusals::RefusedPod;
+use crate::wait::BlockedOn;
 
 /// Whether a pod holds what is waited for.
-pub(crate) fn is_in_the_way(pod: &Pod, wait: &Wait) -> bool {
+pub(crate) fn is_in_the_way(pod: &Pod, wait: &BlockedOn) -> bool {
     match wait {
-        Wait::Unit(unit) => pod.unit.as_ref() == Some(unit),
-        Wait::Resource { node, .. } => {
+        BlockedOn::Unit(unit) => pod.unit.as_ref() == Some(unit),
+        BlockedOn::Resource { node, .. } => {
             let at = pod.unit.as_deref().and_then(|unit| unit.rsplit_once('/'));
             at.is_some_and(|(at, _)| at == node)
         }
@@ -22,12 +22,12 @@ pub(crate) fn is_in_the_way(pod: &Pod, wait: &Wait) -> bool {
 /// that they get another place, which may be the one that they had.
 ///
 /// A budget that lets one of two go is enough to stop the first of an exchange, and then none is left to go for the second.
-pub fn stuck(
+pub fn stuck_moves(
     decision: &Decision,
-    seen: &Seen,
-    waiting: &BTreeMap<String, Wait>,
+    seen: &ObservedState,
+    waiting: &BTreeMap<String, BlockedOn>,
     kept: &BTreeMap<String, String>,
-) -> Vec<Refused> {
+) -> Vec<RefusedPod> {
     let pod = |actor: &str| seen.instances.get(actor).and_then(|instance| instance.pod.as_ref());
     let refused = waiting.iter().filter(|(actor, _)| pod(actor).is_none()).filter_map(|(actor, wait)| {
         let in_the_way =
@@ -36,7 +36,7 @@ pub fn stuck(
         let unit = decision.places.get(actor)?;
         let (node, _) = unit.rsplit_once('/')?;
         let reason = format!("{wait} by {other}, which may not be evicted: {why}");
-        Some(Refused { actor: actor.clone(), unit: unit.clone(), node: node.to_owned(), reason })
+        Some(RefusedPod { actor: actor.clone(), unit: unit.clone(), node: node.to_owned(), reason })
     });
     refused.collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::nouns::{Decision, Pod, Seen, State, Wanted};
+use crate::nouns::{Decision, DesiredState, ObservedState, Pod, PodPhase};
 
 /// How far an update is, counted over the actors that are wanted.
 pub(crate) struct Update {
@@ -17,7 +17,7 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    pub fn new(wanted: &Wanted, decision: &Decision, seen: &Seen) -> Self {
+    pub fn new(wanted: &DesiredState, decision: &Decision, seen: &ObservedState) -> Self {
         let pods = || {
             wanted.actors.iter().map(|actor| {
                 let pod = seen.instances.get(&actor.name).and_then(|instance| instance.pod.as_ref());
@@ -28,12 +28,14 @@ impl Update {
             u64::try_from(pods().filter(|(pod, has_place)| those(*pod, *has_place)).count())
                 .unwrap_or(u64::MAX)
         };
-        let is_going = |pod: &Pod| pod.state == State::Going;
+        let is_going = |pod: &Pod| pod.phase == PodPhase::Terminating;
         Self {
-            down: count(&|pod, _| !pod.is_some_and(Pod::serves)),
+            down: count(&|pod, _| !pod.is_some_and(Pod::is_serving)),
             // Who has neither a place nor a pod tries nothing: pods that hang do not wait for it.
             between: count(&|pod, has_place| pod.map_or(has_place, is_going)),
-            trying: count(&|pod, _| pod.is_some_and(|pod| !pod.outdated && !pod.serves() && !is_going(pod))),
+            trying: count(&|pod, _| {
+                pod.is_some_and(|pod| !pod.outdated && !pod.is_serving() && !is_going(pod))
+            }),
             most: wanted.max_unavailable,
         }
     }
@@ -44,15 +46,16 @@ impl Update {
     /// do not serve yet. A template that never becomes ready takes no more than that from an application that ran.
     pub fn turns(
         &self,
-        wanted: &Wanted,
-        seen: &Seen,
+        wanted: &DesiredState,
+        seen: &ObservedState,
         stays: impl Fn(&str, &Pod) -> bool,
     ) -> BTreeSet<String> {
         let (mut down, mut tried) = (self.down, self.trying + self.between);
         let outdated = |serves: bool| {
             let pods = wanted.actors.iter().filter_map(move |actor| {
                 let pod = seen.instances.get(&actor.name)?.pod.as_ref()?;
-                (pod.outdated && pod.state != State::Going && pod.serves() == serves).then_some((actor, pod))
+                (pod.outdated && pod.phase != PodPhase::Terminating && pod.is_serving() == serves)
+                    .then_some((actor, pod))
             });
             pods.filter(|(actor, pod)| stays(&actor.name, pod))
         };

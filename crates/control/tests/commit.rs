@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use control::{Decision, Instance, Observed, Pod, Seen, Verdict, infeasible, mend, still_stands};
+use control::{
+    Decision, Instance, KeepRunning, ObservedState, Pod, Verdict, infeasible, repair_plan, revalidate_plan,
+};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, GroundConstraint, GroundRule, NoPolicy, Plan, Rules, Snapshot, plan};
 use proptest::prelude::*;
@@ -26,11 +28,11 @@ fn places(snapshot: &Snapshot, plan: &Plan) -> String {
 /// What becomes of the plan for `before` in `after`.
 fn committed(before: &str, after: &str, settle: bool) -> String {
     let (before, after) = (snapshot(before), snapshot(after));
-    match still_stands(&before, &planned(&before), &after, settle) {
-        Verdict::Stands(plan) => places(&after, &plan),
-        Verdict::Partly(plan) => format!("partly {}", places(&after, &plan)),
-        Verdict::Mended(_) => "mended".to_owned(),
-        Verdict::Overtaken => "overtaken".to_owned(),
+    match revalidate_plan(&before, &planned(&before), &after, settle) {
+        Verdict::Valid(plan) => places(&after, &plan),
+        Verdict::Partial(plan) => format!("partly {}", places(&after, &plan)),
+        Verdict::Repaired(_) => "mended".to_owned(),
+        Verdict::Stale => "overtaken".to_owned(),
     }
 }
 
@@ -71,7 +73,7 @@ fn a_decision_that_is_not_there_is_made_from_what_runs() {
 
 /// Where everybody is placed without a decision.
 fn observed(snapshot: &Snapshot) -> String {
-    let strategy = Observed(Box::new(Greedy));
+    let strategy = KeepRunning(Box::new(Greedy));
     let plan = plan(snapshot, &strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.strategy, "observed");
     places(snapshot, &plan)
@@ -211,7 +213,10 @@ fn refused(world: &str, decided: &str, runs: &str) -> String {
     let instance = |(actor, unit): (String, String)| {
         (actor, Instance { pod: Some(Pod { unit: Some(unit), ..Pod::default() }), ..Instance::default() })
     };
-    let seen = Seen { instances: pairs(runs).into_iter().map(instance).collect(), ..Seen::default() };
+    let seen = ObservedState {
+        instances: pairs(runs).into_iter().map(instance).collect(),
+        ..ObservedState::default()
+    };
     infeasible(&snapshot(world), &decision, &seen).into_iter().collect::<Vec<_>>().join(" ")
 }
 
@@ -273,7 +278,7 @@ proptest! {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
         for settle in [false, true] {
-            let (Verdict::Stands(told) | Verdict::Partly(told)) = still_stands(&before, &plan, &after, settle) else {
+            let (Verdict::Valid(told) | Verdict::Partial(told)) = revalidate_plan(&before, &plan, &after, settle) else {
                 continue;
             };
             prop_assert_eq!(after.violations(&told.assignment), vec![]);
@@ -293,7 +298,7 @@ fn no_clock() -> Budget<'static> {
 /// What becomes of the plan for `before` when it is mended in `after`.
 fn mended(before: &str, after: &str) -> String {
     let (before, after) = (snapshot(before), snapshot(after));
-    let plan = mend(&before, &planned(&before), &after, &Greedy, &no_clock()).unwrap();
+    let plan = repair_plan(&before, &planned(&before), &after, &Greedy, &no_clock()).unwrap();
     places(&after, &plan)
 }
 
@@ -400,11 +405,11 @@ fn what_collided_is_placed_again_where_a_policys_rules_allow_it() {
     ] {
         assert_eq!(mended(before, &after), without_rules, "{after}");
         let (world, newest) = (snapshot(before), ruled(&snapshot(&after)));
-        let plan = mend(&world, &planned(&world), &newest, &Greedy, &no_clock()).unwrap();
+        let plan = repair_plan(&world, &planned(&world), &newest, &Greedy, &no_clock()).unwrap();
         assert_eq!(places(&newest, &plan), expected, "{after}");
         assert_eq!(newest.violations(&plan.assignment), vec![], "{after}");
         // It stands in the world that it was mended in, and needs no search.
-        let Verdict::Stands(_) = still_stands(&newest, &plan, &newest, false) else { panic!("{after}") };
+        let Verdict::Valid(_) = revalidate_plan(&newest, &plan, &newest, false) else { panic!("{after}") };
     }
 }
 
@@ -430,7 +435,7 @@ fn a_plan_that_a_clock_ends_is_mended_as_far_as_it_went() {
         let asked = AtomicU64::new(0);
         let stop = || asked.fetch_add(1, Ordering::Relaxed) >= looks;
         let budget = Budget { stop: &stop, ..no_clock() };
-        (mend(&before, &plan, &after, &Greedy, &budget), asked.load(Ordering::Relaxed))
+        (repair_plan(&before, &plan, &after, &Greedy, &budget), asked.load(Ordering::Relaxed))
     };
     let (whole, all) = until(u64::MAX);
     assert_eq!(places_of(&after, &whole.unwrap()), 16);
@@ -463,7 +468,7 @@ proptest! {
     fn what_is_mended_is_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
-        let told = mend(&before, &plan, &after, &Greedy, &no_clock()).unwrap();
+        let told = repair_plan(&before, &plan, &after, &Greedy, &no_clock()).unwrap();
         prop_assert_eq!(after.violations(&told.assignment), vec![]);
         for actor in ActorIx::first(after.actors()).filter(|&actor| after.is_fixed(actor)) {
             prop_assert_eq!(told.assignment[actor], after.current(actor));
@@ -471,7 +476,7 @@ proptest! {
         let without = |assignment: &placement::Assignment| {
             ActorIx::first(after.actors()).filter(|&a| !after.is_fixed(a) && assignment[a].is_none()).count()
         };
-        if let control::Verdict::Partly(kept) = still_stands(&before, &plan, &after, true) {
+        if let control::Verdict::Partial(kept) = revalidate_plan(&before, &plan, &after, true) {
             prop_assert!(without(&told.assignment) <= without(&kept.assignment));
         }
     }

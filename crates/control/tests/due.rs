@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::{
-    About, Actor, BACKGROUND, Considered, Decision, LOOK_AGAIN, Refusal, Refusals, Scope, SecondLook, Wanted,
-    due, look_again, openings, strain, turns,
+    BACKGROUND_INTERVAL, Decision, DesiredActor, DesiredState, PlanInputs, RESYNC_PERIOD, Refusal,
+    RefusalKey, RefusalScope, RefusalTracker, ResumeSearch, background_slots, openings, plan_reason,
+    pressure, requeue_after,
 };
 use worlds::snapshot;
 
@@ -21,12 +22,12 @@ const NOW: Duration = Duration::from_secs(1000);
 /// before, `over=AMOUNT` now and `was=AMOUNT` before, `restart` (nothing is known of before), `paused`,
 /// `proposed` (what it would do was worked out for the changed manifest).
 fn why(changes: &str) -> String {
-    let named = |index: u32| Actor { name: format!("cam-{index}"), group: 0 };
-    let mut wanted = Wanted {
+    let named = |index: u32| DesiredActor { name: format!("cam-{index}"), group: 0 };
+    let mut wanted = DesiredState {
         generation: 3,
         policy: "p".into(),
         actors: (0..2).map(named).collect(),
-        ..Wanted::default()
+        ..DesiredState::default()
     };
     let places = ["cam-0", "cam-1"].map(|actor| (actor.to_owned(), "n0/gpu0".to_owned()));
     let decision = Decision {
@@ -37,7 +38,7 @@ fn why(changes: &str) -> String {
         ..Decision::default()
     };
     let mut decision = Some(decision);
-    let world = Considered { demand: "d".into(), digest: "w".into(), ..Considered::default() };
+    let world = PlanInputs { demand: "d".into(), digest: "w".into(), ..PlanInputs::default() };
     let (mut before, mut now) = (world.clone(), world);
     let mut is_known = true;
     let on_unit = |value: &str| ("n0/gpu0".to_owned(), value.parse().unwrap());
@@ -58,18 +59,18 @@ fn why(changes: &str) -> String {
             "proposed" => before.generation = 4,
             "policy" => wanted.policy = "q".into(),
             "demand" => now.demand = "e".into(),
-            "chance" => now.chances = 8,
-            "turn" => now.turn = true,
-            "broke" => drop(now.strain.broken.insert(value.to_owned())),
-            "broken" => drop(before.strain.broken.insert(value.to_owned())),
-            "over" => now.strain.overload.extend([on_unit(value)]),
-            "was" => before.strain.overload.extend([on_unit(value)]),
+            "chance" => now.freed_counter = 8,
+            "turn" => now.background_slot = true,
+            "broke" => drop(now.pressure.violated.insert(value.to_owned())),
+            "broken" => drop(before.pressure.violated.insert(value.to_owned())),
+            "over" => now.pressure.overload.extend([on_unit(value)]),
+            "was" => before.pressure.overload.extend([on_unit(value)]),
             "restart" => is_known = false,
             "opening" => now.openings = units(),
             "opened" => before.openings = units(),
             "look" => {
                 let at = Duration::from_secs(value.parse().unwrap());
-                before.second_look = Some(SecondLook { at, number: 1 });
+                before.resume_search = Some(ResumeSearch { at, attempt: 1 });
             }
             "others" => {}
             other => panic!("{other}"),
@@ -90,7 +91,7 @@ fn why(changes: &str) -> String {
             now.digest = "v".into();
         }
     }
-    due(is_known.then_some(&before), &now, &wanted, decision.as_ref(), &infeasible, NOW)
+    plan_reason(is_known.then_some(&before), &now, &wanted, decision.as_ref(), &infeasible, NOW)
         .map_or("-".to_owned(), |due| due.to_string())
 }
 
@@ -175,17 +176,20 @@ fn who_is_due_and_why() {
 /// Foreign pods that come and go beside an actor without a place make nobody search.
 #[test]
 fn churn_that_nobody_can_use_makes_nobody_due() {
-    let wanted = Wanted { actors: vec![Actor { name: "big-0".into(), group: 0 }], ..Wanted::default() };
+    let wanted = DesiredState {
+        actors: vec![DesiredActor { name: "big-0".into(), group: 0 }],
+        ..DesiredState::default()
+    };
     let decision = Decision { unplaced: ["big-0".to_owned()].into(), ..Decision::default() };
     let room = openings(&snapshot("units=n0/gpu0:1,n0/fpga0:9 own=big-0 others=x@n0/gpu0"));
-    let mut before = Considered { openings: room, ..Considered::default() };
+    let mut before = PlanInputs { openings: room, ..PlanInputs::default() };
     let mut searches = 0;
     for round in 0..100 {
         // One GPU, always taken; the capacity of the node, which is not for it, swings.
         let world =
             snapshot(&format!("units=n0/gpu0:1:{},n0/fpga0:9 own=big-0 others=x@n0/gpu0", 10 + round % 7));
-        let now = Considered { digest: world.write(), openings: openings(&world), ..Considered::default() };
-        let is_due = due(Some(&before), &now, &wanted, Some(&decision), &BTreeSet::new(), NOW);
+        let now = PlanInputs { digest: world.write(), openings: openings(&world), ..PlanInputs::default() };
+        let is_due = plan_reason(Some(&before), &now, &wanted, Some(&decision), &BTreeSet::new(), NOW);
         searches += u32::from(is_due.is_some());
         before = now;
     }
@@ -199,27 +203,27 @@ fn foreign_load_touches_nobody_whom_it_does_not_hurt() {
     let world = |capacity: u64| {
         snapshot(&format!("units=n0/cpu0:9:{capacity},n1/cpu0:9:3 own=a-0@n0/cpu0,a-1@n0/cpu0"))
     };
-    let wanted = Wanted {
-        actors: (0..2).map(|i| Actor { name: format!("a-{i}"), group: 0 }).collect(),
-        ..Wanted::default()
+    let wanted = DesiredState {
+        actors: (0..2).map(|i| DesiredActor { name: format!("a-{i}"), group: 0 }).collect(),
+        ..DesiredState::default()
     };
     let places = ["a-0", "a-1"].map(|actor| (actor.to_owned(), "n0/cpu0".to_owned()));
     let decision = Decision { places: places.into(), ..Decision::default() };
-    let mut before: Option<Considered> = None;
+    let mut before: Option<PlanInputs> = None;
     let mut searches = Vec::new();
     for (minute, capacity) in [9, 8, 5, 2, 9, 1, 9, 1, 2, 1, 9, 1].into_iter().enumerate() {
         let world = world(capacity);
-        let facts = Considered {
+        let facts = PlanInputs {
             digest: world.write(),
-            strain: strain(&world, &world.incumbent()),
+            pressure: pressure(&world, &world.incumbent()),
             openings: openings(&world),
-            ..Considered::default()
+            ..PlanInputs::default()
         };
-        let why = due(before.as_ref(), &facts, &wanted, Some(&decision), &BTreeSet::new(), NOW);
+        let why = plan_reason(before.as_ref(), &facts, &wanted, Some(&decision), &BTreeSet::new(), NOW);
         // The first look is that of an operator that was just started, which knows no demand.
         searches.extend(why.filter(|_| minute > 0).map(|why| format!("{minute} {why}")));
         before = Some(match (why, &before) {
-            (None, Some(before)) => facts.kept(before),
+            (None, Some(before)) => facts.merge_pressure(before),
             _ => facts,
         });
     }
@@ -261,27 +265,33 @@ fn an_unfinished_search_is_taken_up_three_times_no_oftener_than_what_could_be_be
     let mut look = None;
     let mut at = NOW;
     let mut waits = Vec::new();
-    while let Some(next) = SecondLook::after(look, at) {
+    while let Some(next) = ResumeSearch::after(look, at) {
         assert!(!next.is_due(at) && next.is_due(next.at));
         waits.push(next.at.saturating_sub(at).as_secs());
         (at, look) = (next.at, Some(next));
     }
-    assert_eq!(waits, [BACKGROUND.as_secs(); 3]);
+    assert_eq!(waits, [BACKGROUND_INTERVAL.as_secs(); 3]);
 }
 
 fn refusal(actor: &str, node: &str, until: u64) -> Refusal {
-    let about = About { scope: Scope::Node(node.into()), ..About::default() };
-    Refusal { about, actor: actor.into(), reason: "full".into(), count: 1, until: Duration::from_secs(until) }
+    let about = RefusalKey { scope: RefusalScope::Node(node.into()), ..RefusalKey::default() };
+    Refusal {
+        key: about,
+        actor: actor.into(),
+        reason: "full".into(),
+        count: 1,
+        until: Duration::from_secs(until),
+    }
 }
 
 #[test]
 fn an_application_is_looked_at_again_when_something_ends() {
-    let look = |at: u64| Some(SecondLook { at: Duration::from_secs(at), number: 1 });
+    let look = |at: u64| Some(ResumeSearch { at: Duration::from_secs(at), attempt: 1 });
     let check = |refusals: &[u64], second_look, failed| {
         let refusals: Vec<Refusal> = refusals.iter().map(|&until| refusal("a", "n", until)).collect();
-        look_again(NOW, &refusals, second_look, failed).as_secs()
+        requeue_after(NOW, &refusals, second_look, failed).as_secs()
     };
-    let most = LOOK_AGAIN.as_secs();
+    let most = RESYNC_PERIOD.as_secs();
     assert_eq!(check(&[], None, false), most);
     assert_eq!(check(&[], None, true), most);
     assert_eq!(check(&[1020, 1010], None, false), 10);
@@ -298,25 +308,25 @@ fn who_could_be_better_has_a_turn_now_and_then() {
     let at = |seconds| Some(Duration::from_secs(seconds));
     let wait = [("a", at(500)), ("b", at(399)), ("c", None), ("d", at(400)), ("e", None)];
     assert_eq!(
-        turns(wait, NOW, 9),
+        background_slots(wait, NOW, 9),
         ["c", "e", "b", "d"],
-        "every {BACKGROUND:?} at most, who waits longest first"
+        "every {BACKGROUND_INTERVAL:?} at most, who waits longest first"
     );
-    assert_eq!(turns(wait, NOW, 3), ["c", "e", "b"]);
+    assert_eq!(background_slots(wait, NOW, 3), ["c", "e", "b"]);
 }
 
 /// Refusals in a row, `ACTOR/NODE@SECONDS` each, and what counts at a moment, with how often it was said and for how long yet.
 fn told(refused: &str, now: u64, longest: u64) -> String {
-    let (mut refusals, at) = (Refusals::default(), Duration::from_secs);
+    let (mut refusals, at) = (RefusalTracker::default(), Duration::from_secs);
     for one in refused.split_whitespace() {
         let (who, when) = one.split_once('@').unwrap();
         let (actor, node) = who.split_once('/').unwrap();
-        let scope = if node == "any" { Scope::Template } else { Scope::Node(node.into()) };
-        let about = About { scope, group: "cam".into(), kind: "gpu".into() };
-        refusals.refuse(&about, actor.into(), "full", at(longest), at(when.parse().unwrap()));
+        let scope = if node == "any" { RefusalScope::Template } else { RefusalScope::Node(node.into()) };
+        let about = RefusalKey { scope, group: "cam".into(), kind: "gpu".into() };
+        refusals.record(&about, actor.into(), "full", at(longest), at(when.parse().unwrap()));
     }
     let active = refusals.active(at(now)).into_iter().map(|it| {
-        let node = if let Scope::Node(node) = &it.about.scope { node } else { "any" };
+        let node = if let RefusalScope::Node(node) = &it.key.scope { node } else { "any" };
         format!("{}/{node} x{} {}s", it.actor, it.count, it.until.as_secs() - now)
     });
     active.collect::<Vec<_>>().join(", ")
@@ -325,11 +335,11 @@ fn told(refused: &str, now: u64, longest: u64) -> String {
 #[test]
 fn who_leaves_cannot_come_again_where_one_like_it_was_refused() {
     let at = Duration::from_secs;
-    let refusal = |scope: &Scope, group: &str, kind: &str| {
-        let about = About { scope: scope.clone(), group: group.into(), kind: kind.into() };
-        Refusal { about, actor: "cam-1".into(), reason: "full".into(), count: 1, until: at(100) }
+    let refusal = |scope: &RefusalScope, group: &str, kind: &str| {
+        let about = RefusalKey { scope: scope.clone(), group: group.into(), kind: kind.into() };
+        Refusal { key: about, actor: "cam-1".into(), reason: "full".into(), count: 1, until: at(100) }
     };
-    let on = |node: &str| Scope::Node(node.into());
+    let on = |node: &str| RefusalScope::Node(node.into());
     for (scope, group, kind, now, expected) in [
         (on("n0"), "cam", "gpu", 99, true),
         (on("n0"), "cam", "gpu", 100, false),
@@ -339,10 +349,10 @@ fn who_leaves_cannot_come_again_where_one_like_it_was_refused() {
         (on("n0"), "cam", "", 99, true),
         // Of whom the group is not known only the one that was named.
         (on("n0"), "", "gpu", 99, false),
-        (Scope::Template, "cam", "gpu", 99, true),
-        (Scope::Namespace, "", "", 99, false),
+        (RefusalScope::Template, "cam", "gpu", 99, true),
+        (RefusalScope::Namespace, "", "", 99, false),
     ] {
-        let found = refusal(&scope, group, kind).keeps_out(("cam-0", "cam"), ("n0", "gpu"), at(now));
+        let found = refusal(&scope, group, kind).prevents_restart(("cam-0", "cam"), ("n0", "gpu"), at(now));
         assert_eq!(found, expected, "{scope:?} {group} {kind} {now}");
     }
 }
@@ -373,15 +383,15 @@ fn refusals_count_twice_as_long_each_time() {
 
 #[test]
 fn refusals_are_few_short_and_recalled() {
-    let mut refusals = Refusals::default();
+    let mut refusals = RefusalTracker::default();
     for node in 0..100 {
-        let about = About { scope: Scope::Node(format!("n{node:03}")), ..About::default() };
-        refusals.refuse(&about, "a".into(), &"ä".repeat(5000), Duration::from_mins(5), NOW);
+        let about = RefusalKey { scope: RefusalScope::Node(format!("n{node:03}")), ..RefusalKey::default() };
+        refusals.record(&about, "a".into(), &"ä".repeat(5000), Duration::from_mins(5), NOW);
     }
     let active_now = refusals.active(NOW);
     assert_eq!((active_now.len(), active_now[0].reason.chars().count()), (64, 1000));
     assert_eq!(refusals.active(NOW + Duration::from_secs(10)), []);
-    let mut recalled = Refusals::default();
-    recalled.recall(active_now.clone());
+    let mut recalled = RefusalTracker::default();
+    recalled.restore(active_now.clone());
     assert_eq!(recalled.active(NOW), active_now);
 }

@@ -1,7 +1,7 @@
 //! What plans gain, by facts of windows.
 #![expect(clippy::unwrap_used, reason = "a test's own words")]
 
-use control::{Gain, gain, go_or_stay};
+use control::{Gain, gain, require_gain};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, NoPolicy, Snapshot, plan};
 use search::Greedy;
@@ -29,11 +29,11 @@ fn gained(together: &[u64], windows: &[&[u64]], goes: [Option<usize>; 2]) -> Opt
 fn a_gain_is_a_part_of_what_staying_costs_and_as_certain_as_windows_agree() {
     let apart = [Some(0), Some(1)];
     let of = |windows: &[&[u64]]| gained(&[50, 50], windows, apart).unwrap();
-    assert_eq!(of(&[]), Gain { expected: 0.5, uncertain: 0.0 });
-    assert_eq!(of(&[&[50, 50], &[50, 50]]), Gain { expected: 0.5, uncertain: 0.0 });
+    assert_eq!(of(&[]), Gain { expected: 0.5, margin: 0.0 });
+    assert_eq!(of(&[&[50, 50], &[50, 50]]), Gain { expected: 0.5, margin: 0.0 });
     let split = of(&[&[50, 50], &[100, 0]]);
     // Half and nothing: a standard error of a quarter.
-    assert!((split.uncertain - 1.96 * 0.25).abs() < 1e-9, "{split:?}");
+    assert!((split.margin - 1.96 * 0.25).abs() < 1e-9, "{split:?}");
     assert_eq!(gained(&[50, 50], &[], [Some(0), Some(0)]), Some(Gain::default()), "nothing changes");
     assert_eq!(gained(&[50, 50], &[], [Some(0), None]), None, "who has a place is another question");
 }
@@ -45,7 +45,7 @@ fn who_gains_too_little_or_may_lose_stays() {
         let windows: Vec<Snapshot> = windows.iter().map(|work| world(work)).collect();
         let plan = plan(&world_now, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
         assert_eq!(plan.moves.len(), 1, "one of the two goes to the free unit");
-        let decided = go_or_stay(&world_now, &windows, plan.clone(), least);
+        let decided = require_gain(&world_now, &windows, plan.clone(), least);
         if decided == plan {
             return true;
         }
@@ -72,6 +72,6 @@ fn who_stays_is_told_with_who_has_no_place() {
     let told = kept.unplaced[0].clone();
     let unplaced = vec![placement::Unplaced { actor: ActorIx::new(0), ..told }];
     let going = placement::Plan { cost: snapshot.cost(&goes), assignment: goes, unplaced, ..kept };
-    let waits = |least: f64| go_or_stay(&snapshot, &[], going.clone(), least).unplaced[0].actor.at();
+    let waits = |least: f64| require_gain(&snapshot, &[], going.clone(), least).unplaced[0].actor.at();
     assert_eq!([0.2, 0.21].map(waits), [0, 1], "50 to 40 is a fifth");
 }

@@ -6,7 +6,7 @@ mod worlds;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use control::{Actor, Decision, Wanted, only_asked, place_one};
+use control::{Decision, DesiredActor, DesiredState, only_requests_changed, place_one};
 use placement::ix::ActorIx;
 use placement::{Assignment, Snapshot};
 use proptest::prelude::*;
@@ -71,15 +71,18 @@ fn only_what_was_asked_for_came_or_went() {
         ("a-0 a-1", "", "a-0 inst-x", false),
     ] {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let actors = words(wanted).into_iter().map(|name| Actor { name, group: 0 }).collect();
-        let wanted_now = Wanted { generation: 3, actors, ..Wanted::default() };
+        let actors = words(wanted).into_iter().map(|name| DesiredActor { name, group: 0 }).collect();
+        let wanted_now = DesiredState { generation: 3, actors, ..DesiredState::default() };
         let places: BTreeMap<_, _> = words(decided).into_iter().map(|name| (name, "u".to_owned())).collect();
         let unplaced: BTreeSet<_> = words(unplaced).into_iter().collect();
         let decision = Decision { generation: 3, places, unplaced, ..Decision::default() };
         let is_asked = |name: &str| name.starts_with("inst-");
-        assert_eq!(only_asked(&wanted_now, &decision, is_asked), expected, "{decided} | {wanted}");
+        assert_eq!(only_requests_changed(&wanted_now, &decision, is_asked), expected, "{decided} | {wanted}");
         let older = Decision { generation: 2, ..decision };
-        assert!(!only_asked(&wanted_now, &older, is_asked), "another manifest is planned as a whole");
+        assert!(
+            !only_requests_changed(&wanted_now, &older, is_asked),
+            "another manifest is planned as a whole"
+        );
     }
 }
 

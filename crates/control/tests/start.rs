@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::{
-    Actor, Decision, Id, Instance, Left, Pod, Seen, Taken, Unit, Wanted, all_or_nothing, hold_start, steps,
+    Decision, DesiredActor, DesiredState, FreeCapacity, FreeUnit, Instance, NameConflict, ObjectId,
+    ObservedState, Pod, all_or_nothing, hold_start, next_actions,
 };
 
 mod worlds;
@@ -49,13 +50,14 @@ fn where_one_has_no_place_nobody_has() {
 /// `unmade` no Instance, and those in `taken` a name that somebody else has.
 fn started(pods: &str, infeasible: &str, [unmade, taken]: [&str; 2]) -> String {
     let actors = ["a", "b"];
-    let by_another = || Taken::ByAnother("Pod b, which is not of this application".to_owned());
-    let named = |name: &str| Id { name: name.to_owned(), uid: format!("{name}-uid"), version: None };
-    let wanted = Wanted {
-        actors: actors.map(|name| Actor { name: name.to_owned(), group: 0 }).into(),
-        asks: vec![BTreeMap::from([("cpu".to_owned(), BTreeMap::new())])],
+    let by_another = || NameConflict::Foreign("Pod b, which is not of this application".to_owned());
+    let named =
+        |name: &str| ObjectId { name: name.to_owned(), uid: format!("{name}-uid"), resource_version: None };
+    let wanted = DesiredState {
+        actors: actors.map(|name| DesiredActor { name: name.to_owned(), group: 0 }).into(),
+        requests: vec![BTreeMap::from([("cpu".to_owned(), BTreeMap::new())])],
         max_unavailable: 1,
-        ..Wanted::default()
+        ..DesiredState::default()
     };
     let decision = Decision {
         places: actors.map(|name| (name.to_owned(), "n/cpu-0".to_owned())).into(),
@@ -67,35 +69,39 @@ fn started(pods: &str, infeasible: &str, [unmade, taken]: [&str; 2]) -> String {
             id: named(name),
             unit: Some("n/cpu-0".to_owned()),
             node: Some("n".to_owned()),
-            state: control::State::Runs,
+            phase: control::PodPhase::Running,
             ..Pod::default()
         }),
         ..Instance::default()
     };
-    let unit =
-        Unit { kind: "cpu".to_owned(), node: "n".to_owned(), pool: "cpu".to_owned(), ..Unit::default() };
-    let seen = Seen {
+    let unit = FreeUnit {
+        kind: "cpu".to_owned(),
+        node: "n".to_owned(),
+        pool: "cpu".to_owned(),
+        ..FreeUnit::default()
+    };
+    let seen = ObservedState {
         instances: actors
             .into_iter()
             .filter(|name| !unmade.contains(name))
             .map(|name| (name.to_owned(), instance(name)))
             .collect(),
-        taken: taken.split_whitespace().map(|name| (name.to_owned(), by_another())).collect(),
-        left: Left {
+        name_conflicts: taken.split_whitespace().map(|name| (name.to_owned(), by_another())).collect(),
+        free: FreeCapacity {
             units: [("n/cpu-0".to_owned(), unit)].into(),
             nodes: [("n".to_owned(), BTreeMap::from([("pods".to_owned(), 9)]))].into(),
-            ..Left::default()
+            ..FreeCapacity::default()
         },
-        ..Seen::default()
+        ..ObservedState::default()
     };
     let infeasible: BTreeSet<String> = infeasible.split_whitespace().map(str::to_owned).collect();
-    let mut todo = steps(&wanted, &decision, &seen, &infeasible);
+    let mut todo = next_actions(&wanted, &decision, &seen, &infeasible);
     hold_start(&mut todo, &seen, &infeasible);
-    let starts = todo.steps.iter().filter_map(|step| match step {
-        control::Step::Start { actor, .. } => Some(format!("start {actor}")),
+    let starts = todo.actions.iter().filter_map(|step| match step {
+        control::Action::StartPod { actor, .. } => Some(format!("start {actor}")),
         _ => None,
     });
-    let waits = todo.waiting.keys().map(|actor| format!("{actor} waits"));
+    let waits = todo.blocked.keys().map(|actor| format!("{actor} waits"));
     starts.chain(waits).collect::<Vec<_>>().join(", ")
 }
 

@@ -6,8 +6,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use control::{
-    Actor, Decision, End, HeldBack, Id, Instance, Left, Loss, Pod, Refused, Seen, State, Step, Taken, Todo,
-    Unit, Wanted, only_finish, only_heal, steps,
+    Action, Actions, Backoff, Decision, DesiredActor, DesiredState, FreeCapacity, FreeUnit, Instance,
+    NameConflict, NodeOutage, ObjectId, ObservedState, Pod, PodPhase, RefusedPod, StopMode, finish_in_flight,
+    next_actions, repair_only,
 };
 use proptest::prelude::*;
 
@@ -20,9 +21,9 @@ use proptest::prelude::*;
 /// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
 #[derive(Clone, Debug, Default)]
 struct World {
-    wanted: Wanted,
+    wanted: DesiredState,
     decision: Decision,
-    seen: Seen,
+    seen: ObservedState,
     infeasible: BTreeSet<String>,
 }
 
@@ -30,15 +31,15 @@ fn actor(index: &str) -> String {
     format!("cam-{index}")
 }
 
-fn id(name: String) -> Id {
-    Id { uid: format!("{name}-uid"), name, version: None }
+fn id(name: String) -> ObjectId {
+    ObjectId { uid: format!("{name}-uid"), name, resource_version: None }
 }
 
 impl World {
     fn of(text: &str) -> Self {
         let mut world = Self::default();
         let asks = BTreeMap::from([("cpuMilli".to_owned(), 1000), ("pods".to_owned(), 1)]);
-        world.wanted.asks = vec![["cpu", "gpu"].map(|kind| (kind.to_owned(), asks.clone())).into()];
+        world.wanted.requests = vec![["cpu", "gpu"].map(|kind| (kind.to_owned(), asks.clone())).into()];
         for (what, items) in text.split_whitespace().filter_map(|part| part.split_once('=')) {
             for item in items.split(',') {
                 world.add(what, item);
@@ -54,48 +55,48 @@ impl World {
         let (seen, name) = (&mut self.seen, actor(fields[0]));
         match what {
             "actors" => {
-                let named = |index: u64| Actor { name: actor(&index.to_string()), group: 0 };
+                let named = |index: u64| DesiredActor { name: actor(&index.to_string()), group: 0 };
                 self.wanted.actors = (0..number(Some(&first))).map(named).collect();
             }
             "nodes" => {
                 let cores = second.map_or(9, |cores| cores.parse().unwrap());
                 let gpus = fields.get(2).map_or(9, |gpus| gpus.parse().unwrap());
                 let left = [("cpuMilli", cores * 1000), ("pods", 99), ("nvidia.com/gpu", gpus)];
-                seen.left.nodes.insert(first, left.map(|(name, amount)| (name.to_owned(), amount)).into());
+                seen.free.nodes.insert(first, left.map(|(name, amount)| (name.to_owned(), amount)).into());
             }
             "units" => {
                 let (node, slot) = first.split_once('/').unwrap();
                 let pool = slot.rsplit_once('-').unwrap().0.to_owned();
                 let of_gpus = pool.starts_with("gpu");
-                let unit = Unit {
+                let unit = FreeUnit {
                     kind: if of_gpus { "gpu" } else { "cpu" }.to_owned(),
                     node: node.to_owned(),
                     pool,
                     slots: second.map(|slots| slots.parse().unwrap()),
                     resource: of_gpus.then(|| "nvidia.com/gpu".to_owned()),
                 };
-                seen.left.units.insert(first.clone(), unit);
+                seen.free.units.insert(first.clone(), unit);
             }
-            "pools" => drop(seen.left.pools.insert(first, number(second))),
+            "pools" => drop(seen.free.pools.insert(first, number(second))),
             "decided" => drop(self.decision.places.insert(name, second.unwrap().to_owned())),
             "unplaced" => drop(self.decision.unplaced.insert(name)),
             "infeasible" => drop(self.infeasible.insert(name)),
             "instances" => {
                 let instance = seen.instances.entry(name.clone()).or_default();
                 instance.id = id(format!("app-{name}"));
-                instance.going = second == Some("going");
+                instance.terminating = second == Some("going");
                 instance.requested = second == Some("asked");
             }
             "surplus" => {
                 let (id, going) = (id(first), second == Some("going"));
-                seen.surplus.push(Instance { id, going, ..Instance::default() });
+                seen.surplus.push(Instance { id, terminating: going, ..Instance::default() });
             }
             "pods" => {
                 let unit = second.filter(|unit| *unit != "-").map(str::to_owned);
                 let node = unit.as_deref().map(|unit| unit.split('/').next().unwrap().to_owned());
                 let node = fields.get(3).map_or(node, |node| Some((*node).to_owned()).filter(|n| n != "-"));
-                let state = fields.get(2).map_or(State::Runs, |state| state.parse().unwrap());
-                let pod = Pod { id: id(format!("pod-{first}")), unit, node, state, ..Pod::default() };
+                let state = fields.get(2).map_or(PodPhase::Running, |state| state.parse().unwrap());
+                let pod = Pod { id: id(format!("pod-{first}")), unit, node, phase: state, ..Pod::default() };
                 seen.instances.get_mut(&name).unwrap().pod = Some(pod);
             }
             "refused" => {
@@ -104,56 +105,62 @@ impl World {
                 pod.refused_since = fields.get(2).map(|since| Duration::from_secs(since.parse().unwrap()));
             }
             "ready" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().ready = true,
-            "last" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().no_return = true,
+            "last" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().restart_blocked = true,
             "old" => seen.instances.get_mut(&name).unwrap().pod.as_mut().unwrap().outdated = true,
             "update" => self.wanted.max_unavailable = number(Some(&first)),
             "lost" => {
                 let since = second.and_then(|since| since.parse().ok()).map(Duration::from_secs);
-                seen.lost.insert(first, Loss { since, confirmed: second == Some("out") });
+                seen.unreachable.insert(first, NodeOutage { since, confirmed: second == Some("out") });
             }
-            "force" => self.wanted.forced_after = Some(Duration::from_secs(number(Some(&first)))),
-            "silent" => seen.silent = first == "yes",
+            "force" => self.wanted.failover_after = Some(Duration::from_secs(number(Some(&first)))),
+            "silent" => seen.mass_outage = first == "yes",
             "closed" => {
                 let (until, why) =
                     (Duration::from_secs(number(Some(&first))), "the quota is full".to_owned());
-                seen.closed = Some(HeldBack { until, why });
+                seen.namespace_backoff = Some(Backoff { until, reason: why });
             }
             "now" => seen.now = Duration::from_secs(number(Some(&first))),
             "back" => {
                 let (until, why) = (Duration::from_secs(number(second)), "it ended".to_owned());
-                seen.held_back.insert(name, HeldBack { until, why });
+                seen.backoff.insert(name, Backoff { until, reason: why });
             }
             "taken" => {
                 let what = format!("Pod app-{name}");
-                let taken = if second == Some("by") { Taken::ByAnother(what) } else { Taken::Leaving(what) };
-                seen.taken.insert(name, taken);
+                let taken = if second == Some("by") {
+                    NameConflict::Foreign(what)
+                } else {
+                    NameConflict::Orphaned(what)
+                };
+                seen.name_conflicts.insert(name, taken);
             }
             other => panic!("{other}"),
         }
     }
 
-    fn todo(&self) -> Todo {
-        steps(&self.wanted, &self.decision, &self.seen, &self.infeasible)
+    fn todo(&self) -> Actions {
+        next_actions(&self.wanted, &self.decision, &self.seen, &self.infeasible)
     }
 }
 
-fn shown(todo: &Todo) -> String {
-    let step = |step: &Step| match step {
-        Step::Create { actor } => format!("make {actor}"),
-        Step::Remove { instance } => format!("remove {}", instance.name),
-        Step::Start { actor, unit, newest: true, .. } => format!("start newest {actor} on {unit}"),
-        Step::Start { actor, unit, .. } => format!("start {actor} on {unit}"),
-        Step::Stop { pod, end: End::Evict, .. } => format!("evict {}", pod.name),
-        Step::Stop { pod, end: End::Delete, .. } => format!("stop {}", pod.name),
-        Step::Stop { pod, end: End::AtOnce, .. } => format!("stop {} at once", pod.name),
+fn shown(todo: &Actions) -> String {
+    let step = |step: &Action| match step {
+        Action::CreateInstance { actor } => format!("make {actor}"),
+        Action::DeleteInstance { instance } => format!("remove {}", instance.name),
+        Action::StartPod { actor, unit, newest_template: true, .. } => {
+            format!("start newest {actor} on {unit}")
+        }
+        Action::StartPod { actor, unit, .. } => format!("start {actor} on {unit}"),
+        Action::StopPod { pod, mode: StopMode::Evict, .. } => format!("evict {}", pod.name),
+        Action::StopPod { pod, mode: StopMode::Delete, .. } => format!("stop {}", pod.name),
+        Action::StopPod { pod, mode: StopMode::Force, .. } => format!("stop {} at once", pod.name),
     };
-    let mut lines: Vec<String> = todo.steps.iter().map(step).collect();
+    let mut lines: Vec<String> = todo.actions.iter().map(step).collect();
     let refused =
-        |Refused { actor, node, reason, .. }: &Refused| format!("refused {actor} on {node}: {reason}");
-    lines.extend(todo.refused.iter().map(refused));
-    lines.extend(todo.waiting.iter().map(|(actor, why)| format!("{actor} waits: {why}")));
+        |RefusedPod { actor, node, reason, .. }: &RefusedPod| format!("refused {actor} on {node}: {reason}");
+    lines.extend(todo.refused_pods.iter().map(refused));
+    lines.extend(todo.blocked.iter().map(|(actor, why)| format!("{actor} waits: {why}")));
     lines.extend(todo.ended.iter().map(|actor| format!("{actor} ended")));
-    lines.extend(todo.next.map(|next| format!("next at {}", next.as_secs())));
+    lines.extend(todo.requeue_at.map(|next| format!("next at {}", next.as_secs())));
     lines.join("; ")
 }
 
@@ -198,9 +205,9 @@ fn until_there_is_a_newer_decision_what_was_decided_is_healed_and_nothing_else_i
     ] {
         let world = World::of(&format!("{world} {rest}"));
         let mut todo = world.todo();
-        only_heal(&mut todo);
+        repair_only(&mut todo);
         assert_eq!(shown(&todo), expected, "{rest}");
-        assert_eq!(control::is_carried_out(&world.decision, &world.seen), is_carried_out, "{rest}");
+        assert_eq!(control::is_fully_applied(&world.decision, &world.seen), is_carried_out, "{rest}");
     }
 }
 
@@ -229,7 +236,7 @@ fn what_was_begun_is_finished_and_nothing_else_begins() {
     ] {
         let world = World::of(&format!("{world} {rest}"));
         let mut todo = world.todo();
-        only_finish(&mut todo, &world.seen);
+        finish_in_flight(&mut todo, &world.seen);
         assert_eq!(shown(&todo), expected, "{rest}");
     }
 }
@@ -252,7 +259,7 @@ fn who_waits_for_a_place_whose_holder_may_not_be_evicted_is_refused_there() {
     ] {
         let world = World::of(&format!("{world} {exchange} {rest}"));
         let held = kept.split_whitespace().map(|index| (actor(index), "a budget".to_owned())).collect();
-        let stuck = control::stuck(&world.decision, &world.seen, &world.todo().waiting, &held);
+        let stuck = control::stuck_moves(&world.decision, &world.seen, &world.todo().blocked, &held);
         let told: Vec<_> =
             stuck.iter().map(|it| format!("{} on {}: {}", it.actor, it.node, it.reason)).collect();
         assert_eq!(told.join("; "), expected, "{rest}, {kept}");
@@ -552,7 +559,7 @@ fn what_is_not_feasible_now_is_not_begun() {
         ),
     ]);
     let mut other = World::of("actors=1 nodes=n0 units=n0/fpgas-0:1 decided=0:n0/fpgas-0 instances=0");
-    other.seen.left.units.get_mut("n0/fpgas-0").unwrap().kind = "fpga".to_owned();
+    other.seen.free.units.get_mut("n0/fpgas-0").unwrap().kind = "fpga".to_owned();
     assert_eq!(
         shown(&other.todo()),
         "cam-0 waits: n0/fpgas-0 is no feasible place now; another is looked for"
@@ -595,13 +602,13 @@ proptest! {
     #[test]
     fn steps_are_safe(world in any_world()) {
         let todo = world.todo();
-        let mut left: Left = world.seen.left.clone();
+        let mut left: FreeCapacity = world.seen.free.clone();
         let mut seen = BTreeSet::new();
-        for step in &todo.steps {
-            if let Step::Start { actor, unit, .. } = step {
+        for step in &todo.actions {
+            if let Action::StartPod { actor, unit, .. } = step {
                 prop_assert!(seen.insert(actor.clone()));
                 prop_assert!(world.seen.instances[actor].pod.is_none());
-                prop_assert!(!world.seen.taken.contains_key(actor) && !world.infeasible.contains(actor));
+                prop_assert!(!world.seen.name_conflicts.contains_key(actor) && !world.infeasible.contains(actor));
                 prop_assert_eq!(&world.decision.places[actor], unit);
                 let unit = left.units.get_mut(unit).unwrap();
                 if let Some(slots) = &mut unit.slots {
@@ -615,7 +622,7 @@ proptest! {
                     *node.get_mut(resource).unwrap() -= amount;
                 }
             }
-            if let Step::Stop { pod, .. } = step {
+            if let Action::StopPod { pod, .. } = step {
                 prop_assert!(world.seen.instances.values().any(|i| i.pod.as_ref().is_some_and(|p| p.id == *pod)));
             }
         }
@@ -624,14 +631,14 @@ proptest! {
     /// Once every actor runs where it was decided to be, there is nothing left to do.
     #[test]
     fn a_decision_that_is_carried_out_has_no_steps(mut world in any_world()) {
-        world.seen.taken.clear();
+        world.seen.name_conflicts.clear();
         for actor in &world.wanted.actors {
             let instance = world.seen.instances.entry(actor.name.clone()).or_default();
             let unit = world.decision.places.get(&actor.name).cloned();
             let node = unit.as_deref().map(|unit| unit.split('/').next().unwrap().to_owned());
-            instance.pod = unit.is_some().then(|| Pod { unit, node, state: State::Runs, ..Pod::default() });
+            instance.pod = unit.is_some().then(|| Pod { unit, node, phase: PodPhase::Running, ..Pod::default() });
         }
-        prop_assert_eq!(world.todo(), Todo::default());
+        prop_assert_eq!(world.todo(), Actions::default());
     }
 }
 

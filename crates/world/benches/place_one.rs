@@ -16,7 +16,10 @@ use placement::ix::ActorIx;
 use placement::{Budget, Criterion, NoPolicy, Plan, plan};
 use portfolio::{ClingoJudge, Limits};
 use search::{Greedy, Local};
-use world::{ApplicationKey, Index, Look, Objects, Policy, World, decision, look, snapshot, wanted};
+use world::{
+    ApplicationKey, AssembledSnapshot, Index, Objects, Observation, Policy, assemble, decision,
+    desired_state, observe,
+};
 
 /// Milliseconds that a place may take.
 const AIM: f64 = 50.0;
@@ -77,7 +80,7 @@ fn key(number: usize) -> ApplicationKey {
 }
 
 /// Writes a plan down as the operator does.
-fn commit(index: &mut Index, key: &ApplicationKey, world: &World, plan: &Plan) {
+fn commit(index: &mut Index, key: &ApplicationKey, world: &AssembledSnapshot, plan: &Plan) {
     let snapshot = &world.snapshot;
     let own = ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
     let assignments = own.filter_map(|actor| {
@@ -108,16 +111,16 @@ fn asked(number: usize) -> Arc<Instance> {
 }
 
 /// All that the operator works out between seeing an Instance that was asked for and writing the decision.
-fn decide(index: &Index, policy: &Policy) -> (World, Plan) {
+fn decide(index: &Index, policy: &Policy) -> (AssembledSnapshot, Plan) {
     let key = key(0);
     let application = index.application(&key).unwrap();
     let before = decision(index.placement(&key).unwrap());
-    let wanted = wanted(index, application, &policy.name);
-    assert!(control::only_asked(&wanted, &before, |name| name.starts_with("inst-")));
-    let Look { world, facts, infeasible } =
-        look(index, application, policy, Some(&before), Timestamp::UNIX_EPOCH).unwrap();
-    let why = control::due(None, &facts, &wanted, Some(&before), &infeasible, Duration::ZERO);
-    assert_eq!(why, Some(control::Due::Incomplete));
+    let wanted = desired_state(index, application, &policy.name);
+    assert!(control::only_requests_changed(&wanted, &before, |name| name.starts_with("inst-")));
+    let Observation { assembled: world, inputs: facts, infeasible } =
+        observe(index, application, policy, Some(&before), Timestamp::UNIX_EPOCH).unwrap();
+    let why = control::plan_reason(None, &facts, &wanted, Some(&before), &infeasible, Duration::ZERO);
+    assert_eq!(why, Some(control::PlanReason::Incomplete));
     let plan = control::place_one(&world.snapshot, &BTreeSet::new()).expect("there is room");
     (world, plan)
 }
@@ -139,7 +142,7 @@ fn main() {
     let mut index = Index::of(&objects);
     let policy = Policy::builtin("p");
     for number in 0..APPLICATIONS {
-        let world = snapshot(&index, &key(number), &policy, Timestamp::UNIX_EPOCH).unwrap();
+        let world = assemble(&index, &key(number), &policy, Timestamp::UNIX_EPOCH).unwrap();
         let actors = world.snapshot.actors() as u64;
         let budget = Budget { effort: Some(actors), seed: 1, stop: &|| false, left: None };
         let plan = plan(&world.snapshot, &Greedy, &NoPolicy, &budget).unwrap();
@@ -164,10 +167,10 @@ fn main() {
         format!("| {what} | {middle:.1} ms | {p99:.1} ms | {most:.1} ms | {:.2} |\n", p99 / AIM)
     };
 
-    let world = snapshot(&index, &key(0), &policy, Timestamp::UNIX_EPOCH).unwrap();
+    let world = assemble(&index, &key(0), &policy, Timestamp::UNIX_EPOCH).unwrap();
     let stays = plan(
         &world.snapshot,
-        &control::Observed(Box::new(Greedy)),
+        &control::KeepRunning(Box::new(Greedy)),
         &NoPolicy,
         &Budget { effort: Some(1), seed: 1, stop: &|| false, left: None },
     );

@@ -7,24 +7,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::{ActorApplication, Instance, InstanceOrigin};
 use kube::ResourceExt;
 
-use crate::application::{ActorName, Which, actors_of};
+use crate::application::{ActorName, GroupMember, manifest_actors};
 use crate::objects::{ApplicationKey, namespace_of};
-use crate::pods::Amounts;
+use crate::pods::Quantities;
 
 /// The most actors that one application may have.
 pub(crate) const MOST_OF_ONE: usize = 5000;
 
 /// Every actor that an application wants.
 #[derive(Clone, Debug, Default)]
-pub struct Actors {
+pub struct ApplicationActors {
     /// Those of the manifest in the order of its groups, then those that were asked for, the oldest first.
     pub names: Vec<ActorName>,
     /// What those that were asked for need, by short name.
     pub(crate) needs: BTreeMap<String, Needs>,
     /// What admission gives a container that asks for nothing.
-    pub(crate) defaults: Amounts,
+    pub(crate) defaults: Quantities,
     /// Instances that were asked for and cannot be, by name.
-    pub refused: BTreeMap<String, Unfit>,
+    pub rejected: BTreeMap<String, RejectedRequest>,
 }
 
 /// What an actor needs beyond what its group says.
@@ -38,17 +38,17 @@ pub(crate) struct Needs {
 
 /// Why an Instance that was asked for is no actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfit {
+pub struct RejectedRequest {
     /// In one word.
     pub reason: &'static str,
     /// In plain words, and what to do.
     pub message: String,
 }
 
-impl Actors {
+impl ApplicationActors {
     /// Every actor that an application wants, and which of the Instances that it asked for cannot be.
     pub(crate) fn of<'a>(application: &ActorApplication, asked: impl Iterator<Item = &'a Instance>) -> Self {
-        let mut actors = Self { names: actors_of(application), ..Self::default() };
+        let mut actors = Self { names: manifest_actors(application), ..Self::default() };
         let mut asked: Vec<&Instance> = asked.collect();
         if asked.is_empty() {
             return actors;
@@ -61,14 +61,14 @@ impl Actors {
                 continue;
             }
             if let Some(unfit) = unfit(application, instance, &taken, actors.names.len()) {
-                actors.refused.insert(instance.name_any(), unfit);
+                actors.rejected.insert(instance.name_any(), unfit);
                 continue;
             }
             let template = &instance.spec.template;
             let memory_mib = template.memory_mib.and_then(|memory| u64::try_from(memory).ok());
             let needs =
                 Needs { kind: template.kind.clone(), memory_mib: memory_mib.filter(|memory| *memory > 0) };
-            for name in actors_in(instance) {
+            for name in actors_of_instance(instance) {
                 if needs != Needs::default() {
                     actors.needs.insert(name.short(), needs.clone());
                 }
@@ -105,19 +105,19 @@ impl Actors {
 }
 
 /// The actors that an Instance runs: one.
-pub fn actors_in(instance: &Instance) -> Vec<ActorName> {
+pub fn actors_of_instance(instance: &Instance) -> Vec<ActorName> {
     let spec = &instance.spec;
     let Some(group) = &spec.actor_group else { return Vec::new() };
     let which = match spec.origin {
-        InstanceOrigin::Runtime => Some(Which::Requested(instance.name_any())),
+        InstanceOrigin::Runtime => Some(GroupMember::Requested(instance.name_any())),
         InstanceOrigin::Spec => {
             let index = spec.actor.as_ref().and_then(|actor| actor.rsplit_once('-')?.1.parse().ok());
-            index.map(Which::Index)
+            index.map(GroupMember::Index)
         }
     };
     let application =
         ApplicationKey { namespace: namespace_of(instance), name: spec.application_name.clone() };
-    which.map(|which| ActorName { application, group: group.clone(), which }).into_iter().collect()
+    which.map(|which| ActorName { application, group: group.clone(), member: which }).into_iter().collect()
 }
 
 /// Why an Instance that was asked for cannot be an actor of the application.
@@ -126,8 +126,8 @@ fn unfit(
     instance: &Instance,
     taken: &BTreeSet<String>,
     actors: usize,
-) -> Option<Unfit> {
-    let unfit = |reason, message| Some(Unfit { reason, message });
+) -> Option<RejectedRequest> {
+    let unfit = |reason, message| Some(RejectedRequest { reason, message });
     let template = &instance.spec.template;
     if template.count > 1 {
         let message = format!(
@@ -147,7 +147,9 @@ fn unfit(
         let known = kinds.join(", ");
         return unfit("NoImplementation", format!("{wanted} cannot run on {kind}; it can on {known}"));
     }
-    if let Some(name) = actors_in(instance).iter().map(ActorName::short).find(|name| taken.contains(name)) {
+    if let Some(name) =
+        actors_of_instance(instance).iter().map(ActorName::short).find(|name| taken.contains(name))
+    {
         return unfit(
             "NameTaken",
             format!("{name} is an actor of the manifest already; give the Instance another name"),

@@ -9,10 +9,10 @@ use kube::ResourceExt;
 use placement::file::{Constraint, Places};
 
 use crate::Index;
-use crate::actors::Actors;
+use crate::actors::ApplicationActors;
 use crate::objects::namespace_of;
 use crate::offer::Offer;
-use crate::pods::Amounts;
+use crate::pods::Quantities;
 use crate::selectors::labels_match;
 
 impl Index {
@@ -27,7 +27,7 @@ impl Index {
     }
 
     /// Removes the namespaces that are not among `names`.
-    pub fn keep_namespaces(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_namespaces(&mut self, names: &BTreeSet<(String, String)>) {
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
         self.namespaces.labels.retain(|name, _| names.contains(name.as_str()));
     }
@@ -45,13 +45,13 @@ impl Index {
     }
 
     /// Removes the limits that are not among `names`.
-    pub fn keep_limits(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_limits(&mut self, names: &BTreeSet<(String, String)>) {
         self.forget_loads();
         self.namespaces.limits.retain(|name, _| names.contains(name));
     }
 
     /// What a container of this namespace requests that neither requests nor limits a resource itself.
-    pub(crate) fn defaults(&self, namespace: &str) -> Amounts {
+    pub(crate) fn defaults(&self, namespace: &str) -> Quantities {
         self.namespaces.defaults(namespace)
     }
 
@@ -70,7 +70,12 @@ impl Index {
 }
 
 /// The pools that are not for this namespace: who is there stays, and nobody comes.
-pub(crate) fn barred(index: &Index, namespace: &str, actors: &Actors, offer: &Offer) -> Vec<Constraint> {
+pub(crate) fn barred(
+    index: &Index,
+    namespace: &str,
+    actors: &ApplicationActors,
+    offer: &Offer,
+) -> Vec<Constraint> {
     let own: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
     let of_pool = |pool: &Arc<DevicePool>| {
         let name = pool.name_any();

@@ -17,12 +17,12 @@ pub struct ActorName {
     /// The group.
     pub group: String,
     /// Which one of the group.
-    pub which: Which,
+    pub member: GroupMember,
 }
 
 /// Which actor of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Which {
+pub enum GroupMember {
     /// From 0 up to the group's replicas.
     Index(i32),
     /// The one that the application's runtime asked for, by the name of its Instance.
@@ -32,9 +32,9 @@ pub enum Which {
 impl ActorName {
     /// The name within the application: `group-index`, or `inst-` and the name of the Instance that was asked for.
     pub fn short(&self) -> String {
-        match &self.which {
-            Which::Index(index) => format!("{}-{index}", self.group),
-            Which::Requested(instance) => format!("inst-{instance}"),
+        match &self.member {
+            GroupMember::Index(index) => format!("{}-{index}", self.group),
+            GroupMember::Requested(instance) => format!("inst-{instance}"),
         }
     }
 }
@@ -46,14 +46,14 @@ impl fmt::Display for ActorName {
 }
 
 /// Every actor of an application's manifest, in the order of its groups.
-pub fn actors_of(application: &ActorApplication) -> Vec<ActorName> {
+pub fn manifest_actors(application: &ActorApplication) -> Vec<ActorName> {
     let key = ApplicationKey::of(application);
     let of_group = |group: &ActorGroup| {
         let (application, name) = (key.clone(), group.name.clone());
         (0..group.replicas).map(move |index| ActorName {
             application: application.clone(),
             group: name.clone(),
-            which: Which::Index(index),
+            member: GroupMember::Index(index),
         })
     };
     application.spec.actors.iter().flat_map(of_group).collect()

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crds::{ActorApplication, Instance, InstanceOrigin};
 
-use crate::actors::Actors;
+use crate::actors::ApplicationActors;
 use crate::objects::{Name, namespace_of};
 use crate::{ApplicationKey, Index};
 
 /// Every actor that an application wants, and which Instances that were asked for cannot be.
-pub fn actors(index: &Index, application: &ActorApplication) -> Actors {
+pub fn desired_actors(index: &Index, application: &ActorApplication) -> ApplicationActors {
     let defaults = index.defaults(&namespace_of(application));
-    Actors { defaults, ..Actors::of(application, index.requests_of(application)) }
+    ApplicationActors { defaults, ..ApplicationActors::of(application, index.requests_of(application)) }
 }
 
 impl Index {

@@ -12,29 +12,29 @@ use placement::file::{
 use placement::{MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
 
-use crate::actors::{Actors, MOST_OF_ONE, actors_in};
+use crate::actors::{ApplicationActors, MOST_OF_ONE, actors_of_instance};
 use crate::application::{ActorName, template_problem};
-use crate::asked::actors;
+use crate::asked::desired_actors;
 use crate::constraints::{avoided_pairs, constraints};
 use crate::demand::{Numbers, edges_of, replicas};
 use crate::entries::{ALWAYS_TOLD, file_nodes, file_units, speaks_of};
 use crate::loads::There;
-use crate::nouns::own;
+use crate::nouns::owned_objects;
 use crate::numbers::floor;
 use crate::objects::ApplicationKey;
 use crate::offer::Offer;
-use crate::offered::offered;
-use crate::pods::{Amounts, asks, is_over, unit_of};
+use crate::offered::suggestions;
+use crate::pods::{Quantities, asks, is_terminal, unit_of};
 use crate::refused::Refusals;
 use crate::report::PoolReport;
-use crate::silence::Outcasts;
+use crate::silence::UnschedulablePods;
 use crate::unit::{Unit, Units};
 use crate::units::free_nodes;
 use crate::{Index, Policy};
 
 /// A snapshot, and what is worth telling beside it.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct AssembledSnapshot {
     /// What is planned from.
     pub snapshot: Arc<Snapshot>,
     /// Units by id, with what a pod needs to ask for.
@@ -42,7 +42,7 @@ pub struct World {
     /// Pools by name.
     pub pools: BTreeMap<String, PoolReport>,
     /// What people should know.
-    pub notes: Vec<Note>,
+    pub warnings: Vec<SnapshotWarning>,
     /// Worked out once each: a large world takes milliseconds to write down.
     digests: Digests,
 }
@@ -53,7 +53,7 @@ struct Digests {
     demand: OnceLock<String>,
 }
 
-impl World {
+impl AssembledSnapshot {
     /// The digest of the snapshot: equal digests mean equal worlds.
     pub fn digest(&self) -> String {
         self.digests.all.get_or_init(|| digest(&self.snapshot.write())).clone()
@@ -62,7 +62,7 @@ impl World {
 
 /// Something that people should know, as a condition would say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct SnapshotWarning {
     /// The type of the condition.
     pub condition: &'static str,
     /// In plain words.
@@ -71,7 +71,7 @@ pub struct Note {
 
 /// Why there is no world for an application.
 #[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
-pub enum WorldError {
+pub enum AssembleError {
     /// It is not among the objects.
     #[error("there is no ActorApplication {0}; {1}")]
     NotFound(ApplicationKey, String),
@@ -90,18 +90,18 @@ pub enum WorldError {
 ///
 /// # Errors
 /// When the application is not there, its manifest is wrong, or it is too large.
-pub fn snapshot(
+pub fn assemble(
     index: &Index,
     key: &ApplicationKey,
     policy: &Policy,
     now: Timestamp,
-) -> Result<World, WorldError> {
+) -> Result<AssembledSnapshot, AssembleError> {
     let application = find(index, key)?;
-    let actors = actors(index, application);
+    let actors = desired_actors(index, application);
     check_size(application, &actors)?;
     let pools: Vec<&DevicePool> = index.pools().map(AsRef::as_ref).collect();
     check_templates(application, &pools)?;
-    let numbers = Numbers::of(application, &actors, policy).map_err(WorldError::Invalid)?;
+    let numbers = Numbers::of(application, &actors, policy).map_err(AssembleError::Invalid)?;
     let free = free_nodes(index);
     let offer = index.offer(policy);
     let mut file = SnapshotFile {
@@ -123,7 +123,7 @@ pub fn snapshot(
         .iter()
         .map(|group| (group.name.as_str(), group.implementations.iter().map(|i| i.kind.as_str()).collect()))
         .collect();
-    let outcasts = Outcasts::of(index, application, &free, &offer);
+    let outcasts = UnschedulablePods::of(index, application, &free, &offer);
     let place = |name: &ActorName, unit: &&Unit| {
         !outcasts.has(name, unit)
             && !refused.has(name, unit)
@@ -145,7 +145,7 @@ pub fn snapshot(
     file.units = file_units(&offer.units, &sums);
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
-    Ok(World { snapshot, units, pools, notes, digests: Digests::default() })
+    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default() })
 }
 
 /// Lists the placed actors of all other applications whose manifests can be read, and what they say to each other.
@@ -155,7 +155,7 @@ fn list_others(file: &mut SnapshotFile, index: &Index, key: &ApplicationKey, pol
         if places.is_empty() {
             continue;
         }
-        let actors = actors(index, other);
+        let actors = desired_actors(index, other);
         let Ok(numbers) = Numbers::of(other, &actors, policy) else { continue };
         let first = file.actors.len();
         add_application(file, (other, &actors), &numbers, |name| {
@@ -184,9 +184,9 @@ fn raise(listed: &mut [Actor], index: &Index, application: &ActorApplication) {
     }
 }
 
-fn unread(other: &ApplicationKey, problem: &str) -> Note {
+fn unread(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
     let message = format!("of {other} only its places and what its pods ask for are counted: {problem}");
-    Note { condition: "Partial", message }
+    SnapshotWarning { condition: "Partial", message }
 }
 
 /// How every pool is, by name, with the number of its units that host an actor.
@@ -222,7 +222,7 @@ pub fn units_at(index: &Index, node: &str, policy: &Policy) -> BTreeMap<String, 
     units_on(index, [node], policy)
 }
 
-impl World {
+impl AssembledSnapshot {
     /// The digest of what the application wants and by which measure: neither what units there are, nor who else is
     /// there, nor where it runs.
     ///
@@ -288,15 +288,15 @@ fn digest(text: &str) -> String {
     Sha256::digest(text).iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplication, WorldError> {
+fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplication, AssembleError> {
     index.application(key).map(AsRef::as_ref).ok_or_else(|| {
         let known: Vec<String> = index.applications.keys().map(ToString::to_string).collect();
         let known = if known.is_empty() {
             "there is none at all".to_owned()
         } else {
-            format!("known: {}", offered(&known, &key.to_string()))
+            format!("known: {}", suggestions(&known, &key.to_string()))
         };
-        WorldError::NotFound(key.clone(), known)
+        AssembleError::NotFound(key.clone(), known)
     })
 }
 
@@ -306,11 +306,11 @@ fn others<'a>(index: &'a Index, key: &ApplicationKey) -> impl Iterator<Item = &'
     others.map(|(_, it)| it.as_ref()).filter(|it| it.metadata.deletion_timestamp.is_none())
 }
 
-fn check_size(application: &ActorApplication, actors: &Actors) -> Result<(), WorldError> {
+fn check_size(application: &ActorApplication, actors: &ApplicationActors) -> Result<(), AssembleError> {
     let count = actors.names.len();
     if count > MOST_OF_ONE {
         let problem = format!("the application wants {count} actors; at most {MOST_OF_ONE}, divide it");
-        return Err(WorldError::TooLarge(problem));
+        return Err(AssembleError::TooLarge(problem));
     }
     let groups = application.spec.actors.iter().map(|group| group.name.as_str());
     let sizes = groups.zip(actors.by_group(application)).map(|(name, members)| (name, members.len()));
@@ -320,19 +320,19 @@ fn check_size(application: &ActorApplication, actors: &Actors) -> Result<(), Wor
         let problem = format!(
             "the channels and avoid rules make {edges} edges; at most {MOST_EDGES}, avoid groups of fewer actors"
         );
-        return Err(WorldError::TooLarge(problem));
+        return Err(AssembleError::TooLarge(problem));
     }
     Ok(())
 }
 
-fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Result<(), WorldError> {
+fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Result<(), AssembleError> {
     for group in &application.spec.actors {
         for implementation in &group.implementations {
             let spec = implementation.template.spec.clone().unwrap_or_default();
             if let Some(problem) = template_problem(&spec, pools) {
                 let at =
                     format!("spec.actors[{}].implementations[{}].template", group.name, implementation.kind);
-                return Err(WorldError::Invalid(format!("{at}: {problem}")));
+                return Err(AssembleError::Invalid(format!("{at}: {problem}")));
             }
         }
     }
@@ -340,13 +340,13 @@ fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Res
 }
 
 /// Groups whose actors are busier than any unit lets a single actor be.
-fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -> Vec<Note> {
+fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -> Vec<SnapshotWarning> {
     let note = |(group, numbers): (&crds::ActorGroup, &crate::demand::GroupNumbers)| {
         let of_kinds = |unit: &&Unit| numbers.kinds.contains_key(&unit.kind);
         let mut units = offer.units.iter().filter(of_kinds).peekable();
         units.peek()?;
         let too_busy = |unit: &Unit| numbers.kinds[&unit.kind].0 > unit.capacity_per_actor;
-        (replicas(group) > 0 && units.all(too_busy)).then(|| Note {
+        (replicas(group) > 0 && units.all(too_busy)).then(|| SnapshotWarning {
             condition: "Saturated",
             message: format!(
                 "an actor of {} has more work than any unit does for one actor; add replicas or a faster kind",
@@ -394,11 +394,11 @@ fn observed<'a>(
         })
         .collect();
     let runs = |(instance, pod): &(Arc<crds::Instance>, Option<Arc<Pod>>)| {
-        let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_over(pod));
+        let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod));
         let unit = pod.and_then(|pod| offer.units.get(unit_of(pod)?));
-        actors_in(instance).into_iter().filter_map(move |actor| Some((actor.short(), unit?)))
+        actors_of_instance(instance).into_iter().filter_map(move |actor| Some((actor.short(), unit?)))
     };
-    let own = own(index, application);
+    let own = owned_objects(index, application);
     own.values().flat_map(runs).filter(|(actor, _)| !spoken.contains(actor)).collect()
 }
 
@@ -407,7 +407,7 @@ fn observed<'a>(
 /// Of an application whose actors stay, those without a place are left out.
 fn add_application<'a>(
     file: &mut SnapshotFile,
-    (application, actors): (&ActorApplication, &Actors),
+    (application, actors): (&ActorApplication, &ApplicationActors),
     numbers: &Numbers,
     place: impl Fn(&ActorName) -> Option<(&'a Unit, bool)>,
 ) {
@@ -483,6 +483,6 @@ fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
     shared
 }
 
-fn runs_on(work: u64, asked: &Amounts) -> RunsOn {
+fn runs_on(work: u64, asked: &Quantities) -> RunsOn {
     RunsOn { work, requires: BTreeMap::new(), node_requires: asks(asked) }
 }

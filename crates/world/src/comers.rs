@@ -8,7 +8,7 @@ use crate::selectors::objection;
 use crate::unit::Unit;
 
 /// Whether the node of a unit takes no new pods of this group, by the templates of `application`.
-pub(crate) fn turns_away(index: &Index, application: &ActorApplication, group: &str, unit: &Unit) -> bool {
+pub(crate) fn rejects_group(index: &Index, application: &ActorApplication, group: &str, unit: &Unit) -> bool {
     let group = application.spec.actors.iter().find(|it| it.name == group);
     let mut ways = group.into_iter().flat_map(|group| &group.implementations);
     let template = ways.find(|way| way.kind == unit.kind).and_then(|way| way.template.spec.as_ref());

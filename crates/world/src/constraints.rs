@@ -7,20 +7,20 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
-use crate::actors::Actors;
+use crate::actors::ApplicationActors;
 use crate::allowed::barred;
 use crate::offer::Offer;
 use crate::quotas::quotas;
 use crate::refused::Refusals;
 use crate::selectors::{Objection, objection};
-use crate::unit::{HeldOnly, Unit};
+use crate::unit::{CordonReason, Unit};
 use crate::units::FreeNode;
 use crate::{ApplicationKey, Index};
 
 /// Every rule that binds the actors of `application`.
 pub(crate) fn constraints(
     index: &Index,
-    (application, actors): (&ActorApplication, &Actors),
+    (application, actors): (&ActorApplication, &ApplicationActors),
     nodes: &[FreeNode],
     offer: &Offer,
     now: Timestamp,
@@ -39,7 +39,7 @@ pub(crate) fn constraints(
 }
 
 fn of_group(
-    (application, actors): (&ActorApplication, &Actors),
+    (application, actors): (&ActorApplication, &ApplicationActors),
     group: &ActorGroup,
     nodes: &[FreeNode],
 ) -> Vec<Constraint> {
@@ -100,7 +100,7 @@ pub(crate) fn avoided_pairs(application: &ActorApplication, sizes: &BTreeMap<&st
 
 /// What nodes have against the templates of the groups: one rule for each set of units with one reason.
 fn objections(
-    (application, actors): (&ActorApplication, &Actors),
+    (application, actors): (&ActorApplication, &ApplicationActors),
     nodes: &[FreeNode],
     offer: &Offer,
 ) -> Vec<Constraint> {
@@ -134,13 +134,13 @@ fn objections(
 }
 
 /// Units whose holders stay, and to which nobody comes: one rule for each reason.
-fn holders_only(actors: &Actors, offer: &Offer) -> Vec<Constraint> {
+fn holders_only(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
     let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
-    let mut units: BTreeMap<HeldOnly, Vec<String>> = BTreeMap::new();
-    for (why, unit) in offer.units.iter().filter_map(|unit| Some((unit.held_only?, unit))) {
+    let mut units: BTreeMap<CordonReason, Vec<String>> = BTreeMap::new();
+    for (why, unit) in offer.units.iter().filter_map(|unit| Some((unit.cordoned?, unit))) {
         units.entry(why).or_default().push(unit.id.clone());
     }
-    let rule = |(why, units): (HeldOnly, Vec<String>)| Constraint::Never {
+    let rule = |(why, units): (CordonReason, Vec<String>)| Constraint::Never {
         actors: all.clone(),
         places: Places::Units(units),
         except_current: true,
@@ -150,7 +150,7 @@ fn holders_only(actors: &Actors, offer: &Offer) -> Vec<Constraint> {
 }
 
 /// Units with less memory than an actor needs: one rule for all that need as much.
-fn memory(actors: &Actors, offer: &Offer) -> Vec<Constraint> {
+fn memory(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
     let mut needs: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for name in &actors.names {
         let memory = actors.needs.get(&name.short()).and_then(|needs| needs.memory_mib);

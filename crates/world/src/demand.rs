@@ -6,10 +6,10 @@ use crds::{ActorApplication, ActorGroup, ChannelPattern};
 use num_rational::Ratio;
 
 use crate::Policy;
-use crate::actors::Actors;
+use crate::actors::ApplicationActors;
 use crate::flows::{Flow, GroupFlow, beside, each_to_each, group_of};
 use crate::numbers::{Exact, ceil, duration, product, quantity, rate};
-use crate::pods::{Amounts, asks, requests_with};
+use crate::pods::{Quantities, asks, requests_with};
 
 /// The most work and the most messages of one actor in a window, the most of what moving it costs, and of what its pod asks for: 5,000
 /// actors, the most of an application, stay below the 2^53 that a snapshot may add up to, and so do some of others beside them. More is a
@@ -27,7 +27,7 @@ pub(crate) struct GroupNumbers {
     /// Price of moving one actor.
     pub move_cost: u64,
     /// By kind: work in microseconds per window, and what a pod asks of its node.
-    pub kinds: BTreeMap<String, (u64, Amounts)>,
+    pub kinds: BTreeMap<String, (u64, Quantities)>,
 }
 
 /// An application in numbers.
@@ -48,7 +48,11 @@ impl Numbers {
     ///
     /// # Errors
     /// Where the manifest is wrong, as a path in `spec`, and what is wrong.
-    pub fn of(application: &ActorApplication, actors: &Actors, policy: &Policy) -> Result<Self, String> {
+    pub fn of(
+        application: &ActorApplication,
+        actors: &ApplicationActors,
+        policy: &Policy,
+    ) -> Result<Self, String> {
         let groups = &application.spec.actors;
         let members = actors.by_group(application);
         let position = |name: &str, at: &str| {
@@ -143,7 +147,7 @@ fn group_numbers(
     group: &ActorGroup,
     towards: Exact,
     policy: &Policy,
-    defaults: &Amounts,
+    defaults: &Quantities,
 ) -> Result<GroupNumbers, String> {
     let at = |field: &str| format!("spec.actors[{}].{field}", group.name);
     let arrivals = group.arrivals.as_deref().map_or(Ok(Exact::default()), rate);

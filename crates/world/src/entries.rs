@@ -118,7 +118,7 @@ mod tests {
             memory_mib: None,
             slots: None,
             resource: None,
-            held_only: None,
+            cordoned: None,
         })
     }
 

@@ -8,7 +8,7 @@ use crate::objects::Name;
 
 impl Index {
     /// Removes the pods that are not among `names`.
-    pub fn keep_pods(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_pods(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<Name> = self.pods.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for (namespace, name) in &gone {
             self.remove_pod(namespace, name);
@@ -16,7 +16,7 @@ impl Index {
     }
 
     /// Removes the Instances that are not among `names`.
-    pub fn keep_instances(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_instances(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<Name> = self.instances.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for (namespace, name) in &gone {
             self.remove_instance(namespace, name);
@@ -24,7 +24,7 @@ impl Index {
     }
 
     /// Removes the applications that are not among `names`.
-    pub fn keep_applications(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_applications(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<ApplicationKey> = missing(self.applications.keys(), names);
         for key in &gone {
             self.remove_application(key);
@@ -32,7 +32,7 @@ impl Index {
     }
 
     /// Removes the decisions that are not among `names`.
-    pub fn keep_placements(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_placements(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<ApplicationKey> = missing(self.placements.keys(), names);
         for key in &gone {
             self.remove_placement(key);
@@ -40,7 +40,7 @@ impl Index {
     }
 
     /// Removes the nodes that are not among `names`.
-    pub fn keep_nodes(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_nodes(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<String> = unlisted(self.nodes.keys(), names);
         for name in &gone {
             self.remove_node(name);
@@ -48,7 +48,7 @@ impl Index {
     }
 
     /// Removes the topologies that are not among `names`.
-    pub fn keep_topologies(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_topologies(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<String> = unlisted(self.topologies.keys(), names);
         for name in &gone {
             self.remove_topology(name);
@@ -56,7 +56,7 @@ impl Index {
     }
 
     /// Removes the pools that are not among `names`.
-    pub fn keep_pools(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_pools(&mut self, names: &BTreeSet<(String, String)>) {
         let gone: Vec<String> = unlisted(self.pools.keys(), names);
         for name in &gone {
             self.remove_pool(name);

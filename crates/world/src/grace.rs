@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use crate::kept::Kept;
 use crate::numbers::{Exact, floor};
-use crate::unit::{HeldOnly, Unit};
+use crate::unit::{CordonReason, Unit};
 use crate::units::{free_node, lost_units, offered};
 use crate::{Index, Policy};
 
@@ -18,12 +18,12 @@ fn plain() -> Policy {
 
 impl Index {
     /// Units that somebody is on are gone only when they were not offered for so long; by default they are at once.
-    pub fn keep_units_for(&mut self, grace: Duration) {
+    pub fn set_grace_period(&mut self, grace: Duration) {
         self.grace.lasts = grace;
     }
 
     /// Lets time pass; the nodes at which units are gone by now, which [`Index::let_go`] lets go.
-    pub fn pass(&mut self, now: Timestamp) -> Vec<String> {
+    pub fn advance(&mut self, now: Timestamp) -> Vec<String> {
         self.grace.now = now;
         let is_over = |kept: &Kept| !kept.is_gone && self.grace.is_over(kept);
         let over = self.grace.kept.iter().filter(|(_, units)| units.values().any(is_over));
@@ -31,36 +31,37 @@ impl Index {
     }
 
     /// Units at a node that were not offered for long enough are gone.
-    pub fn let_go(&mut self, node: &str) {
+    pub fn expire_units(&mut self, node: &str) {
         let Some(mut units) = self.grace.kept.remove(node) else { return };
         self.node_changed(node);
         for kept in units.values_mut() {
             kept.is_gone |= self.grace.is_over(kept);
         }
-        units.retain(|unit, kept| !kept.is_gone || self.room(node).is_some_and(|room| room.held(unit) > 0));
+        units
+            .retain(|unit, kept| !kept.is_gone || self.room(node).is_some_and(|room| room.pods_on(unit) > 0));
         if !units.is_empty() {
             self.grace.kept.insert(node.to_owned(), units);
         }
     }
 
     /// The agent of a node fell silent, or is heard again. While it is silent who is on a device stays, and nobody comes.
-    pub fn set_agent_silent(&mut self, node: &str, is_silent: bool) {
+    pub fn set_agent_stale(&mut self, node: &str, is_silent: bool) {
         self.node_changed(node);
         if is_silent {
-            self.silent_agents.insert(node.to_owned());
+            self.stale_agents.insert(node.to_owned());
         } else {
-            self.silent_agents.remove(node);
+            self.stale_agents.remove(node);
         }
     }
 
     /// Whether the agent of a node is silent; one of which nothing is known is not.
-    pub fn is_agent_silent(&self, node: &str) -> bool {
-        self.silent_agents.contains(node)
+    pub fn is_agent_stale(&self, node: &str) -> bool {
+        self.stale_agents.contains(node)
     }
 
     /// The nodes whose agent is silent.
-    pub fn silent_agents(&self) -> impl Iterator<Item = &String> {
-        self.silent_agents.iter()
+    pub fn stale_agents(&self) -> impl Iterator<Item = &String> {
+        self.stale_agents.iter()
     }
 
     /// Changes what is offered, at a node or anywhere; what somebody is on and is offered no more is kept for a while.
@@ -108,7 +109,7 @@ impl Index {
     fn held_units(&self, node: &str) -> BTreeMap<String, Unit> {
         let Some(free) = free_node(self, node) else { return BTreeMap::new() };
         let units = offered(self, &free, &plain()).units.into_iter();
-        let is_held = |unit: &Unit| self.room(node).is_some_and(|room| room.held(&unit.id) > 0);
+        let is_held = |unit: &Unit| self.room(node).is_some_and(|room| room.pods_on(&unit.id) > 0);
         units.filter(is_held).map(|unit| (unit.id.clone(), unit)).collect()
     }
 
@@ -126,7 +127,7 @@ impl Index {
         Some(Unit {
             capacity: scaled(kept.capacity),
             capacity_per_actor: scaled(kept.capacity_per_actor),
-            held_only: Some(HeldOnly::Withdrawn),
+            cordoned: Some(CordonReason::Withdrawn),
             ..kept.clone()
         })
     }

@@ -14,11 +14,11 @@ use crate::namespaces::Namespaces;
 use crate::numbers::{Exact, floor};
 use crate::objects::{Name, namespace_of};
 use crate::offer::Offers;
-use crate::owner::{controller, is_decision_for, uid};
-use crate::ownership::Whose;
-use crate::pods::{Amounts, add, allocatable, is_over, requests, resource_unit, unit_of};
+use crate::owner::{controller_ref, is_decision_for, uid};
+use crate::ownership::Ownership;
+use crate::pods::{Quantities, add, allocatable, is_terminal, requests, resource_unit, unit_of};
 use crate::requests::Requests;
-use crate::room::Room;
+use crate::room::NodeRoom;
 use crate::{ApplicationKey, Objects};
 
 /// The objects that a snapshot is made from, and who is whose and where among them.
@@ -48,11 +48,11 @@ pub struct Index {
     /// Which units were decided for how many actors, by node.
     pub(crate) decided: BTreeMap<String, BTreeMap<String, u64>>,
     /// By node that exists.
-    rooms: BTreeMap<String, Room>,
+    rooms: BTreeMap<String, NodeRoom>,
     /// Units that somebody is on and that are offered no more.
     pub(crate) grace: Grace,
     /// Nodes whose agent is silent.
-    pub(crate) silent_agents: BTreeSet<String>,
+    pub(crate) stale_agents: BTreeSet<String>,
     /// What applications put on units, by the window that it is counted over.
     pub(crate) loads: Mutex<BTreeMap<Measure, Loads>>,
     /// What nodes offer, by that window.
@@ -63,7 +63,7 @@ pub struct Index {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) pod: Arc<Pod>,
-    pub(crate) asks: Amounts,
+    pub(crate) asks: Quantities,
     pub(crate) node: Option<String>,
 }
 
@@ -205,7 +205,7 @@ impl Index {
         let spec = pod.spec.as_ref();
         let bound = spec.and_then(|spec| spec.node_name.clone());
         let pinned = || unit_of(&pod)?.rsplit_once('/').map(|(node, _)| node.to_owned());
-        let node = bound.or_else(pinned).filter(|_| !is_over(&pod));
+        let node = bound.or_else(pinned).filter(|_| !is_terminal(&pod));
         let is_elsewhere = self.pods.get(&name).is_none_or(|held| stands(&held.pod) != stands(&pod));
         if is_elsewhere {
             self.pod_counts(&name);
@@ -255,8 +255,8 @@ impl Index {
         for node in &nodes {
             self.refresh(node);
         }
-        let whose = match self.of_instance(instance) {
-            Whose::Of(application) if !nodes.is_empty() => Some(ApplicationKey::of(application)),
+        let whose = match self.owner_of_instance(instance) {
+            Ownership::OwnedBy(application) if !nodes.is_empty() => Some(ApplicationKey::of(application)),
             _ => None,
         };
         if let Some(key) = whose {
@@ -274,17 +274,17 @@ impl Index {
             return;
         };
         let mut free = allocatable(node);
-        let (mut foreign, mut all, mut held) = (Amounts::new(), Amounts::new(), BTreeMap::new());
+        let (mut foreign, mut all, mut held) = (Quantities::new(), Quantities::new(), BTreeMap::new());
         for pod in self.pods_at.get(name).into_iter().flatten().filter_map(|name| self.pods.get(name)) {
-            let whose = self.of_pod(&pod.pod);
+            let whose = self.owner_of_pod(&pod.pod);
             let is_bound = pod.pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-            let is_ours = matches!(whose, Whose::Of(_));
+            let is_ours = matches!(whose, Ownership::OwnedBy(_));
             // Of others nothing is believed that they say of themselves.
             if !is_bound && !is_ours {
                 continue;
             }
-            let one = Amounts::from([("pods".to_owned(), Exact::from(1))]);
-            let takers = [Some(&mut all), matches!(whose, Whose::Another).then_some(&mut foreign)];
+            let one = Quantities::from([("pods".to_owned(), Exact::from(1))]);
+            let takers = [Some(&mut all), matches!(whose, Ownership::Foreign).then_some(&mut foreign)];
             for total in takers.into_iter().flatten() {
                 add(total, &one);
                 add(total, &pod.asks);
@@ -307,7 +307,7 @@ impl Index {
         };
         let (left, provides) = (left.iter().map(told).collect(), free.iter().map(told).collect());
         self.grace.left(name, |unit| held.contains_key(unit));
-        self.rooms.insert(name.to_owned(), Room { free, provides, left, held, overfull });
+        self.rooms.insert(name.to_owned(), NodeRoom { free, provides, left, held, overfull });
         self.begin_grace(name);
     }
 
@@ -338,12 +338,12 @@ impl Index {
     }
 
     /// What is left of a node.
-    pub fn room(&self, node: &str) -> Option<&Room> {
+    pub fn room(&self, node: &str) -> Option<&NodeRoom> {
         self.rooms.get(node)
     }
 
     /// The applications that have a decided place on a node.
-    pub fn hosted(&self, node: &str) -> impl Iterator<Item = &ApplicationKey> {
+    pub fn applications_on(&self, node: &str) -> impl Iterator<Item = &ApplicationKey> {
         self.hosts.get(node).into_iter().flatten()
     }
 
@@ -371,36 +371,40 @@ impl Index {
     /// The application that the Instance of this uid was made for.
     pub fn application_of(&self, instance: &str) -> Option<ApplicationKey> {
         let instance = self.instances.get(self.instance_of.get(instance)?)?;
-        match self.of_instance(instance) {
-            Whose::Of(application) => Some(ApplicationKey::of(application)),
-            Whose::Leaving | Whose::Another => None,
+        match self.owner_of_instance(instance) {
+            Ownership::OwnedBy(application) => Some(ApplicationKey::of(application)),
+            Ownership::Orphaned | Ownership::Foreign => None,
         }
     }
 
     /// The application that an Instance was made for.
-    pub fn of_instance(&self, instance: &Instance) -> Whose<&ActorApplication> {
-        let Some(owner) = controller(instance, "ActorApplication") else { return Whose::Another };
+    pub fn owner_of_instance(&self, instance: &Instance) -> Ownership<&ActorApplication> {
+        let Some(owner) = controller_ref(instance, "ActorApplication") else { return Ownership::Foreign };
         let key = self.applications_by.get(owner.uid.as_str());
         match key.and_then(|key| self.applications.get(key)) {
-            None => Whose::Leaving,
-            Some(application) if application.namespace() == instance.namespace() => Whose::Of(application),
-            Some(_) => Whose::Another,
+            None => Ownership::Orphaned,
+            Some(application) if application.namespace() == instance.namespace() => {
+                Ownership::OwnedBy(application)
+            }
+            Some(_) => Ownership::Foreign,
         }
     }
 
     /// The Instance that a pod was made for, whose name it has, and the Instance's application.
-    pub fn of_pod(&self, pod: &Pod) -> Whose<(&ActorApplication, &Instance)> {
-        let Some(owner) = controller(pod, "Instance") else { return Whose::Another };
+    pub fn owner_of_pod(&self, pod: &Pod) -> Ownership<(&ActorApplication, &Instance)> {
+        let Some(owner) = controller_ref(pod, "Instance") else { return Ownership::Foreign };
         let name = self.instance_of.get(owner.uid.as_str());
-        let Some(instance) = name.and_then(|name| self.instances.get(name)) else { return Whose::Leaving };
-        match self.of_instance(instance) {
-            Whose::Leaving => Whose::Leaving,
-            Whose::Of(application)
+        let Some(instance) = name.and_then(|name| self.instances.get(name)) else {
+            return Ownership::Orphaned;
+        };
+        match self.owner_of_instance(instance) {
+            Ownership::Orphaned => Ownership::Orphaned,
+            Ownership::OwnedBy(application)
                 if (pod.namespace(), pod.name_any()) == (instance.namespace(), instance.name_any()) =>
             {
-                Whose::Of((application, instance))
+                Ownership::OwnedBy((application, instance))
             }
-            Whose::Of(_) | Whose::Another => Whose::Another,
+            Ownership::OwnedBy(_) | Ownership::Foreign => Ownership::Foreign,
         }
     }
 
@@ -421,7 +425,7 @@ impl Index {
     }
 
     /// How many of our pods there are on each unit, by node.
-    pub(crate) fn rooms(&self) -> &BTreeMap<String, Room> {
+    pub(crate) fn rooms(&self) -> &BTreeMap<String, NodeRoom> {
         &self.rooms
     }
 
@@ -440,13 +444,13 @@ impl Index {
 
 /// By what it is known whose a pod is, where its actor, and what it asks for.
 fn stands(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&PodSpec>) {
-    let owner = controller(pod, "Instance").map(|owner| owner.uid.as_str());
-    (owner, unit_of(pod), is_over(pod), pod.spec.as_ref())
+    let owner = controller_ref(pod, "Instance").map(|owner| owner.uid.as_str());
+    (owner, unit_of(pod), is_terminal(pod), pod.spec.as_ref())
 }
 
 /// The uid of the controller of an object, where it is of this kind of ours.
 fn controlled(object: &impl ResourceExt, kind: &str) -> Option<String> {
-    controller(object, kind).map(|owner| owner.uid.clone())
+    controller_ref(object, kind).map(|owner| owner.uid.clone())
 }
 
 /// Takes an item out of a set, and the set away with its last one.

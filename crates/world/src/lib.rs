@@ -47,20 +47,24 @@ mod slots;
 mod unit;
 mod units;
 
-pub use actors::{Actors, Unfit, actors_in};
-pub use application::{ActorName, Which, actors_of, template_problem};
-pub use asked::actors;
-pub use assemble::{Note, World, WorldError, pools, snapshot, units, units_at, units_on};
+pub use actors::{ApplicationActors, RejectedRequest, actors_of_instance};
+pub use application::{ActorName, GroupMember, manifest_actors, template_problem};
+pub use asked::desired_actors;
+pub use assemble::{
+    AssembleError, AssembledSnapshot, SnapshotWarning, assemble, pools, units, units_at, units_on,
+};
 pub use index::Index;
-pub use look::{Look, infeasible, infeasible_without_plan, look};
-pub use nouns::{Own, decision, is_ready, object_name, own, refusals, seen, wanted};
+pub use look::{Observation, infeasible, infeasible_without_plan, observe};
+pub use nouns::{
+    OwnedObjects, decision, desired_state, is_ready, object_name, observed_state, owned_objects, refusals,
+};
 pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};
 pub use objects::{ApplicationKey, Objects, ReadError};
-pub use offered::offered;
-pub use owner::{controller, is_decision_for};
-pub use ownership::Whose;
-pub use pods::{is_over, requests, unit_of};
+pub use offered::suggestions;
+pub use owner::{controller_ref, is_decision_for};
+pub use ownership::Ownership;
+pub use pods::{is_terminal, requests, unit_of};
 pub use policy::{PROGRAM, Policy, PolicyError};
-pub use report::{PROBLEMS, PoolReport, Problem};
-pub use room::Room;
-pub use unit::{HeldOnly, Unit, Units};
+pub use report::{POOL_PROBLEMS, PoolProblem, PoolReport};
+pub use room::NodeRoom;
+pub use unit::{CordonReason, Unit, Units};

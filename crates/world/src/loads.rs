@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, Placement};
 
-use crate::actors::Actors;
+use crate::actors::ApplicationActors;
 use crate::application::ActorName;
 use crate::demand::Numbers;
 use crate::numbers::Exact;
-use crate::pods::{Amounts, asks, asks_there};
+use crate::pods::{Quantities, asks, asks_there};
 use crate::unit::pool_of;
 use crate::{ApplicationKey, Policy};
 
@@ -57,7 +57,7 @@ impl Sum {
 /// What is known of an application and of where its actors are.
 pub(crate) struct Known<'a> {
     pub application: &'a ActorApplication,
-    pub actors: Actors,
+    pub actors: ApplicationActors,
     /// What was decided for it.
     pub decision: Option<&'a Placement>,
     /// Its pods that are not over.
@@ -71,7 +71,7 @@ pub(crate) struct There<'a> {
     /// Where it is.
     pub unit: &'a str,
     /// What it asks for itself, whatever the manifest says by now.
-    pub asks: &'a Amounts,
+    pub asks: &'a Quantities,
 }
 
 /// What one application puts on units.
@@ -196,7 +196,7 @@ fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a s
     }
     let numbers = Numbers::of(application, actors, policy);
     let position = |name: &str| application.spec.actors.iter().position(|group| group.name == name);
-    let one = |group: Option<usize>, pool: Option<&str>, pod: Option<&Amounts>| {
+    let one = |group: Option<usize>, pool: Option<&str>, pod: Option<&Quantities>| {
         let (numbers, kind) = (numbers.as_ref().ok(), pool.and_then(kind));
         let known = group.zip(kind).and_then(|(group, kind)| numbers?.groups[group].kinds.get(kind));
         // It runs there, whatever the manifest says by now; what it did there is not known any more, what its pod asks for is.
@@ -207,7 +207,7 @@ fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a s
     };
     let group_of: BTreeMap<String, usize> =
         actors.names.iter().filter_map(|actor| Some((actor.short(), position(&actor.group)?))).collect();
-    let there: BTreeMap<(String, &str), &Amounts> =
+    let there: BTreeMap<(String, &str), &Quantities> =
         pods.iter().map(|pod| ((pod.actor.short(), pod.unit), pod.asks)).collect();
     let (mut units, mut decided) = (BTreeMap::<String, Sum>::new(), BTreeSet::new());
     for assignment in decision.iter().flat_map(|decision| &decision.spec.assignments) {

@@ -3,25 +3,25 @@
 use std::collections::BTreeSet;
 use std::ops::Deref;
 
-use control::{Considered, Decision};
+use control::{Decision, PlanInputs};
 use crds::ActorApplication;
 use jiff::Timestamp;
 
 use crate::application::ActorName;
-use crate::asked::actors;
-use crate::comers::turns_away;
-use crate::nouns::there;
+use crate::asked::desired_actors;
+use crate::comers::rejects_group;
+use crate::nouns::observed_objects;
 use crate::refused::Refusals;
 use crate::unit::Unit;
-use crate::{ApplicationKey, Index, Policy, World, WorldError, snapshot};
+use crate::{ApplicationKey, AssembleError, AssembledSnapshot, Index, Policy, assemble};
 
 /// What a look at an application found.
 #[derive(Debug)]
-pub struct Look {
+pub struct Observation {
     /// What it would be planned from.
-    pub world: World,
+    pub assembled: AssembledSnapshot,
     /// By what it is known whether it has to be planned.
-    pub facts: Considered,
+    pub inputs: PlanInputs,
     /// The actors whose decided place may not be taken now.
     pub infeasible: BTreeSet<String>,
 }
@@ -30,14 +30,14 @@ pub struct Look {
 ///
 /// # Errors
 /// As [`snapshot`].
-pub fn look(
+pub fn observe(
     index: impl Deref<Target = Index>,
     application: &ActorApplication,
     policy: &Policy,
     decision: Option<&Decision>,
     now: Timestamp,
-) -> Result<Look, WorldError> {
-    let world = snapshot(&index, &ApplicationKey::of(application), policy, now)?;
+) -> Result<Observation, AssembleError> {
+    let world = assemble(&index, &ApplicationKey::of(application), policy, now)?;
     let infeasible = infeasible(&index, application, &world, decision);
     drop(index);
     // Where what is decided cannot be, the world is as it is observed: it looks as if nothing had changed.
@@ -45,24 +45,25 @@ pub fn look(
     for actor in &infeasible {
         digest.extend([" ", actor]);
     }
-    let facts = Considered {
+    let facts = PlanInputs {
         demand: world.demand(),
         digest,
-        strain: control::strain(&world.snapshot, &world.snapshot.incumbent()),
+        pressure: control::pressure(&world.snapshot, &world.snapshot.incumbent()),
         openings: control::openings(&world.snapshot),
-        ..Considered::default()
+        ..PlanInputs::default()
     };
-    Ok(Look { world, facts, infeasible })
+    Ok(Observation { assembled: world, inputs: facts, infeasible })
 }
 
 /// The actors whose decided place may not be taken now, whoever wrote the decision.
 pub fn infeasible(
     index: &Index,
     application: &ActorApplication,
-    world: &World,
+    world: &AssembledSnapshot,
     decision: Option<&Decision>,
 ) -> BTreeSet<String> {
-    let found = |decision| control::infeasible(&world.snapshot, decision, &there(index, application));
+    let found =
+        |decision| control::infeasible(&world.snapshot, decision, &observed_objects(index, application));
     decision.map(found).unwrap_or_default()
 }
 
@@ -77,13 +78,13 @@ pub fn infeasible_without_plan(
     now: Timestamp,
 ) -> BTreeSet<String> {
     let offer = index.offer(&Policy::builtin("units"));
-    let (refused, seen) = (Refusals::of(index, application, now), there(index, application));
+    let (refused, seen) = (Refusals::of(index, application, now), observed_objects(index, application));
     let may_come = |name: &ActorName, unit: &Unit| {
-        unit.held_only.is_none()
+        unit.cordoned.is_none()
             && !refused.has(name, unit)
-            && !turns_away(index, application, &name.group, unit)
+            && !rejects_group(index, application, &name.group, unit)
     };
-    let found = actors(index, application).names.into_iter().filter_map(|name| {
+    let found = desired_actors(index, application).names.into_iter().filter_map(|name| {
         let actor = name.short();
         let place = decision.places.get(&actor)?;
         let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());

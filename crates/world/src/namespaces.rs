@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::LimitRange;
 
 use crate::numbers::quantity;
 use crate::objects::Name;
-use crate::pods::Amounts;
+use crate::pods::Quantities;
 
 /// What is known of namespaces.
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ impl Namespaces {
     ///
     /// A `LimitRange` as a file may leave out what the API server fills in: the maximum stands for the default, that for the
     /// default request, and the minimum for one that has none of them.
-    pub fn defaults(&self, namespace: &str) -> Amounts {
-        let mut defaults = Amounts::new();
+    pub fn defaults(&self, namespace: &str) -> Quantities {
+        let mut defaults = Quantities::new();
         let from = self.limits.range((namespace.to_owned(), String::new())..);
         for (_, limits) in from.take_while(|((of, _), _)| of == namespace) {
             let items = limits.spec.iter().flat_map(|spec| &spec.limits);

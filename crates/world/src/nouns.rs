@@ -4,20 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{About, Actor, Decision, Id, Left, Refusal, Scope, Seen, State, Taken, Wanted};
-use crds::{ActorApplication, Instance, InstanceOrigin, Placement, RefusalScope};
+use control::{
+    Decision, DesiredActor, DesiredState, FreeCapacity, NameConflict, ObjectId, ObservedState, PodPhase,
+    Refusal, RefusalKey, RefusalScope,
+};
+use crds::{ActorApplication, Instance, InstanceOrigin, Placement};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt;
 
 use crate::Index;
-use crate::actors::actors_in;
-use crate::application::{ActorName, Which};
-use crate::asked::actors;
-use crate::comers::turns_away;
+use crate::actors::actors_of_instance;
+use crate::application::{ActorName, GroupMember};
+use crate::asked::desired_actors;
+use crate::comers::rejects_group;
 use crate::numbers::duration;
 use crate::objects::namespace_of;
-use crate::ownership::Whose;
-use crate::pods::{asks, is_over, requests_with, unit_of};
+use crate::ownership::Ownership;
+use crate::pods::{asks, is_terminal, requests_with, unit_of};
 use crate::unit::{Unit, pool_of};
 
 /// Reasons of a failed pod that mean that the node did not take it, beside `OutOf` any resource.
@@ -26,35 +29,35 @@ const REFUSED_BY_KUBELET: [&str; 5] =
 
 /// The name of an actor's Instance and of its pod: one name, so that it can never live twice.
 pub fn object_name(actor: &ActorName) -> String {
-    match &actor.which {
-        Which::Index(_) => format!("{}-{}", actor.application.name, actor.short()),
-        Which::Requested(instance) => instance.clone(),
+    match &actor.member {
+        GroupMember::Index(_) => format!("{}-{}", actor.application.name, actor.short()),
+        GroupMember::Requested(instance) => instance.clone(),
     }
 }
 
 /// What an application asks for, under the policy of this name.
-pub fn wanted(index: &Index, application: &ActorApplication, policy: &str) -> Wanted {
+pub fn desired_state(index: &Index, application: &ActorApplication, policy: &str) -> DesiredState {
     let groups = &application.spec.actors;
     let position: BTreeMap<&str, usize> =
         groups.iter().enumerate().map(|(position, group)| (group.name.as_str(), position)).collect();
-    let actor = |name: &ActorName| Actor { name: name.short(), group: position[name.group.as_str()] };
-    let actors = actors(index, application);
+    let actor = |name: &ActorName| DesiredActor { name: name.short(), group: position[name.group.as_str()] };
+    let actors = desired_actors(index, application);
     let of_kind = |implementation: &crds::Implementation| {
         let spec = implementation.template.spec.as_ref();
         let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
         (implementation.kind.clone(), asks(&asked))
     };
-    Wanted {
+    DesiredState {
         generation: application.metadata.generation.unwrap_or(0),
         policy: policy.to_owned(),
         paused: application.spec.paused,
         actors: actors.names.iter().map(actor).collect(),
-        forced_after: application.spec.forced_after().and_then(|after| {
+        failover_after: application.spec.forced_after().and_then(|after| {
             let microseconds = duration(after).ok()?.to_integer();
             Some(Duration::from_micros(u64::try_from(microseconds).ok()?))
         }),
         max_unavailable: u64::try_from(application.spec.max_unavailable()).unwrap_or(0),
-        asks: groups.iter().map(|group| group.implementations.iter().map(of_kind).collect()).collect(),
+        requests: groups.iter().map(|group| group.implementations.iter().map(of_kind).collect()).collect(),
     }
 }
 
@@ -77,11 +80,11 @@ pub fn refusals(placement: &Placement) -> Vec<Refusal> {
         since.try_into().unwrap_or_default()
     };
     let refusal = |refusal: &crds::Refusal| Refusal {
-        about: About {
+        key: RefusalKey {
             scope: match refusal.scope {
-                RefusalScope::Node => Scope::Node(refusal.node.clone().unwrap_or_default()),
-                RefusalScope::Template => Scope::Template,
-                RefusalScope::Namespace => Scope::Namespace,
+                crds::RefusalScope::Node => RefusalScope::Node(refusal.node.clone().unwrap_or_default()),
+                crds::RefusalScope::Template => RefusalScope::Template,
+                crds::RefusalScope::Namespace => RefusalScope::Namespace,
             },
             group: refusal.group.clone().unwrap_or_default(),
             kind: refusal.kind.clone().unwrap_or_default(),
@@ -95,59 +98,67 @@ pub fn refusals(placement: &Placement) -> Vec<Refusal> {
 }
 
 /// What is there of an application, and what is left for it on these units and on the nodes where its pods are.
-pub fn seen(index: &Index, application: &ActorApplication, units: &BTreeMap<String, Unit>) -> Seen {
-    let mut seen = there(index, application);
+pub fn observed_state(
+    index: &Index,
+    application: &ActorApplication,
+    units: &BTreeMap<String, Unit>,
+) -> ObservedState {
+    let mut seen = observed_objects(index, application);
     let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
-    seen.left = left(index, units, pods);
-    for name in actors(index, application).names {
+    seen.free = left(index, units, pods);
+    for name in desired_actors(index, application).names {
         let pod = seen.instances.get_mut(&name.short()).and_then(|instance| instance.pod.as_mut());
         let Some(pod) = pod else { continue };
         let unit = pod.unit.as_ref().and_then(|unit| units.get(unit));
-        pod.no_return =
-            unit.is_some_and(|it| it.held_only.is_some() || turns_away(index, application, &name.group, it));
+        pod.restart_blocked = unit
+            .is_some_and(|it| it.cordoned.is_some() || rejects_group(index, application, &name.group, it));
     }
     seen
 }
 
 /// What is there of an application, without what is left for it.
-pub(crate) fn there(index: &Index, application: &ActorApplication) -> Seen {
+pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) -> ObservedState {
     let namespace = namespace_of(application);
     let prefix = format!("{}-", application.name_any());
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
-    let mut seen = Seen { lost: index.lost(), silent: index.is_silent(), ..Seen::default() };
-    let mut taken: BTreeMap<String, Taken> = BTreeMap::new();
+    let mut seen = ObservedState {
+        unreachable: index.lost(),
+        mass_outage: index.is_mass_outage(),
+        ..ObservedState::default()
+    };
+    let mut taken: BTreeMap<String, NameConflict> = BTreeMap::new();
     let found = |instance: &Instance| control::Instance {
         id: id(instance),
-        going: instance.metadata.deletion_timestamp.is_some(),
+        terminating: instance.metadata.deletion_timestamp.is_some(),
         requested: is_requested(instance),
         pod: None,
     };
     for instance in index.instances_named(&namespace, &prefix) {
         let name = instance.name_any();
         let Some(actor) = name.strip_prefix(&prefix) else { continue };
-        match index.of_instance(instance) {
-            Whose::Of(owner) if is_own(owner) && !is_requested(instance) => {
+        match index.owner_of_instance(instance) {
+            Ownership::OwnedBy(owner) if is_own(owner) && !is_requested(instance) => {
                 seen.instances.insert(actor.to_owned(), found(instance));
             }
-            Whose::Of(owner) if is_own(owner) => {
+            Ownership::OwnedBy(owner) if is_own(owner) => {
                 let whose = format!("Instance {name}, which the application asked for itself");
-                taken.insert(actor.to_owned(), Taken::ByAnother(whose));
+                taken.insert(actor.to_owned(), NameConflict::Foreign(whose));
             }
             whose => drop(taken.insert(actor.to_owned(), by("Instance", &name, &whose))),
         }
     }
     let own = index.instances_of(application).into_iter();
-    let own = own.filter(|it| matches!(index.of_instance(it), Whose::Of(_)));
+    let own = own.filter(|it| matches!(index.owner_of_instance(it), Ownership::OwnedBy(_)));
     let (requested, own): (Vec<_>, Vec<_>) = own.partition(|instance| is_requested(instance));
     let surplus = own.into_iter().filter(|instance| !instance.name_any().starts_with(&prefix));
     seen.surplus = surplus.map(|instance| found(instance)).collect();
     for pod in index.pods_named(&namespace, &prefix) {
         let name = pod.name_any();
         let Some(actor) = name.strip_prefix(&prefix) else { continue };
-        match index.of_pod(pod) {
-            Whose::Of((owner, _)) if is_own(owner) => {
+        match index.owner_of_pod(pod) {
+            Ownership::OwnedBy((owner, _)) if is_own(owner) => {
                 if let Some(instance) = seen.instances.get_mut(actor) {
-                    instance.pod = Some(as_seen(pod));
+                    instance.pod = Some(observed_pod(pod));
                 }
             }
             whose => drop(taken.insert(actor.to_owned(), by("Pod", &name, &whose))),
@@ -155,12 +166,12 @@ pub(crate) fn there(index: &Index, application: &ActorApplication) -> Seen {
     }
     for instance in requested {
         let name = instance.name_any();
-        let hosted = actors_in(instance).into_iter().map(|actor| actor.short());
+        let hosted = actors_of_instance(instance).into_iter().map(|actor| actor.short());
         let mut seen_as = found(instance);
-        let pod = index.pod(&namespace, &name).map(|pod| (pod, index.of_pod(pod)));
+        let pod = index.pod(&namespace, &name).map(|pod| (pod, index.owner_of_pod(pod)));
         let by_another = match pod {
-            Some((pod, Whose::Of((_, of)))) if of.uid() == instance.uid() => {
-                seen_as.pod = Some(as_seen(pod));
+            Some((pod, Ownership::OwnedBy((_, of)))) if of.uid() == instance.uid() => {
+                seen_as.pod = Some(observed_pod(pod));
                 None
             }
             other => other.map(|(_, whose)| by("Pod", &name, &whose)),
@@ -171,26 +182,27 @@ pub(crate) fn there(index: &Index, application: &ActorApplication) -> Seen {
         }
     }
     seen.surplus.sort_by(|a, b| a.id.cmp(&b.id));
-    let wanted: BTreeSet<String> = actors(index, application).names.iter().map(ActorName::short).collect();
+    let wanted: BTreeSet<String> =
+        desired_actors(index, application).names.iter().map(ActorName::short).collect();
     taken.retain(|actor, _| wanted.contains(actor));
-    seen.taken = taken;
+    seen.name_conflicts = taken;
     seen
 }
 
 /// An application's own Instances by name, each with its pod.
-pub type Own = BTreeMap<String, (Arc<Instance>, Option<Arc<Pod>>)>;
+pub type OwnedObjects = BTreeMap<String, (Arc<Instance>, Option<Arc<Pod>>)>;
 
 /// The Instances and pods of an application that are its own, by the Instance's name.
-pub fn own(index: &Index, application: &ActorApplication) -> Own {
-    let mut own = Own::new();
+pub fn owned_objects(index: &Index, application: &ActorApplication) -> OwnedObjects {
+    let mut own = OwnedObjects::new();
     for instance in index.instances_of(application) {
-        if !matches!(index.of_instance(instance), Whose::Of(_)) {
+        if !matches!(index.owner_of_instance(instance), Ownership::OwnedBy(_)) {
             continue;
         }
         let name = instance.name_any();
         let pod = index.pod(&namespace_of(instance.as_ref()), &name);
         let pod =
-            pod.filter(|pod| matches!(index.of_pod(pod), Whose::Of((_, by)) if by.uid() == instance.uid()));
+            pod.filter(|pod| matches!(index.owner_of_pod(pod), Ownership::OwnedBy((_, by)) if by.uid() == instance.uid()));
         own.insert(name, (instance.clone(), pod.cloned()));
     }
     own
@@ -200,37 +212,39 @@ fn is_requested(instance: &Instance) -> bool {
     instance.spec.origin == InstanceOrigin::Runtime
 }
 
-fn id(object: &impl ResourceExt) -> Id {
-    Id { name: object.name_any(), uid: object.uid().unwrap_or_default(), version: None }
+fn id(object: &impl ResourceExt) -> ObjectId {
+    ObjectId { name: object.name_any(), uid: object.uid().unwrap_or_default(), resource_version: None }
 }
 
-fn by<T>(kind: &str, name: &str, whose: &Whose<T>) -> Taken {
+fn by<T>(kind: &str, name: &str, whose: &Ownership<T>) -> NameConflict {
     match whose {
-        Whose::Leaving => Taken::Leaving(format!("{kind} {name}, whose owner is gone,")),
-        Whose::Of(_) => Taken::ByAnother(format!("{kind} {name} of another application")),
-        Whose::Another => Taken::ByAnother(format!("{kind} {name}, which is not of this application")),
+        Ownership::Orphaned => NameConflict::Orphaned(format!("{kind} {name}, whose owner is gone,")),
+        Ownership::OwnedBy(_) => NameConflict::Foreign(format!("{kind} {name} of another application")),
+        Ownership::Foreign => {
+            NameConflict::Foreign(format!("{kind} {name}, which is not of this application"))
+        }
     }
 }
 
-fn as_seen(pod: &Pod) -> control::Pod {
+fn observed_pod(pod: &Pod) -> control::Pod {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let state = match phase {
-        _ if pod.metadata.deletion_timestamp.is_some() => State::Going,
-        _ if is_over(pod) => State::Over,
-        Some("Running") => State::Runs,
-        _ => State::Starting,
+        _ if pod.metadata.deletion_timestamp.is_some() => PodPhase::Terminating,
+        _ if is_terminal(pod) => PodPhase::Ended,
+        Some("Running") => PodPhase::Running,
+        _ => PodPhase::Starting,
     };
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
     let version = if node.is_none() { pod.resource_version() } else { None };
     control::Pod {
-        id: Id { version, ..id(pod) },
+        id: ObjectId { resource_version: version, ..id(pod) },
         unit: unit_of(pod).map(str::to_owned),
         node,
-        state,
+        phase: state,
         ready: is_ready(pod),
         // Which templates there were before is known to who keeps them.
         outdated: false,
-        no_return: false,
+        restart_blocked: false,
         refusal: refusal(pod),
         refused_since: unschedulable(pod).and_then(|condition| {
             let since =
@@ -274,7 +288,11 @@ fn refusal(pod: &Pod) -> Option<String> {
 /// Every pod takes what it asks for on the node that it is bound to; slots of units and bounds of pools are taken by our
 /// own pods alone, and so is the node of one that is not bound yet: of others nothing is believed that they say of
 /// themselves.
-fn left<'a>(index: &Index, units: &'a BTreeMap<String, Unit>, more: impl Iterator<Item = &'a str>) -> Left {
+fn left<'a>(
+    index: &Index,
+    units: &'a BTreeMap<String, Unit>,
+    more: impl Iterator<Item = &'a str>,
+) -> FreeCapacity {
     let held = |unit: &Unit| {
         let room = index.room(&unit.node);
         room.and_then(|room| room.held.get(&unit.id)).copied().unwrap_or(0)
@@ -290,7 +308,7 @@ fn left<'a>(index: &Index, units: &'a BTreeMap<String, Unit>, more: impl Iterato
         let taken: u64 = in_pool(&name);
         Some((name, most.saturating_sub(taken)))
     };
-    let free = |unit: &Unit| control::Unit {
+    let free = |unit: &Unit| control::FreeUnit {
         kind: unit.kind.clone(),
         node: unit.node.clone(),
         pool: unit.pool.clone(),
@@ -298,7 +316,7 @@ fn left<'a>(index: &Index, units: &'a BTreeMap<String, Unit>, more: impl Iterato
         resource: unit.resource.clone(),
     };
     let nodes: BTreeSet<&str> = units.values().map(|unit| unit.node.as_str()).chain(more).collect();
-    Left {
+    FreeCapacity {
         units: units.iter().map(|(id, unit)| (id.clone(), free(unit))).collect(),
         pools: index.pools().filter_map(|pool| limit(pool)).collect(),
         nodes: nodes

@@ -8,7 +8,7 @@ const MOST: usize = 8;
 /// The names that there are, those first that begin as `wanted` does, and how many more: `app-1, app-10 and 990 more`.
 ///
 /// Of names with a `/` it is the last part that counts.
-pub fn offered<T: AsRef<str>>(names: &[T], wanted: &str) -> String {
+pub fn suggestions<T: AsRef<str>>(names: &[T], wanted: &str) -> String {
     let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
     let wanted = last(wanted);
     let alike =
@@ -39,7 +39,7 @@ mod tests {
             ),
         ] {
             let names: Vec<&str> = names.split_whitespace().collect();
-            assert_eq!(offered(&names, wanted), expected, "{wanted}");
+            assert_eq!(suggestions(&names, wanted), expected, "{wanted}");
         }
     }
 }

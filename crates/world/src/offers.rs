@@ -63,7 +63,7 @@ impl Offers {
         for (name, pool) in &index.pools {
             let mut report = PoolReport::default();
             if let Some(problem) = is_invalid(pool, policy) {
-                report.tell("Invalid", problem);
+                report.add_problem("Invalid", problem);
             }
             for more in self.of.values().filter_map(|at| at.reports.get(name)) {
                 report.add(more);

@@ -6,15 +6,15 @@ use std::sync::PoisonError;
 use crds::{ActorApplication, Implementation};
 use kube::ResourceExt;
 
-use crate::actors::actors_in;
-use crate::application::{ActorName, Which};
-use crate::asked::actors;
+use crate::actors::actors_of_instance;
+use crate::application::{ActorName, GroupMember};
+use crate::asked::desired_actors;
 use crate::handed_out::{Gives, gives};
 use crate::index::Held;
 use crate::loads::{Known, Loads, Measure, Sum, There};
 use crate::objects::{Name, namespace_of};
-use crate::ownership::Whose;
-use crate::pods::{Amounts, is_over, more_than, requests_with, unit_of};
+use crate::ownership::Ownership;
+use crate::pods::{Quantities, is_terminal, more_than, requests_with, unit_of};
 use crate::unit::pool_of;
 use crate::{ApplicationKey, Index, Policy};
 
@@ -41,7 +41,7 @@ impl Index {
             let application = self.application(key)?.as_ref();
             Some(Known {
                 application,
-                actors: actors(self, application),
+                actors: desired_actors(self, application),
                 decision: self.placement(key).map(AsRef::as_ref),
                 pods: self.pods_of(application),
             })
@@ -55,12 +55,13 @@ impl Index {
     pub(crate) fn pods_of<'a>(&'a self, application: &ActorApplication) -> Vec<There<'a>> {
         let pod = |instance: &crds::Instance| {
             let held = self.pods.get(&(namespace_of(instance), instance.name_any()))?;
-            let is_own = !is_over(&held.pod) && matches!(self.of_pod(&held.pod), Whose::Of(_));
+            let is_own =
+                !is_terminal(&held.pod) && matches!(self.owner_of_pod(&held.pod), Ownership::OwnedBy(_));
             Some((unit_of(&held.pod).filter(|_| is_own)?, &held.asks))
         };
         let instances = self.instances_of(application).into_iter();
-        let found = instances.filter_map(|instance| Some((actors_in(instance), pod(instance)?)));
-        let there = |(actors, (unit, asks)): (Vec<ActorName>, (&'a str, &'a Amounts))| {
+        let found = instances.filter_map(|instance| Some((actors_of_instance(instance), pod(instance)?)));
+        let there = |(actors, (unit, asks)): (Vec<ActorName>, (&'a str, &'a Quantities))| {
             actors.into_iter().map(move |actor| There { actor, unit, asks })
         };
         found.flat_map(there).collect()
@@ -81,7 +82,7 @@ impl Index {
     /// read, or says nothing of where the pod is.
     fn is_by_pods(&self, held: &Held) -> Option<ApplicationKey> {
         let unit = unit_of(&held.pod)?;
-        let Whose::Of((application, instance)) = self.of_pod(&held.pod) else { return None };
+        let Ownership::OwnedBy((application, instance)) = self.owner_of_pod(&held.pod) else { return None };
         let key = ApplicationKey::of(application);
         let is_going = application.metadata.deletion_timestamp.is_some();
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +98,7 @@ impl Index {
     /// The application of a pod that asks for more than its template says, the device aside that its pool gives it.
     fn asks_for_more(&self, held: &Held) -> Option<ApplicationKey> {
         let pool = self.pools.get(pool_of(unit_of(&held.pod)?)?)?;
-        let Whose::Of((application, instance)) = self.of_pod(&held.pod) else { return None };
+        let Ownership::OwnedBy((application, instance)) = self.owner_of_pod(&held.pod) else { return None };
         let way = way_of(application, instance.spec.actor_group.as_deref()?, &pool.spec.kind)?;
         let defaults = self.defaults(&namespace_of(application));
         let asked = way.template.spec.as_ref().map(|spec| requests_with(spec, &defaults));
@@ -110,7 +111,7 @@ impl Index {
     /// all that it has there.
     fn has_stray(&self, held: &Held) -> Option<ApplicationKey> {
         let unit = unit_of(&held.pod)?;
-        let Whose::Of((application, _)) = self.of_pod(&held.pod) else { return None };
+        let Ownership::OwnedBy((application, _)) = self.owner_of_pod(&held.pod) else { return None };
         let key = ApplicationKey::of(application);
         let decided = self.placement(&key).into_iter().flat_map(|decision| &decision.spec.assignments);
         let decided: BTreeSet<&str> =
@@ -123,9 +124,9 @@ impl Index {
             if unit_of(&other.pod) != Some(unit) {
                 return false;
             }
-            match self.of_pod(&other.pod) {
-                Whose::Of((of, instance)) if std::ptr::eq(of, application) => {
-                    actors_in(instance).iter().any(is_stray)
+            match self.owner_of_pod(&other.pod) {
+                Ownership::OwnedBy((of, instance)) if std::ptr::eq(of, application) => {
+                    actors_of_instance(instance).iter().any(is_stray)
                 }
                 _ => false,
             }
@@ -143,8 +144,8 @@ fn way_of<'a>(application: &'a ActorApplication, group: &str, kind: &str) -> Opt
 /// Whether the manifest itself lists an actor: of one that was asked for only who counts them all knows whether it is one.
 fn is_listed(application: &ActorApplication, actor: &ActorName) -> bool {
     let group = application.spec.actors.iter().find(|group| group.name == actor.group);
-    match &actor.which {
-        Which::Index(index) => group.is_some_and(|group| *index < group.replicas),
-        Which::Requested(_) => false,
+    match &actor.member {
+        GroupMember::Index(index) => group.is_some_and(|group| *index < group.replicas),
+        GroupMember::Requested(_) => false,
     }
 }

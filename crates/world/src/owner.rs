@@ -6,14 +6,14 @@ use kube::ResourceExt;
 
 /// Whether a Placement is the decision for an application: it has its name, and the application is its controller.
 pub fn is_decision_for(placement: &Placement, application: &ActorApplication) -> bool {
-    let owner = controller(placement, "ActorApplication").map(|owner| owner.uid.as_str());
+    let owner = controller_ref(placement, "ActorApplication").map(|owner| owner.uid.as_str());
     placement.name_any() == application.name_any()
         && placement.namespace() == application.namespace()
         && owner == uid(application)
 }
 
 /// The controller of an object, where it is of this kind of ours.
-pub fn controller<'a>(object: &'a impl ResourceExt, kind: &str) -> Option<&'a OwnerReference> {
+pub fn controller_ref<'a>(object: &'a impl ResourceExt, kind: &str) -> Option<&'a OwnerReference> {
     let is_ours = |owner: &&OwnerReference| {
         owner.controller == Some(true)
             && owner.kind == kind

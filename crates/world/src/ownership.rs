@@ -4,11 +4,11 @@
 
 /// Whose an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose<T> {
+pub enum Ownership<T> {
     /// Ours: it was made for this.
-    Of(T),
+    OwnedBy(T),
     /// Its controller is gone, and the garbage collector takes it away.
-    Leaving,
+    Orphaned,
     /// Somebody else's, whatever it says of itself.
-    Another,
+    Foreign,
 }

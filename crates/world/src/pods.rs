@@ -10,10 +10,10 @@ use kube::ResourceExt;
 use crate::numbers::{Exact, NumberError, ceil, quantity};
 
 /// Amounts by resource, in the resource's own unit (cores, bytes, pieces).
-pub(crate) type Amounts = BTreeMap<String, Exact>;
+pub(crate) type Quantities = BTreeMap<String, Exact>;
 
 /// Whether the pod has ended and holds nothing any more.
-pub fn is_over(pod: &Pod) -> bool {
+pub fn is_terminal(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
@@ -28,14 +28,14 @@ pub fn unit_of(pod: &Pod) -> Option<&str> {
 /// # Errors
 /// A quantity that cannot be read.
 pub fn requests(spec: &PodSpec) -> Result<BTreeMap<String, Exact>, NumberError> {
-    requests_with(spec, &Amounts::new())
+    requests_with(spec, &Quantities::new())
 }
 
 /// The same of a pod that admission has not seen yet: a container gets `defaults` of what it says nothing of.
 ///
 /// # Errors
 /// A quantity that cannot be read.
-pub(crate) fn requests_with(spec: &PodSpec, defaults: &Amounts) -> Result<Amounts, NumberError> {
+pub(crate) fn requests_with(spec: &PodSpec, defaults: &Quantities) -> Result<Quantities, NumberError> {
     let of_container = |container: &Container| {
         let mut own = of_container(container)?;
         for (resource, amount) in defaults {
@@ -43,11 +43,11 @@ pub(crate) fn requests_with(spec: &PodSpec, defaults: &Amounts) -> Result<Amount
         }
         Ok(own)
     };
-    let mut total = Amounts::new();
+    let mut total = Quantities::new();
     for container in &spec.containers {
         add(&mut total, &of_container(container)?);
     }
-    let (mut sidecars, mut most) = (Amounts::new(), Amounts::new());
+    let (mut sidecars, mut most) = (Quantities::new(), Quantities::new());
     for container in spec.init_containers.iter().flatten() {
         let own = of_container(container)?;
         let mut at_once = sidecars.clone();
@@ -73,7 +73,7 @@ pub(crate) fn requests_with(spec: &PodSpec, defaults: &Amounts) -> Result<Amount
     Ok(total)
 }
 
-fn of_container(container: &Container) -> Result<Amounts, NumberError> {
+fn of_container(container: &Container) -> Result<Quantities, NumberError> {
     let resources = container.resources.as_ref();
     parse(resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()))
 }
@@ -82,19 +82,19 @@ fn of_container(container: &Container) -> Result<Amounts, NumberError> {
 fn parse(
     requests: Option<&BTreeMap<String, Quantity>>,
     limits: Option<&BTreeMap<String, Quantity>>,
-) -> Result<Amounts, NumberError> {
+) -> Result<Quantities, NumberError> {
     let given = limits.into_iter().flatten().chain(requests.into_iter().flatten());
     given.map(|(resource, amount)| Ok((resource.clone(), quantity(&amount.0)?))).collect()
 }
 
-pub(crate) fn add(total: &mut Amounts, more: &Amounts) {
+pub(crate) fn add(total: &mut Quantities, more: &Quantities) {
     for (resource, amount) in more {
         *total.entry(resource.clone()).or_default() += amount;
     }
 }
 
 /// What a pod with these requests takes of its node, itself included, in a snapshot's amounts.
-pub(crate) fn asks(requests: &Amounts) -> BTreeMap<String, u64> {
+pub(crate) fn asks(requests: &Quantities) -> BTreeMap<String, u64> {
     let mut asks = BTreeMap::from([("pods".to_owned(), 1)]);
     for (resource, amount) in requests {
         let (name, scale) = resource_unit(resource);
@@ -104,13 +104,16 @@ pub(crate) fn asks(requests: &Amounts) -> BTreeMap<String, u64> {
 }
 
 /// The resources of which a pod asks for more than its template says, as where admission puts a container beside the actor's.
-pub(crate) fn more_than<'a>(pod: &'a Amounts, template: &'a Amounts) -> impl Iterator<Item = &'a String> {
+pub(crate) fn more_than<'a>(
+    pod: &'a Quantities,
+    template: &'a Quantities,
+) -> impl Iterator<Item = &'a String> {
     let says = move |resource: &String| template.get(resource).copied().unwrap_or_default();
     pod.iter().filter(move |(resource, amount)| **amount > says(resource)).map(|(resource, _)| resource)
 }
 
 /// What an actor's pod takes of its node: what its template says, and of everything as much as the pod asks for where one is there.
-pub(crate) fn asks_there(template: &Amounts, pod: Option<&Amounts>) -> BTreeMap<String, u64> {
+pub(crate) fn asks_there(template: &Quantities, pod: Option<&Quantities>) -> BTreeMap<String, u64> {
     let mut taken = asks(template);
     let pod = pod.filter(|pod| more_than(pod, template).next().is_some());
     for (resource, amount) in pod.into_iter().flat_map(asks) {
@@ -133,7 +136,7 @@ pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
 }
 
 /// What a node has to give.
-pub(crate) fn allocatable(node: &Node) -> Amounts {
+pub(crate) fn allocatable(node: &Node) -> Quantities {
     let amounts = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     // The API server refuses quantities that cannot be read.
     let read = |(name, amount): (&String, &Quantity)| Some((name.clone(), quantity(&amount.0).ok()?));

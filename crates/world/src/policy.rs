@@ -42,7 +42,7 @@ pub struct Policy {
     /// Bytes of state that cost one point more.
     pub bytes_per_point: Exact,
     /// What a plan has to gain to be carried out: a part of what staying costs, in hundredths.
-    pub least_gain_percent: u64,
+    pub min_gain_percent: u64,
     /// The text of its program, as it was written: what it may say is not checked here.
     pub program: Option<String>,
     /// The programs of policies that are enforced on it, by the name of their `ConfigMap`.
@@ -147,7 +147,7 @@ impl Policy {
             move_fixed: move_cost.fixed.unwrap_or(500),
             bytes_per_point: positive("bytesPerPoint", &bytes, quantity)
                 .map_err(|e| field("moveCost.bytesPerPoint", e))?,
-            least_gain_percent,
+            min_gain_percent: least_gain_percent,
             program: None,
             enforced: Vec::new(),
         })
@@ -167,7 +167,7 @@ impl Policy {
     /// The same with the programs of these enforced on it; of their parameters nothing is taken, and their own one is not
     /// doubled.
     #[must_use]
-    pub fn under<'a>(mut self, enforced: impl IntoIterator<Item = &'a Self>) -> Self {
+    pub fn with_enforced<'a>(mut self, enforced: impl IntoIterator<Item = &'a Self>) -> Self {
         let programs = enforced.into_iter().filter(|policy| policy.name != self.name);
         self.enforced =
             programs.filter_map(|policy| Some((policy.name.clone(), policy.program.clone()?))).collect();
@@ -184,7 +184,7 @@ impl Policy {
 
     /// Whose program a problem with all the rules is about, by its line, and the problem in that program's own lines; without a
     /// line it is this policy's. `policy NAME line 7: …` is what an evaluation says.
-    pub fn at_fault(&self, problem: &str) -> (&str, String) {
+    pub fn locate_problem(&self, problem: &str) -> (&str, String) {
         let own = (self.name.as_str(), problem.to_owned());
         let Some(rest) = problem.strip_prefix(&format!("policy {} line ", self.name)) else { return own };
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -205,20 +205,20 @@ impl Policy {
     }
 
     /// A text in which rules are named by policy and line, with those that are enforced named by the policy that they are of.
-    pub fn retold(&self, text: &str) -> String {
+    pub fn attribute_lines(&self, text: &str) -> String {
         let is_named_here = format!("policy {} line ", self.name);
         let mut parts = text.split(&is_named_here);
         let mut told = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            told += &self.at_fault(&format!("{is_named_here}{part}")).1;
+            told += &self.locate_problem(&format!("{is_named_here}{part}")).1;
         }
         told
     }
 
     /// What a plan has to gain to be carried out, as a part of what staying costs.
-    pub fn least_gain(&self) -> f64 {
+    pub fn min_gain(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most 100")]
-        let part = self.least_gain_percent as f64 / 100.0;
+        let part = self.min_gain_percent as f64 / 100.0;
         part
     }
 }
@@ -341,10 +341,13 @@ mod tests {
             ("s(1).", "two", 1),
             ("t(1).", "two", 2),
         ] {
-            let (blamed, told) = policy.at_fault(&format!("policy fast line {}: too much", line_of(text)));
+            let (blamed, told) =
+                policy.locate_problem(&format!("policy fast line {}: too much", line_of(text)));
             assert_eq!((blamed, told), (name, format!("policy {name} line {line}: too much")), "{text}");
-            let said = policy
-                .retold(&format!("2 units: policy fast line {}, A = x; policy fast line 1", line_of(text)));
+            let said = policy.attribute_lines(&format!(
+                "2 units: policy fast line {}, A = x; policy fast line 1",
+                line_of(text)
+            ));
             assert_eq!(
                 said,
                 format!("2 units: policy {name} line {line}, A = x; policy fast line 1"),
@@ -352,7 +355,7 @@ mod tests {
             );
         }
         for other in ["policy fast: no line", "policy fast line x", "policy fast line 99: nobody's"] {
-            assert_eq!(policy.at_fault(other), ("fast", other.to_owned()));
+            assert_eq!(policy.locate_problem(other), ("fast", other.to_owned()));
         }
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::ResourceExt;
 use placement::file::Constraint;
 
-use crate::actors::Actors;
+use crate::actors::ApplicationActors;
 use crate::application::ActorName;
 use crate::asked;
 use crate::handed_out::{Gives, gives, resource_of};
@@ -16,8 +16,8 @@ use crate::index::{Held, named};
 use crate::nouns::object_name;
 use crate::numbers::{Exact, floor, quantity};
 use crate::objects::namespace_of;
-use crate::ownership::Whose;
-use crate::pods::{add, asks, is_over, requests_with, resource_unit};
+use crate::ownership::Ownership;
+use crate::pods::{add, asks, is_terminal, requests_with, resource_unit};
 use crate::{ApplicationKey, Index};
 
 impl Index {
@@ -42,13 +42,17 @@ impl Index {
     }
 
     /// Removes the quotas that are not among `names`.
-    pub fn keep_quotas(&mut self, names: &BTreeSet<(String, String)>) {
+    pub fn retain_quotas(&mut self, names: &BTreeSet<(String, String)>) {
         self.quotas.retain(|name, _| names.contains(name));
     }
 }
 
 /// Every bound that the application's actors could reach.
-pub(crate) fn quotas(index: &Index, application: &ActorApplication, actors: &Actors) -> Vec<Constraint> {
+pub(crate) fn quotas(
+    index: &Index,
+    application: &ActorApplication,
+    actors: &ApplicationActors,
+) -> Vec<Constraint> {
     let key = ApplicationKey::of(application);
     let own = (application, actors);
     let mut bounds: Vec<Constraint> =
@@ -60,7 +64,7 @@ pub(crate) fn quotas(index: &Index, application: &ActorApplication, actors: &Act
 /// The bounds of a pool: over all, and over those of one namespace.
 fn of_pool(
     index: &Index,
-    own: (&ActorApplication, &Actors),
+    own: (&ActorApplication, &ApplicationActors),
     key: &ApplicationKey,
     pool: &DevicePool,
 ) -> Vec<Constraint> {
@@ -97,7 +101,10 @@ fn of_pool(
 }
 
 /// The actors that can run on one of these kinds.
-fn of_kinds((application, actors): (&ActorApplication, &Actors), kinds: &BTreeSet<&str>) -> Vec<String> {
+fn of_kinds(
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    kinds: &BTreeSet<&str>,
+) -> Vec<String> {
     let can =
         |group: &&crds::ActorGroup| group.implementations.iter().any(|way| kinds.contains(way.kind.as_str()));
     let groups: BTreeSet<&str> =
@@ -108,7 +115,11 @@ fn of_kinds((application, actors): (&ActorApplication, &Actors), kinds: &BTreeSe
 }
 
 /// What the quotas of a namespace leave, by quota and resource; those with scopes are left to admission.
-fn of_namespace(index: &Index, own: (&ActorApplication, &Actors), key: &ApplicationKey) -> Vec<Constraint> {
+fn of_namespace(
+    index: &Index,
+    own: (&ActorApplication, &ApplicationActors),
+    key: &ApplicationKey,
+) -> Vec<Constraint> {
     let (application, actors) = own;
     let quotas: Vec<&ResourceQuota> = index.quotas_of(&key.namespace).filter(|it| is_plain(it)).collect();
     if quotas.is_empty() {
@@ -145,7 +156,7 @@ fn of_namespace(index: &Index, own: (&ActorApplication, &Actors), key: &Applicat
 
 /// What is left of a device, over all the pools that hand it out: each actor asks for one.
 fn of_devices(
-    own: (&ActorApplication, &Actors),
+    own: (&ActorApplication, &ApplicationActors),
     (numa, pools): (Option<String>, &[&DevicePool]),
     left: u64,
     reason: &str,
@@ -196,7 +207,7 @@ fn handing_out<'a>(index: &'a Index, resource: &str) -> BTreeMap<Option<String>,
 }
 
 /// The most of a resource that all the application's actors could ask for.
-fn most((application, actors): (&ActorApplication, &Actors), unit: &str) -> u64 {
+fn most((application, actors): (&ActorApplication, &ApplicationActors), unit: &str) -> u64 {
     let of_way = |way: &crds::Implementation| {
         let spec = way.template.spec.as_ref();
         let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
@@ -223,7 +234,9 @@ fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -
     };
     let mut there: BTreeSet<String> = BTreeSet::new();
     for held in index.held_in(&key.namespace) {
-        if is_over(&held.pod) || matches!(index.of_pod(&held.pod), Whose::Of((owner, _)) if is_own(owner)) {
+        if is_terminal(&held.pod)
+            || matches!(index.owner_of_pod(&held.pod), Ownership::OwnedBy((owner, _)) if is_own(owner))
+        {
             continue;
         }
         there.insert(held.pod.name_any());
@@ -233,7 +246,7 @@ fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -
     for (other, it) in applications.filter(|(other, _)| other.namespace == key.namespace) {
         let groups: BTreeMap<&str, &crds::ActorGroup> =
             it.spec.actors.iter().map(|group| (group.name.as_str(), group)).collect();
-        let Actors { names, defaults, .. } = asked::actors(index, it);
+        let ApplicationActors { names, defaults, .. } = asked::desired_actors(index, it);
         let names: BTreeMap<String, ActorName> = names.into_iter().map(|name| (name.short(), name)).collect();
         let placement = index.placement(other).into_iter().flat_map(|placement| &placement.spec.assignments);
         for assignment in placement {

@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use placement::file::{Constraint, Places};
 
-use crate::actors::{Actors, actors_in};
-use crate::nouns::own;
+use crate::actors::{ApplicationActors, actors_of_instance};
+use crate::nouns::owned_objects;
 use crate::offer::Offer;
-use crate::pods::{is_over, unit_of};
+use crate::pods::{is_terminal, unit_of};
 use crate::unit::Unit;
 use crate::{ActorName, ApplicationKey, Index};
 
@@ -37,15 +37,17 @@ impl<'a> Refusals<'a> {
             .collect();
         let mut runs = BTreeMap::new();
         if !active.is_empty() {
-            for (instance, pod) in own(index, application).values() {
+            for (instance, pod) in owned_objects(index, application).values() {
                 // Who was taken there, whether it runs by now or not.
                 let is_taken = |pod: &&Arc<Pod>| {
                     let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-                    is_bound && pod.metadata.deletion_timestamp.is_none() && !is_over(pod)
+                    is_bound && pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod)
                 };
                 let pod = pod.as_ref().filter(is_taken);
                 if let Some(unit) = pod.and_then(|pod| unit_of(pod)) {
-                    runs.extend(actors_in(instance).iter().map(|name| (name.short(), unit.to_owned())));
+                    runs.extend(
+                        actors_of_instance(instance).iter().map(|name| (name.short(), unit.to_owned())),
+                    );
                 }
             }
         }
@@ -59,7 +61,7 @@ impl<'a> Refusals<'a> {
     }
 
     /// One rule for each reason and set of places.
-    pub fn rules(&self, actors: &Actors, offer: &Offer) -> Vec<Constraint> {
+    pub fn rules(&self, actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
         let mut rules: BTreeMap<At, BTreeSet<String>> = BTreeMap::new();
         for it in &self.active {
             let units: Vec<String> =

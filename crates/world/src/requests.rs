@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use crate::ApplicationKey;
 use crate::objects::Name;
-use crate::owner::{controller, uid};
+use crate::owner::{controller_ref, uid};
 
 /// Instances that runtimes asked for: those of an application, and those whose application has not been made their owner.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl Requests {
         if instance.spec.origin != InstanceOrigin::Runtime {
             return;
         }
-        if let Some(owner) = controller(instance, "ActorApplication") {
+        if let Some(owner) = controller_ref(instance, "ActorApplication") {
             change(self.owned.entry(owner.uid.clone()).or_default(), name);
         } else if !instance.owner_references().iter().any(|owner| owner.controller == Some(true)) {
             let application =

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use control::Loss;
+use control::NodeOutage;
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::Node;
 
-use crate::actors::actors_in;
-use crate::nouns::own;
+use crate::actors::actors_of_instance;
+use crate::nouns::owned_objects;
 use crate::offer::Offer;
-use crate::pods::{is_over, unit_of};
+use crate::pods::{is_terminal, unit_of};
 use crate::selectors::{is_out_of_service, is_silent, objection, silence, turns_away};
 use crate::unit::Unit;
 use crate::units::FreeNode;
@@ -20,33 +20,33 @@ const MOST_SILENT: usize = 30;
 
 impl Index {
     /// Whether so many nodes do not answer that nobody is moved on the strength of what is known.
-    pub fn is_silent(&self) -> bool {
+    pub fn is_mass_outage(&self) -> bool {
         let silent = self.nodes.values().filter(|node| is_silent(node)).count();
         silent * 100 > self.nodes.len() * MOST_SILENT
     }
 
     /// Whether a node may turn away pods that come: whoever loses its pod there has to go elsewhere.
-    pub fn turns_away(&self, node: &str) -> bool {
+    pub fn rejects_pods(&self, node: &str) -> bool {
         self.nodes.get(node).is_some_and(|node| turns_away(node))
     }
 
     /// The nodes that do not answer.
-    pub(crate) fn lost(&self) -> BTreeMap<String, Loss> {
+    pub(crate) fn lost(&self) -> BTreeMap<String, NodeOutage> {
         let silent = self.nodes.iter().filter(|(_, node)| is_silent(node));
         silent.map(|(name, node)| (name.clone(), loss(node))).collect()
     }
 }
 
-fn loss(node: &Node) -> Loss {
+fn loss(node: &Node) -> NodeOutage {
     let since = |time: &crds::Time| time.0.as_duration().try_into().ok();
     let since = silence(node).filter_map(|taint| since(taint.time_added.as_ref()?)).min();
-    Loss { since, confirmed: is_out_of_service(node) }
+    NodeOutage { since, confirmed: is_out_of_service(node) }
 }
 
 /// Who could not be started again where it was decided to be: its pod there is gone or ends, and the node takes no new one.
 ///
 /// What runs on a node that is cordoned, or does not answer, stays; what is evicted from there is looked after elsewhere.
-pub(crate) struct Outcasts<'a> {
+pub(crate) struct UnschedulablePods<'a> {
     application: &'a ActorApplication,
     offer: &'a Offer,
     /// Nodes that may turn away pods.
@@ -55,7 +55,7 @@ pub(crate) struct Outcasts<'a> {
     lives: BTreeMap<String, String>,
 }
 
-impl<'a> Outcasts<'a> {
+impl<'a> UnschedulablePods<'a> {
     pub fn of(
         index: &Index,
         application: &'a ActorApplication,
@@ -66,11 +66,13 @@ impl<'a> Outcasts<'a> {
         let nodes: BTreeMap<&str, &Node> = nodes.map(|free| (free.name, free.node)).collect();
         let mut lives = BTreeMap::new();
         if !nodes.is_empty() {
-            for (instance, pod) in own(index, application).values() {
+            for (instance, pod) in owned_objects(index, application).values() {
                 let pod =
-                    pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_over(pod));
+                    pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod));
                 if let Some(unit) = pod.and_then(|pod| unit_of(pod)) {
-                    lives.extend(actors_in(instance).iter().map(|name| (name.short(), unit.to_owned())));
+                    lives.extend(
+                        actors_of_instance(instance).iter().map(|name| (name.short(), unit.to_owned())),
+                    );
                 }
             }
         }
@@ -114,7 +116,7 @@ mod tests {
                 let node: Node = serde_json::from_value(node).unwrap();
                 index.put_node(Arc::new(node));
             }
-            assert_eq!(index.is_silent(), expected, "{silent} of {of}");
+            assert_eq!(index.is_mass_outage(), expected, "{silent} of {of}");
         }
     }
 }

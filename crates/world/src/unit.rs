@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 /// Why who is on a unit stays, and nobody comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
-pub enum HeldOnly {
+pub enum CordonReason {
     /// More are held than there is room for.
     #[strum(to_string = "more is held there than is offered: who is there stays, and nobody comes")]
-    Crowded,
+    Overcommitted,
     /// What is known of the devices there may be over.
     #[strum(to_string = "the agent of its node is silent: who is there stays, and nobody comes")]
-    Silent,
+    StaleAgent,
     /// It is offered no more, since a moment ago.
     #[strum(to_string = "it is offered no more: who is there stays for a while, and nobody comes")]
     Withdrawn,
@@ -43,7 +43,7 @@ pub struct Unit {
     /// The resource of which a pod asks one.
     pub resource: Option<String>,
     /// Who is there stays, and nobody comes: why.
-    pub held_only: Option<HeldOnly>,
+    pub cordoned: Option<CordonReason>,
 }
 
 /// The pool that a unit is of, by its id.

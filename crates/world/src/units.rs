@@ -9,13 +9,13 @@ use placement::LARGEST;
 
 use crate::handed_out::resource_of;
 use crate::numbers::{Exact, floor, product, rational};
-use crate::ownership::Whose;
+use crate::ownership::Ownership;
 use crate::pods::{allocatable, resource_unit, unit_of};
 use crate::report::PoolReport;
-use crate::room::Room;
+use crate::room::NodeRoom;
 use crate::selectors::labels_match;
 use crate::slots::{Claims as Slots, State, slots};
-use crate::unit::{HeldOnly, Unit};
+use crate::unit::{CordonReason, Unit};
 use crate::{Index, Policy};
 
 /// The label that names a node's zone.
@@ -27,7 +27,7 @@ pub(crate) struct FreeNode<'a> {
     pub name: &'a str,
     pub topology: Option<&'a NodeTopology>,
     /// What is left.
-    pub room: &'a Room,
+    pub room: &'a NodeRoom,
     /// How many actors each unit was decided for.
     decided: Option<&'a BTreeMap<String, u64>>,
     /// Units whose pods hold a device that is lost.
@@ -84,7 +84,7 @@ pub(crate) fn free_node<'a>(index: &'a Index, name: &str) -> Option<FreeNode<'a>
         decided: index.decided_at(name),
         lost: topology.map(|topology| lost(index, topology)).unwrap_or_default(),
         leaving: index.kept_at(name).filter(|unit| room.held.contains_key(*unit)).collect(),
-        is_silent: index.is_agent_silent(name),
+        is_silent: index.is_agent_stale(name),
     })
 }
 
@@ -100,7 +100,7 @@ fn lost<'a>(index: &'a Index, topology: &NodeTopology) -> BTreeSet<&'a str> {
     let unit = |allocation: &crds::Allocation| {
         let pod = index.pod(&allocation.namespace, &allocation.pod)?;
         let is_it = pod.metadata.uid.as_ref() == Some(&allocation.pod_uid);
-        unit_of(pod).filter(|_| is_it && matches!(index.of_pod(pod), Whose::Of(_)))
+        unit_of(pod).filter(|_| is_it && matches!(index.owner_of_pod(pod), Ownership::OwnedBy(_)))
     };
     hit.filter_map(unit).collect()
 }
@@ -116,7 +116,7 @@ pub(crate) fn lost_units(index: &Index, node: &str, topology: &NodeTopology, pol
     let now = offered(index, &free, policy).units;
     let before = FreeNode { topology: Some(&topology), lost: BTreeSet::new(), ..free };
     let mut units = offered(index, &before, policy).units;
-    units.retain(|unit| before.room.held(&unit.id) > 0 && now.iter().all(|other| other.id != unit.id));
+    units.retain(|unit| before.room.pods_on(&unit.id) > 0 && now.iter().all(|other| other.id != unit.id));
     units
 }
 
@@ -224,7 +224,7 @@ impl Source<'_> {
                 "{}: its agent is silent; who is there stays, and nobody comes until it is heard again",
                 self.node.name
             );
-            report.tell("Stale", problem);
+            report.add_problem("Stale", problem);
         }
     }
 
@@ -251,7 +251,7 @@ impl Source<'_> {
             memory_mib: self.node_memory().filter(|_| resource.is_none()),
             slots,
             resource,
-            held_only: Some(HeldOnly::Silent).filter(|_| is_hearsay),
+            cordoned: Some(CordonReason::StaleAgent).filter(|_| is_hearsay),
         }
     }
 
@@ -270,7 +270,7 @@ impl Source<'_> {
         }
         let problem =
             format!("pool {owner} has the cores of {} already; narrow nodeSelector", self.node.name);
-        report.tell("Overlap", problem);
+        report.add_problem("Overlap", problem);
         false
     }
 
@@ -307,14 +307,14 @@ impl Source<'_> {
                     let held = |holders: Option<&u64>| holders.copied().unwrap_or(0);
                     let decided = held(self.node.decided.and_then(|decided| decided.get(&unit.id)));
                     unit.slots = Some(held(self.node.room.held.get(&unit.id)).max(decided));
-                    unit.held_only = unit.held_only.or(Some(HeldOnly::Crowded));
+                    unit.cordoned = unit.cordoned.or(Some(CordonReason::Overcommitted));
                     units.push(unit);
                 }
                 let problem = format!(
                     "{} offers no {resource}: its device plugin is missing or all are taken",
                     self.node.name
                 );
-                report.tell("Degraded", problem);
+                report.add_problem("Degraded", problem);
                 continue;
             }
             report.healthy += usize::from(!self.node.is_silent);
@@ -338,7 +338,7 @@ impl Source<'_> {
             if offered > 0 && self.node.topology.is_none() {
                 let problem =
                     format!("{} offers {resource}, but no node agent reports its devices", self.node.name);
-                report.tell("NoTopology", problem);
+                report.add_problem("NoTopology", problem);
             }
             // Nobody says what is there: who is there stays.
             units.extend(self.slots(0, sharing, (None, None), &resource));
@@ -358,7 +358,7 @@ impl Source<'_> {
                 devices.len(),
                 healthy.len()
             );
-            report.tell("Degraded", problem);
+            report.add_problem("Degraded", problem);
         }
         report.healthy += if self.node.is_silent { 0 } else { usable };
         let classes: BTreeSet<_> = healthy.iter().map(|device| (&device.model, device.numa_node)).collect();
@@ -368,7 +368,7 @@ impl Source<'_> {
                 self.node.name,
                 classes.len()
             );
-            report.tell("Ambiguous", problem);
+            report.add_problem("Ambiguous", problem);
         }
         let numa = healthy.first().filter(|_| classes.len() == 1).and_then(|device| device.numa_node);
         units.extend(self.slots(usable, sharing, (numa, memory(&healthy)), &resource));
@@ -385,8 +385,8 @@ impl Source<'_> {
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
         let unit = |(index, state): (usize, State)| {
             let unit = self.unit(index, lanes, Some(sharing), numa, Some(resource.to_owned()));
-            let crowded = Some(HeldOnly::Crowded).filter(|_| state == State::HeldOnly);
-            Unit { held_only: unit.held_only.or(crowded), memory_mib, ..unit }
+            let crowded = Some(CordonReason::Overcommitted).filter(|_| state == State::HeldOnly);
+            Unit { cordoned: unit.cordoned.or(crowded), memory_mib, ..unit }
         };
         slots(&self.node.claims(self.name), usable).into_iter().map(unit).collect()
     }
@@ -403,14 +403,14 @@ impl Source<'_> {
         let keys: Vec<_> = devices.iter().map(|device| (kind.clone(), device.id.clone())).collect();
         if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.1))) {
             let problem = format!("pool {owner} has {id} of {node} already; narrow devices or nodeSelector");
-            report.tell("Overlap", problem);
+            report.add_problem("Overlap", problem);
             return false;
         }
         if let Some(owner) = claims.resources.get(resource) {
             let problem = format!(
                 "pool {owner} asks for {resource} on {node} too, and the kubelet picks the device; give each its own resource"
             );
-            report.tell("Ambiguous", problem);
+            report.add_problem("Ambiguous", problem);
             return false;
         }
         claims.resources.insert(resource.to_owned(), self.name.to_owned());

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use placement::{Budget, NoPolicy, plan};
-use world::{ApplicationKey, HeldOnly, Index, Objects, Policy, snapshot, units};
+use world::{ApplicationKey, CordonReason, Index, Objects, Policy, assemble, units};
 
 mod scene;
 
@@ -28,7 +28,7 @@ impl Scene {
     fn set() -> Self {
         let all = everything();
         let mut index = Index::of(&all);
-        index.keep_units_for(Duration::from_secs(30));
+        index.set_grace_period(Duration::from_secs(30));
         let mut scene = Self { all, index };
         scene.at(0);
         scene
@@ -39,7 +39,7 @@ impl Scene {
         let mut all = everything();
         all.topologies[0] = with_first_gpu(&all, Health::Lost);
         let mut index = Index::default();
-        index.keep_units_for(Duration::from_secs(30));
+        index.set_grace_period(Duration::from_secs(30));
         let mut scene = Self { all, index };
         scene.at(0);
         scene.hear(kinds);
@@ -66,8 +66,8 @@ impl Scene {
     /// It is so many seconds after the beginning.
     fn at(&mut self, second: i64) {
         let now = Timestamp::from_second(1_000_000 + second).unwrap();
-        for node in self.index.pass(now) {
-            self.index.let_go(&node);
+        for node in self.index.advance(now) {
+            self.index.expire_units(&node);
         }
     }
 
@@ -75,11 +75,11 @@ impl Scene {
     fn gpus(&self) -> String {
         let units = units(&self.index, &Policy::builtin("p"));
         let told = units.values().filter(|unit| unit.kind == "gpu").map(|unit| {
-            let mark = match unit.held_only {
+            let mark = match unit.cordoned {
                 None => "",
-                Some(HeldOnly::Crowded) => "!",
-                Some(HeldOnly::Silent) => "?",
-                Some(HeldOnly::Withdrawn) => "~",
+                Some(CordonReason::Overcommitted) => "!",
+                Some(CordonReason::StaleAgent) => "?",
+                Some(CordonReason::Withdrawn) => "~",
             };
             format!("{}{mark}", unit.id)
         });
@@ -90,7 +90,7 @@ impl Scene {
     fn planned(&self) -> String {
         let key = ApplicationKey { namespace: "ns".to_owned(), name: "web".to_owned() };
         let world =
-            snapshot(&self.index, &key, &Policy::builtin("p"), Timestamp::from_second(0).unwrap()).unwrap();
+            assemble(&self.index, &key, &Policy::builtin("p"), Timestamp::from_second(0).unwrap()).unwrap();
         let plan = plan(&world.snapshot, &search::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
         let places = plan.assignment.enumerate().filter(|(actor, _)| !world.snapshot.is_fixed(*actor));
         let unit = |unit: Option<_>| unit.map_or("nowhere", |unit| world.snapshot.unit_id(unit)).to_owned();
@@ -125,7 +125,7 @@ fn of_a_silent_agent_holders_stay_and_nobody_comes() {
     let before = scene.planned();
     assert_eq!(before, "n0/gpus-0 n0/cpus-0");
     assert_eq!(scene.gpus(), "n0/gpus-0 n1/gpus-0");
-    scene.index.set_agent_silent("n0", true);
+    scene.index.set_agent_stale("n0", true);
     assert_eq!(scene.gpus(), "n0/gpus-0? n1/gpus-0");
     assert_eq!(scene.planned(), before, "nobody moves");
     let reports = world::pools(&scene.index, &Policy::builtin("p"));
@@ -141,7 +141,7 @@ fn of_a_silent_agent_holders_stay_and_nobody_comes() {
     placement.spec.assignments.clear();
     scene.index.put_placement(Arc::new(placement));
     assert!(!scene.planned().contains("n0/gpus"), "{}", scene.planned());
-    scene.index.set_agent_silent("n0", false);
+    scene.index.set_agent_stale("n0", false);
     assert!(scene.planned().contains("n0/gpus-0"), "{}", scene.planned());
 }
 

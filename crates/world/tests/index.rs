@@ -9,7 +9,10 @@ use crds::{ActorApplication, Assignment, Placement, Quantity, Time};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::ResourceExt;
-use world::{ApplicationKey, Index, Objects, Policy, World, own, seen, snapshot, units, units_at};
+use world::{
+    ApplicationKey, AssembledSnapshot, Index, Objects, Policy, assemble, observed_state, owned_objects,
+    units, units_at,
+};
 
 mod scene;
 
@@ -57,14 +60,19 @@ fn told(index: &Index, all: &Objects) -> String {
     for application in &all.applications {
         for policy in &policies {
             let key = ApplicationKey::of(application);
-            let world = snapshot(index, &key, policy, Timestamp::UNIX_EPOCH);
+            let world = assemble(index, &key, policy, Timestamp::UNIX_EPOCH);
             let world = world.map_or_else(|e| e.to_string(), |world| world.snapshot.write());
             let units = units(index, policy);
             let at: BTreeSet<String> =
                 ["n0", "n1"].iter().flat_map(|node| units_at(index, node, policy).into_keys()).collect();
             assert!(at.iter().eq(units.keys()), "a node offers by itself what it offers among all");
-            writeln!(text, "{world}\n{:?}\n{:?}", seen(index, application, &units), own(index, application))
-                .unwrap();
+            writeln!(
+                text,
+                "{world}\n{:?}\n{:?}",
+                observed_state(index, application, &units),
+                owned_objects(index, application)
+            )
+            .unwrap();
         }
     }
     text
@@ -123,19 +131,19 @@ fn what_is_not_listed_after_a_gap_is_gone() {
             }
         };
     }
-    kind!(nodes, keep_nodes);
-    kind!(topologies, keep_topologies);
-    kind!(pools, keep_pools);
-    kind!(applications, keep_applications);
-    kind!(placements, keep_placements);
-    kind!(instances, keep_instances);
-    kind!(pods, keep_pods);
+    kind!(nodes, retain_nodes);
+    kind!(topologies, retain_topologies);
+    kind!(pools, retain_pools);
+    kind!(applications, retain_applications);
+    kind!(placements, retain_placements);
+    kind!(instances, retain_instances);
+    kind!(pods, retain_pods);
 }
 
 /// What `web` is planned from under a policy.
-fn world_of_web(index: &Index, policy: &Policy) -> World {
+fn world_of_web(index: &Index, policy: &Policy) -> AssembledSnapshot {
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
-    snapshot(index, &key, policy, Timestamp::UNIX_EPOCH).unwrap()
+    assemble(index, &key, policy, Timestamp::UNIX_EPOCH).unwrap()
 }
 
 /// Who else `web` sees: on which units how many, and what they have to do there.
@@ -264,7 +272,7 @@ fn room(index: &Index, policy: &Policy) -> String {
         units.map(|unit| format!("{} {}", unit["id"].as_str().unwrap(), unit["others"]["count"])).collect();
     let nodes = world.snapshot.file().nodes.iter();
     let nodes: Vec<String> = nodes.map(|node| format!("{} {}", node.id, node.provides["cpuMilli"])).collect();
-    let is_partial = world.notes.iter().any(|note| note.condition == "Partial");
+    let is_partial = world.warnings.iter().any(|note| note.condition == "Partial");
     format!("{}; {}{}", units.join(", "), nodes.join(", "), if is_partial { "; Partial" } else { "" })
 }
 
@@ -350,7 +358,7 @@ fn others_who_are_listed_take_what_their_pods_ask_for_too() {
     for events in ["asks s-0 1", "asks s-0 2500m", "asks s-1 3500m", "asks s-0 500m"] {
         let mut index = Index::of(&all);
         happens(&mut index, &all, events);
-        let left = |world: &World| -> Vec<u64> {
+        let left = |world: &AssembledSnapshot| -> Vec<u64> {
             let file = world.snapshot.file();
             let fixed = |node: &str| -> u64 {
                 let there = |it: &&placement::file::Actor| {
@@ -375,7 +383,7 @@ fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
     let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
     let listed = written["actors"].as_array().unwrap().iter().filter(|actor| actor["fixed"] == true);
     assert_eq!(listed.count(), 0, "nobody else is listed");
-    let left = |world: &World, resource: &str| -> Vec<u64> {
+    let left = |world: &AssembledSnapshot, resource: &str| -> Vec<u64> {
         world.snapshot.file().nodes.iter().map(|node| node.provides[resource]).collect()
     };
     let summed = left(&world, "cpuMilli");
@@ -386,7 +394,7 @@ fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
     let asked: Vec<u64> =
         left(&world, "cpuMilli").iter().zip(summed).map(|(before, now)| before - now).collect();
     assert_eq!(asked, [2000, 1000], "what who is summed up asks for is off");
-    let fixed = |world: &World| -> Vec<String> {
+    let fixed = |world: &AssembledSnapshot| -> Vec<String> {
         let fixed = world.snapshot.file().actors.iter().filter(|actor| actor.fixed);
         fixed.map(|actor| format!("{} {}", actor.id, actor.current.as_deref().unwrap())).collect()
     };

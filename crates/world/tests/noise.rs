@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    Considered, Due, Moment, Observed, Step, Verdict, due, go_or_stay, steps, still_stands, turns,
+    Action, KeepRunning, Moment, PlanInputs, PlanReason, Verdict, background_slots, next_actions,
+    plan_reason, require_gain, revalidate_plan,
 };
 use crds::{ActorApplication, Assignment, NodeTopology, Placement};
 use jiff::Timestamp;
@@ -15,7 +16,10 @@ use kube::ResourceExt;
 use placement::ix::ActorIx;
 use placement::{Budget, NoPolicy, Plan, Strategy, plan};
 use serde_json::json;
-use world::{ApplicationKey, Index, Policy, World, decision, look, seen, snapshot, units, wanted};
+use world::{
+    ApplicationKey, AssembledSnapshot, Index, Policy, assemble, decision, desired_state, observe,
+    observed_state, units,
+};
 
 mod scene;
 
@@ -26,9 +30,9 @@ const MINUTES: u64 = 24 * 60;
 
 /// A plan that was found in one minute and is committed in the next one's world.
 struct Found {
-    world: World,
+    world: AssembledSnapshot,
     plan: Plan,
-    facts: Considered,
+    facts: PlanInputs,
 }
 
 /// An operator without a cluster: it looks at applications as reconciles do, asks whether they have to be planned, searches,
@@ -36,7 +40,7 @@ struct Found {
 #[derive(Default)]
 struct Desk {
     index: Index,
-    considered: BTreeMap<ApplicationKey, Considered>,
+    considered: BTreeMap<ApplicationKey, PlanInputs>,
     found: BTreeMap<ApplicationKey, Found>,
     last_turn: BTreeMap<ApplicationKey, Moment>,
     /// How often each was the reason to plan.
@@ -57,44 +61,48 @@ impl Desk {
             self.settle(application, &policy, found, at);
         }
         let decided = decision(self.index.placement(&key).unwrap());
-        let wanted = wanted(&self.index, application, &policy.name);
-        let looked = look(&self.index, application, &policy, Some(&decided), at).unwrap();
-        let mut facts = looked.facts;
+        let wanted = desired_state(&self.index, application, &policy.name);
+        let looked = observe(&self.index, application, &policy, Some(&decided), at).unwrap();
+        let mut facts = looked.inputs;
         // Something came free every minute, and everybody has its turn as often as may be.
-        facts.chances = minute;
-        facts.turn = !turns([(&key, self.last_turn.get(&key).copied())], now, 1).is_empty();
+        facts.freed_counter = minute;
+        facts.background_slot =
+            !background_slots([(&key, self.last_turn.get(&key).copied())], now, 1).is_empty();
         let before = self.considered.get(&key).cloned();
-        let why = due(before.as_ref(), &facts, &wanted, Some(&decided), &looked.infeasible, now);
+        let why = plan_reason(before.as_ref(), &facts, &wanted, Some(&decided), &looked.infeasible, now);
         if let Some(why) = why {
-            if why == Due::Chance {
+            if why == PlanReason::CapacityFreed {
                 self.last_turn.insert(key.clone(), now);
             }
             *self.due.entry(why.to_string()).or_default() += 1;
-            let plan = self.search(&looked.world, &policy);
-            self.found.insert(key, Found { world: looked.world, plan, facts });
+            let plan = self.search(&looked.assembled, &policy);
+            self.found.insert(key, Found { world: looked.assembled, plan, facts });
         } else {
-            let facts = before.map_or(facts.clone(), |before| facts.kept(&before));
+            let facts = before.map_or(facts.clone(), |before| facts.merge_pressure(&before));
             self.considered.insert(key, facts);
         }
-        let seen = control::Seen { now, ..seen(&self.index, application, &units(&self.index, &policy)) };
-        let todo = steps(&wanted, &decided, &seen, &looked.infeasible);
-        self.stops += todo.steps.iter().filter(|step| matches!(step, Step::Stop { .. })).count();
+        let seen = control::ObservedState {
+            now,
+            ..observed_state(&self.index, application, &units(&self.index, &policy))
+        };
+        let todo = next_actions(&wanted, &decided, &seen, &looked.infeasible);
+        self.stops += todo.actions.iter().filter(|step| matches!(step, Action::StopPod { .. })).count();
     }
 
-    fn search(&self, world: &World, policy: &Policy) -> Plan {
+    fn search(&self, world: &AssembledSnapshot, policy: &Policy) -> Plan {
         let greedy: Box<dyn Strategy> = Box::new(search::Greedy);
         let strategy: Box<dyn Strategy> =
-            if self.index.is_silent() { Box::new(Observed(greedy)) } else { greedy };
+            if self.index.is_mass_outage() { Box::new(KeepRunning(greedy)) } else { greedy };
         let found = plan(&world.snapshot, strategy.as_ref(), &NoPolicy, &Budget::effort(None, 1)).unwrap();
-        go_or_stay(&world.snapshot, &[], found, policy.least_gain())
+        require_gain(&world.snapshot, &[], found, policy.min_gain())
     }
 
     /// Writes what still holds of a plan in the world as it is now, as somebody whom the newest state is held for.
     fn settle(&mut self, application: &ActorApplication, policy: &Policy, found: Found, at: Timestamp) {
         let key = ApplicationKey::of(application);
-        let newest = snapshot(&self.index, &key, policy, at).unwrap();
-        let (Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan)) =
-            still_stands(&found.world.snapshot, &found.plan, &newest.snapshot, true)
+        let newest = assemble(&self.index, &key, policy, at).unwrap();
+        let (Verdict::Valid(plan) | Verdict::Repaired(plan) | Verdict::Partial(plan)) =
+            revalidate_plan(&found.world.snapshot, &found.plan, &newest.snapshot, true)
         else {
             return;
         };
@@ -116,8 +124,8 @@ impl Desk {
         written.spec.application_generation = application.metadata.generation.unwrap_or(0);
         written.spec.demand_digest = Some(newest.demand());
         self.index.put_placement(Arc::new(written));
-        let strain = control::strain(&newest.snapshot, &plan.assignment);
-        self.considered.insert(key, Considered { strain, ..found.facts });
+        let strain = control::pressure(&newest.snapshot, &plan.assignment);
+        self.considered.insert(key, PlanInputs { pressure: strain, ..found.facts });
     }
 }
 

@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use world::{ApplicationKey, Index, Objects, Policy, decision, seen, snapshot, units, wanted};
+use world::{
+    ApplicationKey, Index, Objects, Policy, assemble, decision, desired_state, observed_state, units,
+};
 
 /// A node of four cores with two GPUs, its pool, and the application `web` with two actors in the group `server`.
 const BASE: &str = r#"
@@ -56,22 +58,22 @@ fn shown(more: &str) -> String {
     let objects = objects(more);
     let index = Index::of(&objects);
     let units = units(&index, &Policy::builtin("p"));
-    let seen = seen(&index, &objects.applications[0], &units);
+    let seen = observed_state(&index, &objects.applications[0], &units);
     let mut text = String::new();
     for (actor, instance) in &seen.instances {
         let pod = instance.pod.as_ref();
-        let pod = pod.map(|pod| format!(" {} {}", pod.state, pod.unit.as_deref().unwrap_or("-")));
+        let pod = pod.map(|pod| format!(" {} {}", pod.phase, pod.unit.as_deref().unwrap_or("-")));
         writeln!(text, "{actor}{}", pod.unwrap_or_default()).unwrap();
     }
     seen.surplus.iter().for_each(|instance| writeln!(text, "surplus {}", instance.id.name).unwrap());
-    seen.taken.iter().for_each(|(actor, taken)| writeln!(text, "taken {actor}: {taken:?}").unwrap());
-    let slots = seen.left.units.iter().map(|(id, unit)| format!("{id}:{}", unit.slots.unwrap()));
-    let node = &seen.left.nodes["n0"];
+    seen.name_conflicts.iter().for_each(|(actor, taken)| writeln!(text, "taken {actor}: {taken:?}").unwrap());
+    let slots = seen.free.units.iter().map(|(id, unit)| format!("{id}:{}", unit.slots.unwrap()));
+    let node = &seen.free.nodes["n0"];
     write!(
         text,
         "left {} pool {} cpu {} gpu {}",
         slots.collect::<Vec<_>>().join(" "),
-        seen.left.pools["gpus"],
+        seen.free.pools["gpus"],
         node["cpuMilli"],
         node["nvidia.com/gpu"]
     )
@@ -83,7 +85,7 @@ fn shown(more: &str) -> String {
 fn planned(more: &str) -> String {
     let objects = objects(more);
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
-    let world = snapshot(&Index::of(&objects), &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+    let world = assemble(&Index::of(&objects), &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
     let file = world.snapshot.file();
     let units: Vec<&str> = file.units.iter().map(|unit| unit.id.as_str()).collect();
     let placed = file.actors.iter().filter_map(|a| Some(format!("{} at {}", a.id, a.current.as_ref()?)));
@@ -110,8 +112,8 @@ fn a_pod_that_no_node_has_is_to_be_as_it_was_seen_when_it_is_taken_away() {
     let version_of = |pod: &str| {
         let objects = objects(&(instance("web-server-0", Some("web-uid")) + pod));
         let index = Index::of(&objects);
-        let seen = seen(&index, &objects.applications[0], &units(&index, &Policy::builtin("p")));
-        seen.instances["server-0"].pod.as_ref().unwrap().id.version.clone()
+        let seen = observed_state(&index, &objects.applications[0], &units(&index, &Policy::builtin("p")));
+        seen.instances["server-0"].pod.as_ref().unwrap().id.resource_version.clone()
     };
     let bound = pod("web-server-0", Some("web-server-0-uid"))
         .replace("uid: web-server-0-pod", "uid: p, resourceVersion: '7'");
@@ -204,12 +206,12 @@ fn a_decision_is_the_applications_own() {
     let decision = decision(&objects.placements[0]);
     assert_eq!(decision.places["server-0"], "n0/gpus-1");
     assert_eq!(decision.unplaced.iter().collect::<Vec<_>>(), ["server-1"]);
-    let wanted = wanted(&Index::of(&objects), &objects.applications[0], "p");
+    let wanted = desired_state(&Index::of(&objects), &objects.applications[0], "p");
     assert_eq!(
         wanted.actors.iter().map(|actor| actor.name.as_str()).collect::<Vec<_>>(),
         ["server-0", "server-1"]
     );
-    assert_eq!(wanted.asks[0]["gpu"], [("cpuMilli".to_owned(), 1000), ("pods".to_owned(), 1)].into());
+    assert_eq!(wanted.requests[0]["gpu"], [("cpuMilli".to_owned(), 1000), ("pods".to_owned(), 1)].into());
 }
 
 /// A change to the cluster of an actor that runs on the second GPU, and what units there are then; `!`: its holder stays,
@@ -262,7 +264,7 @@ fn an_actor_that_holds_a_unit_keeps_it_whatever_is_offered() {
         let units = units(&Index::of(&objects), &Policy::builtin("p"));
         let found = units
             .values()
-            .map(|unit| format!("{}{}", unit.id, if unit.held_only.is_some() { "!" } else { "" }));
+            .map(|unit| format!("{}{}", unit.id, if unit.cordoned.is_some() { "!" } else { "" }));
         assert_eq!(found.collect::<Vec<_>>().join(" "), expected, "{what}");
     }
 }

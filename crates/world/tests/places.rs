@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use world::{ApplicationKey, Index, Objects, Policy, decision, infeasible, seen, snapshot, units, wanted};
+use world::{
+    ApplicationKey, Index, Objects, Policy, assemble, decision, desired_state, infeasible, observed_state,
+    units,
+};
 
 /// A pool of nodes, and the application `web` with one actor that asks for two cores: it was decided to be on `n0`, and has no pod.
 const BASE: &str = r#"
@@ -73,11 +76,11 @@ fn told(more: &str) -> String {
     let key = ApplicationKey { namespace: "ns".to_owned(), name: "web".to_owned() };
     let web = index.application(&key).unwrap();
     let places = decision(index.placement(&key).unwrap());
-    let world = snapshot(&index, &key, &policy, Timestamp::UNIX_EPOCH).unwrap();
+    let world = assemble(&index, &key, &policy, Timestamp::UNIX_EPOCH).unwrap();
     let lost = infeasible(&index, web, &world, Some(&places));
-    let seen = seen(&index, web, &units(&index, &policy));
-    let todo = control::steps(&wanted(&index, web, "p"), &places, &seen, &BTreeSet::new());
-    let waits = todo.waiting.get("server-0").map_or("starts".to_owned(), ToString::to_string);
+    let seen = observed_state(&index, web, &units(&index, &policy));
+    let todo = control::next_actions(&desired_state(&index, web, "p"), &places, &seen, &BTreeSet::new());
+    let waits = todo.blocked.get("server-0").map_or("starts".to_owned(), ToString::to_string);
     if lost.is_empty() { waits } else { format!("{waits}; its place is lost") }
 }
 

@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use world::{ActorName, ApplicationKey, Index, Objects, Policy, actors, seen, snapshot, units};
+use world::{
+    ActorName, ApplicationKey, Index, Objects, Policy, assemble, desired_actors, observed_state, units,
+};
 
 /// A node of four cores with two GPUs of 8 GiB, and the application `web`: `server` on gpu and cpu, `client` on cpu.
 const BASE: &str = r#"
@@ -63,10 +65,10 @@ fn objects(asked: &str) -> Objects {
 /// Which actors there are beyond the manifest's, and which are refused, with the first words of why.
 fn asked(text: &str) -> String {
     let objects = objects(text);
-    let actors = actors(&Index::of(&objects), &objects.applications[0]);
+    let actors = desired_actors(&Index::of(&objects), &objects.applications[0]);
     let more = actors.names.iter().skip(3).map(|name| format!("{} of {}", name.short(), name.group));
     let refused =
-        actors.refused.iter().map(|(name, unfit)| format!("{name}: {} {}", unfit.reason, unfit.message));
+        actors.rejected.iter().map(|(name, unfit)| format!("{name}: {} {}", unfit.reason, unfit.message));
     more.chain(refused).collect::<Vec<_>>().join(", ")
 }
 
@@ -97,7 +99,7 @@ fn what_is_asked_for_is_an_actor_or_refused_with_a_reason() {
 fn planned(text: &str) -> String {
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
     let world =
-        snapshot(&Index::of(&objects(text)), &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+        assemble(&Index::of(&objects(text)), &key, &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
     let actor = |actor: &placement::file::Actor| {
         let at = world.snapshot.actor(&actor.id).unwrap();
         let units = world.snapshot.candidates(at).iter().map(|&unit| world.snapshot.unit_id(unit));
@@ -159,18 +161,18 @@ fn they_are_seen_by_their_names_and_whose_pod_has_the_name_counts() {
         let mut objects = objects(text);
         objects.read("more", &more).unwrap();
         let index = Index::of(&objects);
-        let seen = seen(&index, &objects.applications[0], &units(&index, &Policy::builtin("p")));
+        let seen = observed_state(&index, &objects.applications[0], &units(&index, &Policy::builtin("p")));
         let instances = seen.instances.iter().map(|(actor, instance)| {
             let pod = instance.pod.as_ref().map_or(String::new(), |pod| format!(" with {}", pod.id.name));
             format!("{actor}{}{pod}", if instance.requested { " asked" } else { "" })
         });
-        let waits = seen.taken.iter().map(|(actor, taken)| format!("{actor} waits: {taken:?}"));
+        let waits = seen.name_conflicts.iter().map(|(actor, taken)| format!("{actor} waits: {taken:?}"));
         assert_eq!(instances.chain(waits).collect::<Vec<_>>().join("; "), expected, "{text} {more}");
         assert!(seen.surplus.is_empty(), "none is removed: {text}");
     }
     let objects = objects("x server unowned; y server");
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
     let index = Index::of(&objects);
-    let waiting: Vec<_> = index.unowned_requests(&key).flat_map(|it| world::actors_in(it)).collect();
+    let waiting: Vec<_> = index.unowned_requests(&key).flat_map(|it| world::actors_of_instance(it)).collect();
     assert_eq!(waiting.iter().map(ActorName::short).collect::<Vec<_>>(), ["inst-x"]);
 }

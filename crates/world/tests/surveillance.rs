@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use placement::{Budget, NoPolicy, plan};
-use world::{ApplicationKey, Index, Objects, Policy, snapshot};
+use world::{ApplicationKey, Index, Objects, Policy, assemble};
 
 fn objects() -> Objects {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -20,7 +20,7 @@ fn objects() -> Objects {
 fn the_example_in_numbers() {
     let key = ApplicationKey { namespace: "vision".into(), name: "surveillance".into() };
     let world =
-        snapshot(&Index::of(&objects()), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH)
+        assemble(&Index::of(&objects()), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH)
             .unwrap();
     let file = world.snapshot.file();
     let units: Vec<String> = file.units.iter().map(|unit| format!("{} {}", unit.id, unit.capacity)).collect();
@@ -33,5 +33,5 @@ fn the_example_in_numbers() {
     insta::assert_snapshot!("work", file.actors.iter().map(work).collect::<Vec<_>>().join("\n"));
     let plan = plan(&world.snapshot, &search::Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
     insta::assert_snapshot!("greedy", plan.cost.in_words(&world.snapshot));
-    assert_eq!(world.notes, []);
+    assert_eq!(world.warnings, []);
 }

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use world::{
-    ApplicationKey, Index, Objects, Policy, decision, infeasible_without_plan, seen, snapshot, units_on,
+    ApplicationKey, Index, Objects, Policy, assemble, decision, infeasible_without_plan, observed_state,
+    units_on,
 };
 
 mod scene;
@@ -57,7 +58,7 @@ fn found(change: impl Fn(&mut Index, &Objects)) -> [String; 2] {
         change(&mut index, &all);
         let (key, now) =
             (ApplicationKey { namespace: "ns".into(), name: "web".into() }, Timestamp::UNIX_EPOCH);
-        assert!(snapshot(&index, &key, &Policy::builtin("p"), now).is_err(), "it cannot be planned");
+        assert!(assemble(&index, &key, &Policy::builtin("p"), now).is_err(), "it cannot be planned");
         let found = infeasible_without_plan(&index, &edited, &decision(&all.placements[0]), now);
         found.into_iter().collect::<Vec<_>>().join(" ")
     })
@@ -69,9 +70,11 @@ fn without_return(change: impl Fn(&mut Index, &Objects)) -> String {
     let mut index = Index::of(&all);
     change(&mut index, &all);
     let units = units_on(&index, ["n0"], &Policy::builtin("units"));
-    let seen = seen(&index, &all.applications[0], &units);
-    let pods =
-        seen.instances.iter().filter(|(_, instance)| instance.pod.as_ref().is_some_and(|pod| pod.no_return));
+    let seen = observed_state(&index, &all.applications[0], &units);
+    let pods = seen
+        .instances
+        .iter()
+        .filter(|(_, instance)| instance.pod.as_ref().is_some_and(|pod| pod.restart_blocked));
     pods.map(|(actor, _)| actor.as_str()).collect::<Vec<_>>().join(" ")
 }
 
@@ -82,7 +85,7 @@ fn only_what_needs_no_plan_is_held_against_a_place() {
         ("nothing", |_, _| (), ["", "", ""]),
         ("the node is gone", |index, _| index.remove_node("n0"), ["s-0 s-1", "s-0 s-1", ""]),
         ("its GPUs are offered no more", |index, _| index.remove_pool("gpus"), ["s-0", "s-0", ""]),
-        ("its agent is silent", |index, _| index.set_agent_silent("n0", true), ["", "s-0", "s-0"]),
+        ("its agent is silent", |index, _| index.set_agent_stale("n0", true), ["", "s-0", "s-0"]),
         (
             "it is cordoned",
             |index, all| node(index, all, json!({"unschedulable": true})),

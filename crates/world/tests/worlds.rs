@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 use placement::file::{Constraint, Places};
-use world::{ApplicationKey, Index, Objects, Policy, World, WorldError, snapshot};
+use world::{ApplicationKey, AssembleError, AssembledSnapshot, Index, Objects, Policy, assemble};
 
 /// Two nodes of four cores, the first with two GPUs; a pool for each kind; one application of one group.
 const BASE: &str = r#"
@@ -30,10 +30,10 @@ fn key(name: &str) -> ApplicationKey {
     ApplicationKey { namespace: "ns".into(), name: name.into() }
 }
 
-fn world_of(yaml: &str) -> Result<World, WorldError> {
+fn world_of(yaml: &str) -> Result<AssembledSnapshot, AssembleError> {
     let mut objects = Objects::default();
     objects.read("test", yaml).unwrap();
-    snapshot(&Index::of(&objects), &key("app"), &Policy::builtin("p"), Timestamp::UNIX_EPOCH)
+    assemble(&Index::of(&objects), &key("app"), &Policy::builtin("p"), Timestamp::UNIX_EPOCH)
 }
 
 /// The base with one text replaced by another, and documents added.
@@ -70,7 +70,7 @@ fn shown(yaml: &str) -> String {
         lines
             .extend(report.problems.iter().map(|(type_, message)| format!("pool {pool} {type_}: {message}")));
     }
-    lines.extend(world.notes.iter().map(|note| format!("note {}: {}", note.condition, note.message)));
+    lines.extend(world.warnings.iter().map(|note| format!("note {}: {}", note.condition, note.message)));
     lines.join("\n")
 }
 
@@ -594,12 +594,13 @@ fn numbers_of_one_application_are_no_trouble_of_another() {
         let ruled =
             Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
         for policy in [Policy::builtin("p"), ruled] {
-            let world = |name: &str| snapshot(&index, &key(name), &policy, Timestamp::UNIX_EPOCH);
+            let world = |name: &str| assemble(&index, &key(name), &policy, Timestamp::UNIX_EPOCH);
             let (app, other) = (world("app").unwrap(), world("other").unwrap_err().to_string());
             assert!(other.starts_with("spec."), "{to}: {other}");
-            let told =
-                |note: &world::Note| note.condition == "Partial" && note.message.contains("of ns/other only");
-            assert!(app.notes.iter().any(told), "{to}: {:?}", app.notes);
+            let told = |note: &world::SnapshotWarning| {
+                note.condition == "Partial" && note.message.contains("of ns/other only")
+            };
+            assert!(app.warnings.iter().any(told), "{to}: {:?}", app.warnings);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use control::Id;
+use control::ObjectId;
 use crds::{Instance, Placement};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -279,7 +279,7 @@ impl Writer {
     pub async fn delete<K>(
         &self,
         namespace: &str,
-        object: &Id,
+        object: &ObjectId,
         at_once: bool,
     ) -> Result<Result<(), String>, Error>
     where
@@ -291,7 +291,7 @@ impl Writer {
         let kind = K::kind(&());
         let permit = self.begin(&kind, "delete")?;
         let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let Id { name, uid, version } = object;
+        let ObjectId { name, uid, resource_version: version } = object;
         let preconditions = Preconditions { resource_version: version.clone(), uid: Some(uid.clone()) };
         let parameters = DeleteParams {
             grace_period_seconds: at_once.then_some(0),

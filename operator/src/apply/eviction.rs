@@ -1,7 +1,7 @@
 //! Evicts pods that move, as a drain does. If a disruption budget or admission refuses it, the eviction is retried with
 //! backoff.
 
-use control::{About, Id, Moment};
+use control::{RefusalKey, ObjectId, Moment};
 use world::ApplicationKey;
 
 use crate::error::Error;
@@ -12,7 +12,7 @@ pub enum Deferred {
     /// The Instance was not admitted; retried at `until`.
     Create { actor: String, until: Moment, why: String, just_now: bool },
     /// The pod of this actor was not admitted; what the refusal is about, and its message.
-    Start(String, About, String),
+    Start(String, RefusalKey, String),
     /// The pod of this actor may not be evicted until this time; the message.
     Evict(String, Moment, String),
     /// A pod or an Instance may not be deleted; retried at `until`.
@@ -27,7 +27,7 @@ pub async fn evict(
     ctx: &Context,
     key: &ApplicationKey,
     actor: String,
-    pod: &Id,
+    pod: &ObjectId,
 ) -> Result<Option<Deferred>, Error> {
     let backoff_key = (key.clone(), format!("eviction of {actor}"));
     if let Some((until, why)) = ctx.backoff(&backoff_key) {

@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_peers_file_lists_stable_host_names() {
-        let written = peers(&application(), &world::actors_of(&application()));
+        let written = peers(&application(), &world::manifest_actors(&application()));
         assert_eq!(written.metadata.owner_references.unwrap()[0].uid, "1");
         insta::assert_snapshot!(written.data.unwrap()["peers.json"], @r#"
         {
@@ -194,7 +194,7 @@ mod tests {
                 {"name": "CAIRN_ROOT", "value": "mine"}], "volumeMounts": [{"name": "own", "mountPath": "/own"}]}]}))
         .unwrap();
         let mut spec = given.clone();
-        introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, true);
+        introduce(&mut spec, &application, &world::manifest_actors(&application)[1], "cpu", false, true);
         let env_of = |container: &Container| -> Vec<String> {
             let env = container.env.iter().flatten();
             env.map(|it| format!("{}={}", it.name, it.value.clone().unwrap_or_default())).collect()
@@ -220,7 +220,7 @@ mod tests {
 
         // A foreign ConfigMap of that name is not mounted.
         let mut spec = given;
-        introduce(&mut spec, &application, &world::actors_of(&application)[1], "cpu", false, false);
+        introduce(&mut spec, &application, &world::manifest_actors(&application)[1], "cpu", false, false);
         assert_eq!((env_of(&spec.containers[0]).len(), spec.volumes), (8, None));
         assert_eq!(mounts(&spec.containers[0]), ["/own"]);
     }

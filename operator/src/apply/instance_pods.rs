@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::{About, Id, Moment, Scope};
+use control::{RefusalKey, ObjectId, Moment, RefusalScope};
 use crds::{ActorApplication, DevicePool, Instance};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::NamespaceResourceScope;
@@ -59,7 +59,7 @@ async fn adopt_one(
     if let Some(held) = ctx.backoff(&backoff_key) {
         return Ok(Some(held));
     }
-    let labels = pods::labels_of_host(&world::actors_in(instance));
+    let labels = pods::labels_of_host(&world::actors_of_instance(instance));
     let Err(why) = ctx.writer.adopt(instance, owner, &labels).await? else { return Ok(None) };
     let why = format!("Instance {} cannot be adopted: {why}", instance.name_any());
     let until = ctx.back_off(backoff_key, &why, None);
@@ -128,9 +128,9 @@ pub async fn create_pod(
     };
     // Concerns the whole namespace, or all pods of the same template.
     let about = if refused.by_namespace {
-        About { scope: Scope::Namespace, ..About::default() }
+        RefusalKey { scope: RefusalScope::Namespace, ..RefusalKey::default() }
     } else {
-        About { scope: Scope::Template, group: name.group.clone(), kind: unit.kind.clone() }
+        RefusalKey { scope: RefusalScope::Template, group: name.group.clone(), kind: unit.kind.clone() }
     };
     Ok(Some(Deferred::Start(name.short(), about, refused.message)))
 }
@@ -143,7 +143,7 @@ pub async fn delete<K>(
     ctx: &Context,
     key: &ApplicationKey,
     actor: String,
-    object: &Id,
+    object: &ObjectId,
     at_once: bool,
 ) -> Result<Option<Deferred>, Error>
 where

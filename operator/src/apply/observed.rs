@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
-use control::{HeldBack, Refusal, Scope};
+use control::{Backoff, Refusal, RefusalScope};
 use crds::{ActorApplication, DevicePool, Placement, StartPolicy};
 use kube::ResourceExt;
-use world::{ApplicationKey, Own, Policy, Unit, object_name};
+use world::{ApplicationKey, OwnedObjects, Policy, Unit, object_name};
 
 use crate::apply::recheck_places;
 use crate::apply::rollout::Rollout;
@@ -24,8 +24,8 @@ pub fn is_newest(decision: &Placement, application: &ActorApplication) -> bool {
 /// The observed state of an application.
 pub struct ObservedApplication {
     pub units: BTreeMap<String, Unit>,
-    pub seen: control::Seen,
-    pub instances: Own,
+    pub seen: control::ObservedState,
+    pub instances: OwnedObjects,
     pub pools: BTreeMap<String, Arc<DevicePool>>,
 }
 
@@ -33,7 +33,7 @@ pub struct ObservedApplication {
 fn observe(
     application: &ActorApplication,
     ctx: &Context,
-    (wanted, decided): (&control::Wanted, &control::Decision),
+    (wanted, decided): (&control::DesiredState, &control::Decision),
     rollout: &Rollout,
     refusals: &[Refusal],
 ) -> ObservedApplication {
@@ -41,7 +41,7 @@ fn observe(
     let plain = Policy::builtin("units");
     let key = ApplicationKey::of(application);
     let index = ctx.caches.index();
-    let own = world::own(&index, application);
+    let own = world::owned_objects(&index, application);
     // Actions concern only nodes with assignments or pods.
     let pods = own.values().filter_map(|(_, pod)| pod.as_deref());
     let units_of = decided.places.values().map(String::as_str).chain(pods.clone().filter_map(world::unit_of));
@@ -49,17 +49,17 @@ fn observe(
     let nodes: BTreeSet<&str> =
         units_of.filter_map(|unit| Some(unit.rsplit_once('/')?.0)).chain(bound).collect();
     let units = world::units_on(&index, nodes, &plain);
-    let mut seen = world::seen(&index, application, &units);
+    let mut seen = world::observed_state(&index, application, &units);
     seen.now = moment();
     let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
     for actor in &wanted.actors {
-        if let Some(held) = back_offs.held(&(key.clone(), actor.name.clone()), seen.now) {
-            seen.held_back.insert(actor.name.clone(), held.clone());
+        if let Some(held) = back_offs.active(&(key.clone(), actor.name.clone()), seen.now) {
+            seen.backoff.insert(actor.name.clone(), held.clone());
         }
     }
-    let own = world::own(&index, application);
+    let own = world::owned_objects(&index, application);
     let now = seen.now;
-    for name in world::actors(&index, application).names {
+    for name in world::desired_actors(&index, application).names {
         let Some(found) = seen.instances.get_mut(&name.short()).and_then(|it| it.pod.as_mut()) else {
             continue;
         };
@@ -67,8 +67,8 @@ fn observe(
         let kind = found.unit.as_ref().and_then(|unit| units.get(unit)).map_or("", |unit| &unit.kind);
         found.outdated = rollout.is_outdated(&name, pod, kind);
         let (actor, node) = (name.short(), found.node.as_deref().unwrap_or_default());
-        let keeps_out = |it: &Refusal| it.keeps_out((&actor, &name.group), (node, kind), now);
-        found.no_return |= refusals.iter().any(keeps_out);
+        let keeps_out = |it: &Refusal| it.prevents_restart((&actor, &name.group), (node, kind), now);
+        found.restart_blocked |= refusals.iter().any(keeps_out);
     }
     ObservedApplication {
         seen,
@@ -89,8 +89,8 @@ pub async fn plan_actions(
     rollout: &Rollout,
     outcome: &mut Outcome,
     refusals: &[Refusal],
-) -> Result<(ObservedApplication, control::Todo), Error> {
-    let mut wanted = world::wanted(&ctx.caches.index(), application, &decision.spec.policy);
+) -> Result<(ObservedApplication, control::Actions), Error> {
+    let mut wanted = world::desired_state(&ctx.caches.index(), application, &decision.spec.policy);
     let decided = world::decision(decision);
     // Until the latest generation has a Placement, the previous one is repaired.
     let is_newest = is_newest(decision, application);
@@ -98,18 +98,18 @@ pub async fn plan_actions(
         wanted.max_unavailable = 0;
         // Actors restart with the last good templates and their requests.
         let served = rollout.last_good(application);
-        wanted.asks = world::wanted(&ctx.caches.index(), &served, &decision.spec.policy).asks;
+        wanted.requests = world::desired_state(&ctx.caches.index(), &served, &decision.spec.policy).requests;
     }
     let mut observed = observe(application, ctx, (&wanted, &decided), rollout, refusals);
     let known = outcome.infeasible.take();
     let mut infeasible = match &known {
         Some(known) => known.clone(),
-        None if control::is_carried_out(&decided, &observed.seen) => BTreeSet::new(),
+        None if control::is_fully_applied(&decided, &observed.seen) => BTreeSet::new(),
         None => infeasible(ctx, application, &decided).await?,
     };
-    let closed = refusals.iter().find(|refusal| refusal.about.scope == Scope::Namespace);
-    observed.seen.closed = closed.map(|it| HeldBack { until: it.until, why: it.reason.clone() });
-    let mut todo = control::steps(&wanted, &decided, &observed.seen, &infeasible);
+    let closed = refusals.iter().find(|refusal| refusal.key.scope == RefusalScope::Namespace);
+    observed.seen.namespace_backoff = closed.map(|it| Backoff { until: it.until, reason: it.reason.clone() });
+    let mut todo = control::next_actions(&wanted, &decided, &observed.seen, &infeasible);
     let rechecked = match &known {
         Some(known) => {
             recheck_places::recheck((application, decision), known, (&todo, &observed.seen), ctx).await?
@@ -117,18 +117,18 @@ pub async fn plan_actions(
         None => None,
     };
     if let Some(rechecked) = rechecked {
-        todo = control::steps(&wanted, &decided, &observed.seen, &rechecked);
+        todo = control::next_actions(&wanted, &decided, &observed.seen, &rechecked);
         infeasible = rechecked;
     }
     if application.spec.start == StartPolicy::AllOrNothing {
         control::hold_start(&mut todo, &observed.seen, &infeasible);
     }
     if application.spec.paused {
-        control::only_finish(&mut todo, &observed.seen);
+        control::finish_in_flight(&mut todo, &observed.seen);
     } else if !is_newest {
-        control::only_heal(&mut todo);
+        control::repair_only(&mut todo);
     }
-    outcome.waiting = std::mem::take(&mut todo.waiting);
-    outcome.requeue_at = todo.next.into_iter().chain(outcome.requeue_at).min();
+    outcome.waiting = std::mem::take(&mut todo.blocked);
+    outcome.requeue_at = todo.requeue_at.into_iter().chain(outcome.requeue_at).min();
     Ok((observed, todo))
 }

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, PoisonError};
 
-use control::{Moment, Wait};
+use control::{Moment, BlockedOn};
 use crds::{ActorApplication, ActorApplicationStatus};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
-use world::{ActorName, ApplicationKey, controller};
+use world::{ActorName, ApplicationKey, controller_ref};
 
 use crate::api::writes::{Created, NotAdmitted};
 use crate::apply::identity;
@@ -95,7 +95,7 @@ impl OwnedResources {
                 }
             },
         };
-        add_problem(outcome, until, Wait::BackOff(why));
+        add_problem(outcome, until, BlockedOn::Backoff(why));
         Ok(())
     }
 }
@@ -125,7 +125,7 @@ impl OwnedResources {
         for what in missing.into_iter().flatten() {
             let held = ctx.backoff(&(key.clone(), what.clone()));
             if held.is_some_and(|(_, why)| why == TAKEN) || was_reported(status, &what) {
-                outcome.waiting.insert(PEERS.to_owned(), Wait::Name(what));
+                outcome.waiting.insert(PEERS.to_owned(), BlockedOn::NameConflict(what));
             }
         }
     }
@@ -133,14 +133,14 @@ impl OwnedResources {
 
 /// Whether the status reports that this name is taken.
 fn was_reported(status: Option<&ActorApplicationStatus>, what: &str) -> bool {
-    let words = format!("{PEERS}: {}", Wait::Name(what.to_owned()));
+    let words = format!("{PEERS}: {}", BlockedOn::NameConflict(what.to_owned()));
     let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
     conditions.any(|it| it.type_ == "NameTaken" && it.status == "True" && it.message.contains(&words))
 }
 
 /// Whether an application of this name is the controller, including a deleted predecessor.
 fn names_as_owner(object: &impl ResourceExt, application: &ActorApplication) -> bool {
-    controller(object, "ActorApplication").is_some_and(|owner| owner.name == application.name_any())
+    controller_ref(object, "ActorApplication").is_some_and(|owner| owner.name == application.name_any())
 }
 
 /// Whether an object belongs to the application, or will: a predecessor's object is deleted and replaced. An object just
@@ -203,7 +203,7 @@ impl<K: OwnedObject> OwnedKind<K> {
                 }
             },
         };
-        add_problem(outcome, until, if why == TAKEN { Wait::Name(what) } else { Wait::BackOff(why) });
+        add_problem(outcome, until, if why == TAKEN { BlockedOn::NameConflict(what) } else { BlockedOn::Backoff(why) });
         Ok(None)
     }
 }
@@ -222,12 +222,12 @@ async fn report_refusal(
 }
 
 /// Records a missing resource, which does not block the actors.
-fn add_problem(outcome: &mut Outcome, until: Moment, wait: Wait) {
+fn add_problem(outcome: &mut Outcome, until: Moment, wait: BlockedOn) {
     outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
     let wait = match (outcome.waiting.remove(PEERS), wait) {
-        (Some(Wait::BackOff(before)), Wait::BackOff(why)) => Wait::BackOff(format!("{before}; {why}")),
+        (Some(BlockedOn::Backoff(before)), BlockedOn::Backoff(why)) => BlockedOn::Backoff(format!("{before}; {why}")),
         // A foreign object must stay known, as it must not be mounted.
-        (Some(taken @ Wait::Name(_)), Wait::BackOff(_)) => taken,
+        (Some(taken @ BlockedOn::NameConflict(_)), BlockedOn::Backoff(_)) => taken,
         (_, wait) => wait,
     };
     outcome.waiting.insert(PEERS.to_owned(), wait);
@@ -288,7 +288,7 @@ mod tests {
         let file = "ConfigMap web-peers";
         let mut outcome = Outcome::default();
         assert!(!was_reported(Some(&status_of(&outcome)), file));
-        outcome.waiting.insert(PEERS.to_owned(), Wait::Name(file.to_owned()));
+        outcome.waiting.insert(PEERS.to_owned(), BlockedOn::NameConflict(file.to_owned()));
         assert!(was_reported(Some(&status_of(&outcome)), file));
         assert!(!was_reported(Some(&status_of(&outcome)), "Service web"));
         assert!(!was_reported(None, file));
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn refusals_are_merged_and_a_name_conflict_takes_precedence() {
         let (refused, taken) =
-            (|why: &str| Wait::BackOff(why.to_owned()), |what: &str| Wait::Name(what.to_owned()));
+            (|why: &str| BlockedOn::Backoff(why.to_owned()), |what: &str| BlockedOn::NameConflict(what.to_owned()));
         for (waits, expected) in [
             (vec![refused("quota")], refused("quota")),
             (vec![refused("quota"), refused("policy")], refused("quota; policy")),

@@ -124,7 +124,7 @@ pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> O
         memory_mib: None,
         slots: None,
         resource: None,
-        held_only: None,
+        cordoned: None,
     };
     let mut pod = pod(application, actor, &instance(application, actor), &unit, None, false, true)?;
     pod.metadata.name = Some(format!("{}-trial", object_name(actor)));
@@ -182,7 +182,7 @@ mod tests {
 
     fn made(template: &serde_json::Value, pool: &serde_json::Value) -> serde_json::Value {
         let application = application(template);
-        let actor = world::actors_of(&application).remove(0);
+        let actor = world::manifest_actors(&application).remove(0);
         let mut instance = instance(&application, &actor);
         instance.metadata.uid = Some("2".into());
         let pool = DevicePool::new("gpus", serde_json::from_value(pool.clone()).unwrap());
@@ -198,7 +198,7 @@ mod tests {
             memory_mib: None,
             slots: Some(1),
             resource: Some("nvidia.com/gpu".into()),
-            held_only: None,
+            cordoned: None,
         };
         serde_json::to_value(pod(&application, &actor, &instance, &unit, Some(&pool), true, true).unwrap())
             .unwrap()
@@ -244,7 +244,7 @@ mod tests {
     fn an_instance_is_labelled_by_what_holds_for_each_actor_in_it() {
         let mut manifest = application(&json!({"spec": {"containers": [{"name": "actor"}]}}));
         manifest.spec.actors[0].replicas = 2;
-        let mut actors = world::actors_of(&manifest);
+        let mut actors = world::manifest_actors(&manifest);
         assert_eq!(labels_of_host(&actors[..1]), labels_of(&actors[0]));
         let all = |of: &[(&str, &str)]| -> BTreeMap<String, String> {
             of.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect()

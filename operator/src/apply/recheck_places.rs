@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use control::{Moment, Seen, Step, Todo, Wait};
+use control::{Moment, ObservedState, Action, Actions, BlockedOn};
 use crds::{ActorApplication, Placement, StartPolicy};
 use kube::ResourceExt;
 use world::ApplicationKey;
@@ -24,14 +24,14 @@ use crate::status::report::Outcome;
 pub async fn recheck(
     (application, decision): (&ActorApplication, &Placement),
     known: &BTreeSet<String>,
-    (todo, seen): (&Todo, &Seen),
+    (todo, seen): (&Actions, &ObservedState),
     ctx: &Context,
 ) -> Result<Option<BTreeSet<String>>, Error> {
     let key = ApplicationKey::of(application);
     let starts = application.spec.start == StartPolicy::AllOrNothing
         && !control::has_started(seen)
-        && todo.steps.iter().any(|step| matches!(step, Step::Start { .. }));
-    let matters = starts || todo.waiting.values().any(Wait::is_for_its_place);
+        && todo.actions.iter().any(|step| matches!(step, Action::StartPod { .. }));
+    let matters = starts || todo.blocked.values().any(BlockedOn::is_about_placement);
     if !(matters && ctx.caches.recheck().take(&key, starts, moment())) {
         return Ok(None);
     }
@@ -51,11 +51,11 @@ pub async fn recheck(
 /// When the assignments of a waiting application are checked next, after changes that did not enqueue it. If one is infeasible,
 /// a replan is requested with backoff, as capacity may have grown elsewhere.
 pub fn next_recheck(key: &ApplicationKey, outcome: &Outcome, ctx: &Context) -> Option<Moment> {
-    if !outcome.waiting.values().any(Wait::is_for_its_place) {
+    if !outcome.waiting.values().any(BlockedOn::is_about_placement) {
         return None;
     }
     let in_doubt = ctx.caches.recheck().next_check(key, moment());
-    let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Infeasible(_)));
+    let is_lost = outcome.waiting.values().any(|wait| matches!(wait, BlockedOn::Infeasible(_)));
     let asked = is_lost.then(|| enqueue_replan_with_backoff(key, ctx));
     asked.into_iter().chain(in_doubt).min()
 }

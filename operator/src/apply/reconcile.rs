@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use control::{End, Moment, Refusal, Step, Wait, look_again};
+use control::{StopMode, Moment, Refusal, Action, BlockedOn};
 use crds::{ActorApplication, Instance, InstanceStatus, NodeTopology, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
-use world::{ActorName, Actors, ApplicationKey, Index, Note, Own, Policy, Unit, Which};
+use world::{ActorName, ApplicationActors, ApplicationKey, Index, SnapshotWarning, OwnedObjects, Policy, Unit, GroupMember};
 
 use crate::api::writes::{all, each};
 use crate::apply::eviction::{Deferred, evict};
@@ -81,14 +81,14 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     let mut outcome = Outcome { requeue_at: again, ..said.unwrap_or_default() };
     for (until, message) in not_adopted {
         outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
-        outcome.notes.push(Note { condition: "Refused", message });
+        outcome.notes.push(SnapshotWarning { condition: "Refused", message });
     }
     // Planning reports a foreign Placement of its name.
     outcome.decision = ctx.caches.decision(&key).ok().flatten().map(|decision| decision.as_ref().clone());
     let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
     if outcome.decision.is_none() && is_pending {
         // Nothing to apply or report before the first plan, which requeues it.
-        return failures.or(Some(requeue_after(&outcome, control::LOOK_AGAIN)));
+        return failures.or(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
     }
     if !is_pending && outcome.failure.is_none() {
         outcome.infeasible = ctx.infeasible(&key, application.metadata.generation);
@@ -115,7 +115,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     let is_old = outcome.decision.as_ref().is_some_and(|decision| !is_newest(decision, application));
     if is_pending && (is_old || !is_planned) {
         // Running actors are kept up; the status waits for a plan of the latest generation.
-        return failures.or(Some(requeue_after(&outcome, control::LOOK_AGAIN)));
+        return failures.or(Some(requeue_after(&outcome, control::RESYNC_PERIOD)));
     }
     let later = ctx.status_throttle.next_report(&key, moment()).filter(|_| outcome.failure.is_none());
     if later.is_some() {
@@ -127,7 +127,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
         ctx.status_throttle.reported(&key, moment(), reported.written);
     }
     let second_look = ctx.second_look(&key);
-    let longest = look_again(moment(), &refusals, second_look, outcome.failure.is_some());
+    let longest = control::requeue_after(moment(), &refusals, second_look, outcome.failure.is_some());
     failures.or(Some(requeue_after(&outcome, longest)))
 }
 
@@ -140,7 +140,7 @@ fn requeue_after(outcome: &Outcome, longest: Duration) -> Duration {
 /// What an application waits for, with the requests of unplaced actors once per group.
 fn waiting_for(index: &Index, application: &ActorApplication, outcome: &Outcome) -> Waiting {
     let pools = outcome.waiting.values().filter_map(|wait| match wait {
-        Wait::Pool(pool) => Some(pool.clone()),
+        BlockedOn::PoolLimit(pool) => Some(pool.clone()),
         _ => None,
     });
     let mut waits =
@@ -148,10 +148,10 @@ fn waiting_for(index: &Index, application: &ActorApplication, outcome: &Outcome)
     let unplaced = outcome.decision.iter().flat_map(|decision| &decision.spec.unplaced);
     let without: BTreeSet<&str> = unplaced.map(|unplaced| unplaced.actor.as_str()).collect();
     if !without.is_empty() {
-        let wanted = world::wanted(index, application, "");
+        let wanted = world::desired_state(index, application, "");
         let of_waiting = wanted.actors.iter().filter(|actor| without.contains(actor.name.as_str()));
         let groups: BTreeSet<usize> = of_waiting.map(|actor| actor.group).collect();
-        waits.unplaced = groups.into_iter().flat_map(|group| wanted.asks[group].clone()).collect();
+        waits.unplaced = groups.into_iter().flat_map(|group| wanted.requests[group].clone()).collect();
     }
     waits
 }
@@ -173,27 +173,27 @@ async fn apply(
     failures: &mut Failures,
 ) -> Result<bool, Error> {
     let key = ApplicationKey::of(application);
-    let actors = world::actors(&ctx.caches.index(), application).names;
+    let actors = world::desired_actors(&ctx.caches.index(), application).names;
     let rollout = Rollout::of(application, ctx);
     let (ObservedApplication { units, instances, pools, seen }, mut todo) =
         plan_actions(application, decision, ctx, &rollout, outcome, refusals).await?;
-    keep_pods_on_unseen_nodes(&mut todo.steps, &seen, ctx, failures).await?;
+    keep_pods_on_unseen_nodes(&mut todo.actions, &seen, ctx, failures).await?;
     ctx.expectations.observe_instances(&application.uid().unwrap_or_default(), seen.instances.keys());
-    let awaited = ctx.expectations.drop_expected(&mut todo.steps, &seen, moment());
+    let awaited = ctx.expectations.drop_expected(&mut todo.actions, &seen, moment());
     outcome.requeue_at = awaited.into_iter().chain(outcome.requeue_at).min();
     let version = (decision.uid(), decision.metadata.generation);
-    if todo.steps.iter().any(|step| matches!(step, Step::Create { .. } | Step::Start { .. })) {
+    if todo.actions.iter().any(|step| matches!(step, Action::CreateInstance { .. } | Action::StartPod { .. })) {
         ctx.recent_starts.record(&key, moment());
     }
     let names: BTreeMap<String, &ActorName> = actors.iter().map(|actor| (actor.short(), actor)).collect();
-    let is_create = |step: &mut Step| matches!(step, Step::Create { .. });
-    let missing = todo.steps.extract_if(.., is_create).collect();
+    let is_create = |step: &mut Action| matches!(step, Action::CreateInstance { .. });
+    let missing = todo.actions.extract_if(.., is_create).collect();
     let creating = create_instances(application, &names, (&key, &version), missing, ctx);
     let keeping = async {
         if !application.spec.paused && is_newest(decision, application) {
             let of_it = (application, actors.as_slice());
             if ctx.owned_resources.ensure(of_it, &key, ctx, outcome, failures).await? {
-                todo.steps.retain(|step| !matches!(step, Step::Start { .. }));
+                todo.actions.retain(|step| !matches!(step, Action::StartPod { .. }));
             }
             // Starts use the revision accepted earlier and do not wait for the newest.
             failures.keep(rollout.sync_revisions(of_it, &key, ctx, outcome).await)
@@ -222,15 +222,15 @@ async fn apply(
         let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
         ctx.back_off((key.clone(), actor), "its pod ended", Some(uid));
     }
-    if !todo.refused.is_empty() {
-        let (refused, said) = by_node(todo.refused, &units, &actors, &[]);
+    if !todo.refused_pods.is_empty() {
+        let (refused, said) = by_node(todo.refused_pods, &units, &actors, &[]);
         record_refusals(&key, decision, ctx, refusals, refused).await?;
         ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;
     }
     let root = root_of(&actors, &instances);
     let has_peers = ctx.owned_resources.owns_peers_file(application);
-    tracing::debug!(steps = todo.steps.len(), waiting = outcome.waiting.len(), "carrying out");
-    let work = todo.steps.into_iter().map(|step| {
+    tracing::debug!(steps = todo.actions.len(), waiting = outcome.waiting.len(), "carrying out");
+    let work = todo.actions.into_iter().map(|step| {
         let (names, instances, units, pools) = (&names, &instances, &units, &pools);
         let (root, last_good, key, version) = (&root, &last_good, &key, &version);
         async move {
@@ -240,15 +240,15 @@ async fn apply(
             }
             match step {
                 // Created above, before all others.
-                Step::Create { .. } => Ok(None),
-                Step::Remove { instance } => {
+                Action::CreateInstance { .. } => Ok(None),
+                Action::DeleteInstance { instance } => {
                     delete::<Instance>(ctx, key, instance.name.clone(), &instance, false).await
                 }
-                Step::Stop { actor, pod, end: End::Evict } => evict(ctx, key, actor, &pod).await,
-                Step::Stop { actor, pod, end } => {
-                    delete::<Pod>(ctx, key, actor, &pod, end == End::AtOnce).await
+                Action::StopPod { actor, pod, mode: StopMode::Evict } => evict(ctx, key, actor, &pod).await,
+                Action::StopPod { actor, pod, mode: end } => {
+                    delete::<Pod>(ctx, key, actor, &pod, end == StopMode::Force).await
                 }
-                Step::Start { actor, instance, unit, newest } => {
+                Action::StartPod { actor, instance, unit, newest_template: newest } => {
                     let application = if newest { application } else { last_good };
                     let (Some(name), Some(unit)) = (names.get(&actor), units.get(&unit)) else {
                         return Ok(None);
@@ -274,13 +274,13 @@ async fn create_instances(
     application: &ActorApplication,
     names: &BTreeMap<String, &ActorName>,
     (key, version): (&ApplicationKey, &(Option<String>, Option<i64>)),
-    steps: Vec<Step>,
+    steps: Vec<Action>,
     ctx: &Context,
 ) -> (Vec<Result<Option<Deferred>, Error>>, bool) {
     let is_created = AtomicBool::new(false);
     let work = steps.into_iter().filter_map(|step| match step {
         // Requested Instances that were deleted are not recreated; new actors are for the next reconcile.
-        Step::Create { actor } => names.get(&actor).filter(|name| matches!(name.which, Which::Index(_))),
+        Action::CreateInstance { actor } => names.get(&actor).filter(|name| matches!(name.member, GroupMember::Index(_))),
         _ => None,
     });
     let work = work.map(async |name| {
@@ -297,17 +297,17 @@ async fn create_instances(
 /// Skips forced deletions on nodes that exist but are not in the cache yet. Each such node is read once from the API server; if
 /// that fails, the deletions are skipped, too.
 async fn keep_pods_on_unseen_nodes(
-    steps: &mut Vec<Step>,
-    seen: &control::Seen,
+    steps: &mut Vec<Action>,
+    seen: &control::ObservedState,
     ctx: &Context,
     failures: &mut Failures,
 ) -> Result<(), Error> {
     let pods = seen.instances.values().chain(&seen.surplus).filter_map(|instance| instance.pod.as_ref());
     let of = |pod: &control::Pod| Some((pod.id.uid.clone(), pod.node.clone()?));
     let unknown: BTreeMap<String, String> =
-        pods.filter_map(of).filter(|(_, node)| !seen.left.nodes.contains_key(node)).collect();
-    let node_of = |step: &Step| match step {
-        Step::Stop { pod, end: End::AtOnce, .. } => unknown.get(&pod.uid),
+        pods.filter_map(of).filter(|(_, node)| !seen.free.nodes.contains_key(node)).collect();
+    let node_of = |step: &Action| match step {
+        Action::StopPod { pod, mode: StopMode::Force, .. } => unknown.get(&pod.uid),
         _ => None,
     };
     let asked: BTreeSet<String> = steps.iter().filter_map(node_of).cloned().collect();
@@ -331,7 +331,7 @@ async fn record_deferred(
     ctx: &Context,
     outcome: &mut Outcome,
     refusals: &mut Vec<Refusal>,
-    (seen, units, actors): (&control::Seen, &BTreeMap<String, Unit>, &[ActorName]),
+    (seen, units, actors): (&control::ObservedState, &BTreeMap<String, Unit>, &[ActorName]),
 ) -> Result<(), Error> {
     let key = ApplicationKey::of(application);
     if !application.spec.paused {
@@ -355,14 +355,14 @@ async fn record_deferred(
 fn stuck(
     deferred: &[Deferred],
     decision: &Placement,
-    seen: &control::Seen,
+    seen: &control::ObservedState,
     outcome: &Outcome,
-) -> Vec<control::Refused> {
+) -> Vec<control::RefusedPod> {
     let kept = deferred.iter().filter_map(|it| match it {
         Deferred::Evict(actor, _, why) => Some((actor.clone(), why.clone())),
         Deferred::Create { .. } | Deferred::Start(..) | Deferred::Remove { .. } => None,
     });
-    control::stuck(&world::decision(decision), seen, &outcome.waiting, &kept.collect())
+    control::stuck_moves(&world::decision(decision), seen, &outcome.waiting, &kept.collect())
 }
 
 /// The status writes of a reconcile.
@@ -383,7 +383,7 @@ async fn report(
 ) -> Result<StatusReport, Error> {
     let (own, actors) = {
         let index = ctx.caches.index();
-        (world::own(&index, application), world::actors(&index, application))
+        (world::owned_objects(&index, application), world::desired_actors(&index, application))
     };
     let others_starting = ctx.recent_starts.others_starting(key, moment());
     let requeue_in = report_instances(&actors, ctx, &own, (outcome, others_starting)).await?;
@@ -426,9 +426,9 @@ async fn report(
 
 /// Writes changed statuses of Instances; returns when deferred ones are due.
 async fn report_instances(
-    actors: &Actors,
+    actors: &ApplicationActors,
     ctx: &Context,
-    own: &Own,
+    own: &OwnedObjects,
     (outcome, others_starting): (&Outcome, bool),
 ) -> Result<Option<Duration>, Error> {
     let topologies: BTreeMap<String, Arc<NodeTopology>> = {
@@ -456,12 +456,12 @@ async fn report_instances(
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
         let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
-        let hosted: Vec<String> = world::actors_in(instance).iter().map(ActorName::short).collect();
+        let hosted: Vec<String> = world::actors_of_instance(instance).iter().map(ActorName::short).collect();
         let context = InstanceContext {
             place: hosted.iter().find_map(|actor| places.get(actor.as_str()).copied()),
             reasons: hosted.iter().find_map(|actor| reasons.get(actor.as_str()).copied()),
             wait: hosted.iter().find_map(|actor| outcome.waiting.get(actor)),
-            unfit: actors.refused.get(name),
+            unfit: actors.rejected.get(name),
             others_starting,
             now,
         };

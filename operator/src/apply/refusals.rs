@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use control::{Refusal, Scope, Wait};
-use crds::{Placement, PlacementStatus, RefusalScope, Time};
+use control::{Refusal, RefusalScope, BlockedOn};
+use crds::{Placement, PlacementStatus, Time};
 use jiff::Timestamp;
 use world::{ActorName, ApplicationKey, Unit};
 
@@ -27,14 +27,14 @@ pub fn block_actors(
                 said.push(format!("{actor}: {reason}"));
                 not_admitted.push((about, actor.clone(), reason.clone()));
                 let until = ctx.back_off((key.clone(), actor.clone()), &reason, None);
-                (actor, until, Wait::BackOff(reason))
+                (actor, until, BlockedOn::Backoff(reason))
             }
             Deferred::Create { actor, until, why, just_now }
             | Deferred::Remove { actor, until, why, just_now } => {
                 said.extend(just_now.then(|| format!("{actor}: {why}")));
-                (actor, until, Wait::BackOff(why))
+                (actor, until, BlockedOn::Backoff(why))
             }
-            Deferred::Evict(actor, until, reason) => (actor, until, Wait::Eviction(reason)),
+            Deferred::Evict(actor, until, reason) => (actor, until, BlockedOn::Eviction(reason)),
         };
         outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
         outcome.waiting.insert(actor, wait);
@@ -43,11 +43,11 @@ pub fn block_actors(
 }
 
 /// What a refusal is about, the actor, and the message.
-pub type NewRefusal = (control::About, String, String);
+pub type NewRefusal = (control::RefusalKey, String, String);
 
 /// Refusals by nodes that are not `known` yet, and their messages.
 pub fn by_node(
-    refused: Vec<control::Refused>,
+    refused: Vec<control::RefusedPod>,
     units: &BTreeMap<String, Unit>,
     actors: &[ActorName],
     known: &[Refusal],
@@ -57,8 +57,8 @@ pub fn by_node(
         let kind = units.get(&it.unit).map_or(String::new(), |unit| unit.kind.clone());
         let group = actors.iter().find(|actor| actor.short() == it.actor).map(|actor| actor.group.clone());
         let words = format!("{} on {}: {}", it.actor, it.node, it.reason);
-        let about = control::About { scope: Scope::Node(it.node), group: group.unwrap_or_default(), kind };
-        if known.iter().any(|known| known.about == about) {
+        let about = control::RefusalKey { scope: RefusalScope::Node(it.node), group: group.unwrap_or_default(), kind };
+        if known.iter().any(|known| known.key == about) {
             return None;
         }
         said.push(words);
@@ -99,15 +99,15 @@ pub fn to_status(refusals: &[Refusal]) -> Vec<crds::Refusal> {
     };
     let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let refusal_of = |refusal: &Refusal| {
-        let (scope, node) = match &refusal.about.scope {
-            Scope::Node(node) => (RefusalScope::Node, Some(node.clone())),
-            Scope::Template => (RefusalScope::Template, None),
-            Scope::Namespace => (RefusalScope::Namespace, None),
+        let (scope, node) = match &refusal.key.scope {
+            RefusalScope::Node(node) => (crds::RefusalScope::Node, Some(node.clone())),
+            RefusalScope::Template => (crds::RefusalScope::Template, None),
+            RefusalScope::Namespace => (crds::RefusalScope::Namespace, None),
         };
         crds::Refusal {
             scope,
-            group: known(&refusal.about.group),
-            kind: known(&refusal.about.kind),
+            group: known(&refusal.key.group),
+            kind: known(&refusal.key.kind),
             actor: refusal.actor.clone(),
             node,
             reason: refusal.reason.clone(),

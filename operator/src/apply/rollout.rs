@@ -1,12 +1,12 @@
 //! The rollout of new templates: its progress, and which template the next pod uses.
 
-use control::{Id, Moment};
+use control::{ObjectId, Moment};
 use crds::{ActorApplication, Placement};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
-use world::{ActorName, ApplicationKey, Own, Unit, is_ready, object_name, unit_of};
+use world::{ActorName, ApplicationKey, OwnedObjects, Unit, is_ready, object_name, unit_of};
 
 use crate::apply::instance_pods::delete;
 use crate::apply::pods;
@@ -79,7 +79,7 @@ impl Rollout {
                 std::iter::once(&self.newest).chain(&self.current).map(String::as_str).collect();
             for old in self.revisions.surplus(&in_use) {
                 let uid = old.uid().unwrap_or_default();
-                let id = Id { name: old.name_any(), uid, version: None };
+                let id = ObjectId { name: old.name_any(), uid, resource_version: None };
                 // A revision that cannot be deleted is merely surplus.
                 delete::<ControllerRevision>(ctx, key, id.name.clone(), &id, false).await?;
             }
@@ -125,7 +125,7 @@ impl Rollout {
     pub fn progress(
         &self,
         actors: &[ActorName],
-        own: &Own,
+        own: &OwnedObjects,
         decision: Option<&Placement>,
         units: &dyn Fn(&str) -> Option<Unit>,
     ) -> Progress {

@@ -7,7 +7,7 @@ use crds::{
 };
 use placement::ix::ActorIx;
 use placement::{Objectives, Plan};
-use world::{ApplicationKey, Index, Policy, World};
+use world::{ApplicationKey, Index, Policy, AssembledSnapshot};
 
 /// Longest reason, in characters; longer ones are cut.
 const MAX_REASON_CHARS: usize = 1000;
@@ -20,7 +20,7 @@ const MAX_REASON_BYTES: usize = 300_000;
 /// The spec for a plan; moves are relative to the Placement before.
 pub fn spec(
     application: &ActorApplication,
-    world: &World,
+    world: &AssembledSnapshot,
     policy: &Policy,
     plan: &Plan,
     before: Option<&Placement>,
@@ -45,7 +45,7 @@ pub fn spec(
         snapshot.objectives().levels().iter().map(|level| Objectives::key(level)).collect();
     let vector = plan.cost.vector(snapshot);
     let reasons_of = |reasons: &[String]| -> Vec<String> {
-        reasons.iter().take(MAX_REASONS).map(|it| cut(&policy.retold(it))).collect()
+        reasons.iter().take(MAX_REASONS).map(|it| cut(&policy.attribute_lines(it))).collect()
     };
     let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let mut spec = PlacementSpec {
@@ -128,7 +128,7 @@ fn cut(text: &str) -> String {
 
 /// Actors whose unit changed, with the reason.
 fn moves(
-    (world, policy): (&World, &Policy),
+    (world, policy): (&AssembledSnapshot, &Policy),
     plan: &Plan,
     before: Option<&Placement>,
     assignments: &[Assignment],
@@ -144,7 +144,7 @@ fn moves(
     let moved = |now: &Assignment| {
         let from = was.get(now.actor.as_str()).filter(|was| was.unit != now.unit)?;
         let reason = match planned.get(&now.actor) {
-            Some(reason) => policy.retold(reason),
+            Some(reason) => policy.attribute_lines(reason),
             None if !index.has_node(&from.node) => {
                 format!("node {} is gone", from.node)
             }
@@ -163,7 +163,7 @@ fn moves(
 
 /// Why an actor left a node that did not refuse it.
 fn left_node(index: &Index, node: &str) -> String {
-    if index.turns_away(node) {
+    if index.rejects_pods(node) {
         format!("its pod on {node} is gone, and the node accepts no new pods")
     } else {
         format!("it could not stay on {node}")

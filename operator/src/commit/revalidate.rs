@@ -10,7 +10,7 @@ use crds::ActorApplication;
 use placement::{Budget, Derived, Judge, Plan, PlanError, Snapshot};
 use portfolio::Purpose;
 use tokio::sync::Semaphore;
-use world::{ApplicationKey, Policy, World};
+use world::{ApplicationKey, Policy, AssembledSnapshot};
 
 use crate::commit::attempts::{CommitAttempts, Next, Recheck};
 use crate::commit::locks::CommitGuard;
@@ -27,7 +27,7 @@ const REPAIR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A plan with its snapshot.
 pub struct Revalidation<'a> {
-    pub planned: &'a Arc<World>,
+    pub planned: &'a Arc<AssembledSnapshot>,
     pub plan: Plan,
     /// Whether the feasible part is kept.
     pub keep_partial: bool,
@@ -56,9 +56,9 @@ enum Change {
 impl Change {
     fn verdict(self, plan: Plan) -> Verdict {
         let of = match self {
-            Self::None => Verdict::Stands,
-            Self::Repaired => Verdict::Mended,
-            Self::Partial => Verdict::Partly,
+            Self::None => Verdict::Valid,
+            Self::Repaired => Verdict::Repaired,
+            Self::Partial => Verdict::Partial,
         };
         of(Box::new(plan))
     }
@@ -66,7 +66,7 @@ impl Change {
 
 /// A snapshot with the facts that the policy derives of it.
 struct DerivedWorld {
-    world: Arc<World>,
+    world: Arc<AssembledSnapshot>,
     snapshot: Arc<Snapshot>,
     derived: Derived,
 }
@@ -117,7 +117,7 @@ impl<'a> Revalidation<'a> {
     ///
     /// # Errors
     /// When the manifest changed, no snapshot can be taken, or clingo disagrees.
-    pub async fn revalidate(&self) -> Result<Option<(CommitGuard<'a>, Arc<World>, Verdict)>, Error> {
+    pub async fn revalidate(&self) -> Result<Option<(CommitGuard<'a>, Arc<AssembledSnapshot>, Verdict)>, Error> {
         let known = self.planned_world().await?;
         let mut candidate =
             Candidate { known, plan: self.plan.clone(), change: Change::None, is_judged: true };
@@ -151,10 +151,10 @@ impl<'a> Revalidation<'a> {
                     };
                     (plan, Change::Repaired)
                 }
-                (Next::Judge, Verdict::Stands(plan)) => (*plan, Change::None),
-                (Next::Judge, Verdict::Mended(plan)) => (*plan, Change::Repaired),
-                (Next::Judge, Verdict::Partly(plan)) => (*plan, Change::Partial),
-                (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Overtaken) => return Ok(None),
+                (Next::Judge, Verdict::Valid(plan)) => (*plan, Change::None),
+                (Next::Judge, Verdict::Repaired(plan)) => (*plan, Change::Repaired),
+                (Next::Judge, Verdict::Partial(plan)) => (*plan, Change::Partial),
+                (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Stale) => return Ok(None),
             };
             let plan = if self.is_judged { self.judged(&known, plan).await? } else { plan };
             candidate = Candidate { known, plan, change, is_judged: self.is_judged };
@@ -192,7 +192,7 @@ impl<'a> Revalidation<'a> {
             let left = || REPAIR_TIMEOUT.saturating_sub(begun.elapsed());
             let stop = || left().is_zero();
             let budget = Budget { effort: None, seed: plan.seed, stop: &stop, left: Some(&left) };
-            let mut repaired = control::mend(&before.snapshot, &plan, &newest, quick.as_ref(), &budget)?;
+            let mut repaired = control::repair_plan(&before.snapshot, &plan, &newest, quick.as_ref(), &budget)?;
             repaired.moves = explain::moves(&newest, &repaired.assignment);
             Some(*repaired)
         });
@@ -217,7 +217,7 @@ impl<'a> Revalidation<'a> {
     }
 
     /// Facts that the policy derives of a snapshot.
-    async fn derived(&self, world: Arc<World>) -> Result<Derived, Error> {
+    async fn derived(&self, world: Arc<AssembledSnapshot>) -> Result<Derived, Error> {
         let of_policy = judge(self.policy);
         let derived = tokio::task::spawn_blocking(move || of_policy.derive(&world.snapshot)).await;
         Ok(derived.map_err(|e| Error::Search(e.to_string()))?.map_err(PlanError::from)?)
@@ -258,22 +258,22 @@ impl<'a> Revalidation<'a> {
         let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
             // The latest snapshot may have other derived facts.
             let snapshot = newest.snapshot.with_derived(derived.clone())?;
-            let mut verdict = control::still_stands(&planned.snapshot, &of_before, &snapshot, keep_partial);
-            if let Verdict::Stands(plan) | Verdict::Mended(plan) | Verdict::Partly(plan) = &mut verdict {
+            let mut verdict = control::revalidate_plan(&planned.snapshot, &of_before, &snapshot, keep_partial);
+            if let Verdict::Valid(plan) | Verdict::Repaired(plan) | Verdict::Partial(plan) = &mut verdict {
                 plan.moves = explain::moves(&snapshot, &plan.assignment);
             }
             Ok((verdict, DerivedWorld { world: newest, snapshot: Arc::new(snapshot), derived }))
         });
         let (verdict, known) = task.await.map_err(|e| Error::Search(e.to_string()))??;
         let recheck = match &verdict {
-            Verdict::Overtaken => Recheck::Infeasible,
-            Verdict::Partly(_) => Recheck::Partial,
-            Verdict::Stands(_) if *is_judged && known.has_policy_facts_of(before) => Recheck::Judged,
-            Verdict::Stands(_) if *is_judged => Recheck::PolicyChanged,
-            Verdict::Stands(_) | Verdict::Mended(_) => Recheck::Unjudged,
+            Verdict::Stale => Recheck::Infeasible,
+            Verdict::Partial(_) => Recheck::Partial,
+            Verdict::Valid(_) if *is_judged && known.has_policy_facts_of(before) => Recheck::Judged,
+            Verdict::Valid(_) if *is_judged => Recheck::PolicyChanged,
+            Verdict::Valid(_) | Verdict::Repaired(_) => Recheck::Unjudged,
         };
         let verdict = match verdict {
-            Verdict::Stands(mut stands) => {
+            Verdict::Valid(mut stands) => {
                 if *is_judged {
                     // An unchanged plan keeps its judgement.
                     stands.judged = plan.judged;

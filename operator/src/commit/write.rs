@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use control::Due;
+use control::PlanReason;
 use crds::{ActorApplication, Placement, StartPolicy};
 use kube::ResourceExt;
 use placement::Plan;
-use world::{ApplicationKey, Policy, World};
+use world::{ApplicationKey, Policy, AssembledSnapshot};
 
 use crate::apply::ownership::owner;
 use crate::commit::decision::{is_unchanged, spec};
@@ -24,9 +24,9 @@ const SLOW_COMMIT: Duration = Duration::from_secs(1);
 /// Writes the Placement unless it is unchanged. Lock and slot are released as soon as it is written; events follow later.
 pub async fn commit(
     application: &ActorApplication,
-    (key, why): (&ApplicationKey, Due),
+    (key, why): (&ApplicationKey, PlanReason),
     policy: &Policy,
-    (lock, mut slot, world): (CommitGuard<'_>, Option<Slot>, &World),
+    (lock, mut slot, world): (CommitGuard<'_>, Option<Slot>, &AssembledSnapshot),
     plan: &Plan,
     ctx: &Context,
     outcome: &mut Outcome,
@@ -78,14 +78,14 @@ pub async fn commit(
 
 /// Whether the application has a pod.
 fn has_pods(application: &ActorApplication, ctx: &Context) -> bool {
-    world::own(&ctx.caches.index(), application).values().any(|(_, pod)| pod.is_some())
+    world::owned_objects(&ctx.caches.index(), application).values().any(|(_, pod)| pod.is_some())
 }
 
 /// Records from which state a plan was committed.
 pub fn record_committed(
     (key, ctx): (&ApplicationKey, &Context),
     policy: &Policy,
-    world: &World,
+    world: &AssembledSnapshot,
     plan: &Plan,
     mut now: LastPlanned,
 ) {
@@ -94,7 +94,7 @@ pub fn record_committed(
         // Openings matter only to unplaced actors, and take much memory.
         now.facts.openings.clear();
     }
-    now.facts.strain = control::strain(&world.snapshot, &plan.assignment);
-    ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.strain);
+    now.facts.pressure = control::pressure(&world.snapshot, &plan.assignment);
+    ctx.guard(key, policy, &world.snapshot, &plan.assignment, &now.facts.pressure);
     ctx.set_last_planned(key, now);
 }

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use control::{Due, Observed, SecondLook, Verdict};
+use control::{PlanReason, KeepRunning, ResumeSearch, Verdict};
 use crds::{ActorApplication, Placement, StartPolicy};
 use explain::REASONS_EFFORT;
 use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
 use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::Purpose;
-use world::{ApplicationKey, Policy, World};
+use world::{ApplicationKey, Policy, AssembledSnapshot};
 
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
@@ -50,7 +50,7 @@ pub async fn decide(
         match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
                 // An earlier version that is known to work is in force again.
-                let (name, problem) = policy.at_fault(&problem);
+                let (name, problem) = policy.locate_problem(&problem);
                 let Some(refused) = ctx.policies.withdraw(&policy, name, &problem) else {
                     return Err(Error::Policy(problem));
                 };
@@ -75,7 +75,7 @@ async fn decide_under(
     let generation = application.metadata.generation;
     outcome.notes.clone_from(&before.notes);
     outcome.proposed.clone_from(&before.proposed);
-    let wanted = world::wanted(&ctx.caches.index(), application, &policy.name);
+    let wanted = world::desired_state(&ctx.caches.index(), application, &policy.name);
     let only_requests =
         runtime_requests::only_requests_changed(application, policy, &wanted, outcome.decision.as_ref());
     // Keeps the mark for a later run.
@@ -104,7 +104,7 @@ async fn decide_under(
     }
     // Improvements are searched only while no foreground search waits.
     let (is_busy, has_time) = (ctx.solver_slots.is_full(), !ctx.solver_slots.is_full_for_background());
-    let again = before.facts.second_look.filter(|look| has_time && look.is_due(moment()));
+    let again = before.facts.resume_search.filter(|look| has_time && look.is_due(moment()));
     let chances = ctx.caches.freed_counter(key, kinds(application).into_iter());
     let turn = has_time && ctx.caches.take_background_turn(key);
     let needs_check = dirty || attempt > 0 || before.generation != generation;
@@ -120,33 +120,33 @@ async fn decide_under(
     if !only_requests && outcome.decision.is_none() && !application.spec.paused && is_busy {
         let look = before.before_search(generation, (chances, turn));
         outcome.searching = true;
-        start_search(ctx, key, Due::Undecided, request(None, look, again));
+        start_search(ctx, key, PlanReason::Undecided, request(None, look, again));
         return Ok(());
     }
     let growth_counter = ctx.caches.growth_counter();
     let (world, mut look) = observe(ctx, application, policy, outcome.decision.as_ref()).await?;
-    outcome.notes.clone_from(&world.notes);
-    (look.facts.chances, look.facts.turn) = (chances, turn);
-    (look.facts.generation, look.facts.second_look) = (generation.unwrap_or(0), before.facts.second_look);
+    outcome.notes.clone_from(&world.warnings);
+    (look.facts.freed_counter, look.facts.background_slot) = (chances, turn);
+    (look.facts.generation, look.facts.resume_search) = (generation.unwrap_or(0), before.facts.resume_search);
     let last_facts = known.as_ref().map(|known| &known.facts);
     let decision = outcome.decision.as_ref().map(world::decision);
-    let why = control::due(last_facts, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
+    let why = control::plan_reason(last_facts, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
     let why = why.or_else(|| room_for_all_or_nothing(application, last_facts, &look.facts, outcome));
     let mut now = LastPlanned {
         generation,
         facts: look.facts,
         infeasible: look.infeasible,
         growth_counter,
-        notes: world.notes.clone(),
+        notes: world.warnings.clone(),
         proposed: before.proposed,
     };
     let Some(why) = why else {
         if let Some(before) = last_facts {
-            now.facts = now.facts.kept(before);
+            now.facts = now.facts.merge_pressure(before);
         }
-        // The search resumes later if the snapshot has changed.
-        now.facts.second_look = again.map(|look| look.later(moment())).or(now.facts.second_look);
-        ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.strain);
+        // The search resumes postponed if the snapshot has changed.
+        now.facts.resume_search = again.map(|look| look.postponed(moment())).or(now.facts.resume_search);
+        ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.pressure);
         ctx.set_last_planned(key, now);
         return Ok(());
     };
@@ -163,11 +163,11 @@ async fn decide_under(
         ctx.caches.mark_dirty(key);
         return Ok(());
     }
-    if why == Due::Opening && yields_to_priority(application, key, ctx) {
+    if why == PlanReason::Opening && yields_to_priority(application, key, ctx) {
         outcome.requeue_at = Some(moment() + YIELD_RETRY);
         return Ok(());
     }
-    if why.can_wait() {
+    if why.is_background() {
         ctx.caches.triggers().background_started(key, moment());
     }
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
@@ -179,15 +179,15 @@ async fn decide_under(
 /// All-or-nothing applications that wait may need more than one unit, so any change of capacity is a trigger.
 fn room_for_all_or_nothing(
     application: &ActorApplication,
-    before: Option<&control::Considered>,
-    now: &control::Considered,
+    before: Option<&control::PlanInputs>,
+    now: &control::PlanInputs,
     outcome: &Outcome,
-) -> Option<Due> {
+) -> Option<PlanReason> {
     let has_none =
         |decision: &Placement| decision.spec.assignments.is_empty() && !decision.spec.unplaced.is_empty();
     let waits = application.spec.start == StartPolicy::AllOrNothing
         && outcome.decision.as_ref().is_some_and(has_none);
-    (waits && before.is_some_and(|before| before.digest != now.digest)).then_some(Due::Opening)
+    (waits && before.is_some_and(|before| before.digest != now.digest)).then_some(PlanReason::Opening)
 }
 
 /// Whether an application leaves capacity to others that wait for its kinds and rank before it.
@@ -208,8 +208,8 @@ fn yields_to_priority(application: &ActorApplication, key: &ApplicationKey, ctx:
 impl LastPlanned {
     /// Postpones a resumed search whose time is needed by others.
     fn put_off(mut self, key: &ApplicationKey, ctx: &Context) {
-        if let Some(look) = self.facts.second_look.as_mut().filter(|look| look.is_due(moment())) {
-            *look = look.later(moment());
+        if let Some(look) = self.facts.resume_search.as_mut().filter(|look| look.is_due(moment())) {
+            *look = look.postponed(moment());
             ctx.set_last_planned(key, self);
         }
     }
@@ -220,23 +220,23 @@ struct SearchRequest {
     policy: Policy,
     application: ActorApplication,
     /// The snapshot, unless the search waits for a slot first.
-    world: Option<Arc<World>>,
+    world: Option<Arc<AssembledSnapshot>>,
     look: LastPlanned,
-    again: Option<SecondLook>,
+    again: Option<ResumeSearch>,
     /// How many of its plans were overtaken.
     attempt: u32,
 }
 
 /// Starts a search in its own task, so reconciles continue. The application is planned again when it ends.
-fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: Due, request: SearchRequest) {
+fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, request: SearchRequest) {
     let stop = Arc::new(AtomicBool::new(false));
     let manifest = Manifest::of(&request.application);
     ctx.searches.put(key, Search::Running { manifest: manifest.clone(), stop: stop.clone() });
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
         let SearchRequest { policy, application, world, mut look, again, attempt } = request;
-        let rank = Rank::of(&application).background(why.can_wait());
-        let number = again.map_or(0, |look| look.number);
+        let rank = Rank::of(&application).background(why.is_background());
+        let number = again.map_or(0, |look| look.attempt);
         let others = Arc::new(ctx.searches.time_share(why));
         let (slot, world) = if let Some(slot) = ctx.solver_slots.try_acquire(&rank) {
             (slot, world)
@@ -271,15 +271,15 @@ async fn refresh_snapshot(
     policy: &Policy,
     last_facts: &mut LastPlanned,
     ctx: &Context,
-) -> Result<Arc<World>, Error> {
+) -> Result<Arc<AssembledSnapshot>, Error> {
     let decision = ctx.caches.decision(key)?;
     last_facts.growth_counter = ctx.caches.growth_counter();
     let (world, Observation { facts, infeasible }) =
         observe(ctx, application, policy, decision.as_deref()).await?;
-    let control::Considered { generation, chances, turn, second_look, .. } = last_facts.facts;
-    last_facts.facts = control::Considered { generation, chances, turn, second_look, ..facts };
+    let control::PlanInputs { generation, freed_counter: chances, background_slot: turn, resume_search: second_look, .. } = last_facts.facts;
+    last_facts.facts = control::PlanInputs { generation, freed_counter: chances, background_slot: turn, resume_search: second_look, ..facts };
     last_facts.infeasible = infeasible;
-    last_facts.notes.clone_from(&world.notes);
+    last_facts.notes.clone_from(&world.warnings);
     Ok(world)
 }
 
@@ -318,10 +318,10 @@ async fn commit_result(
 ) -> Result<bool, Error> {
     let SearchResult { why, basis: mut now, resume: again, attempt, yielded, plan, slot, .. } = found;
     let (world, plan) = plan?;
-    now.facts.second_look = match again {
-        // It had no time: the same search resumes later.
-        Some(look) if yielded => Some(look.later(moment())),
-        _ => (plan.stopped_by == StoppedBy::Deadline).then(|| SecondLook::after(again, moment())).flatten(),
+    now.facts.resume_search = match again {
+        // It had no time: the same search resumes postponed.
+        Some(look) if yielded => Some(look.postponed(moment())),
+        _ => (plan.stopped_by == StoppedBy::Deadline).then(|| ResumeSearch::after(again, moment())).flatten(),
     };
     if application.spec.paused {
         now.proposed = Some(proposal(&world.snapshot, &plan));
@@ -336,14 +336,14 @@ async fn commit_result(
         return Ok(false);
     };
     let (plan, is_whole) = match verdict {
-        Verdict::Stands(plan) => (plan, true),
-        Verdict::Mended(plan) => {
+        Verdict::Valid(plan) => (plan, true),
+        Verdict::Repaired(plan) => {
             // A repaired plan is improved in the background.
-            now.facts.chances = u64::MAX;
+            now.facts.freed_counter = u64::MAX;
             (plan, true)
         }
-        Verdict::Partly(plan) => (plan, false),
-        Verdict::Overtaken => return Ok(false),
+        Verdict::Partial(plan) => (plan, false),
+        Verdict::Stale => return Ok(false),
     };
     commit(application, (key, why), policy, (lock, slot, &newest), &plan, ctx, outcome).await?;
     // Events during the commit did not concern assignments that did not exist yet.
@@ -360,10 +360,10 @@ async fn commit_result(
 /// A resumed search on the same snapshot has the number `look`, from 1, and another seed. It shares the time with `others`,
 /// including those that arrive meanwhile. A background search stops for a foreground one and has then yielded.
 async fn search(
-    (key, world): (&ApplicationKey, &Arc<World>),
+    (key, world): (&ApplicationKey, &Arc<AssembledSnapshot>),
     policy: &Policy,
     (look, others): (u32, &Arc<TimeShare>),
-    why: Due,
+    why: PlanReason,
     (stop, yielded): (Arc<AtomicBool>, &Arc<AtomicBool>),
     ctx: &Context,
 ) -> Result<Plan, Error> {
@@ -372,11 +372,11 @@ async fn search(
     let (whole, slots) = (Duration::from_millis(policy.wall_milliseconds), ctx.planning.slots());
     let (others, post_search, solver_slots) =
         (others.clone(), ctx.searches.post_search.clone(), ctx.solver_slots.clone());
-    let (world, silent, yielded) = (world.clone(), ctx.caches.index().is_silent(), yielded.clone());
+    let (world, silent, yielded) = (world.clone(), ctx.caches.index().is_mass_outage(), yielded.clone());
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
-    let (planned, least) = (world.clone(), policy.least_gain());
+    let (planned, least) = (world.clone(), policy.min_gain());
     let task = tokio::task::spawn_blocking(move || {
         let world = planned;
         span.in_scope(|| {
@@ -385,7 +385,7 @@ async fn search(
             let left = || share().saturating_sub(begun.elapsed());
             let ended = OnceLock::new();
             let stop = || {
-                if why.can_wait() && solver_slots.has_foreground_demand() {
+                if why.is_background() && solver_slots.has_foreground_demand() {
                     yielded.store(true, Ordering::Release);
                 }
                 let is_over =
@@ -400,15 +400,15 @@ async fn search(
             let runs =
                 world.snapshot.file().actors.iter().any(|actor| !actor.fixed && actor.current.is_some());
             // No actor moves while many agents are silent.
-            let strategy: Box<dyn Strategy> = if (why == Due::Undecided || silent) && runs {
-                Box::new(Observed(strategy))
+            let strategy: Box<dyn Strategy> = if (why == PlanReason::Undecided || silent) && runs {
+                Box::new(KeepRunning(strategy))
             } else {
                 strategy
             };
             let plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             // Rates of a manifest are the same in every window.
             let (derived, found) = (plan.world(&world.snapshot), plan.assignment.clone());
-            let mut plan = control::go_or_stay(&derived, &[], plan, least);
+            let mut plan = control::require_gain(&derived, &[], plan, least);
             if plan.assignment != found {
                 plan = plan.judged_again(&derived, &judge)?;
             }

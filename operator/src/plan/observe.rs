@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use placement::{Plan, Snapshot};
 use portfolio::{ClingoJudge, Limits};
 use tokio::sync::Semaphore;
-use world::{ApplicationKey, Policy, World};
+use world::{ApplicationKey, Policy, AssembledSnapshot};
 
 use crate::apply::rollout::Rollout;
 use crate::error::Error;
@@ -22,7 +22,7 @@ pub fn kinds(application: &ActorApplication) -> BTreeSet<&str> {
 
 /// Facts about a snapshot that decide whether a plan is due.
 pub struct Observation {
-    pub facts: control::Considered,
+    pub facts: control::PlanInputs,
     pub infeasible: BTreeSet<String>,
 }
 
@@ -31,7 +31,7 @@ pub async fn latest_snapshot(
     ctx: &Context,
     key: &ApplicationKey,
     policy: &Policy,
-) -> Result<Arc<World>, Error> {
+) -> Result<Arc<AssembledSnapshot>, Error> {
     run_blocking(&ctx.snapshot_permits, snapshot_of(ctx, key, policy)).await
 }
 
@@ -40,7 +40,7 @@ pub async fn latest_snapshot_unqueued(
     ctx: &Context,
     key: &ApplicationKey,
     policy: &Policy,
-) -> Result<Arc<World>, Error> {
+) -> Result<Arc<AssembledSnapshot>, Error> {
     run_blocking(&Semaphore::new(1), snapshot_of(ctx, key, policy)).await
 }
 
@@ -48,10 +48,10 @@ fn snapshot_of(
     ctx: &Context,
     key: &ApplicationKey,
     policy: &Policy,
-) -> impl FnOnce() -> Result<Arc<World>, Error> + Send + 'static {
+) -> impl FnOnce() -> Result<Arc<AssembledSnapshot>, Error> + Send + 'static {
     let (caches, key, policy) = (ctx.caches.clone(), key.clone(), policy.clone());
     move || {
-        let world = world::snapshot(&caches.index(), &key, &policy, Timestamp::now())?;
+        let world = world::assemble(&caches.index(), &key, &policy, Timestamp::now())?;
         // Computes the digest here, off the executor.
         world.digest();
         Ok(Arc::new(world))
@@ -70,7 +70,7 @@ pub async fn infeasible(
     let look = move || {
         let (plain, key) = (Policy::builtin("units"), ApplicationKey::of(&application));
         let (index, now) = (caches.index(), Timestamp::now());
-        Ok(match world::snapshot(&index, &key, &plain, now) {
+        Ok(match world::assemble(&index, &key, &plain, now) {
             Ok(world) => world::infeasible(&index, &application, &world, Some(&decided)),
             Err(_) => world::infeasible_without_plan(&index, &rollout.last_good(&application), &decided, now),
         })
@@ -97,12 +97,12 @@ pub async fn observe(
     application: &ActorApplication,
     policy: &Policy,
     decision: Option<&Placement>,
-) -> Result<(Arc<World>, Observation), Error> {
+) -> Result<(Arc<AssembledSnapshot>, Observation), Error> {
     let (caches, application) = (ctx.caches.clone(), application.clone());
     let (policy, decision) = (policy.clone(), decision.map(world::decision));
     let look = move || {
-        let look = world::look(caches.index(), &application, &policy, decision.as_ref(), Timestamp::now())?;
-        let world::Look { world, facts, infeasible } = look;
+        let look = world::observe(caches.index(), &application, &policy, decision.as_ref(), Timestamp::now())?;
+        let world::Observation { assembled: world, inputs: facts, infeasible } = look;
         Ok((Arc::new(world), Observation { facts, infeasible }))
     };
     run_blocking(&ctx.snapshot_permits, look).await
@@ -122,7 +122,7 @@ pub fn judge(policy: &Policy) -> ClingoJudge {
 /// When clingo disagrees.
 pub async fn judge_plan(
     key: &ApplicationKey,
-    (world, known): (&World, &Arc<Snapshot>),
+    (world, known): (&AssembledSnapshot, &Arc<Snapshot>),
     plan: Plan,
     (judge, cores): (ClingoJudge, &Semaphore),
     ctx: &Context,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use control::LOOK_AGAIN;
+use control::RESYNC_PERIOD;
 use crds::ActorApplication;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
@@ -81,7 +81,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             report_failure(&application, &ctx, &e).await;
             outcome.failure = Some((e.condition_reason(), e.chain()));
             let wait =
-                if e.is_refused() { ctx.plan_backoff.next_delay(&key, &e, moment()) } else { LOOK_AGAIN };
+                if e.is_refused() { ctx.plan_backoff.next_delay(&key, &e, moment()) } else { RESYNC_PERIOD };
             outcome.requeue_at = Some(moment() + wait);
             ctx.plans.record(&key, outcome);
         }
@@ -135,7 +135,7 @@ pub async fn background(ctx: Arc<Context>) {
         }
         let known: Vec<(ApplicationKey, u64)> = {
             let last_planned = ctx.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
-            last_planned.iter().map(|(key, last_planned)| (key.clone(), last_planned.facts.chances)).collect()
+            last_planned.iter().map(|(key, last_planned)| (key.clone(), last_planned.facts.freed_counter)).collect()
         };
         let present = known
             .into_iter()

@@ -35,7 +35,7 @@ impl Known {
 /// The version of this policy that a plan under `policy` uses: `policy` itself, or the enforced one if it is in force.
 fn used_of(policy: &Policy, name: &str, known: &Known) -> Option<Policy> {
     if policy.name == name {
-        return Some(policy.clone().under([]));
+        return Some(policy.clone().with_enforced([]));
     }
     let (_, program) = policy.enforced.iter().find(|(enforced, _)| enforced == name)?;
     known.good.clone().filter(|good| good.program.as_ref() == Some(program))
@@ -122,7 +122,7 @@ impl Policies {
                 (None, None) => {}
             }
         }
-        Ok((policy.under(enforced), problem))
+        Ok((policy.with_enforced(enforced), problem))
     }
 
     fn named(&self, name: &str, namespace: &str) -> Result<(Policy, Option<PolicyError>), Error> {

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use control::{Decision, Due, Verdict, Wanted};
+use control::{Decision, PlanReason, Verdict, DesiredState};
 use crds::{ActorApplication, Placement};
 use kube::runtime::events::EventType;
 use placement::Plan;
-use world::{ApplicationKey, Policy, World};
+use world::{ApplicationKey, Policy, AssembledSnapshot};
 
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
@@ -24,11 +24,11 @@ const REQUEST_PREFIX: &str = "inst-";
 pub fn only_requests_changed(
     application: &ActorApplication,
     policy: &Policy,
-    wanted: &Wanted,
+    wanted: &DesiredState,
     decision: Option<&Placement>,
 ) -> bool {
     let is_requested = |name: &str| name.starts_with(REQUEST_PREFIX);
-    let all = |decision: &Placement| control::only_asked(wanted, &world::decision(decision), is_requested);
+    let all = |decision: &Placement| control::only_requests_changed(wanted, &world::decision(decision), is_requested);
     policy.rules().is_none() && !application.spec.paused && decision.is_some_and(all)
 }
 
@@ -39,13 +39,13 @@ pub fn only_requests_changed(
 pub async fn decide(
     (application, key): (&ActorApplication, &ApplicationKey),
     policy: &Policy,
-    world: &Arc<World>,
-    (decision, why): (&Decision, Due),
+    world: &Arc<AssembledSnapshot>,
+    (decision, why): (&Decision, PlanReason),
     now: &LastPlanned,
     ctx: &Arc<Context>,
     outcome: &mut Outcome,
 ) -> Result<bool, Error> {
-    if !matches!(why, Due::Incomplete | Due::Demand) {
+    if !matches!(why, PlanReason::Incomplete | PlanReason::Demand) {
         return Ok(false);
     }
     let Some(plan) = place(world, policy, decision).await? else { return Ok(false) };
@@ -73,7 +73,7 @@ pub async fn decide(
         application,
         ctx,
     };
-    let Some((lock, newest, Verdict::Stands(plan) | Verdict::Mended(plan))) =
+    let Some((lock, newest, Verdict::Valid(plan) | Verdict::Repaired(plan))) =
         revalidation.revalidate().await?
     else {
         return Ok(false);
@@ -82,8 +82,8 @@ pub async fn decide(
     ctx.caches.recheck().add([key.clone()]);
     let mut now = now.clone();
     // A plan made without a search is improved in the background.
-    now.facts.chances = u64::MAX;
-    now.facts.second_look = None;
+    now.facts.freed_counter = u64::MAX;
+    now.facts.resume_search = None;
     record_committed((key, ctx), policy, &newest, &plan, now);
     Ok(true)
 }
@@ -92,7 +92,7 @@ pub async fn decide(
 ///
 /// # Errors
 /// When the snapshot cannot be planned.
-async fn place(world: &Arc<World>, policy: &Policy, decision: &Decision) -> Result<Option<Plan>, Error> {
+async fn place(world: &Arc<AssembledSnapshot>, policy: &Policy, decision: &Decision) -> Result<Option<Plan>, Error> {
     let (world, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
     let task = tokio::task::spawn_blocking(move || {
         let mut plan = control::place_one(&world.snapshot, &waited)?;

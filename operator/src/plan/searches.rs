@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use control::{Due, SecondLook};
+use control::{PlanReason, ResumeSearch};
 use crds::ActorApplication;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::ResourceExt;
 use placement::Plan;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
-use world::{ApplicationKey, Note, Policy, World};
+use world::{ApplicationKey, SnapshotWarning, Policy, AssembledSnapshot};
 
 use crate::error::Error;
 use crate::queue::solver_slots::Slot;
@@ -20,24 +20,24 @@ use crate::queue::solver_slots::Slot;
 #[derive(Clone, Debug, Default)]
 pub struct LastPlanned {
     pub generation: Option<i64>,
-    pub facts: control::Considered,
+    pub facts: control::PlanInputs,
     /// Actors whose assigned unit is infeasible.
     pub infeasible: BTreeSet<String>,
     /// The growth counter before the snapshot.
     pub growth_counter: u64,
-    pub notes: Vec<Note>,
+    pub notes: Vec<SnapshotWarning>,
     pub proposed: Option<String>,
 }
 
 impl LastPlanned {
     /// What is known of an application whose snapshot is taken when its search gets a slot.
     pub fn before_search(self, generation: Option<i64>, (chances, turn): (u64, bool)) -> Self {
-        let facts = control::Considered {
+        let facts = control::PlanInputs {
             generation: generation.unwrap_or(0),
-            chances,
-            turn,
-            second_look: self.facts.second_look,
-            ..control::Considered::default()
+            freed_counter: chances,
+            background_slot: turn,
+            resume_search: self.facts.resume_search,
+            ..control::PlanInputs::default()
         };
         Self { generation, facts, ..self }
     }
@@ -60,15 +60,15 @@ impl Manifest {
 /// The result of a search.
 pub struct SearchResult {
     pub manifest: Manifest,
-    pub why: Due,
+    pub why: PlanReason,
     pub policy: Policy,
     pub basis: LastPlanned,
-    pub resume: Option<SecondLook>,
+    pub resume: Option<ResumeSearch>,
     pub attempt: u32,
     /// Whether it stopped for a foreground search.
     pub yielded: bool,
     /// The plan and its snapshot.
-    pub plan: Result<(Arc<World>, Plan), Error>,
+    pub plan: Result<(Arc<AssembledSnapshot>, Plan), Error>,
     /// The slot, held until the commit: no more snapshots are held than searches may run.
     pub slot: Option<Slot>,
 }
@@ -130,8 +130,8 @@ impl Searches {
     }
 
     /// The share of a new search in the common time. Background searches share with none; they stop when the time is needed.
-    pub fn time_share(&self, why: Due) -> TimeShare {
-        if why.can_wait() { TimeShare::join(&Arc::default()) } else { TimeShare::join(&self.foreground) }
+    pub fn time_share(&self, why: PlanReason) -> TimeShare {
+        if why.is_background() { TimeShare::join(&Arc::default()) } else { TimeShare::join(&self.foreground) }
     }
 
     /// Ends a search; its result is to be committed.

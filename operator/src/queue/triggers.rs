@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Amounts, Moment};
-use world::{ApplicationKey, Index, Policy, Room, Unit};
+use control::{ResourceAmounts, Moment};
+use world::{ApplicationKey, Index, Policy, NodeRoom, Unit};
 
 /// How long an application yields at most, as the others may fail repeatedly.
 const MAX_YIELD: Duration = Duration::from_secs(10);
@@ -13,7 +13,7 @@ const MAX_YIELD: Duration = Duration::from_secs(10);
 /// The properties of a node that plans depend on.
 #[derive(PartialEq)]
 pub struct NodeCapacity {
-    pub room: Option<Room>,
+    pub room: Option<NodeRoom>,
     pub units: BTreeMap<String, Unit>,
 }
 
@@ -25,7 +25,7 @@ pub struct Waiting {
     /// Pools at their instance limit.
     pub pools: BTreeSet<String>,
     /// Requests of unplaced actors, by kind.
-    pub unplaced: Vec<(String, Amounts)>,
+    pub unplaced: Vec<(String, ResourceAmounts)>,
 }
 
 /// Dirty marks, waiting applications and background turns.
@@ -39,7 +39,7 @@ pub struct ReplanTriggers {
     /// Applications with actors that wait for something that a pod or an Instance may free, and the pools they wait for.
     waiting: BTreeMap<ApplicationKey, BTreeSet<String>>,
     /// Requests of unplaced actors, by kind.
-    unplaced: BTreeMap<ApplicationKey, Vec<(String, Amounts)>>,
+    unplaced: BTreeMap<ApplicationKey, Vec<(String, ResourceAmounts)>>,
     /// Counts growth of capacity that unplaced actors may use.
     growth_counter: u64,
     /// Policies of the guards, shared.
@@ -240,13 +240,13 @@ impl ReplanTriggers {
         waiting.retain(|key, kinds| {
             let since = *self.background_since.entry(key.clone()).or_insert(now);
             let last_freed = kinds.iter().filter_map(|kind| self.last_freed.get(*kind)).max();
-            last_freed.is_none_or(|last_freed| control::is_whole(*last_freed, since, now))
+            last_freed.is_none_or(|last_freed| control::is_burst_over(*last_freed, since, now))
         });
         let last = |key: ApplicationKey| {
             let last = self.last_background.get(&key).copied();
             (key, last)
         };
-        let last_background = control::turns(waiting.into_keys().map(last).collect::<Vec<_>>(), now, most);
+        let last_background = control::background_slots(waiting.into_keys().map(last).collect::<Vec<_>>(), now, most);
         for key in &last_background {
             self.last_background.insert(key.clone(), now);
             self.has_background_turn.insert(key.clone());
@@ -296,15 +296,15 @@ impl ReplanTriggers {
         known: bool,
     ) -> Vec<ApplicationKey> {
         let Some(room) = &after.room else { return Vec::new() };
-        let grew = before.room.as_ref().is_none_or(|before| room.grew(before));
+        let grew = before.room.as_ref().is_none_or(|before| room.has_grown_since(before));
         let grew = known || grew || after.units.keys().any(|unit| !before.units.contains_key(unit));
         self.growth_counter += u64::from(grew);
-        let fits = |(kind, asks): &(String, Amounts)| {
+        let fits = |(kind, asks): &(String, ResourceAmounts)| {
             let units = after.units.values().filter(|unit| unit.kind == *kind);
             units.into_iter().any(|unit| {
                 known
-                    || (unit.slots.is_none_or(|slots| room.held(&unit.id) < slots)
-                        && room.has(asks, unit.resource.as_deref()))
+                    || (unit.slots.is_none_or(|slots| room.pods_on(&unit.id) < slots)
+                        && room.fits(asks, unit.resource.as_deref()))
             })
         };
         let waiting = self.unplaced.iter().filter(|(_, asks)| grew && asks.iter().any(fits));
@@ -318,7 +318,7 @@ impl ReplanTriggers {
 
     /// Applications that wait for capacity on a node.
     pub fn waiting_on_node(&self, index: &Index, node: &str) -> Vec<ApplicationKey> {
-        index.hosted(node).filter(|key| self.waiting.contains_key(*key)).cloned().collect()
+        index.applications_on(node).filter(|key| self.waiting.contains_key(*key)).cloned().collect()
     }
 
     /// Applications that wait for an instance of a pool, on any node.
@@ -367,10 +367,10 @@ mod tests {
         let start = Duration::from_secs(1000);
         triggers.background_started(&key("a"), start);
         let both = || [key("a"), key("b")].map(|key| (key, BTreeSet::new())).into();
-        let early = start + control::BACKGROUND / 2;
+        let early = start + control::BACKGROUND_INTERVAL / 2;
         assert_eq!(triggers.grant_background_turns(both(), early, 9), [key("b")]);
         assert!(triggers.take_background_turn(&key("b")) && !triggers.has_background_turn(&key("a")));
-        let late = start + control::BACKGROUND;
+        let late = start + control::BACKGROUND_INTERVAL;
         assert_eq!(triggers.grant_background_turns(both(), late, 9), [key("a")]);
         // A resumed search uses up the turn.
         triggers.background_started(&key("a"), late);

@@ -109,10 +109,10 @@ fn pods(caches: &Caches) -> Vec<[String; 7]> {
     let index = caches.index();
     let mut all = Vec::new();
     for application in caches.applications.state() {
-        for (instance, pod) in world::own(&index, &application).into_values() {
+        for (instance, pod) in world::owned_objects(&index, &application).into_values() {
             let Some(pod) = pod else { continue };
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-            for actor in world::actors_in(&instance) {
+            for actor in world::actors_of_instance(&instance) {
                 all.push([
                     pod.uid().unwrap_or_default(),
                     pod.namespace().unwrap_or_default(),
@@ -150,7 +150,7 @@ async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(Str
     };
     let now = Timestamp::now();
     let caches = admin.caches.clone();
-    let look = move || world::snapshot(&caches.index(), &key, &policy, now);
+    let look = move || world::assemble(&caches.index(), &key, &policy, now);
     let world = tokio::task::spawn_blocking(look).await;
     match world {
         Ok(Ok(world)) => {
@@ -160,7 +160,7 @@ async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(Str
             ];
             (headers, world.snapshot.write()).into_response()
         }
-        Ok(Err(e @ world::WorldError::NotFound(..))) => {
+        Ok(Err(e @ world::AssembleError::NotFound(..))) => {
             (StatusCode::NOT_FOUND, e.to_string()).into_response()
         }
         Ok(Err(e)) => (StatusCode::CONFLICT, e.to_string()).into_response(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{About, BackOffs, LONGEST_WAIT, Moment, Refusal, Refusals, SecondLook};
+use control::{RefusalKey, Backoffs, MAX_BACKOFF, Moment, Refusal, RefusalTracker, ResumeSearch};
 use crds::{ActorApplication, Placement};
 use kube::Resource;
 use kube::runtime::events::Event;
@@ -68,12 +68,12 @@ pub struct Context {
     pub searches: Searches,
     /// What each application was last planned from.
     pub last_planned: Mutex<HashMap<ApplicationKey, LastPlanned>>,
-    /// Refusals per application.
-    pub refusals: Mutex<BTreeMap<ApplicationKey, Refusals>>,
+    /// RefusalTracker per application.
+    pub refusals: Mutex<BTreeMap<ApplicationKey, RefusalTracker>>,
     /// Detects applications that were deleted and recreated under the same name.
     pub uids: UidTracker,
     /// Backoff of actors and other objects.
-    pub back_offs: Mutex<BackOffs<BackoffKey>>,
+    pub back_offs: Mutex<Backoffs<BackoffKey>>,
 }
 
 /// The application, and the actor or operation that is retried.
@@ -112,9 +112,9 @@ impl Context {
     }
 
     /// When the application's search is to be resumed.
-    pub fn second_look(&self, key: &ApplicationKey) -> Option<SecondLook> {
+    pub fn second_look(&self, key: &ApplicationKey) -> Option<ResumeSearch> {
         let last_planned = self.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
-        last_planned.get(key).and_then(|last_planned| last_planned.facts.second_look)
+        last_planned.get(key).and_then(|last_planned| last_planned.facts.resume_search)
     }
 
     /// Actors whose assigned unit is infeasible, as of the last plan for this generation.
@@ -157,28 +157,28 @@ impl Context {
     /// Until when, and why, an operation is backed off.
     pub fn backoff(&self, backoff_key: &BackoffKey) -> Option<(Moment, String)> {
         let back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        back_offs.held(backoff_key, moment()).map(|held| (held.until, held.why.clone()))
+        back_offs.active(backoff_key, moment()).map(|held| (held.until, held.reason.clone()))
     }
 
     /// Backs off an operation that failed, or an actor whose pod of this uid `ended`. Returns until when.
     pub fn back_off(&self, backoff_key: BackoffKey, why: &str, ended: Option<&str>) -> Moment {
         let mut back_offs = self.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
-        back_offs.failed(backoff_key, why, ended, LONGEST_WAIT, moment())
+        back_offs.record_failure(backoff_key, why, ended, MAX_BACKOFF, moment())
     }
 
     /// Active refusals of an application; those in its Placement's status, from before a restart of the operator, are restored.
     pub fn active_refusals(&self, key: &ApplicationKey, decision: Option<&Placement>) -> Vec<Refusal> {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let refusals = all.entry(key.clone()).or_default();
-        refusals.recall(decision.map(world::refusals).unwrap_or_default());
+        refusals.restore(decision.map(world::refusals).unwrap_or_default());
         refusals.active(moment())
     }
 
     /// Records a refusal. Returns until when it counts.
-    pub fn record_refusal(&self, key: &ApplicationKey, about: &About, actor: &str, reason: &str) -> Moment {
+    pub fn record_refusal(&self, key: &ApplicationKey, about: &RefusalKey, actor: &str, reason: &str) -> Moment {
         let longest = Duration::from_secs(self.planning.refusal_seconds.into());
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(key.clone()).or_default().refuse(about, actor.to_owned(), reason, longest, moment())
+        all.entry(key.clone()).or_default().record(about, actor.to_owned(), reason, longest, moment())
     }
 
     /// Remembers below which unit capacities an application would be more overloaded than it is.
@@ -188,7 +188,7 @@ impl Context {
         policy: &Policy,
         snapshot: &Snapshot,
         assignment: &Assignment,
-        strain: &control::Strain,
+        strain: &control::Pressure,
     ) {
         let known = |unit: &String| strain.overload.get(unit).copied().unwrap_or(0);
         let need = |(unit, load): (String, u64)| {

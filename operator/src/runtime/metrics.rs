@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use control::Due;
+use control::PlanReason;
 use metric_names::{MetricDef, operator as names};
 use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use strum::VariantNames;
@@ -64,7 +64,7 @@ impl Metrics {
         let plans = counter(&names::PLANS)?;
         let (searches, moves) = (counter(&names::SEARCHES)?, counter(&names::MOVES)?);
         // Start at 0, or the first increment would be invisible to `increase()`.
-        for why in Due::VARIANTS {
+        for why in PlanReason::VARIANTS {
             searches.with_label_values(&[why]);
             moves.with_label_values(&[why]);
         }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use control::Wait;
+use control::BlockedOn;
 use crds::{AllocatedDevices, Instance, InstanceOrigin, InstancePhase, InstanceStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use world::{ActorName, Own, Unfit, is_ready, object_name, unit_of};
+use world::{ActorName, OwnedObjects, RejectedRequest, is_ready, object_name, unit_of};
 
 use crate::status::readiness::{crash_loop, not_ready_reason};
 use crate::status::report::{Finding, conditions};
@@ -19,9 +19,9 @@ pub struct InstanceContext<'a> {
     /// Why it is unplaced, if that is decided; reasons beyond the size limit are missing.
     pub reasons: Option<&'a [String]>,
     /// What blocks it.
-    pub wait: Option<&'a Wait>,
+    pub wait: Option<&'a BlockedOn>,
     /// Why it cannot be an actor.
-    pub unfit: Option<&'a Unfit>,
+    pub unfit: Option<&'a RejectedRequest>,
     /// Whether other applications are starting actors.
     pub others_starting: bool,
     /// Now.
@@ -30,7 +30,7 @@ pub struct InstanceContext<'a> {
 
 fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
     let finding = |type_, holds, reason, message| Finding { type_, holds, reason, message };
-    if let Some(Unfit { reason, message }) = context.unfit {
+    if let Some(RejectedRequest { reason, message }) = context.unfit {
         return ["Ready", "Placed"].map(|type_| finding(type_, false, *reason, message.clone())).into();
     }
     let unit = pod.and_then(unit_of);
@@ -57,7 +57,7 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
         (None, Some(reasons)) => finding("Placed", false, "Unplaced", reasons.join("; ")),
     };
     let mut findings = vec![finding("Ready", ready, reason, message), placed];
-    if let Some(Wait::BackOff(why)) = context.wait {
+    if let Some(BlockedOn::Backoff(why)) = context.wait {
         findings.push(finding("BackOff", true, "BackOff", why.clone()));
     } else if let Some(why) = pod.and_then(crash_loop) {
         findings.push(finding("BackOff", true, "CrashLoop", why));
@@ -68,7 +68,7 @@ fn findings(pod: Option<&Pod>, context: &InstanceContext) -> Vec<Finding> {
 /// The root Instance of an application: it stays root until it is deleted, then the oldest follows.
 ///
 /// While Instances are being created it is that of the first actor, even if it does not exist yet.
-pub fn root_of(actors: &[ActorName], own: &Own) -> Option<String> {
+pub fn root_of(actors: &[ActorName], own: &OwnedObjects) -> Option<String> {
     let wanted: Vec<String> = actors.iter().map(object_name).collect();
     let oldest = |among: &dyn Fn(&Instance) -> bool| {
         let age = |name: &String, instance: &Instance| {
@@ -192,7 +192,7 @@ mod tests {
             (instance.name_any(), (Arc::new(instance), None))
         };
         let own = instances.split_whitespace().map(instance).collect();
-        root_of(&world::actors_of(&application), &own).unwrap_or_default()
+        root_of(&world::manifest_actors(&application), &own).unwrap_or_default()
     }
 
     /// Conditions of an Instance: `unit=` of its pod, `ready`, `crash=` its exit code, `place=`, `back=`.
@@ -209,8 +209,8 @@ mod tests {
                 "status": {"conditions": [{"type": "Ready", "status": status}], "containerStatuses": crashed}}))
             .unwrap()
         });
-        let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
-        let unfit = field("unfit").map(|why| Unfit { reason: "Unsupported", message: why.to_owned() });
+        let wait = field("back").map(|why| BlockedOn::Backoff(why.to_owned()));
+        let unfit = field("unfit").map(|why| RejectedRequest { reason: "Unsupported", message: why.to_owned() });
         let reasons = ["no room".to_owned()];
         let reasons = if world.contains("untold") { &reasons[..0] } else { &reasons[..] };
         let context = InstanceContext {
@@ -246,7 +246,7 @@ mod tests {
                 "state": {"waiting": {"reason": why}}}]);
             serde_json::from_value(json!({"containerStatuses": waits})).unwrap()
         });
-        let wait = field("back").map(|why| Wait::BackOff(why.to_owned()));
+        let wait = field("back").map(|why| BlockedOn::Backoff(why.to_owned()));
         let context = InstanceContext {
             place: field("place"),
             reasons: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use control::Wait;
+use control::BlockedOn;
 use crds::{Assignment, Instance, InstancePhase, InstanceStatus, Placement, PlacementPhase, PlacementStatus};
 use jiff::Timestamp;
 
@@ -34,7 +34,7 @@ impl Actor {
 /// when all others cannot be started, else `Applying`.
 pub fn placement_status(
     decision: &Placement,
-    (instances, waiting): (&BTreeMap<String, &Instance>, &BTreeMap<String, Wait>),
+    (instances, waiting): (&BTreeMap<String, &Instance>, &BTreeMap<String, BlockedOn>),
     refusals: Vec<crds::Refusal>,
     now: Timestamp,
 ) -> PlacementStatus {
@@ -43,7 +43,7 @@ pub fn placement_status(
     let statuses: BTreeMap<String, &InstanceStatus> = (instances.values())
         .filter_map(|instance| Some((*instance, instance.status.as_ref()?)))
         .flat_map(|(instance, status)| {
-            world::actors_in(instance).into_iter().map(move |actor| (actor.short(), status))
+            world::actors_of_instance(instance).into_iter().map(move |actor| (actor.short(), status))
         })
         .collect();
     let places = &decision.spec.assignments;
@@ -53,7 +53,7 @@ pub fn placement_status(
         .collect();
     let missing: Vec<&str> =
         far.iter().filter(|(_, far)| **far != Actor::There).map(|(actor, _)| *actor).collect();
-    let is_stuck = |actor: &&str| matches!(waiting.get(*actor), Some(Wait::BackOff(_) | Wait::Name(_)));
+    let is_stuck = |actor: &&str| matches!(waiting.get(*actor), Some(BlockedOn::Backoff(_) | BlockedOn::NameConflict(_)));
     // A moved actor that arrived or is on its way shows progress, as does the phase reported before.
     let moved = |actor: &str| decision.spec.moves.iter().any(|it| it.actor == actor);
     let is_begun = |(actor, far): (&&str, &Actor)| match far {
@@ -118,7 +118,7 @@ mod tests {
                 ..Assignment::default()
             });
             spec.moves.extend(moves.then(|| Move { actor: actor.clone(), ..Move::default() }));
-            waiting.extend(why.map(|why| (actor.clone(), Wait::BackOff(why.to_owned()))));
+            waiting.extend(why.map(|why| (actor.clone(), BlockedOn::Backoff(why.to_owned()))));
             let (phase, at) = is.split_once('@').unwrap_or((is, ""));
             let mut instance = Instance::new(
                 &format!("app-{actor}"),

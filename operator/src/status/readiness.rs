@@ -1,7 +1,7 @@
 //! Why the pod of an actor is not ready, according to its containers. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use world::{is_over, is_ready};
+use world::{is_terminal, is_ready};
 
 /// Waiting reasons of a container that is just being created.
 const BEGINS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
@@ -17,7 +17,7 @@ pub fn not_ready_reason(pod: &Pod) -> Option<String> {
 
 /// The container of a pod that is in a crash loop, and how it ended.
 pub fn crash_loop(pod: &Pod) -> Option<String> {
-    if is_ready(pod) || is_over(pod) {
+    if is_ready(pod) || is_terminal(pod) {
         return None;
     }
     containers(pod).find_map(|container| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use control::Wait;
+use control::BlockedOn;
 use crds::{
     ActorApplication, ActorApplicationStatus, ActorCounts, ApplicationPhase, Condition, Instance,
     InstancePhase, Placement, PlacementSpec, Time,
@@ -10,7 +10,7 @@ use crds::{
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::events::{Event, EventType};
-use world::{ActorName, Note, object_name};
+use world::{ActorName, SnapshotWarning, object_name};
 
 use crate::error::TOO_LARGE;
 
@@ -71,7 +71,7 @@ pub struct Outcome {
     /// Why planning failed; the current Placement stays in force.
     pub failure: Option<(&'static str, String)>,
     /// Notes for the conditions.
-    pub notes: Vec<Note>,
+    pub notes: Vec<SnapshotWarning>,
     /// The problem of the policy's newest version.
     pub policy_problem: Option<String>,
     /// The effect of unpausing the application.
@@ -81,7 +81,7 @@ pub struct Outcome {
     /// Progress of the rollout.
     pub progress: Progress,
     /// Blocked actors, and what blocks each.
-    pub waiting: BTreeMap<String, Wait>,
+    pub waiting: BTreeMap<String, BlockedOn>,
     /// Actors whose assigned unit is infeasible; none if unknown.
     pub infeasible: Option<BTreeSet<String>>,
     /// When to requeue without a change.
@@ -159,7 +159,7 @@ pub fn only_counts(before: &ActorApplicationStatus, now: &ActorApplicationStatus
 
 /// The condition `Ready`: all actors run on their units and are ready, or the first that is not and why.
 fn ready(outcome: &Outcome, all_placed: bool, (wanted, running): (usize, usize)) -> Finding {
-    let is_lost = outcome.waiting.values().any(|wait| matches!(wait, Wait::Lost { .. }));
+    let is_lost = outcome.waiting.values().any(|wait| matches!(wait, BlockedOn::NodeLost { .. }));
     let Progress { ready, not_ready, .. } = &outcome.progress;
     let all_run = all_placed && running == wanted && outcome.failure.is_none() && !is_lost;
     let holds = all_run && *ready == wanted;
@@ -240,8 +240,8 @@ fn findings(
         let message = outcome.proposed.clone().unwrap_or_else(|| "nothing would change".to_owned());
         findings.push(finding("Paused", true, "Paused", message));
     }
-    let is_taken = |(actor, wait): (&String, &Wait)| match wait {
-        Wait::Name(_) => Some(format!("{actor}: {wait}")),
+    let is_taken = |(actor, wait): (&String, &BlockedOn)| match wait {
+        BlockedOn::NameConflict(_) => Some(format!("{actor}: {wait}")),
         _ => None,
     };
     let of_all = outcome.failure.iter().filter(|(reason, _)| *reason == "NameTaken");
@@ -253,11 +253,11 @@ fn findings(
         let message = listed(taken.iter().cloned(), "; ", taken.len());
         findings.push(finding("NameTaken", true, "NameTaken", message));
     }
-    if let Some(wait @ Wait::BackOff(_)) = outcome.waiting.get(PEERS) {
+    if let Some(wait @ BlockedOn::Backoff(_)) = outcome.waiting.get(PEERS) {
         findings.push(finding("Refused", true, "Refused", format!("{PEERS}: {wait}")));
     }
-    let is_lost = |(actor, wait): (&String, &Wait)| match wait {
-        Wait::Lost { .. } => Some(format!("{actor}: {wait}")),
+    let is_lost = |(actor, wait): (&String, &BlockedOn)| match wait {
+        BlockedOn::NodeLost { .. } => Some(format!("{actor}: {wait}")),
         _ => None,
     };
     let lost: Vec<String> = outcome.waiting.iter().filter_map(is_lost).collect();

@@ -34,7 +34,7 @@ pub struct AgentLeases {
 
 /// Starts the periodic check, and the watch of the agents' Leases if their namespace is known.
 pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> AgentLeases {
-    caches.change(|index| index.keep_units_for(planning.unit_grace()));
+    caches.change(|index| index.set_grace_period(planning.unit_grace()));
     let agents = Agents::default();
     // Sets the clock first: without it a lost unit would count as lost since 1970.
     agents.update(caches);
@@ -82,7 +82,7 @@ impl Agents {
                 Ok(watcher::Event::Init) => known.clear(),
                 Ok(watcher::Event::InitApply(lease)) => known.extend(self.record(&lease)),
                 Ok(watcher::Event::InitDone) => {
-                    self.heartbeats().keep(&known);
+                    self.heartbeats().retain(&known);
                     listed.send_replace(true);
                 }
                 Err(e) => {
@@ -99,13 +99,13 @@ impl Agents {
     /// Records a Lease; returns its node.
     fn record(&self, lease: &Lease) -> Option<String> {
         let (node, (written, lasts)) = (node_of(lease)?, renewed(lease)?);
-        self.heartbeats().heard(node.clone(), written, lasts, moment());
+        self.heartbeats().record(node.clone(), written, lasts, moment());
         Some(node)
     }
 
     /// Advances the time of the caches.
     fn update(&self, caches: &Caches) {
-        let silent = self.heartbeats().silent(moment());
+        let silent = self.heartbeats().expired(moment());
         caches.advance_time(Timestamp::now(), &silent);
     }
 }
@@ -160,7 +160,7 @@ mod tests {
         let agents = Agents::default();
         assert_eq!(agents.record(&of_one).as_deref(), Some("one"));
         assert_eq!(
-            agents.heartbeats().silent(moment()),
+            agents.heartbeats().expired(moment()),
             ["one".to_owned()].into(),
             "it was renewed long ago"
         );

@@ -8,7 +8,7 @@ use futures::channel::mpsc::UnboundedSender;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
-use world::{ApplicationKey, Index, Policy, Room, controller, is_decision_for};
+use world::{ApplicationKey, Index, Policy, NodeRoom, controller_ref, is_decision_for};
 
 use crate::error::Error;
 use crate::queue::recheck::RecheckQueue;
@@ -240,12 +240,12 @@ impl Caches {
             let mut triggers = self.triggers();
             let is_gone = before.units.keys().any(|unit| !after.units.contains_key(unit));
             let foreign = match (&before.room, &after.room) {
-                (Some(before), Some(after)) => !after.is_as_free_as(before),
+                (Some(before), Some(after)) => !after.has_same_free_resources(before),
                 (before, after) => before.is_some() != after.is_some(),
             };
-            let is_overfull = foreign && after.room.as_ref().is_some_and(Room::is_overfull);
+            let is_overfull = foreign && after.room.as_ref().is_some_and(NodeRoom::is_overfull);
             let mut overloaded = if known || is_gone || is_overfull {
-                index.hosted(node).cloned().collect()
+                index.applications_on(node).cloned().collect()
             } else if foreign {
                 triggers.overloaded(&index, node)
             } else {
@@ -253,7 +253,7 @@ impl Caches {
             };
             // A unit left by a moving actor is freed only if no other actor is assigned to it.
             let held = |node_capacity: &NodeCapacity, unit: &str| {
-                node_capacity.room.as_ref().map_or(0, |room| room.held(unit))
+                node_capacity.room.as_ref().map_or(0, |room| room.pods_on(unit))
             };
             let is_left = |unit: &str| {
                 let before = held(&before, unit);
@@ -265,7 +265,7 @@ impl Caches {
             triggers.capacity_freed(came.map(|unit| unit.kind.as_str()), None, moment());
             overloaded.extend(triggers.unplaced_that_fit(&before, &after, known));
             let waiting = if known || foreign || before.units != after.units {
-                self.recheck().add(index.hosted(node).cloned());
+                self.recheck().add(index.applications_on(node).cloned());
                 triggers.waiting_on_node(&index, node)
             } else {
                 Vec::new()
@@ -283,14 +283,14 @@ impl Caches {
 
     /// Advances time: units past their grace period are removed, and nodes with expired agent leases are marked silent.
     pub fn advance_time(&self, now: jiff::Timestamp, silent: &BTreeSet<String>) {
-        for node in self.change(|index| index.pass(now)) {
-            self.change_node(&node, true, |index| index.let_go(&node));
+        for node in self.change(|index| index.advance(now)) {
+            self.change_node(&node, true, |index| index.expire_units(&node));
         }
-        let before: BTreeSet<String> = self.index().silent_agents().cloned().collect();
+        let before: BTreeSet<String> = self.index().stale_agents().cloned().collect();
         for node in before.symmetric_difference(silent) {
             let is_silent = silent.contains(node);
             tracing::info!(node, is_silent, "agent lease expired, or was renewed");
-            self.change_node(node, true, |index| index.set_agent_silent(node, is_silent));
+            self.change_node(node, true, |index| index.set_agent_stale(node, is_silent));
         }
     }
 
@@ -324,7 +324,7 @@ impl Caches {
 
     /// The application at the end of the chain of controllers that begins at this pod.
     pub fn application_of(&self, pod: &Pod) -> Option<ApplicationKey> {
-        let owner = controller(pod, "Instance")?;
+        let owner = controller_ref(pod, "Instance")?;
         self.index().application_of(&owner.uid)
     }
 }

@@ -7,7 +7,7 @@ use crds::{ActorApplication, DevicePool, Instance, InstanceOrigin, NodeTopology,
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use world::{ApplicationKey, Index, controller, is_over};
+use world::{ApplicationKey, Index, controller_ref, is_terminal};
 
 use crate::runtime::clock::moment;
 use crate::watch::caches::{Caches, key_of};
@@ -36,7 +36,7 @@ impl Indexed for Node {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_nodes(names);
+        index.retain_nodes(names);
     }
 }
 
@@ -55,12 +55,12 @@ impl Indexed for NodeTopology {
         // Instance statuses list devices, so the applications of those pods are enqueued.
         let index = caches.index();
         let pods = held.iter().filter_map(|(namespace, name)| index.pod(namespace, name));
-        let owners = pods.filter_map(|pod| index.application_of(&controller(pod.as_ref(), "Instance")?.uid));
+        let owners = pods.filter_map(|pod| index.application_of(&controller_ref(pod.as_ref(), "Instance")?.uid));
         owners.collect::<BTreeSet<_>>().iter().for_each(|key| caches.enqueue(key));
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_topologies(names);
+        index.retain_topologies(names);
     }
 }
 
@@ -82,7 +82,7 @@ impl Indexed for DevicePool {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_pools(names);
+        index.retain_pools(names);
     }
 }
 
@@ -111,7 +111,7 @@ impl Indexed for ActorApplication {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_applications(names);
+        index.retain_applications(names);
     }
 }
 
@@ -164,7 +164,7 @@ impl Indexed for Placement {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_placements(names);
+        index.retain_placements(names);
     }
 }
 
@@ -197,7 +197,7 @@ impl Indexed for Instance {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_instances(names);
+        index.retain_instances(names);
     }
 }
 
@@ -206,7 +206,7 @@ impl Indexed for Pod {
     fn on_event(caches: &Caches, _: &mut ChangeFilter, pod: Arc<Self>, present: bool) {
         let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
         let own = caches.application_of(&pod);
-        let frees_capacity = !present || is_over(&pod);
+        let frees_capacity = !present || is_terminal(&pod);
         let goes = frees_capacity || pod.metadata.deletion_timestamp.is_some();
         let pool = world::unit_of(&pod).and_then(pool_of).map(str::to_owned);
         let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
@@ -246,7 +246,7 @@ impl Indexed for Pod {
         }
         if let Some(key) = &own {
             // An actor that lost its pod on a cordoned node must be placed elsewhere.
-            if goes && node.as_ref().is_some_and(|node| caches.index().turns_away(node)) {
+            if goes && node.as_ref().is_some_and(|node| caches.index().rejects_pods(node)) {
                 caches.mark_dirty(key);
             }
             caches.enqueue(key);
@@ -254,7 +254,7 @@ impl Indexed for Pod {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_pods(names);
+        index.retain_pods(names);
     }
 }
 

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
-use world::{ApplicationKey, controller};
+use world::{ApplicationKey, controller_ref};
 
 use crate::apply::revisions::Revisions;
 use crate::watch::caches::CachesCell;
@@ -78,7 +78,7 @@ impl OwnedResources {
 
 /// Whether an application controls an object.
 pub fn is_controlled_by(object: &impl ResourceExt, application: &ActorApplication) -> bool {
-    let owner = controller(object, "ActorApplication").map(|owner| &owner.uid);
+    let owner = controller_ref(object, "ActorApplication").map(|owner| &owner.uid);
     owner.is_some() && owner == application.metadata.uid.as_ref()
 }
 
@@ -112,7 +112,7 @@ impl<K: OwnedObject> OwnedKind<K> {
             };
             let namespace = object.namespace().unwrap_or_default();
             pending.remove(&(namespace.clone(), object.name_any()));
-            if let (Some(caches), Some(owner)) = (caches.get(), controller(&object, "ActorApplication")) {
+            if let (Some(caches), Some(owner)) = (caches.get(), controller_ref(&object, "ActorApplication")) {
                 caches.enqueue(&ApplicationKey { namespace, name: owner.name.clone() });
             }
         });
@@ -134,7 +134,7 @@ fn by_name<K: OwnedObject>(store: &Store<K>, (namespace, name): &(String, String
 
 /// The uid of the controlling application.
 fn owner_of(object: &impl ResourceExt) -> Option<String> {
-    controller(object, "ActorApplication").map(|owner| owner.uid.clone())
+    controller_ref(object, "ActorApplication").map(|owner| owner.uid.clone())
 }
 
 fn keep(owned: &mut BTreeMap<String, Names>, object: &impl ResourceExt) {

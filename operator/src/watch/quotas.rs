@@ -25,7 +25,7 @@ impl Indexed for ResourceQuota {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_quotas(names);
+        index.retain_quotas(names);
     }
 }
 
@@ -44,7 +44,7 @@ impl Indexed for LimitRange {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_limits(names);
+        index.retain_limits(names);
     }
 }
 
@@ -61,7 +61,7 @@ impl Indexed for Namespace {
     }
 
     fn keep(index: &mut Index, names: &Names) {
-        index.keep_namespaces(names);
+        index.retain_namespaces(names);
     }
 }
 

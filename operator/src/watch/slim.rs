@@ -43,7 +43,7 @@ pub fn placement(placement: &mut Placement) {
 pub fn peers(file: &mut ConfigMap) {
     metadata(file);
     file.binary_data = None;
-    let of = world::controller(file, "ActorApplication");
+    let of = world::controller_ref(file, "ActorApplication");
     if of.is_none_or(|of| file.name_any() != peers_name(&of.name)) {
         file.data = None;
     }

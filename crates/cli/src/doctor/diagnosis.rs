@@ -108,7 +108,7 @@ fn nodes(state: &InstallationState) -> Option<Finding> {
     };
     let unreachable: Vec<String> =
         nodes.iter().filter(|node| is_unreachable(node)).map(|node| node.name_any()).collect();
-    let many = Index::of(&state.accessible.objects).is_silent();
+    let many = Index::of(&state.accessible.objects).is_mass_outage();
     let rest = if many { "; failovers are suspended while so many are unreachable" } else { "" };
     let (count, all) = (unreachable.len(), nodes.len());
     let text = format!("{count} of {all} are unreachable: {}{rest}", listed(&unreachable));

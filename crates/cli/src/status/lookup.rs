@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::{ActorApplication, Instance, Placement};
 use kube::ResourceExt;
-use world::{ApplicationKey, Index, Objects, Whose};
+use world::{ApplicationKey, Index, Objects, Ownership};
 
 /// Indexes that all applications share.
 pub struct ClusterLookup<'a> {
@@ -36,7 +36,7 @@ impl<'a> ClusterLookup<'a> {
             objects.placements.iter().filter_map(|placement| decision(placement)).collect();
         let mut instances: BTreeMap<ApplicationKey, Vec<&Instance>> = BTreeMap::new();
         for instance in &objects.instances {
-            if let Whose::Of(application) = index.of_instance(instance) {
+            if let Ownership::OwnedBy(application) = index.owner_of_instance(instance) {
                 instances.entry(ApplicationKey::of(application)).or_default().push(instance);
             }
         }
@@ -56,7 +56,7 @@ impl<'a> ClusterLookup<'a> {
     /// The Instances of an application, by actor.
     pub fn instances(&self, key: &ApplicationKey) -> BTreeMap<String, &'a Instance> {
         let own = self.instances.get(key).into_iter().flatten();
-        own.flat_map(|instance| world::actors_in(instance).into_iter().map(|it| (it.short(), *instance)))
+        own.flat_map(|instance| world::actors_of_instance(instance).into_iter().map(|it| (it.short(), *instance)))
             .collect()
     }
 

@@ -29,7 +29,7 @@ pub fn problems(
     application: &ActorApplication,
     decision: Option<&Placement>,
     instances: &BTreeMap<&str, &Instance>,
-    unfit: &BTreeMap<String, world::Unfit>,
+    unfit: &BTreeMap<String, world::RejectedRequest>,
 ) -> Vec<Problem> {
     let (name, namespace) =
         (application.name_any(), application.namespace().unwrap_or_else(|| "default".to_owned()));
@@ -226,7 +226,7 @@ mod tests {
         let page = include_str!("../../../../docs/operations/conditions.md");
         let schema = include_str!("../../../../crds/manifests/devicepools.yaml");
         let description = schema.lines().find(|line| line.contains("The conditions of the pool")).unwrap();
-        for type_ in world::PROBLEMS {
+        for type_ in world::POOL_PROBLEMS {
             assert!(
                 page.contains(&format!("\n| `{type_}` |")),
                 "docs/operations/conditions.md does not document {type_}"

@@ -91,7 +91,7 @@ impl ApplicationStatus {
         let own = lookup.instances(&key);
         let instances: BTreeMap<&str, &Instance> =
             own.iter().map(|(actor, instance)| (actor.as_str(), *instance)).collect();
-        let wanted = world::actors(&lookup.index, application);
+        let wanted = world::desired_actors(&lookup.index, application);
         let actors = actors(&wanted, decision, &instances, &lookup.kinds);
         let decided = decision.map(|decision| decision.spec.clone()).unwrap_or_default();
         let excused = |one: &crds::ExcusedActor| match one.reasons.as_slice() {
@@ -118,14 +118,14 @@ impl ApplicationStatus {
             last_moved: reported.last_moved.as_ref().map(|time| time.0.to_string()),
             units: units(&actors, lookup, decision, &instances),
             actors,
-            problems: problems(application, decision, &instances, &wanted.refused),
+            problems: problems(application, decision, &instances, &wanted.rejected),
         }
     }
 }
 
 /// The wanted actors in the order of the manifest, and running actors that are no longer wanted.
 fn actors(
-    wanted: &world::Actors,
+    wanted: &world::ApplicationActors,
     decision: Option<&Placement>,
     instances: &BTreeMap<&str, &Instance>,
     kinds: &BTreeMap<String, &str>,

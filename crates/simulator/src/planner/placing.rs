@@ -1,7 +1,7 @@
 //! The planner that the operator runs, in a simulated world: the same `plan()` on the same snapshot type, and what the
 //! operator asks before it commits.
 
-use control::{Verdict, gain, go_or_stay, still_stands};
+use control::{Verdict, gain, require_gain, revalidate_plan};
 use placement::ix::UnitIx;
 use placement::{Assignment, Budget, Judge, NoPolicy, PlanError, Snapshot, SnapshotError, Strategy, plan};
 
@@ -72,11 +72,11 @@ impl Placing {
             gain: gain(snapshot, &windows, &plan.assignment),
         };
         let plan = match self.least_gain {
-            Some(least) => go_or_stay(snapshot, &windows, plan, least + lost(observed)),
+            Some(least) => require_gain(snapshot, &windows, plan, least + lost(observed)),
             None => plan,
         };
         // Feasible, and not worse than what runs, in the newest world.
-        let Verdict::Stands(plan) = still_stands(snapshot, &plan, snapshot, true) else { return Ok(None) };
+        let Verdict::Valid(plan) = revalidate_plan(snapshot, &plan, snapshot, true) else { return Ok(None) };
         Ok(everybody(&plan.assignment).map(|assignment| Proposal { assignment, known: Some(known) }))
     }
 
