@@ -4,7 +4,7 @@ use std::error::Error;
 
 use packed::PackedError;
 use placement::{PlanError, SnapshotError};
-use world::{ApplicationKey, PolicyError, ReadError, AssembleError};
+use world::{ApplicationKey, AssembleError, PolicyError, ReadError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

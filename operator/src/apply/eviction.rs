@@ -1,7 +1,7 @@
 //! Evicts pods that move, as a drain does. If a disruption budget or admission refuses it, the eviction is retried with
 //! backoff.
 
-use control::{RefusalKey, ObjectId, Moment};
+use control::{Moment, ObjectId, RefusalKey};
 use world::ApplicationKey;
 
 use crate::error::Error;

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use control::{RefusalKey, ObjectId, Moment, RefusalScope};
+use control::{Moment, ObjectId, RefusalKey, RefusalScope};
 use crds::{ActorApplication, DevicePool, Instance};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::NamespaceResourceScope;

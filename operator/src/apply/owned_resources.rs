@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use control::{Moment, BlockedOn};
+use control::{BlockedOn, Moment};
 use crds::{ActorApplication, ActorApplicationStatus};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use kube::ResourceExt;
@@ -203,7 +203,11 @@ impl<K: OwnedObject> OwnedKind<K> {
                 }
             },
         };
-        add_problem(outcome, until, if why == TAKEN { BlockedOn::NameConflict(what) } else { BlockedOn::Backoff(why) });
+        add_problem(
+            outcome,
+            until,
+            if why == TAKEN { BlockedOn::NameConflict(what) } else { BlockedOn::Backoff(why) },
+        );
         Ok(None)
     }
 }
@@ -225,7 +229,9 @@ async fn report_refusal(
 fn add_problem(outcome: &mut Outcome, until: Moment, wait: BlockedOn) {
     outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
     let wait = match (outcome.waiting.remove(PEERS), wait) {
-        (Some(BlockedOn::Backoff(before)), BlockedOn::Backoff(why)) => BlockedOn::Backoff(format!("{before}; {why}")),
+        (Some(BlockedOn::Backoff(before)), BlockedOn::Backoff(why)) => {
+            BlockedOn::Backoff(format!("{before}; {why}"))
+        }
         // A foreign object must stay known, as it must not be mounted.
         (Some(taken @ BlockedOn::NameConflict(_)), BlockedOn::Backoff(_)) => taken,
         (_, wait) => wait,
@@ -296,8 +302,10 @@ mod tests {
 
     #[test]
     fn refusals_are_merged_and_a_name_conflict_takes_precedence() {
-        let (refused, taken) =
-            (|why: &str| BlockedOn::Backoff(why.to_owned()), |what: &str| BlockedOn::NameConflict(what.to_owned()));
+        let (refused, taken) = (
+            |why: &str| BlockedOn::Backoff(why.to_owned()),
+            |what: &str| BlockedOn::NameConflict(what.to_owned()),
+        );
         for (waits, expected) in [
             (vec![refused("quota")], refused("quota")),
             (vec![refused("quota"), refused("policy")], refused("quota; policy")),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use control::{Moment, ObservedState, Action, Actions, BlockedOn};
+use control::{Action, Actions, BlockedOn, Moment, ObservedState};
 use crds::{ActorApplication, Placement, StartPolicy};
 use kube::ResourceExt;
 use world::ApplicationKey;

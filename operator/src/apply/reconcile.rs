@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use control::{StopMode, Moment, Refusal, Action, BlockedOn};
+use control::{Action, BlockedOn, Moment, Refusal, StopMode};
 use crds::{ActorApplication, Instance, InstanceStatus, NodeTopology, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
-use world::{ActorName, ApplicationActors, ApplicationKey, Index, SnapshotWarning, OwnedObjects, Policy, Unit, GroupMember};
+use world::{
+    ActorName, ApplicationActors, ApplicationKey, GroupMember, Index, OwnedObjects, Policy, SnapshotWarning,
+    Unit,
+};
 
 use crate::api::writes::{all, each};
 use crate::apply::eviction::{Deferred, evict};
@@ -182,7 +185,8 @@ async fn apply(
     let awaited = ctx.expectations.drop_expected(&mut todo.actions, &seen, moment());
     outcome.requeue_at = awaited.into_iter().chain(outcome.requeue_at).min();
     let version = (decision.uid(), decision.metadata.generation);
-    if todo.actions.iter().any(|step| matches!(step, Action::CreateInstance { .. } | Action::StartPod { .. })) {
+    if todo.actions.iter().any(|step| matches!(step, Action::CreateInstance { .. } | Action::StartPod { .. }))
+    {
         ctx.recent_starts.record(&key, moment());
     }
     let names: BTreeMap<String, &ActorName> = actors.iter().map(|actor| (actor.short(), actor)).collect();
@@ -280,7 +284,9 @@ async fn create_instances(
     let is_created = AtomicBool::new(false);
     let work = steps.into_iter().filter_map(|step| match step {
         // Requested Instances that were deleted are not recreated; new actors are for the next reconcile.
-        Action::CreateInstance { actor } => names.get(&actor).filter(|name| matches!(name.member, GroupMember::Index(_))),
+        Action::CreateInstance { actor } => {
+            names.get(&actor).filter(|name| matches!(name.member, GroupMember::Index(_)))
+        }
         _ => None,
     });
     let work = work.map(async |name| {

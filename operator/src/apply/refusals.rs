@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use control::{Refusal, RefusalScope, BlockedOn};
+use control::{BlockedOn, Refusal, RefusalScope};
 use crds::{Placement, PlacementStatus, Time};
 use jiff::Timestamp;
 use world::{ActorName, ApplicationKey, Unit};
@@ -57,7 +57,11 @@ pub fn by_node(
         let kind = units.get(&it.unit).map_or(String::new(), |unit| unit.kind.clone());
         let group = actors.iter().find(|actor| actor.short() == it.actor).map(|actor| actor.group.clone());
         let words = format!("{} on {}: {}", it.actor, it.node, it.reason);
-        let about = control::RefusalKey { scope: RefusalScope::Node(it.node), group: group.unwrap_or_default(), kind };
+        let about = control::RefusalKey {
+            scope: RefusalScope::Node(it.node),
+            group: group.unwrap_or_default(),
+            kind,
+        };
         if known.iter().any(|known| known.key == about) {
             return None;
         }

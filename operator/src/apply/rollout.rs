@@ -1,6 +1,6 @@
 //! The rollout of new templates: its progress, and which template the next pod uses.
 
-use control::{ObjectId, Moment};
+use control::{Moment, ObjectId};
 use crds::{ActorApplication, Placement};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::Pod;

@@ -7,7 +7,7 @@ use crds::{
 };
 use placement::ix::ActorIx;
 use placement::{Objectives, Plan};
-use world::{ApplicationKey, Index, Policy, AssembledSnapshot};
+use world::{ApplicationKey, AssembledSnapshot, Index, Policy};
 
 /// Longest reason, in characters; longer ones are cut.
 const MAX_REASON_CHARS: usize = 1000;

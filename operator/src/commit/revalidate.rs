@@ -10,7 +10,7 @@ use crds::ActorApplication;
 use placement::{Budget, Derived, Judge, Plan, PlanError, Snapshot};
 use portfolio::Purpose;
 use tokio::sync::Semaphore;
-use world::{ApplicationKey, Policy, AssembledSnapshot};
+use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::commit::attempts::{CommitAttempts, Next, Recheck};
 use crate::commit::locks::CommitGuard;
@@ -117,7 +117,9 @@ impl<'a> Revalidation<'a> {
     ///
     /// # Errors
     /// When the manifest changed, no snapshot can be taken, or clingo disagrees.
-    pub async fn revalidate(&self) -> Result<Option<(CommitGuard<'a>, Arc<AssembledSnapshot>, Verdict)>, Error> {
+    pub async fn revalidate(
+        &self,
+    ) -> Result<Option<(CommitGuard<'a>, Arc<AssembledSnapshot>, Verdict)>, Error> {
         let known = self.planned_world().await?;
         let mut candidate =
             Candidate { known, plan: self.plan.clone(), change: Change::None, is_judged: true };
@@ -192,7 +194,8 @@ impl<'a> Revalidation<'a> {
             let left = || REPAIR_TIMEOUT.saturating_sub(begun.elapsed());
             let stop = || left().is_zero();
             let budget = Budget { effort: None, seed: plan.seed, stop: &stop, left: Some(&left) };
-            let mut repaired = control::repair_plan(&before.snapshot, &plan, &newest, quick.as_ref(), &budget)?;
+            let mut repaired =
+                control::repair_plan(&before.snapshot, &plan, &newest, quick.as_ref(), &budget)?;
             repaired.moves = explain::moves(&newest, &repaired.assignment);
             Some(*repaired)
         });
@@ -258,7 +261,8 @@ impl<'a> Revalidation<'a> {
         let task = tokio::task::spawn_blocking(move || -> Result<_, PlanError> {
             // The latest snapshot may have other derived facts.
             let snapshot = newest.snapshot.with_derived(derived.clone())?;
-            let mut verdict = control::revalidate_plan(&planned.snapshot, &of_before, &snapshot, keep_partial);
+            let mut verdict =
+                control::revalidate_plan(&planned.snapshot, &of_before, &snapshot, keep_partial);
             if let Verdict::Valid(plan) | Verdict::Repaired(plan) | Verdict::Partial(plan) = &mut verdict {
                 plan.moves = explain::moves(&snapshot, &plan.assignment);
             }

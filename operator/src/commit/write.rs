@@ -6,7 +6,7 @@ use control::PlanReason;
 use crds::{ActorApplication, Placement, StartPolicy};
 use kube::ResourceExt;
 use placement::Plan;
-use world::{ApplicationKey, Policy, AssembledSnapshot};
+use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::apply::ownership::owner;
 use crate::commit::decision::{is_unchanged, spec};

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use control::{PlanReason, KeepRunning, ResumeSearch, Verdict};
+use control::{KeepRunning, PlanReason, ResumeSearch, Verdict};
 use crds::{ActorApplication, Placement, StartPolicy};
 use explain::REASONS_EFFORT;
 use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
 use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
 use portfolio::Purpose;
-use world::{ApplicationKey, Policy, AssembledSnapshot};
+use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
@@ -130,7 +130,8 @@ async fn decide_under(
     (look.facts.generation, look.facts.resume_search) = (generation.unwrap_or(0), before.facts.resume_search);
     let last_facts = known.as_ref().map(|known| &known.facts);
     let decision = outcome.decision.as_ref().map(world::decision);
-    let why = control::plan_reason(last_facts, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
+    let why =
+        control::plan_reason(last_facts, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
     let why = why.or_else(|| room_for_all_or_nothing(application, last_facts, &look.facts, outcome));
     let mut now = LastPlanned {
         generation,
@@ -276,8 +277,20 @@ async fn refresh_snapshot(
     last_facts.growth_counter = ctx.caches.growth_counter();
     let (world, Observation { facts, infeasible }) =
         observe(ctx, application, policy, decision.as_deref()).await?;
-    let control::PlanInputs { generation, freed_counter: chances, background_slot: turn, resume_search: second_look, .. } = last_facts.facts;
-    last_facts.facts = control::PlanInputs { generation, freed_counter: chances, background_slot: turn, resume_search: second_look, ..facts };
+    let control::PlanInputs {
+        generation,
+        freed_counter: chances,
+        background_slot: turn,
+        resume_search: second_look,
+        ..
+    } = last_facts.facts;
+    last_facts.facts = control::PlanInputs {
+        generation,
+        freed_counter: chances,
+        background_slot: turn,
+        resume_search: second_look,
+        ..facts
+    };
     last_facts.infeasible = infeasible;
     last_facts.notes.clone_from(&world.warnings);
     Ok(world)

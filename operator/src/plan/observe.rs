@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use placement::{Plan, Snapshot};
 use portfolio::{ClingoJudge, Limits};
 use tokio::sync::Semaphore;
-use world::{ApplicationKey, Policy, AssembledSnapshot};
+use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::apply::rollout::Rollout;
 use crate::error::Error;
@@ -101,7 +101,8 @@ pub async fn observe(
     let (caches, application) = (ctx.caches.clone(), application.clone());
     let (policy, decision) = (policy.clone(), decision.map(world::decision));
     let look = move || {
-        let look = world::observe(caches.index(), &application, &policy, decision.as_ref(), Timestamp::now())?;
+        let look =
+            world::observe(caches.index(), &application, &policy, decision.as_ref(), Timestamp::now())?;
         let world::Observation { assembled: world, inputs: facts, infeasible } = look;
         Ok((Arc::new(world), Observation { facts, infeasible }))
     };

@@ -135,7 +135,10 @@ pub async fn background(ctx: Arc<Context>) {
         }
         let known: Vec<(ApplicationKey, u64)> = {
             let last_planned = ctx.last_planned.lock().unwrap_or_else(PoisonError::into_inner);
-            last_planned.iter().map(|(key, last_planned)| (key.clone(), last_planned.facts.freed_counter)).collect()
+            last_planned
+                .iter()
+                .map(|(key, last_planned)| (key.clone(), last_planned.facts.freed_counter))
+                .collect()
         };
         let present = known
             .into_iter()

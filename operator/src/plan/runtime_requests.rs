@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use control::{Decision, PlanReason, Verdict, DesiredState};
+use control::{Decision, DesiredState, PlanReason, Verdict};
 use crds::{ActorApplication, Placement};
 use kube::runtime::events::EventType;
 use placement::Plan;
-use world::{ApplicationKey, Policy, AssembledSnapshot};
+use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
@@ -28,7 +28,9 @@ pub fn only_requests_changed(
     decision: Option<&Placement>,
 ) -> bool {
     let is_requested = |name: &str| name.starts_with(REQUEST_PREFIX);
-    let all = |decision: &Placement| control::only_requests_changed(wanted, &world::decision(decision), is_requested);
+    let all = |decision: &Placement| {
+        control::only_requests_changed(wanted, &world::decision(decision), is_requested)
+    };
     policy.rules().is_none() && !application.spec.paused && decision.is_some_and(all)
 }
 
@@ -92,7 +94,11 @@ pub async fn decide(
 ///
 /// # Errors
 /// When the snapshot cannot be planned.
-async fn place(world: &Arc<AssembledSnapshot>, policy: &Policy, decision: &Decision) -> Result<Option<Plan>, Error> {
+async fn place(
+    world: &Arc<AssembledSnapshot>,
+    policy: &Policy,
+    decision: &Decision,
+) -> Result<Option<Plan>, Error> {
     let (world, waited, judge) = (world.clone(), decision.unplaced.clone(), judge(policy));
     let task = tokio::task::spawn_blocking(move || {
         let mut plan = control::place_one(&world.snapshot, &waited)?;

@@ -11,7 +11,7 @@ use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use kube::ResourceExt;
 use placement::Plan;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
-use world::{ApplicationKey, SnapshotWarning, Policy, AssembledSnapshot};
+use world::{ApplicationKey, AssembledSnapshot, Policy, SnapshotWarning};
 
 use crate::error::Error;
 use crate::queue::solver_slots::Slot;

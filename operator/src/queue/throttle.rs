@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{Moment, ObservedState, Action};
+use control::{Action, Moment, ObservedState};
 use world::ApplicationKey;
 
 /// Minimum interval of status writes per application: ten starting pods are thirty changes, and merging a status is expensive
@@ -117,7 +117,12 @@ impl Expectations {
     }
 
     /// Removes starts of pods that were just created; returns when the first expectation expires.
-    pub fn drop_expected(&self, steps: &mut Vec<Action>, seen: &ObservedState, now: Moment) -> Option<Moment> {
+    pub fn drop_expected(
+        &self,
+        steps: &mut Vec<Action>,
+        seen: &ObservedState,
+        now: Moment,
+    ) -> Option<Moment> {
         let mut expected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for instance in seen.instances.values().filter(|instance| instance.pod.is_some()) {
             expected.remove(&instance.id.uid);
@@ -143,7 +148,8 @@ mod tests {
     #[test]
     fn a_created_pod_is_expected_until_observed_or_timed_out() {
         let (expected, at) = (Expectations::default(), Duration::from_millis);
-        let id = |uid: &str| ObjectId { name: format!("app-{uid}"), uid: uid.to_owned(), resource_version: None };
+        let id =
+            |uid: &str| ObjectId { name: format!("app-{uid}"), uid: uid.to_owned(), resource_version: None };
         let start = |uid: &str| Action::StartPod {
             actor: uid.to_owned(),
             instance: id(uid),
@@ -154,10 +160,12 @@ mod tests {
         let left = |now: u64, there: &[&str]| {
             let pod = Some(control::Pod::default());
             let instance = |uid: &&str| {
-                let one = control::Instance { id: id(uid), terminating: false, requested: false, pod: pod.clone() };
+                let one =
+                    control::Instance { id: id(uid), terminating: false, requested: false, pod: pod.clone() };
                 ((*uid).to_owned(), one)
             };
-            let seen = ObservedState { instances: there.iter().map(instance).collect(), ..ObservedState::default() };
+            let seen =
+                ObservedState { instances: there.iter().map(instance).collect(), ..ObservedState::default() };
             let mut steps = ["a", "b", "c"].map(start).to_vec();
             let next = expected.drop_expected(&mut steps, &seen, at(now));
             let actors = steps.iter().map(|step| match step {

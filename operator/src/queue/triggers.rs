@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{ResourceAmounts, Moment};
-use world::{ApplicationKey, Index, Policy, NodeRoom, Unit};
+use control::{Moment, ResourceAmounts};
+use world::{ApplicationKey, Index, NodeRoom, Policy, Unit};
 
 /// How long an application yields at most, as the others may fail repeatedly.
 const MAX_YIELD: Duration = Duration::from_secs(10);
@@ -246,7 +246,8 @@ impl ReplanTriggers {
             let last = self.last_background.get(&key).copied();
             (key, last)
         };
-        let last_background = control::background_slots(waiting.into_keys().map(last).collect::<Vec<_>>(), now, most);
+        let last_background =
+            control::background_slots(waiting.into_keys().map(last).collect::<Vec<_>>(), now, most);
         for key in &last_background {
             self.last_background.insert(key.clone(), now);
             self.has_background_turn.insert(key.clone());

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{RefusalKey, Backoffs, MAX_BACKOFF, Moment, Refusal, RefusalTracker, ResumeSearch};
+use control::{Backoffs, MAX_BACKOFF, Moment, Refusal, RefusalKey, RefusalTracker, ResumeSearch};
 use crds::{ActorApplication, Placement};
 use kube::Resource;
 use kube::runtime::events::Event;
@@ -175,7 +175,13 @@ impl Context {
     }
 
     /// Records a refusal. Returns until when it counts.
-    pub fn record_refusal(&self, key: &ApplicationKey, about: &RefusalKey, actor: &str, reason: &str) -> Moment {
+    pub fn record_refusal(
+        &self,
+        key: &ApplicationKey,
+        about: &RefusalKey,
+        actor: &str,
+        reason: &str,
+    ) -> Moment {
         let longest = Duration::from_secs(self.planning.refusal_seconds.into());
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(key.clone()).or_default().record(about, actor.to_owned(), reason, longest, moment())

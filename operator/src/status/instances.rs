@@ -210,7 +210,8 @@ mod tests {
             .unwrap()
         });
         let wait = field("back").map(|why| BlockedOn::Backoff(why.to_owned()));
-        let unfit = field("unfit").map(|why| RejectedRequest { reason: "Unsupported", message: why.to_owned() });
+        let unfit =
+            field("unfit").map(|why| RejectedRequest { reason: "Unsupported", message: why.to_owned() });
         let reasons = ["no room".to_owned()];
         let reasons = if world.contains("untold") { &reasons[..0] } else { &reasons[..] };
         let context = InstanceContext {

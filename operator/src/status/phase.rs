@@ -53,7 +53,9 @@ pub fn placement_status(
         .collect();
     let missing: Vec<&str> =
         far.iter().filter(|(_, far)| **far != Actor::There).map(|(actor, _)| *actor).collect();
-    let is_stuck = |actor: &&str| matches!(waiting.get(*actor), Some(BlockedOn::Backoff(_) | BlockedOn::NameConflict(_)));
+    let is_stuck = |actor: &&str| {
+        matches!(waiting.get(*actor), Some(BlockedOn::Backoff(_) | BlockedOn::NameConflict(_)))
+    };
     // A moved actor that arrived or is on its way shows progress, as does the phase reported before.
     let moved = |actor: &str| decision.spec.moves.iter().any(|it| it.actor == actor);
     let is_begun = |(actor, far): (&&str, &Actor)| match far {

@@ -1,7 +1,7 @@
 //! Why the pod of an actor is not ready, according to its containers. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
-use world::{is_terminal, is_ready};
+use world::{is_ready, is_terminal};
 
 /// Waiting reasons of a container that is just being created.
 const BEGINS: [&str; 2] = ["ContainerCreating", "PodInitializing"];

@@ -8,7 +8,7 @@ use futures::channel::mpsc::UnboundedSender;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
-use world::{ApplicationKey, Index, Policy, NodeRoom, controller_ref, is_decision_for};
+use world::{ApplicationKey, Index, NodeRoom, Policy, controller_ref, is_decision_for};
 
 use crate::error::Error;
 use crate::queue::recheck::RecheckQueue;

@@ -55,7 +55,8 @@ impl Indexed for NodeTopology {
         // Instance statuses list devices, so the applications of those pods are enqueued.
         let index = caches.index();
         let pods = held.iter().filter_map(|(namespace, name)| index.pod(namespace, name));
-        let owners = pods.filter_map(|pod| index.application_of(&controller_ref(pod.as_ref(), "Instance")?.uid));
+        let owners =
+            pods.filter_map(|pod| index.application_of(&controller_ref(pod.as_ref(), "Instance")?.uid));
         owners.collect::<BTreeSet<_>>().iter().for_each(|key| caches.enqueue(key));
     }
 

@@ -56,8 +56,10 @@ impl<'a> ClusterLookup<'a> {
     /// The Instances of an application, by actor.
     pub fn instances(&self, key: &ApplicationKey) -> BTreeMap<String, &'a Instance> {
         let own = self.instances.get(key).into_iter().flatten();
-        own.flat_map(|instance| world::actors_of_instance(instance).into_iter().map(|it| (it.short(), *instance)))
-            .collect()
+        own.flat_map(|instance| {
+            world::actors_of_instance(instance).into_iter().map(|it| (it.short(), *instance))
+        })
+        .collect()
     }
 
     /// The number of actors on a unit that belong to other applications than this decision.
