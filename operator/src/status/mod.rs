@@ -1,4 +1,4 @@
-//! Report: computes the statuses of applications, Placements, Instances and DevicePools.
+//! Report: computes the statuses of applications, Placements, Instances and device pools.
 //!
 //! [`apply::reconcile`](crate::apply::reconcile) writes them; only [`pools`] runs a loop of its own.
 
