@@ -1,6 +1,6 @@
 //! What parks threads and what is behind the channels, in every order that threads can run in, up to three preemptions:
 //! the sources themselves, over loom's models of atomics, mutexes and the kernel's futex.
-//! `docs/adr/0087-loom-over-the-sources-themselves.md` says why not behind a `cfg`.
+//! `docs/adr/0087-loom-model-checking-in-a-separate-workspace.md` says why not behind a `cfg`.
 
 #![cfg(test)]
 

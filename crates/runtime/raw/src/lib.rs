@@ -2,7 +2,7 @@
 //!
 //! Here is the only `unsafe` code of the runtime. Everything that leaves this crate is safe: whatever its callers do,
 //! a copy stays inside its bounds, racing copies mix their bytes and do nothing else, and memory lives as long as
-//! anybody can reach it. `docs/adr/0083-racing-copies-stay-defined.md` says how.
+//! anybody can reach it. `docs/adr/0083-define-racing-copies-with-atomics-and-exclusive-borrows.md` says how.
 
 mod copy;
 mod header;

@@ -1,7 +1,7 @@
 //! The machine as Linux shows it in sysfs, masked by what this process may use.
 //!
 //! hwloc would say the same and more; an application's image would need a C library for it
-//! (`docs/adr/0081-the-runtime-reads-sysfs.md`).
+//! (`docs/adr/0081-the-runtime-reads-sysfs-instead-of-hwloc.md`).
 
 use std::{
     collections::BTreeSet,

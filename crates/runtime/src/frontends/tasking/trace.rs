@@ -1,7 +1,7 @@
 //! Execution traces in the trace-event format, which Perfetto and `chrome://tracing` open.
 //!
 //! A complete event for each stretch that a worker ran a task without a break
-//! (`docs/adr/0082-traces-are-trace-events.md`).
+//! (`docs/adr/0082-traces-in-the-trace-event-format.md`).
 
 use std::{
     fmt::Write as _,
