@@ -79,18 +79,14 @@ async fn decide_under(
     let only_requests =
         runtime_requests::only_requests_changed(application, policy, &wanted, outcome.decision.as_ref());
     // Keeps the mark for a later run.
-    let put_off = || {
-        if dirty {
-            ctx.caches.mark_dirty(key);
-        }
-    };
+    let keep_mark = || dirty.then(|| ctx.caches.mark_dirty(key));
     let mut attempt = 0;
     match ctx.searches.take(key, &Manifest::of(application)) {
         // Runtime requests do not wait for a running search.
         Search::Running { .. } if only_requests => outcome.searching = true,
         Search::Running { .. } => {
             outcome.searching = true;
-            put_off();
+            keep_mark();
             return Ok(());
         }
         Search::Done(found) if found.is_for(application) && found.policy == *policy => {

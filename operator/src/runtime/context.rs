@@ -68,7 +68,7 @@ pub struct Context {
     pub searches: Searches,
     /// What each application was last planned from.
     pub last_planned: Mutex<HashMap<ApplicationKey, LastPlanned>>,
-    /// RefusalTracker per application.
+    /// Refusals per application.
     pub refusals: Mutex<BTreeMap<ApplicationKey, RefusalTracker>>,
     /// Detects applications that were deleted and recreated under the same name.
     pub uids: UidTracker,

@@ -1,4 +1,4 @@
-//! Statuses of DevicePools.
+//! Statuses of device pools.
 
 use std::sync::Arc;
 use std::time::Duration;
