@@ -9,43 +9,31 @@
 //! `world` makes the nouns from Kubernetes objects, the operator turns steps into objects and words, and the simulator
 //! calls the same functions.
 
-mod back_off;
+mod actions;
+mod backoff;
 mod commit;
-mod due;
 mod gain;
-mod heal;
-mod heartbeats;
-mod mend;
-mod nouns;
-mod observed;
-mod place_one;
-mod quota;
-mod refusals;
-mod room;
-mod start;
-mod steps;
-mod stuck;
-mod update;
-mod wait;
+mod model;
+mod trigger;
 
-pub use back_off::{Backoffs, MAX_BACKOFF};
+pub use actions::blocked_on::BlockedOn;
+pub use actions::heal::{finish_in_flight, is_fully_applied, repair_only};
+pub use actions::stuck::stuck_moves;
+pub use actions::{Action, Actions, StopMode, next_actions};
+pub use backoff::refusals::{RefusalTracker, RefusedPod};
+pub use backoff::{Backoffs, MAX_BACKOFF};
+pub use commit::keep_running::KeepRunning;
+pub use commit::place_one::{only_requests_changed, place_one};
+pub use commit::repair::repair_plan;
+pub use commit::start::{all_or_nothing, has_started, hold_start};
 pub use commit::{Verdict, infeasible, revalidate_plan};
-pub use due::{
-    BACKGROUND_INTERVAL, Openings, PlanInputs, PlanReason, Pressure, RESYNC_PERIOD, ResumeSearch,
-    background_slots, is_burst_over, loads, openings, plan_reason, pressure, requeue_after,
-};
 pub use gain::{Gain, gain, require_gain};
-pub use heal::{finish_in_flight, is_fully_applied, repair_only};
-pub use heartbeats::Heartbeats;
-pub use mend::repair_plan;
-pub use nouns::{
+pub use model::{
     Backoff, Decision, DesiredActor, DesiredState, FreeCapacity, FreeUnit, Instance, Moment, NameConflict,
     NodeOutage, ObjectId, ObservedState, Pod, PodPhase, Refusal, RefusalKey, RefusalScope, ResourceAmounts,
 };
-pub use observed::KeepRunning;
-pub use place_one::{only_requests_changed, place_one};
-pub use refusals::{RefusalTracker, RefusedPod};
-pub use start::{all_or_nothing, has_started, hold_start};
-pub use steps::{Action, Actions, StopMode, next_actions};
-pub use stuck::stuck_moves;
-pub use wait::BlockedOn;
+pub use trigger::heartbeats::Heartbeats;
+pub use trigger::{
+    BACKGROUND_INTERVAL, Openings, PlanInputs, PlanReason, Pressure, RESYNC_PERIOD, ResumeSearch,
+    background_slots, is_burst_over, loads, openings, plan_reason, pressure, requeue_after,
+};

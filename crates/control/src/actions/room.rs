@@ -1,0 +1,55 @@
+//! Taking room: a successor starts only when its place is free.
+
+use crate::actions::blocked_on::BlockedOn;
+use crate::model::{DesiredState, FreeCapacity, ResourceAmounts};
+
+/// What is left while the starts of one look are counted.
+pub(crate) struct Room<'a> {
+    wanted: &'a DesiredState,
+    left: FreeCapacity,
+}
+
+impl<'a> Room<'a> {
+    pub fn new(wanted: &'a DesiredState, left: &FreeCapacity) -> Self {
+        Self { wanted, left: left.clone() }
+    }
+
+    /// Takes room for an actor of the group on a unit that is offered, or says what is waited for.
+    pub fn take(&mut self, group: usize, id: &str) -> Result<(), BlockedOn> {
+        let Some(unit) = self.left.units.get_mut(id) else {
+            return Err(BlockedOn::NotOffered(id.to_owned()));
+        };
+        let Some(asks) = self.wanted.requests.get(group).and_then(|kinds| kinds.get(&unit.kind)) else {
+            return Err(BlockedOn::Infeasible(id.to_owned()));
+        };
+        if self.left.pools.get(&unit.pool) == Some(&0) {
+            return Err(BlockedOn::PoolLimit(unit.pool.clone()));
+        }
+        if unit.slots == Some(0) {
+            return Err(BlockedOn::Unit(id.to_owned()));
+        }
+        let mut asks: ResourceAmounts = asks.clone();
+        if let Some(resource) = &unit.resource {
+            asks.insert(resource.clone(), 1);
+        }
+        let Some(node) = self.left.nodes.get_mut(&unit.node) else {
+            return Err(BlockedOn::NotOffered(id.to_owned()));
+        };
+        let short = asks.iter().find(|(resource, amount)| **amount > *node.get(*resource).unwrap_or(&0));
+        if let Some((resource, _)) = short {
+            return Err(BlockedOn::Resource { resource: resource.clone(), node: unit.node.clone() });
+        }
+        for (resource, amount) in &asks {
+            if let Some(left) = node.get_mut(resource) {
+                *left -= amount;
+            }
+        }
+        if let Some(left) = self.left.pools.get_mut(&unit.pool) {
+            *left -= 1;
+        }
+        if let Some(slots) = &mut unit.slots {
+            *slots -= 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! Applications that start all at once or not at all.
+
+use std::collections::BTreeSet;
+
+use placement::ix::ActorIx;
+use placement::{Judged, Plan, Snapshot, Unplaced};
+
+use crate::actions::blocked_on::BlockedOn;
+use crate::actions::{Action, Actions};
+use crate::commit::full_cost;
+use crate::model::ObservedState;
+
+/// What becomes of a plan for an application of which no actor may start before all have a place: where one has none,
+/// nobody has, so that two such applications never hold each other's room.
+#[must_use]
+pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
+    let own: Vec<ActorIx> =
+        ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor)).collect();
+    let without = own.iter().filter(|&&actor| plan.assignment[actor].is_none()).count();
+    if without == 0 {
+        return plan;
+    }
+    let reason = match without {
+        1 => "spec.start is AllOrNothing, and 1 other actor has no place".to_owned(),
+        many => format!("spec.start is AllOrNothing, and {many} other actors have no place"),
+    };
+    for &actor in &own {
+        if plan.assignment[actor].take().is_some() {
+            plan.unplaced.push(Unplaced { actor, reasons: vec![reason.clone()], holds: None });
+        }
+    }
+    plan.unplaced.sort_by_key(|unplaced| unplaced.actor);
+    plan.cost = full_cost(snapshot, &plan.assignment);
+    plan.moves.clear();
+    plan.excused.clear();
+    plan.bound.clear();
+    (plan.optimal, plan.proven_by, plan.judged) = (false, None, Judged::None);
+    plan
+}
+
+/// Whether something of an application runs, or ran and was not taken away yet: then it has started.
+pub fn has_started(seen: &ObservedState) -> bool {
+    seen.instances.values().any(|instance| instance.pod.is_some())
+}
+
+/// Starts nobody of an application that starts all at once while one of its places may not be taken, or one of its actors waits for a
+/// name, for its Instance, or for a while to be over.
+pub fn hold_start(todo: &mut Actions, seen: &ObservedState, infeasible: &BTreeSet<String>) {
+    let is_made = |step: &Action| matches!(step, Action::CreateInstance { .. });
+    let is_whole = infeasible.is_empty() && todo.blocked.is_empty() && !todo.actions.iter().any(is_made);
+    if has_started(seen) || is_whole {
+        return;
+    }
+    let mut held = Vec::new();
+    todo.actions.retain(|step| match step {
+        Action::StartPod { actor, .. } => {
+            held.push(actor.clone());
+            false
+        }
+        _ => true,
+    });
+    todo.blocked.extend(held.into_iter().map(|actor| (actor, BlockedOn::GangStart)));
+}

@@ -1,0 +1,181 @@
+//! Where actors may be: what the manifest demands, what nodes object to, what was refused before.
+
+pub(crate) mod admits;
+pub(crate) mod pool_access;
+pub(crate) mod quotas;
+pub(crate) mod refusals;
+pub(crate) mod selectors;
+pub(crate) mod unreachable;
+
+use std::collections::BTreeMap;
+
+use crds::{ActorApplication, ActorGroup, SpreadLevel};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::PodSpec;
+use placement::file::{Constraint, Places, Scope};
+
+use crate::constraints::pool_access::barred;
+use crate::constraints::quotas::quotas;
+use crate::constraints::refusals::Refusals;
+use crate::constraints::selectors::{Objection, objection};
+use crate::demand::actors::ApplicationActors;
+use crate::units::FreeNode;
+use crate::units::offer::Offer;
+use crate::units::unit::{CordonReason, Unit};
+use crate::{ApplicationKey, Index};
+
+/// Every rule that binds the actors of `application`.
+pub(crate) fn constraints(
+    index: &Index,
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    nodes: &[FreeNode],
+    offer: &Offer,
+    now: Timestamp,
+) -> Vec<Constraint> {
+    let mut rules = Vec::new();
+    for group in &application.spec.actors {
+        rules.extend(of_group((application, actors), group, nodes));
+    }
+    rules.extend(objections((application, actors), nodes, offer));
+    rules.extend(holders_only(actors, offer));
+    rules.extend(memory(actors, offer));
+    rules.extend(barred(index, &ApplicationKey::of(application).namespace, actors, offer));
+    rules.extend(quotas(index, application, actors));
+    rules.extend(Refusals::of(index, application, now).rules(actors, offer));
+    rules
+}
+
+fn of_group(
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    group: &ActorGroup,
+    nodes: &[FreeNode],
+) -> Vec<Constraint> {
+    let own = actors.ids(&group.name);
+    let find = |name: &String| application.spec.actors.iter().find(|other| other.name == *name);
+    let mut rules = Vec::new();
+    if let Some(level) = group.spread
+        && own.len() > 1
+    {
+        let on = match level {
+            SpreadLevel::Unit => Scope::Unit,
+            SpreadLevel::Numa => Scope::Numa,
+            SpreadLevel::Node => Scope::Node,
+            SpreadLevel::Zone => Scope::Zone,
+        };
+        let reason = Some(format!("{} spreads over each {level}", group.name));
+        rules.push(Constraint::Apart { on, actors: own.clone(), reason });
+    }
+    for other in group.with.iter().filter_map(find) {
+        let mut both = own.clone();
+        both.extend(actors.ids(&other.name));
+        both.sort_unstable();
+        both.dedup();
+        let reason = Some(format!("{} runs with {}", group.name, other.name));
+        rules.push(Constraint::Together { on: Scope::Node, actors: both, reason });
+    }
+    for other in group.avoid.iter().filter_map(find) {
+        let reason = Some(format!("{} avoids {}", group.name, other.name));
+        for a in &own {
+            for b in actors.ids(&other.name) {
+                rules.push(Constraint::Apart {
+                    on: Scope::Node,
+                    actors: vec![a.clone(), b],
+                    reason: reason.clone(),
+                });
+            }
+        }
+    }
+    if let Some(pin) = &group.pin_to
+        && !own.is_empty()
+    {
+        let known = nodes.iter().any(|node| node.name == pin.node);
+        let absent = if known { "" } else { ", which does not exist" };
+        let nodes = if known { vec![pin.node.clone()] } else { Vec::new() };
+        let reason = Some(format!("pinTo node {}{absent}", pin.node));
+        rules.push(Constraint::Only { actors: own, places: Places::Nodes(nodes), reason });
+    }
+    rules
+}
+
+/// How many pairs `avoid` makes; cheap, to be asked before they are listed.
+pub(crate) fn avoided_pairs(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
+    let size = |name: &String| sizes.get(name.as_str()).copied().unwrap_or(0);
+    let of_group =
+        |group: &ActorGroup| group.avoid.iter().map(size).sum::<usize>().saturating_mul(size(&group.name));
+    application.spec.actors.iter().map(of_group).fold(0, usize::saturating_add)
+}
+
+/// What nodes have against the templates of the groups: one rule for each set of units with one reason.
+fn objections(
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    nodes: &[FreeNode],
+    offer: &Offer,
+) -> Vec<Constraint> {
+    let by_name: BTreeMap<&str, &FreeNode> = nodes.iter().map(|node| (node.name, node)).collect();
+    let mut kept_out: BTreeMap<(Objection, Vec<String>), Vec<String>> = BTreeMap::new();
+    for group in &application.spec.actors {
+        let mut units: BTreeMap<Objection, Vec<String>> = BTreeMap::new();
+        let empty = PodSpec::default();
+        for unit in offer.units.iter() {
+            let implementation = group.implementations.iter().find(|i| i.kind == unit.kind);
+            let (Some(implementation), Some(node)) = (implementation, by_name.get(unit.node.as_str())) else {
+                continue;
+            };
+            let spec = implementation.template.spec.as_ref().unwrap_or(&empty);
+            let more = offer.tolerations.get(&unit.pool).map(Vec::as_slice).unwrap_or_default();
+            if let Some(objection) = objection(spec, more, node.node) {
+                units.entry(objection).or_default().push(unit.id.clone());
+            }
+        }
+        for (objection, units) in units {
+            kept_out.entry((objection, units)).or_default().extend(actors.ids(&group.name));
+        }
+    }
+    let rule = |((objection, units), actors): ((Objection, Vec<String>), Vec<String>)| Constraint::Never {
+        actors,
+        places: Places::Units(units),
+        except_current: objection.except_current,
+        reason: Some(objection.reason),
+    };
+    kept_out.into_iter().filter(|(_, actors)| !actors.is_empty()).map(rule).collect()
+}
+
+/// Units whose holders stay, and to which nobody comes: one rule for each reason.
+fn holders_only(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
+    let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
+    let mut units: BTreeMap<CordonReason, Vec<String>> = BTreeMap::new();
+    for (why, unit) in offer.units.iter().filter_map(|unit| Some((unit.cordoned?, unit))) {
+        units.entry(why).or_default().push(unit.id.clone());
+    }
+    let rule = |(why, units): (CordonReason, Vec<String>)| Constraint::Never {
+        actors: all.clone(),
+        places: Places::Units(units),
+        except_current: true,
+        reason: Some(why.to_string()),
+    };
+    units.into_iter().filter(|_| !all.is_empty()).map(rule).collect()
+}
+
+/// Units with less memory than an actor needs: one rule for all that need as much.
+fn memory(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
+    let mut needs: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    for name in &actors.names {
+        let memory = actors.needs.get(&name.short()).and_then(|needs| needs.memory_mib);
+        if let Some(memory) = memory {
+            needs.entry(memory).or_default().push(name.to_string());
+        }
+    }
+    let rule = |(memory, actors): (u64, Vec<String>)| {
+        let small = |unit: &&Unit| unit.memory_mib.is_none_or(|has| has < memory);
+        let units: Vec<String> = offer.units.iter().filter(small).map(|unit| unit.id.clone()).collect();
+        let reason = Some(format!("is not known to have {memory} MiB of memory"));
+        let except_current = false;
+        (!units.is_empty()).then_some(Constraint::Never {
+            actors,
+            places: Places::Units(units),
+            except_current,
+            reason,
+        })
+    };
+    needs.into_iter().filter_map(rule).collect()
+}

@@ -1,0 +1,98 @@
+//! What the index knows of namespaces, and which pools their applications may use.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crds::DevicePool;
+use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use kube::ResourceExt;
+use placement::file::{Constraint, Places};
+
+use crate::Index;
+use crate::constraints::selectors::labels_match;
+use crate::demand::actors::ApplicationActors;
+use crate::demand::pods::Quantities;
+use crate::index::objects::namespace_of;
+use crate::units::offer::Offer;
+
+impl Index {
+    /// A namespace that came or changed.
+    pub fn put_namespace(&mut self, namespace: &Namespace) {
+        self.namespaces.labels.insert(namespace.name_any(), namespace.labels().clone());
+    }
+
+    /// A namespace that is gone.
+    pub fn remove_namespace(&mut self, name: &str) {
+        self.namespaces.labels.remove(name);
+    }
+
+    /// Removes the namespaces that are not among `names`.
+    pub fn retain_namespaces(&mut self, names: &BTreeSet<(String, String)>) {
+        let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
+        self.namespaces.labels.retain(|name, _| names.contains(name.as_str()));
+    }
+
+    /// Limits of a namespace that came or changed.
+    pub fn put_limits(&mut self, limits: Arc<LimitRange>) {
+        self.forget_loads();
+        self.namespaces.limits.insert((namespace_of(limits.as_ref()), limits.name_any()), limits);
+    }
+
+    /// Limits of a namespace that are gone.
+    pub fn remove_limits(&mut self, namespace: &str, name: &str) {
+        self.forget_loads();
+        self.namespaces.limits.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// Removes the limits that are not among `names`.
+    pub fn retain_limits(&mut self, names: &BTreeSet<(String, String)>) {
+        self.forget_loads();
+        self.namespaces.limits.retain(|name, _| names.contains(name));
+    }
+
+    /// What a container of this namespace requests that neither requests nor limits a resource itself.
+    pub(crate) fn defaults(&self, namespace: &str) -> Quantities {
+        self.namespaces.defaults(namespace)
+    }
+
+    /// Whether applications of a namespace may use a pool.
+    pub fn may_use(&self, namespace: &str, pool: &DevicePool) -> bool {
+        let Some(selector) = &pool.spec.namespace_selector else { return true };
+        match self.namespaces.labels.get(namespace) {
+            Some(labels) => labels_match(selector, labels),
+            // The label that every namespace has.
+            None => labels_match(
+                selector,
+                &[("kubernetes.io/metadata.name".to_owned(), namespace.to_owned())].into(),
+            ),
+        }
+    }
+}
+
+/// The pools that are not for this namespace: who is there stays, and nobody comes.
+pub(crate) fn barred(
+    index: &Index,
+    namespace: &str,
+    actors: &ApplicationActors,
+    offer: &Offer,
+) -> Vec<Constraint> {
+    let own: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
+    let of_pool = |pool: &Arc<DevicePool>| {
+        let name = pool.name_any();
+        let units: Vec<String> =
+            offer.units.iter().filter(|unit| unit.pool == name).map(|unit| unit.id.clone()).collect();
+        let reason =
+            Some(format!("pool {name} is not for namespace {namespace}: see its spec.namespaceSelector"));
+        let rule = Constraint::Never {
+            actors: own.clone(),
+            places: Places::Units(units.clone()),
+            except_current: true,
+            reason,
+        };
+        (!units.is_empty()).then_some(rule)
+    };
+    if own.is_empty() {
+        return Vec::new();
+    }
+    index.pools().filter(|pool| !index.may_use(namespace, pool)).filter_map(of_pool).collect()
+}

@@ -1,0 +1,272 @@
+//! How many an application may place, or how much it may ask for: bounds of pools and of namespaces, less what others have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crds::{ActorApplication, DevicePool};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::ResourceExt;
+use placement::file::Constraint;
+
+use crate::demand::actors::ApplicationActors;
+use crate::demand::application::ActorName;
+use crate::demand::pods::{add, asks, is_terminal, requests_with, resource_unit};
+use crate::demand::requested;
+use crate::index::objects::namespace_of;
+use crate::index::ownership::Ownership;
+use crate::index::{Held, named};
+use crate::numbers::{Exact, floor, quantity};
+use crate::snapshot::model::object_name;
+use crate::units::device_resource::{Gives, gives, resource_of};
+use crate::{ApplicationKey, Index};
+
+impl Index {
+    /// A quota of a namespace that came or changed.
+    pub fn put_quota(&mut self, quota: Arc<ResourceQuota>) {
+        self.quotas.insert((namespace_of(quota.as_ref()), quota.name_any()), quota);
+    }
+
+    /// A quota of a namespace that is gone.
+    pub fn remove_quota(&mut self, namespace: &str, name: &str) {
+        self.quotas.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// The quotas of a namespace.
+    pub fn quotas_of(&self, namespace: &str) -> impl Iterator<Item = &ResourceQuota> {
+        named(&self.quotas, namespace, "").into_iter().map(AsRef::as_ref)
+    }
+
+    /// The pods of a namespace.
+    pub(crate) fn held_in(&self, namespace: &str) -> Vec<&Held> {
+        named(&self.pods, namespace, "")
+    }
+
+    /// Removes the quotas that are not among `names`.
+    pub fn retain_quotas(&mut self, names: &BTreeSet<(String, String)>) {
+        self.quotas.retain(|name, _| names.contains(name));
+    }
+}
+
+/// Every bound that the application's actors could reach.
+pub(crate) fn quotas(
+    index: &Index,
+    application: &ActorApplication,
+    actors: &ApplicationActors,
+) -> Vec<Constraint> {
+    let key = ApplicationKey::of(application);
+    let own = (application, actors);
+    let mut bounds: Vec<Constraint> =
+        index.pools().flat_map(|pool| of_pool(index, own, &key, pool)).collect();
+    bounds.extend(of_namespace(index, own, &key));
+    bounds
+}
+
+/// The bounds of a pool: over all, and over those of one namespace.
+fn of_pool(
+    index: &Index,
+    own: (&ActorApplication, &ApplicationActors),
+    key: &ApplicationKey,
+    pool: &DevicePool,
+) -> Vec<Constraint> {
+    let name = pool.name_any();
+    let most = pool.spec.instances.as_ref().map(|instances| instances.max);
+    let per_namespace = pool.spec.quota.as_ref().map(|quota| quota.per_namespace);
+    if most.is_none() && per_namespace.is_none() {
+        return Vec::new();
+    }
+    let actors = of_kinds(own, &BTreeSet::from([pool.spec.kind.as_str()]));
+    let (mut everywhere, mut here) = (0, 0);
+    for other in index.applications.keys().filter(|other| *other != key) {
+        let Some(placement) = index.placement(other) else { continue };
+        let count = placement.spec.assignments.iter().filter(|it| it.pool == name).count();
+        everywhere += count;
+        here += if other.namespace == key.namespace { count } else { 0 };
+    }
+    let bound = |most: i32, others: usize, of: String| {
+        let left = usize::try_from(most).unwrap_or(0).saturating_sub(others);
+        // One that cannot be reached says nothing, and others' coming and going is none of the application's business.
+        (left < actors.len()).then(|| Constraint::Quota {
+            actors: actors.clone(),
+            pool: Some(name.clone()),
+            pools: None,
+            numa: None,
+            resource: None,
+            max: u64::try_from(left).unwrap_or(u64::MAX),
+            reason: Some(format!("pool {name} takes {most} instances{of}, and others have {others}")),
+        })
+    };
+    let all = most.and_then(|most| bound(most, everywhere, String::new()));
+    let of = format!(" of namespace {}", key.namespace);
+    all.into_iter().chain(per_namespace.and_then(|most| bound(most, here, of))).collect()
+}
+
+/// The actors that can run on one of these kinds.
+fn of_kinds(
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    kinds: &BTreeSet<&str>,
+) -> Vec<String> {
+    let can =
+        |group: &&crds::ActorGroup| group.implementations.iter().any(|way| kinds.contains(way.kind.as_str()));
+    let groups: BTreeSet<&str> =
+        application.spec.actors.iter().filter(can).map(|group| group.name.as_str()).collect();
+    let own = actors.names.iter().filter(|name| groups.contains(name.group.as_str()));
+    let may = |name: &&ActorName| kinds.iter().any(|kind| actors.may_run_on(name, kind));
+    own.filter(may).map(ToString::to_string).collect()
+}
+
+/// What the quotas of a namespace leave, by quota and resource; those with scopes are left to admission.
+fn of_namespace(
+    index: &Index,
+    own: (&ActorApplication, &ApplicationActors),
+    key: &ApplicationKey,
+) -> Vec<Constraint> {
+    let (application, actors) = own;
+    let quotas: Vec<&ResourceQuota> = index.quotas_of(&key.namespace).filter(|it| is_plain(it)).collect();
+    if quotas.is_empty() {
+        return Vec::new();
+    }
+    let others = others(index, application, key);
+    let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
+    let mut bounds = Vec::new();
+    for quota in quotas {
+        let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref());
+        for (counted, hard) in hard.into_iter().flatten() {
+            let (Some(resource), Ok(hard)) = (counted_as(counted), quantity(&hard.0)) else { continue };
+            let (unit, scale) = resource_unit(resource);
+            let taken = others.get(&unit).copied().unwrap_or(0);
+            let left = floor(hard * scale).saturating_sub(taken);
+            let reason = format!(
+                "ResourceQuota {} allows {counted} {}, less what others have",
+                quota.name_any(),
+                shown(hard)
+            );
+            let devices = handing_out(index, resource);
+            if devices.is_empty() && left < most(own, &unit) {
+                let (actors, reason) = (all.clone(), Some(reason.clone()));
+                let (pool, pools, numa, resource) = (None, None, None, Some(unit));
+                bounds.push(Constraint::Quota { actors, pool, pools, numa, resource, max: left, reason });
+            }
+            for (numa, pools) in devices {
+                bounds.extend(of_devices(own, (numa, pools.as_slice()), left, &reason));
+            }
+        }
+    }
+    bounds
+}
+
+/// What is left of a device, over all the pools that hand it out: each actor asks for one.
+fn of_devices(
+    own: (&ActorApplication, &ApplicationActors),
+    (numa, pools): (Option<String>, &[&DevicePool]),
+    left: u64,
+    reason: &str,
+) -> Option<Constraint> {
+    let actors = of_kinds(own, &pools.iter().map(|pool| pool.spec.kind.as_str()).collect());
+    let names: Vec<String> = pools.iter().map(|pool| pool.name_any()).collect();
+    let (pool, pools) = match names.as_slice() {
+        [one] => (Some(one.clone()), None),
+        _ => (None, Some(names)),
+    };
+    let is_reached = u64::try_from(actors.len()).is_ok_and(|count| left < count);
+    let reason = Some(reason.to_owned());
+    is_reached.then_some(Constraint::Quota { actors, pool, pools, numa, resource: None, max: left, reason })
+}
+
+fn shown(amount: Exact) -> String {
+    if amount.is_integer() { amount.to_integer().to_string() } else { amount.to_string() }
+}
+
+fn is_plain(quota: &ResourceQuota) -> bool {
+    quota
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.scopes.as_ref().is_none_or(Vec::is_empty) && spec.scope_selector.is_none())
+}
+
+/// The resource of pods that a quota counts under this name; limits and other objects than pods are left to admission.
+fn counted_as(name: &str) -> Option<&str> {
+    match name {
+        "pods" | "count/pods" => Some("pods"),
+        "cpu" | "memory" | "ephemeral-storage" => Some(name),
+        _ => name.strip_prefix("requests.").filter(|resource| *resource != "storage"),
+    }
+}
+
+/// The pools that hand out a resource, with whatever units they have, or with those of one NUMA domain, where they have a resource
+/// for each. One that is both is bounded in each way by itself.
+fn handing_out<'a>(index: &'a Index, resource: &str) -> BTreeMap<Option<String>, Vec<&'a DevicePool>> {
+    let mut pools: BTreeMap<Option<String>, Vec<&DevicePool>> = BTreeMap::new();
+    for pool in index.pools() {
+        match gives(pool, resource) {
+            Gives::Nothing => {}
+            Gives::Any => pools.entry(None).or_default().push(pool),
+            Gives::Domain(number) => pools.entry(Some(format!("numa-{number}"))).or_default().push(pool),
+        }
+    }
+    pools
+}
+
+/// The most of a resource that all the application's actors could ask for.
+fn most((application, actors): (&ActorApplication, &ApplicationActors), unit: &str) -> u64 {
+    let of_way = |way: &crds::Implementation| {
+        let spec = way.template.spec.as_ref();
+        let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
+        asks(&asked).get(unit).copied().unwrap_or(0)
+    };
+    let of_group = |group: &crds::ActorGroup| {
+        let one = group.implementations.iter().map(of_way).max().unwrap_or(0);
+        let members = actors.names.iter().filter(|name| name.group == group.name).count();
+        one.saturating_mul(u64::try_from(members).unwrap_or(u64::MAX))
+    };
+    application.spec.actors.iter().map(of_group).fold(0, u64::saturating_add)
+}
+
+/// What is asked for in a namespace by whoever is not of this application, in a snapshot's amounts: pods that are there, and
+/// actors of other applications that have a place and no pod yet.
+fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -> BTreeMap<String, u64> {
+    let is_own = |of: &ActorApplication| of.uid() == application.uid();
+    let mut total: BTreeMap<String, u64> = BTreeMap::new();
+    let mut take = |amounts: BTreeMap<String, u64>| {
+        for (unit, amount) in amounts {
+            let sum = total.entry(unit).or_default();
+            *sum = sum.saturating_add(amount);
+        }
+    };
+    let mut there: BTreeSet<String> = BTreeSet::new();
+    for held in index.held_in(&key.namespace) {
+        if is_terminal(&held.pod)
+            || matches!(index.owner_of_pod(&held.pod), Ownership::OwnedBy((owner, _)) if is_own(owner))
+        {
+            continue;
+        }
+        there.insert(held.pod.name_any());
+        take(asks(&held.asks));
+    }
+    let applications = index.applications.iter().filter(|(other, _)| *other != key);
+    for (other, it) in applications.filter(|(other, _)| other.namespace == key.namespace) {
+        let groups: BTreeMap<&str, &crds::ActorGroup> =
+            it.spec.actors.iter().map(|group| (group.name.as_str(), group)).collect();
+        let ApplicationActors { names, defaults, .. } = requested::desired_actors(index, it);
+        let names: BTreeMap<String, ActorName> = names.into_iter().map(|name| (name.short(), name)).collect();
+        let placement = index.placement(other).into_iter().flat_map(|placement| &placement.spec.assignments);
+        for assignment in placement {
+            let Some(name) = names.get(&assignment.actor) else { continue };
+            let (Some(group), Some(pool)) = (groups.get(name.group.as_str()), index.pool(&assignment.pool))
+            else {
+                continue;
+            };
+            if there.contains(&object_name(name)) {
+                continue;
+            }
+            let way = group.implementations.iter().find(|way| way.kind == pool.spec.kind);
+            let spec = way.and_then(|way| way.template.spec.as_ref());
+            let mut asked = spec.and_then(|spec| requests_with(spec, &defaults).ok()).unwrap_or_default();
+            let number = assignment.unit.rsplit_once('-').map_or("", |(_, number)| number);
+            if let Some(resource) = resource_of(pool, number) {
+                add(&mut asked, &BTreeMap::from([(resource, Exact::from(1))]));
+            }
+            take(asks(&asked));
+        }
+    }
+    total
+}

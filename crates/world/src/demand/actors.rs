@@ -1,0 +1,163 @@
+//! The actors of an application: those of its manifest, and those that its own runtime asks for while it runs.
+//!
+//! HiCR 3.1.1 and 4.1: a root Instance creates the others that it finds missing, from a template that says what they need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::{ActorApplication, Instance, InstanceOrigin};
+use kube::ResourceExt;
+
+use crate::demand::application::{ActorName, GroupMember, manifest_actors};
+use crate::demand::pods::Quantities;
+use crate::index::objects::{ApplicationKey, namespace_of};
+
+/// The most actors that one application may have.
+pub(crate) const MOST_OF_ONE: usize = 5000;
+
+/// Every actor that an application wants.
+#[derive(Clone, Debug, Default)]
+pub struct ApplicationActors {
+    /// Those of the manifest in the order of its groups, then those that were asked for, the oldest first.
+    pub names: Vec<ActorName>,
+    /// What those that were asked for need, by short name.
+    pub(crate) needs: BTreeMap<String, Needs>,
+    /// What admission gives a container that asks for nothing.
+    pub(crate) defaults: Quantities,
+    /// Instances that were asked for and cannot be, by name.
+    pub rejected: BTreeMap<String, RejectedRequest>,
+}
+
+/// What an actor needs beyond what its group says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Needs {
+    /// The only kind of device that it may run on.
+    pub kind: Option<String>,
+    /// The memory that the unit must have, in MiB.
+    pub memory_mib: Option<u64>,
+}
+
+/// Why an Instance that was asked for is no actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedRequest {
+    /// In one word.
+    pub reason: &'static str,
+    /// In plain words, and what to do.
+    pub message: String,
+}
+
+impl ApplicationActors {
+    /// Every actor that an application wants, and which of the Instances that it asked for cannot be.
+    pub(crate) fn of<'a>(application: &ActorApplication, asked: impl Iterator<Item = &'a Instance>) -> Self {
+        let mut actors = Self { names: manifest_actors(application), ..Self::default() };
+        let mut asked: Vec<&Instance> = asked.collect();
+        if asked.is_empty() {
+            return actors;
+        }
+        asked.sort_by_key(|it| (it.metadata.creation_timestamp.as_ref().map(|time| time.0), it.name_any()));
+        let taken: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
+        for instance in asked {
+            // One that goes is no actor any more: its place is free once its pod is gone.
+            if instance.metadata.deletion_timestamp.is_some() {
+                continue;
+            }
+            if let Some(unfit) = unfit(application, instance, &taken, actors.names.len()) {
+                actors.rejected.insert(instance.name_any(), unfit);
+                continue;
+            }
+            let template = &instance.spec.template;
+            let memory_mib = template.memory_mib.and_then(|memory| u64::try_from(memory).ok());
+            let needs =
+                Needs { kind: template.kind.clone(), memory_mib: memory_mib.filter(|memory| *memory > 0) };
+            for name in actors_of_instance(instance) {
+                if needs != Needs::default() {
+                    actors.needs.insert(name.short(), needs.clone());
+                }
+                actors.names.push(name);
+            }
+        }
+        actors
+    }
+
+    /// The actors of a group, by their positions among [`Actors::names`].
+    pub(crate) fn by_group(&self, application: &ActorApplication) -> Vec<Vec<usize>> {
+        let groups = &application.spec.actors;
+        let position: BTreeMap<&str, usize> =
+            groups.iter().enumerate().map(|(position, group)| (group.name.as_str(), position)).collect();
+        let mut members = vec![Vec::new(); groups.len()];
+        for (at, name) in self.names.iter().enumerate() {
+            if let Some(group) = position.get(name.group.as_str()) {
+                members[*group].push(at);
+            }
+        }
+        members
+    }
+
+    /// The ids of a group's actors in a snapshot.
+    pub(crate) fn ids(&self, group: &str) -> Vec<String> {
+        self.names.iter().filter(|name| name.group == group).map(ToString::to_string).collect()
+    }
+
+    /// Whether the actor may run on this kind of device, as far as it says so itself.
+    pub(crate) fn may_run_on(&self, name: &ActorName, kind: &str) -> bool {
+        let wanted = self.needs.get(&name.short()).and_then(|needs| needs.kind.as_deref());
+        wanted.is_none_or(|wanted| wanted == kind)
+    }
+}
+
+/// The actors that an Instance runs: one.
+pub fn actors_of_instance(instance: &Instance) -> Vec<ActorName> {
+    let spec = &instance.spec;
+    let Some(group) = &spec.actor_group else { return Vec::new() };
+    let which = match spec.origin {
+        InstanceOrigin::Runtime => Some(GroupMember::Requested(instance.name_any())),
+        InstanceOrigin::Spec => {
+            let index = spec.actor.as_ref().and_then(|actor| actor.rsplit_once('-')?.1.parse().ok());
+            index.map(GroupMember::Index)
+        }
+    };
+    let application =
+        ApplicationKey { namespace: namespace_of(instance), name: spec.application_name.clone() };
+    which.map(|which| ActorName { application, group: group.clone(), member: which }).into_iter().collect()
+}
+
+/// Why an Instance that was asked for cannot be an actor of the application.
+fn unfit(
+    application: &ActorApplication,
+    instance: &Instance,
+    taken: &BTreeSet<String>,
+    actors: usize,
+) -> Option<RejectedRequest> {
+    let unfit = |reason, message| Some(RejectedRequest { reason, message });
+    let template = &instance.spec.template;
+    if template.count > 1 {
+        let message = format!(
+            "it asks for {} devices; an Instance has one computing unit: ask for several Instances",
+            template.count
+        );
+        return unfit("Unsupported", message);
+    }
+    let groups = &application.spec.actors;
+    let wanted = instance.spec.actor_group.as_deref().unwrap_or_default();
+    let Some(group) = groups.iter().find(|group| group.name == wanted) else {
+        let known = groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>().join(", ");
+        return unfit("UnknownGroup", format!("the application has no group {wanted}; it has {known}"));
+    };
+    let kinds: Vec<&str> = group.implementations.iter().map(|it| it.kind.as_str()).collect();
+    if let Some(kind) = template.kind.as_deref().filter(|kind| !kinds.contains(kind)) {
+        let known = kinds.join(", ");
+        return unfit("NoImplementation", format!("{wanted} cannot run on {kind}; it can on {known}"));
+    }
+    if let Some(name) =
+        actors_of_instance(instance).iter().map(ActorName::short).find(|name| taken.contains(name))
+    {
+        return unfit(
+            "NameTaken",
+            format!("{name} is an actor of the manifest already; give the Instance another name"),
+        );
+    }
+    if actors >= MOST_OF_ONE {
+        let message = format!("the application has {actors} actors already, the most that one may have");
+        return unfit("TooLarge", message);
+    }
+    None
+}

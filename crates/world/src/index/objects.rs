@@ -1,0 +1,189 @@
+//! What is known of a cluster: the objects that a snapshot is made from.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
+use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota};
+use kube::ResourceExt;
+use placement::Strict;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::index::owner::is_decision_for;
+
+/// An object by namespace and name.
+pub(crate) type Name = (String, String);
+
+/// The objects that a snapshot is made from; the order does not matter.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// Nodes of the cluster.
+    pub nodes: Vec<Arc<Node>>,
+    /// Pods of all namespaces.
+    pub pods: Vec<Arc<Pod>>,
+    /// What the node agents found.
+    pub topologies: Vec<Arc<NodeTopology>>,
+    /// What the administrator allows.
+    pub pools: Vec<Arc<DevicePool>>,
+    /// What the users ask for.
+    pub applications: Vec<Arc<ActorApplication>>,
+    /// What was decided.
+    pub placements: Vec<Arc<Placement>>,
+    /// What was made.
+    pub instances: Vec<Arc<Instance>>,
+    /// Quotas of namespaces.
+    pub quotas: Vec<Arc<ResourceQuota>>,
+    /// What containers of namespaces get that ask for nothing.
+    pub limits: Vec<Arc<LimitRange>>,
+    /// Namespaces, for their labels.
+    pub namespaces: Vec<Arc<Namespace>>,
+    /// `ConfigMap`s that hold policies.
+    pub policies: Vec<Arc<ConfigMap>>,
+}
+
+/// The name of an application: `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ApplicationKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ApplicationKey {
+    /// The key of an application that was read; an absent namespace is `default`, as kubectl has it.
+    pub fn of(application: &ActorApplication) -> Self {
+        Self { namespace: namespace_of(application), name: application.name_any() }
+    }
+}
+
+/// The namespace of an object; absent in a file means `default`.
+pub(crate) fn namespace_of(object: &impl ResourceExt) -> String {
+    object.namespace().unwrap_or_else(|| "default".to_owned())
+}
+
+impl fmt::Display for ApplicationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl FromStr for ApplicationKey {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split('/').collect::<Vec<_>>().as_slice() {
+            [namespace, name] if !namespace.is_empty() && !name.is_empty() => {
+                Ok(Self { namespace: (*namespace).to_owned(), name: (*name).to_owned() })
+            }
+            _ => Err(format!("`{text}` names no application; write NAMESPACE/NAME")),
+        }
+    }
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{file}: {path}: {problem}")]
+pub struct ReadError {
+    /// The file.
+    pub file: String,
+    /// Which document, and where in it.
+    pub path: String,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+impl Objects {
+    /// Adds the objects of one file: YAML or JSON, several documents, Lists as `kubectl get -o yaml` dumps them.
+    ///
+    /// Kinds that a snapshot does not need are passed over.
+    ///
+    /// # Errors
+    /// What is not YAML, gives a key twice, has no kind, or does not fit its kind.
+    pub fn read(&mut self, file: &str, text: &str) -> Result<(), ReadError> {
+        for (position, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
+            let path = format!("document {}", position + 1);
+            let error = |problem: String| ReadError { file: file.to_owned(), path: path.clone(), problem };
+            let value = Value::deserialize(Strict(document)).map_err(|e| error(e.to_string()))?;
+            if !value.is_null() {
+                self.add(file, &path, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, file: &str, path: &str, value: Value) -> Result<(), ReadError> {
+        let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (group, kind) = (text("apiVersion"), text("kind"));
+        if kind.is_empty() {
+            let problem =
+                "has no `kind`; give whole objects, as `kubectl get -o yaml` prints them".to_owned();
+            return Err(ReadError { file: file.to_owned(), path: path.to_owned(), problem });
+        }
+        if kind.ends_with("List") && value.get("items").is_some_and(Value::is_array) {
+            let item_kind = kind.trim_end_matches("List");
+            let Some(Value::Array(items)) = value.get("items").cloned() else { return Ok(()) };
+            for (position, mut item) in items.into_iter().enumerate() {
+                // A typed list leaves out kind and version of its items.
+                if let Value::Object(fields) = &mut item
+                    && !item_kind.is_empty()
+                {
+                    fields.entry("kind").or_insert_with(|| item_kind.into());
+                    fields.entry("apiVersion").or_insert_with(|| group.clone().into());
+                }
+                self.add(file, &format!("{path}, items[{position}]"), item)?;
+            }
+            return Ok(());
+        }
+        let name = value.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let at = format!("{path}, {kind} {name}");
+        let ours = group.split('/').next() == Some(crds::GROUP);
+        match (ours, kind.as_str()) {
+            (true, "ActorApplication") => self.applications.push(parse(file, &at, value)?),
+            (true, "DevicePool") => self.pools.push(parse(file, &at, value)?),
+            (true, "NodeTopology") => self.topologies.push(parse(file, &at, value)?),
+            (true, "Placement") => self.placements.push(parse(file, &at, value)?),
+            (true, "Instance") => self.instances.push(parse(file, &at, value)?),
+            (true, other) => {
+                let problem = format!("`{other}` is no kind of {}; correct it", crds::GROUP);
+                return Err(ReadError { file: file.to_owned(), path: at, problem });
+            }
+            (false, "Node") => self.nodes.push(parse(file, &at, value)?),
+            (false, "ResourceQuota") => self.quotas.push(parse(file, &at, value)?),
+            (false, "LimitRange") => self.limits.push(parse(file, &at, value)?),
+            (false, "Namespace") => self.namespaces.push(parse(file, &at, value)?),
+            (false, "Pod") => self.pods.push(parse(file, &at, value)?),
+            (false, "ConfigMap") if is_policy(&value) => self.policies.push(parse(file, &at, value)?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The application of this name.
+    pub fn application(&self, key: &ApplicationKey) -> Option<&Arc<ActorApplication>> {
+        self.applications.iter().find(|application| ApplicationKey::of(application) == *key)
+    }
+
+    /// The decision for this application: the Placement of its name that is its own.
+    pub fn placement(&self, key: &ApplicationKey) -> Option<&Arc<Placement>> {
+        let application = self.application(key)?;
+        self.placements.iter().find(|placement| is_decision_for(placement, application))
+    }
+}
+
+fn is_policy(config_map: &Value) -> bool {
+    let labels = config_map.pointer("/metadata/labels");
+    let value = labels.and_then(|labels| labels.get(crds::labels::POLICY)).and_then(Value::as_str);
+    value.is_some_and(|value| crds::labels::POLICY_VALUES.contains(&value))
+}
+
+fn parse<T: DeserializeOwned>(file: &str, path: &str, value: Value) -> Result<Arc<T>, ReadError> {
+    serde_path_to_error::deserialize(Strict(value)).map(Arc::new).map_err(|e| ReadError {
+        file: file.to_owned(),
+        path: format!("{path}, {}", e.path()),
+        problem: e.inner().to_string(),
+    })
+}

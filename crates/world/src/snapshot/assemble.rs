@@ -1,0 +1,488 @@
+//! Putting one world together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+use crds::{ActorApplication, ActorGroup, DevicePool};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use placement::file::{
+    Actor, Drag, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
+};
+use placement::{MOST_EDGES, Snapshot, SnapshotError};
+use sha2::{Digest, Sha256};
+
+use crate::constraints::refusals::Refusals;
+use crate::constraints::unreachable::UnschedulablePods;
+use crate::constraints::{avoided_pairs, constraints};
+use crate::demand::actors::{ApplicationActors, MOST_OF_ONE, actors_of_instance};
+use crate::demand::application::{ActorName, template_problem};
+use crate::demand::pods::{Quantities, asks, is_terminal, unit_of};
+use crate::demand::requested::desired_actors;
+use crate::demand::{Numbers, edges_of, replicas};
+use crate::index::loads::There;
+use crate::index::objects::ApplicationKey;
+use crate::numbers::floor;
+use crate::snapshot::entries::{ALWAYS_TOLD, file_nodes, file_units, speaks_of};
+use crate::snapshot::model::owned_objects;
+use crate::suggestions::suggestions;
+use crate::units::free_nodes;
+use crate::units::offer::Offer;
+use crate::units::report::PoolReport;
+use crate::units::unit::{Unit, Units};
+use crate::{Index, Policy};
+
+/// A snapshot, and what is worth telling beside it.
+#[derive(Clone, Debug)]
+pub struct AssembledSnapshot {
+    /// What is planned from.
+    pub snapshot: Arc<Snapshot>,
+    /// Units by id, with what a pod needs to ask for.
+    pub units: Units,
+    /// Pools by name.
+    pub pools: BTreeMap<String, PoolReport>,
+    /// What people should know.
+    pub warnings: Vec<SnapshotWarning>,
+    /// Worked out once each: a large world takes milliseconds to write down.
+    digests: Digests,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Digests {
+    all: OnceLock<String>,
+    demand: OnceLock<String>,
+}
+
+impl AssembledSnapshot {
+    /// The digest of the snapshot: equal digests mean equal worlds.
+    pub fn digest(&self) -> String {
+        self.digests.all.get_or_init(|| digest(&self.snapshot.write())).clone()
+    }
+}
+
+/// Something that people should know, as a condition would say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotWarning {
+    /// The type of the condition.
+    pub condition: &'static str,
+    /// In plain words.
+    pub message: String,
+}
+
+/// Why there is no world for an application.
+#[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
+pub enum AssembleError {
+    /// It is not among the objects.
+    #[error("there is no ActorApplication {0}; {1}")]
+    NotFound(ApplicationKey, String),
+    /// The manifest is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// It has more actors or edges than can be planned.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The numbers do not make a snapshot.
+    #[error("the manifest's numbers make no snapshot: {0}")]
+    Snapshot(#[from] SnapshotError),
+}
+
+/// Everything that an application is planned from, under one policy, as of `now`.
+///
+/// # Errors
+/// When the application is not there, its manifest is wrong, or it is too large.
+pub fn assemble(
+    index: &Index,
+    key: &ApplicationKey,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<AssembledSnapshot, AssembleError> {
+    let application = find(index, key)?;
+    let actors = desired_actors(index, application);
+    check_size(application, &actors)?;
+    let pools: Vec<&DevicePool> = index.pools().map(AsRef::as_ref).collect();
+    check_templates(application, &pools)?;
+    let numbers = Numbers::of(application, &actors, policy).map_err(AssembleError::Invalid)?;
+    let free = free_nodes(index);
+    let offer = index.offer(policy);
+    let mut file = SnapshotFile {
+        version: VERSION,
+        application: Some(key.to_string()),
+        window_microseconds: Some(floor(policy.window)),
+        exchange_cost: policy.exchange_cost.clone(),
+        policy: Some(PolicyName { name: policy.name.clone(), program: policy.rules() }),
+        objectives: policy.objectives.clone(),
+        constraints: constraints(index, (application, &actors), &free, &offer, now),
+        ..SnapshotFile::default()
+    };
+    let mut notes = saturated(application, &numbers, &offer);
+    let refused = Refusals::of(index, application, now);
+    let places = whereabouts(index, application, key, &offer);
+    let kinds: BTreeMap<&str, BTreeSet<&str>> = application
+        .spec
+        .actors
+        .iter()
+        .map(|group| (group.name.as_str(), group.implementations.iter().map(|i| i.kind.as_str()).collect()))
+        .collect();
+    let outcasts = UnschedulablePods::of(index, application, &free, &offer);
+    let place = |name: &ActorName, unit: &&Unit| {
+        !outcasts.has(name, unit)
+            && !refused.has(name, unit)
+            && kinds[name.group.as_str()].contains(unit.kind.as_str())
+            && actors.may_run_on(name, &unit.kind)
+    };
+    let current = |name: &ActorName| places.get(&name.short()).copied().filter(|unit| place(name, unit));
+    add_application(&mut file, (application, &actors), &numbers, |name| {
+        current(name).map(|unit| (unit, false))
+    });
+    // A program may speak of anybody's actors.
+    let are_listed = policy.rules().is_some_and(|program| !program.trim().is_empty());
+    if are_listed {
+        list_others(&mut file, index, key, policy, &offer);
+    }
+    let (sums, faults) = index.others(key, policy, are_listed);
+    notes.extend(faults.iter().map(|(other, problem)| unread(other, problem)));
+    file.nodes = file_nodes(&free, &offer, &file, &sums);
+    file.units = file_units(&offer.units, &sums);
+    let snapshot = Arc::new(Snapshot::new(file)?);
+    let (units, pools) = (offer.units.clone(), offer.reports.clone());
+    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default() })
+}
+
+/// Lists the placed actors of all other applications whose manifests can be read, and what they say to each other.
+fn list_others(file: &mut SnapshotFile, index: &Index, key: &ApplicationKey, policy: &Policy, offer: &Offer) {
+    for other in others(index, key) {
+        let places = whereabouts(index, other, &ApplicationKey::of(other), offer);
+        if places.is_empty() {
+            continue;
+        }
+        let actors = desired_actors(index, other);
+        let Ok(numbers) = Numbers::of(other, &actors, policy) else { continue };
+        let first = file.actors.len();
+        add_application(file, (other, &actors), &numbers, |name| {
+            places.get(&name.short()).map(|unit| (*unit, true))
+        });
+        raise(&mut file.actors[first..], index, other);
+    }
+}
+
+/// Those whose pods ask for more than their templates say take that much where they are.
+fn raise(listed: &mut [Actor], index: &Index, application: &ActorApplication) {
+    let pods = index.pods_of(application).into_iter();
+    let there: BTreeMap<String, There> = pods.map(|pod| (pod.actor.to_string(), pod)).collect();
+    for actor in listed {
+        let is_there = |pod: &&There| actor.current.as_deref() == Some(pod.unit);
+        let Some(pod) = there.get(&actor.id).filter(is_there) else { continue };
+        for (resource, amount) in asks(pod.asks) {
+            for way in actor.runs_on.values_mut() {
+                // What else its template does not name is its device, or nothing that anybody plans with.
+                if ALWAYS_TOLD.contains(&resource.as_str()) || way.node_requires.contains_key(&resource) {
+                    let most = way.node_requires.entry(resource.clone()).or_default();
+                    *most = amount.max(*most);
+                }
+            }
+        }
+    }
+}
+
+fn unread(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
+    let message = format!("of {other} only its places and what its pods ask for are counted: {problem}");
+    SnapshotWarning { condition: "Partial", message }
+}
+
+/// How every pool is, by name, with the number of its units that host an actor.
+pub fn pools(index: &Index, policy: &Policy) -> BTreeMap<String, (PoolReport, usize)> {
+    let offer = index.offer(policy);
+    let assigned = index.placements.values().flat_map(|placement| &placement.spec.assignments);
+    let used: BTreeSet<&str> = assigned.map(|assignment| assignment.unit.as_str()).collect();
+    let mut allocated: BTreeMap<&str, usize> = BTreeMap::new();
+    for unit in offer.units.iter().filter(|unit| used.contains(unit.id.as_str())) {
+        *allocated.entry(&unit.pool).or_default() += 1;
+    }
+    let count = |pool: &str| allocated.get(pool).copied().unwrap_or(0);
+    offer.reports.iter().map(|(pool, report)| (pool.clone(), (report.clone(), count(pool)))).collect()
+}
+
+/// The units that all pools make, by id; capacities are those of the policy's window.
+pub fn units(index: &Index, policy: &Policy) -> BTreeMap<String, Unit> {
+    index.offer(policy).units.iter().map(|unit| (unit.id.clone(), unit.clone())).collect()
+}
+
+/// The units that all pools make of these nodes, by id; what one node offers depends on no other.
+pub fn units_on<'a>(
+    index: &Index,
+    nodes: impl IntoIterator<Item = &'a str>,
+    policy: &Policy,
+) -> BTreeMap<String, Unit> {
+    let units = nodes.into_iter().flat_map(|node| index.offer_at(node, policy));
+    units.map(|unit| (unit.id.clone(), unit.as_ref().clone())).collect()
+}
+
+/// The units that all pools make of one node, by id.
+pub fn units_at(index: &Index, node: &str, policy: &Policy) -> BTreeMap<String, Unit> {
+    units_on(index, [node], policy)
+}
+
+impl AssembledSnapshot {
+    /// The digest of what the application wants and by which measure: neither what units there are, nor who else is
+    /// there, nor where it runs.
+    ///
+    /// Where the policy has a program, what it may read of nodes and units that host the application's actors is in it
+    /// too, and of all of them while an actor has no place.
+    pub fn demand(&self) -> String {
+        self.digests.demand.get_or_init(|| self.work_out_demand()).clone()
+    }
+
+    fn work_out_demand(&self) -> String {
+        let whole = self.snapshot.file();
+        let own = |actor: &&Actor| !actor.fixed;
+        let is_ruled = whole.policy.as_ref().is_some_and(|policy| policy.program.is_some());
+        let (mut units, mut nodes) = (Vec::new(), Vec::new());
+        if is_ruled {
+            let hosting = whole.actors.iter().filter(own).filter_map(|actor| actor.current.as_ref());
+            let hosting: BTreeSet<&String> = hosting.collect();
+            let waits = whole.actors.iter().filter(own).any(|actor| actor.current.is_none());
+            units = whole.units.iter().filter(|unit| waits || hosting.contains(&unit.id)).cloned().collect();
+            let read: BTreeSet<&String> = units.iter().map(|unit| &unit.node).collect();
+            nodes = whole.nodes.iter().filter(|node| read.contains(&node.id)).cloned().collect();
+        }
+        for node in &mut nodes {
+            node.provides.clear();
+        }
+        for unit in &mut units {
+            (unit.capacity, unit.slots) = (0, None);
+        }
+        let mut actors: Vec<Actor> = whole.actors.iter().filter(own).cloned().collect();
+        for actor in &mut actors {
+            actor.current = None;
+        }
+        let others: BTreeSet<&String> =
+            whole.actors.iter().filter(|actor| actor.fixed).map(|actor| &actor.id).collect();
+        let prefix = whole.application.as_ref().map(|application| format!("{application}/"));
+        let is_own =
+            |channel: &&GroupMessage| prefix.as_ref().is_some_and(|own| channel.from.starts_with(own));
+        let messages = whole.messages.iter().filter(|message| !others.contains(&message.from));
+        let annoyance = whole.annoyance.iter().filter(|pair| !others.contains(&pair.a));
+        let file = SnapshotFile {
+            nodes,
+            units,
+            actors,
+            messages: messages.cloned().collect(),
+            group_messages: whole.group_messages.iter().filter(is_own).cloned().collect(),
+            annoyance: annoyance.cloned().collect(),
+            constraints: Vec::new(),
+            version: whole.version,
+            name: whole.name.clone(),
+            application: whole.application.clone(),
+            window_microseconds: whole.window_microseconds,
+            interference: whole.interference.clone(),
+            summed_up: whole.summed_up.clone(),
+            exchange_cost: whole.exchange_cost.clone(),
+            policy: whole.policy.clone(),
+            objectives: whole.objectives.clone(),
+        };
+        digest(&serde_json::to_string(&file).expect("plain data with text keys always serializes"))
+    }
+}
+
+fn digest(text: &str) -> String {
+    Sha256::digest(text).iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplication, AssembleError> {
+    index.application(key).map(AsRef::as_ref).ok_or_else(|| {
+        let known: Vec<String> = index.applications.keys().map(ToString::to_string).collect();
+        let known = if known.is_empty() {
+            "there is none at all".to_owned()
+        } else {
+            format!("known: {}", suggestions(&known, &key.to_string()))
+        };
+        AssembleError::NotFound(key.clone(), known)
+    })
+}
+
+/// The other applications, by name, without those that are going away.
+fn others<'a>(index: &'a Index, key: &ApplicationKey) -> impl Iterator<Item = &'a ActorApplication> {
+    let others = index.applications.iter().filter(move |(other, _)| *other != key);
+    others.map(|(_, it)| it.as_ref()).filter(|it| it.metadata.deletion_timestamp.is_none())
+}
+
+fn check_size(application: &ActorApplication, actors: &ApplicationActors) -> Result<(), AssembleError> {
+    let count = actors.names.len();
+    if count > MOST_OF_ONE {
+        let problem = format!("the application wants {count} actors; at most {MOST_OF_ONE}, divide it");
+        return Err(AssembleError::TooLarge(problem));
+    }
+    let groups = application.spec.actors.iter().map(|group| group.name.as_str());
+    let sizes = groups.zip(actors.by_group(application)).map(|(name, members)| (name, members.len()));
+    let sizes = sizes.collect();
+    let edges = edges_of(application, &sizes).saturating_add(avoided_pairs(application, &sizes));
+    if edges > MOST_EDGES {
+        let problem = format!(
+            "the channels and avoid rules make {edges} edges; at most {MOST_EDGES}, avoid groups of fewer actors"
+        );
+        return Err(AssembleError::TooLarge(problem));
+    }
+    Ok(())
+}
+
+fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Result<(), AssembleError> {
+    for group in &application.spec.actors {
+        for implementation in &group.implementations {
+            let spec = implementation.template.spec.clone().unwrap_or_default();
+            if let Some(problem) = template_problem(&spec, pools) {
+                let at =
+                    format!("spec.actors[{}].implementations[{}].template", group.name, implementation.kind);
+                return Err(AssembleError::Invalid(format!("{at}: {problem}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Groups whose actors are busier than any unit lets a single actor be.
+fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -> Vec<SnapshotWarning> {
+    let note = |(group, numbers): (&crds::ActorGroup, &crate::demand::GroupNumbers)| {
+        let of_kinds = |unit: &&Unit| numbers.kinds.contains_key(&unit.kind);
+        let mut units = offer.units.iter().filter(of_kinds).peekable();
+        units.peek()?;
+        let too_busy = |unit: &Unit| numbers.kinds[&unit.kind].0 > unit.capacity_per_actor;
+        (replicas(group) > 0 && units.all(too_busy)).then(|| SnapshotWarning {
+            condition: "Saturated",
+            message: format!(
+                "an actor of {} has more work than any unit does for one actor; add replicas or a faster kind",
+                group.name
+            ),
+        })
+    };
+    application.spec.actors.iter().zip(&numbers.groups).filter_map(note).collect()
+}
+
+/// Where the actors of an application were put, by short name; without units that are gone.
+fn places<'a>(index: &Index, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap<String, &'a Unit> {
+    let Some(placement) = index.placement(key) else { return BTreeMap::new() };
+    let place = |a: &crds::Assignment| Some((a.actor.clone(), offer.units.get(&a.unit)?));
+    placement.spec.assignments.iter().filter_map(place).collect()
+}
+
+/// Where the actors of an application were put, and where those run of which no decision speaks, by short name.
+fn whereabouts<'a>(
+    index: &Index,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    offer: &'a Offer,
+) -> BTreeMap<String, &'a Unit> {
+    let mut places = places(index, key, offer);
+    for (actor, unit) in observed(index, application, key, offer) {
+        places.entry(actor).or_insert(unit);
+    }
+    places
+}
+
+/// Where actors run of which no decision speaks, by short name.
+fn observed<'a>(
+    index: &Index,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+    offer: &'a Offer,
+) -> BTreeMap<String, &'a Unit> {
+    let decision = index.placement(key).map(|placement| &placement.spec);
+    let spoken: BTreeSet<&String> = decision
+        .into_iter()
+        .flat_map(|spec| {
+            let placed = spec.assignments.iter().map(|assignment| &assignment.actor);
+            placed.chain(spec.unplaced.iter().map(|unplaced| &unplaced.actor))
+        })
+        .collect();
+    let runs = |(instance, pod): &(Arc<crds::Instance>, Option<Arc<Pod>>)| {
+        let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod));
+        let unit = pod.and_then(|pod| offer.units.get(unit_of(pod)?));
+        actors_of_instance(instance).into_iter().filter_map(move |actor| Some((actor.short(), unit?)))
+    };
+    let own = owned_objects(index, application);
+    own.values().flat_map(runs).filter(|(actor, _)| !spoken.contains(actor)).collect()
+}
+
+/// Adds the actors and edges of an application; `place` says where an actor is and whether it stays there.
+///
+/// Of an application whose actors stay, those without a place are left out.
+fn add_application<'a>(
+    file: &mut SnapshotFile,
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    numbers: &Numbers,
+    place: impl Fn(&ActorName) -> Option<(&'a Unit, bool)>,
+) {
+    let names = &actors.names;
+    let is_planned =
+        file.application.as_deref() == Some(ApplicationKey::of(application).to_string().as_str());
+    let group_of: BTreeMap<&str, usize> =
+        application.spec.actors.iter().enumerate().map(|(i, group)| (group.name.as_str(), i)).collect();
+    let labelled = speaks_of(file, "actor_label");
+    let of_group = |group: &ActorGroup| if labelled { shared_labels(group) } else { BTreeMap::new() };
+    let labels: Vec<BTreeMap<String, String>> = application.spec.actors.iter().map(of_group).collect();
+    let mut ids: Vec<Option<String>> = Vec::with_capacity(names.len());
+    for name in names {
+        let place = place(name);
+        if place.is_none() && !is_planned {
+            ids.push(None);
+            continue;
+        }
+        let group = &numbers.groups[group_of[name.group.as_str()]];
+        let mut runs_on: BTreeMap<String, RunsOn> =
+            group.kinds.iter().map(|(kind, (work, asked))| (kind.clone(), runs_on(*work, asked))).collect();
+        if let Some((unit, true)) = place {
+            // It runs there, whatever the manifest says by now; what it did there is not known any more.
+            runs_on.entry(unit.kind.clone()).or_default();
+            runs_on.retain(|kind, _| *kind == unit.kind);
+        } else {
+            runs_on.retain(|kind, _| actors.may_run_on(name, kind));
+        }
+        file.actors.push(Actor {
+            id: name.to_string(),
+            group: Some(name.group.clone()),
+            runs_on,
+            move_cost: group.move_cost,
+            fixed: !is_planned,
+            current: place.map(|(unit, _)| unit.id.clone()),
+            labels: labels[group_of[name.group.as_str()]].clone(),
+            ..Actor::default()
+        });
+        ids.push(Some(name.to_string()));
+    }
+    let both = |a: usize, b: usize| Some((ids[a].clone()?, ids[b].clone()?));
+    for &(from, to, count) in &numbers.messages {
+        if let Some((from, to)) = both(from, to) {
+            file.messages.push(Message { from, to, count });
+        }
+    }
+    let has_any: BTreeSet<&str> =
+        names.iter().zip(&ids).filter(|(_, id)| id.is_some()).map(|(name, _)| name.group.as_str()).collect();
+    for flow in &numbers.of_groups {
+        let [from, to] = [flow.from, flow.to].map(|group| &application.spec.actors[group].name);
+        if has_any.contains(from.as_str()) && has_any.contains(to.as_str()) {
+            let [from, to] = [from, to].map(|group| format!("{}/{group}", ApplicationKey::of(application)));
+            file.group_messages.push(GroupMessage { from, to, count: flow.count, drag: flow.drag });
+        }
+    }
+    for &(a, b, drag) in &numbers.drags {
+        if let Some((a, b)) = both(a, b) {
+            file.annoyance.push(Drag { a, b, drag });
+        }
+    }
+}
+
+/// The labels that the pods of a group carry, whichever implementation they run.
+fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
+    let mut templates = group.implementations.iter().map(|implementation| {
+        let metadata = implementation.template.metadata.as_ref();
+        metadata.and_then(|metadata| metadata.labels.clone()).unwrap_or_default()
+    });
+    let mut shared = templates.next().unwrap_or_default();
+    for labels in templates {
+        shared.retain(|key, value| labels.get(key) == Some(value));
+    }
+    shared
+}
+
+fn runs_on(work: u64, asked: &Quantities) -> RunsOn {
+    RunsOn { work, requires: BTreeMap::new(), node_requires: asks(asked) }
+}

@@ -1,0 +1,6 @@
+//! Builds the planner snapshot of an application.
+
+pub(crate) mod assemble;
+pub(crate) mod entries;
+pub(crate) mod model;
+pub(crate) mod observe;

@@ -1,0 +1,327 @@
+//! From Kubernetes objects to the nouns of `control`: what an application wants, what was decided, what is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{
+    Decision, DesiredActor, DesiredState, FreeCapacity, NameConflict, ObjectId, ObservedState, PodPhase,
+    Refusal, RefusalKey, RefusalScope,
+};
+use crds::{ActorApplication, Instance, InstanceOrigin, Placement};
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use kube::ResourceExt;
+
+use crate::Index;
+use crate::constraints::admits::rejects_group;
+use crate::demand::actors::actors_of_instance;
+use crate::demand::application::{ActorName, GroupMember};
+use crate::demand::pods::{asks, is_terminal, requests_with, unit_of};
+use crate::demand::requested::desired_actors;
+use crate::index::objects::namespace_of;
+use crate::index::ownership::Ownership;
+use crate::numbers::duration;
+use crate::units::unit::{Unit, pool_of};
+
+/// Reasons of a failed pod that mean that the node did not take it, beside `OutOf` any resource.
+const REFUSED_BY_KUBELET: [&str; 5] =
+    ["UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "NodePorts", "PodOSNotSupported"];
+
+/// The name of an actor's Instance and of its pod: one name, so that it can never live twice.
+pub fn object_name(actor: &ActorName) -> String {
+    match &actor.member {
+        GroupMember::Index(_) => format!("{}-{}", actor.application.name, actor.short()),
+        GroupMember::Requested(instance) => instance.clone(),
+    }
+}
+
+/// What an application asks for, under the policy of this name.
+pub fn desired_state(index: &Index, application: &ActorApplication, policy: &str) -> DesiredState {
+    let groups = &application.spec.actors;
+    let position: BTreeMap<&str, usize> =
+        groups.iter().enumerate().map(|(position, group)| (group.name.as_str(), position)).collect();
+    let actor = |name: &ActorName| DesiredActor { name: name.short(), group: position[name.group.as_str()] };
+    let actors = desired_actors(index, application);
+    let of_kind = |implementation: &crds::Implementation| {
+        let spec = implementation.template.spec.as_ref();
+        let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
+        (implementation.kind.clone(), asks(&asked))
+    };
+    DesiredState {
+        generation: application.metadata.generation.unwrap_or(0),
+        policy: policy.to_owned(),
+        paused: application.spec.paused,
+        actors: actors.names.iter().map(actor).collect(),
+        failover_after: application.spec.forced_after().and_then(|after| {
+            let microseconds = duration(after).ok()?.to_integer();
+            Some(Duration::from_micros(u64::try_from(microseconds).ok()?))
+        }),
+        max_unavailable: u64::try_from(application.spec.max_unavailable()).unwrap_or(0),
+        requests: groups.iter().map(|group| group.implementations.iter().map(of_kind).collect()).collect(),
+    }
+}
+
+/// What a Placement says.
+pub fn decision(placement: &Placement) -> Decision {
+    let spec = &placement.spec;
+    Decision {
+        generation: spec.application_generation,
+        policy: spec.policy.clone(),
+        demand: spec.demand_digest.clone(),
+        places: spec.assignments.iter().map(|a| (a.actor.clone(), a.unit.clone())).collect(),
+        unplaced: spec.unplaced.iter().map(|unplaced| unplaced.actor.clone()).collect(),
+    }
+}
+
+/// The refusals that a Placement remembers; moments count from the Unix epoch.
+pub fn refusals(placement: &Placement) -> Vec<Refusal> {
+    let moment = |time: &crds::Time| {
+        let since = time.0.as_duration();
+        since.try_into().unwrap_or_default()
+    };
+    let refusal = |refusal: &crds::Refusal| Refusal {
+        key: RefusalKey {
+            scope: match refusal.scope {
+                crds::RefusalScope::Node => RefusalScope::Node(refusal.node.clone().unwrap_or_default()),
+                crds::RefusalScope::Template => RefusalScope::Template,
+                crds::RefusalScope::Namespace => RefusalScope::Namespace,
+            },
+            group: refusal.group.clone().unwrap_or_default(),
+            kind: refusal.kind.clone().unwrap_or_default(),
+        },
+        actor: refusal.actor.clone(),
+        reason: refusal.reason.clone(),
+        count: refusal.count.and_then(|count| count.try_into().ok()).unwrap_or(1),
+        until: moment(&refusal.until),
+    };
+    placement.status.iter().flat_map(|status| &status.refusals).map(refusal).collect()
+}
+
+/// What is there of an application, and what is left for it on these units and on the nodes where its pods are.
+pub fn observed_state(
+    index: &Index,
+    application: &ActorApplication,
+    units: &BTreeMap<String, Unit>,
+) -> ObservedState {
+    let mut seen = observed_objects(index, application);
+    let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
+    seen.free = left(index, units, pods);
+    for name in desired_actors(index, application).names {
+        let pod = seen.instances.get_mut(&name.short()).and_then(|instance| instance.pod.as_mut());
+        let Some(pod) = pod else { continue };
+        let unit = pod.unit.as_ref().and_then(|unit| units.get(unit));
+        pod.restart_blocked = unit
+            .is_some_and(|it| it.cordoned.is_some() || rejects_group(index, application, &name.group, it));
+    }
+    seen
+}
+
+/// What is there of an application, without what is left for it.
+pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) -> ObservedState {
+    let namespace = namespace_of(application);
+    let prefix = format!("{}-", application.name_any());
+    let is_own = |of: &ActorApplication| of.uid() == application.uid();
+    let mut seen = ObservedState {
+        unreachable: index.lost(),
+        mass_outage: index.is_mass_outage(),
+        ..ObservedState::default()
+    };
+    let mut taken: BTreeMap<String, NameConflict> = BTreeMap::new();
+    let found = |instance: &Instance| control::Instance {
+        id: id(instance),
+        terminating: instance.metadata.deletion_timestamp.is_some(),
+        requested: is_requested(instance),
+        pod: None,
+    };
+    for instance in index.instances_named(&namespace, &prefix) {
+        let name = instance.name_any();
+        let Some(actor) = name.strip_prefix(&prefix) else { continue };
+        match index.owner_of_instance(instance) {
+            Ownership::OwnedBy(owner) if is_own(owner) && !is_requested(instance) => {
+                seen.instances.insert(actor.to_owned(), found(instance));
+            }
+            Ownership::OwnedBy(owner) if is_own(owner) => {
+                let whose = format!("Instance {name}, which the application asked for itself");
+                taken.insert(actor.to_owned(), NameConflict::Foreign(whose));
+            }
+            whose => drop(taken.insert(actor.to_owned(), by("Instance", &name, &whose))),
+        }
+    }
+    let own = index.instances_of(application).into_iter();
+    let own = own.filter(|it| matches!(index.owner_of_instance(it), Ownership::OwnedBy(_)));
+    let (requested, own): (Vec<_>, Vec<_>) = own.partition(|instance| is_requested(instance));
+    let surplus = own.into_iter().filter(|instance| !instance.name_any().starts_with(&prefix));
+    seen.surplus = surplus.map(|instance| found(instance)).collect();
+    for pod in index.pods_named(&namespace, &prefix) {
+        let name = pod.name_any();
+        let Some(actor) = name.strip_prefix(&prefix) else { continue };
+        match index.owner_of_pod(pod) {
+            Ownership::OwnedBy((owner, _)) if is_own(owner) => {
+                if let Some(instance) = seen.instances.get_mut(actor) {
+                    instance.pod = Some(observed_pod(pod));
+                }
+            }
+            whose => drop(taken.insert(actor.to_owned(), by("Pod", &name, &whose))),
+        }
+    }
+    for instance in requested {
+        let name = instance.name_any();
+        let hosted = actors_of_instance(instance).into_iter().map(|actor| actor.short());
+        let mut seen_as = found(instance);
+        let pod = index.pod(&namespace, &name).map(|pod| (pod, index.owner_of_pod(pod)));
+        let by_another = match pod {
+            Some((pod, Ownership::OwnedBy((_, of)))) if of.uid() == instance.uid() => {
+                seen_as.pod = Some(observed_pod(pod));
+                None
+            }
+            other => other.map(|(_, whose)| by("Pod", &name, &whose)),
+        };
+        for actor in hosted {
+            taken.extend(by_another.clone().map(|taken| (actor.clone(), taken)));
+            seen.instances.insert(actor, seen_as.clone());
+        }
+    }
+    seen.surplus.sort_by(|a, b| a.id.cmp(&b.id));
+    let wanted: BTreeSet<String> =
+        desired_actors(index, application).names.iter().map(ActorName::short).collect();
+    taken.retain(|actor, _| wanted.contains(actor));
+    seen.name_conflicts = taken;
+    seen
+}
+
+/// An application's own Instances by name, each with its pod.
+pub type OwnedObjects = BTreeMap<String, (Arc<Instance>, Option<Arc<Pod>>)>;
+
+/// The Instances and pods of an application that are its own, by the Instance's name.
+pub fn owned_objects(index: &Index, application: &ActorApplication) -> OwnedObjects {
+    let mut own = OwnedObjects::new();
+    for instance in index.instances_of(application) {
+        if !matches!(index.owner_of_instance(instance), Ownership::OwnedBy(_)) {
+            continue;
+        }
+        let name = instance.name_any();
+        let pod = index.pod(&namespace_of(instance.as_ref()), &name);
+        let pod =
+            pod.filter(|pod| matches!(index.owner_of_pod(pod), Ownership::OwnedBy((_, by)) if by.uid() == instance.uid()));
+        own.insert(name, (instance.clone(), pod.cloned()));
+    }
+    own
+}
+
+fn is_requested(instance: &Instance) -> bool {
+    instance.spec.origin == InstanceOrigin::Runtime
+}
+
+fn id(object: &impl ResourceExt) -> ObjectId {
+    ObjectId { name: object.name_any(), uid: object.uid().unwrap_or_default(), resource_version: None }
+}
+
+fn by<T>(kind: &str, name: &str, whose: &Ownership<T>) -> NameConflict {
+    match whose {
+        Ownership::Orphaned => NameConflict::Orphaned(format!("{kind} {name}, whose owner is gone,")),
+        Ownership::OwnedBy(_) => NameConflict::Foreign(format!("{kind} {name} of another application")),
+        Ownership::Foreign => {
+            NameConflict::Foreign(format!("{kind} {name}, which is not of this application"))
+        }
+    }
+}
+
+fn observed_pod(pod: &Pod) -> control::Pod {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let state = match phase {
+        _ if pod.metadata.deletion_timestamp.is_some() => PodPhase::Terminating,
+        _ if is_terminal(pod) => PodPhase::Ended,
+        Some("Running") => PodPhase::Running,
+        _ => PodPhase::Starting,
+    };
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let version = if node.is_none() { pod.resource_version() } else { None };
+    control::Pod {
+        id: ObjectId { resource_version: version, ..id(pod) },
+        unit: unit_of(pod).map(str::to_owned),
+        node,
+        phase: state,
+        ready: is_ready(pod),
+        // Which templates there were before is known to who keeps them.
+        outdated: false,
+        restart_blocked: false,
+        refusal: refusal(pod),
+        refused_since: unschedulable(pod).and_then(|condition| {
+            let since =
+                condition.last_transition_time.as_ref().or(pod.metadata.creation_timestamp.as_ref())?;
+            since.0.as_duration().try_into().ok()
+        }),
+    }
+}
+
+/// Whether a pod says that it is ready, and is there to stay.
+pub fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+/// The condition by which the scheduler says that it finds no node.
+fn unschedulable(pod: &Pod) -> Option<&PodCondition> {
+    pod.status.as_ref()?.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled"
+            && condition.status == "False"
+            && condition.reason.as_deref() == Some("Unschedulable")
+    })
+}
+
+/// What the scheduler or the kubelet said against the pod.
+fn refusal(pod: &Pod) -> Option<String> {
+    if let Some(condition) = unschedulable(pod) {
+        return Some(condition.message.clone().unwrap_or_else(|| "unschedulable".to_owned()));
+    }
+    let status = pod.status.as_ref()?;
+    let reason = status.reason.as_deref()?;
+    let by_kubelet = status.phase.as_deref() == Some("Failed")
+        && (REFUSED_BY_KUBELET.contains(&reason) || reason.starts_with("OutOf"));
+    by_kubelet
+        .then(|| format!("{reason}: {}", status.message.as_deref().unwrap_or("the kubelet did not take it")))
+}
+
+/// What is left right now, with whoever is leaving still counted.
+///
+/// Every pod takes what it asks for on the node that it is bound to; slots of units and bounds of pools are taken by our
+/// own pods alone, and so is the node of one that is not bound yet: of others nothing is believed that they say of
+/// themselves.
+fn left<'a>(
+    index: &Index,
+    units: &'a BTreeMap<String, Unit>,
+    more: impl Iterator<Item = &'a str>,
+) -> FreeCapacity {
+    let held = |unit: &Unit| {
+        let room = index.room(&unit.node);
+        room.and_then(|room| room.held.get(&unit.id)).copied().unwrap_or(0)
+    };
+    // Whoever is on a unit of the pool, whether that is offered now or not.
+    let in_pool = |name: &str| {
+        let held = index.rooms().values().flat_map(|room| &room.held);
+        held.filter(|(unit, _)| pool_of(unit) == Some(name)).map(|(_, count)| count).sum()
+    };
+    let limit = |pool: &crds::DevicePool| {
+        let most = u64::try_from(pool.spec.instances.as_ref()?.max).unwrap_or(0);
+        let name = pool.name_any();
+        let taken: u64 = in_pool(&name);
+        Some((name, most.saturating_sub(taken)))
+    };
+    let free = |unit: &Unit| control::FreeUnit {
+        kind: unit.kind.clone(),
+        node: unit.node.clone(),
+        pool: unit.pool.clone(),
+        slots: unit.slots.map(|slots| slots.saturating_sub(held(unit))),
+        resource: unit.resource.clone(),
+    };
+    let nodes: BTreeSet<&str> = units.values().map(|unit| unit.node.as_str()).chain(more).collect();
+    FreeCapacity {
+        units: units.iter().map(|(id, unit)| (id.clone(), free(unit))).collect(),
+        pools: index.pools().filter_map(|pool| limit(pool)).collect(),
+        nodes: nodes
+            .into_iter()
+            .filter_map(|node| Some((node.to_owned(), index.room(node)?.left.clone())))
+            .collect(),
+    }
+}

@@ -1,0 +1,184 @@
+//! What every node offers: worked out when it is asked for, and kept until something changes at the node.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+
+use crate::units::offer::{AtNode, Offer, Offers};
+use crate::units::report::PoolReport;
+use crate::units::unit::Unit;
+use crate::units::{free_node, is_invalid, offer_of};
+use crate::{Index, Policy};
+
+/// So many windows of policies are remembered at the same time.
+const MOST_WINDOWS: usize = 16;
+
+impl Offers {
+    /// Nothing is known yet of these nodes.
+    fn unknown<'a>(nodes: impl Iterator<Item = &'a String>) -> Self {
+        Self { changed: nodes.cloned().collect(), of: BTreeMap::new(), whole: None }
+    }
+
+    fn changed(&mut self, node: &str) {
+        if !self.changed.contains(node) {
+            self.changed.insert(node.to_owned());
+        }
+        self.whole = None;
+    }
+
+    /// Works out again what one node offers. What may change without an event at the node is worked out each time.
+    fn work_out(&mut self, index: &Index, node: &str, policy: &Policy) {
+        let Some(free) = free_node(index, node) else {
+            self.of.remove(node);
+            return;
+        };
+        let offer = offer_of(index, &free, policy);
+        let units = offer.units.into_iter().map(Arc::new).collect();
+        self.of.insert(node.to_owned(), AtNode { units, reports: offer.reports });
+        if free.is_in_transit() {
+            self.changed(node);
+        }
+    }
+
+    /// The units of one node.
+    fn at(&mut self, index: &Index, node: &str, policy: &Policy) -> Vec<Arc<Unit>> {
+        if self.changed.remove(node) {
+            self.work_out(index, node, policy);
+        }
+        self.of.get(node).map(|at| at.units.clone()).unwrap_or_default()
+    }
+
+    /// All of it.
+    fn whole(&mut self, index: &Index, policy: &Policy) -> Arc<Offer> {
+        if let Some(whole) = &self.whole {
+            return whole.clone();
+        }
+        for node in std::mem::take(&mut self.changed) {
+            self.work_out(index, &node, policy);
+        }
+        let mut offer = Offer {
+            units: self.of.values().flat_map(|at| &at.units).cloned().collect(),
+            reports: BTreeMap::new(),
+            tolerations: BTreeMap::new(),
+        };
+        for (name, pool) in &index.pools {
+            let mut report = PoolReport::default();
+            if let Some(problem) = is_invalid(pool, policy) {
+                report.add_problem("Invalid", problem);
+            }
+            for more in self.of.values().filter_map(|at| at.reports.get(name)) {
+                report.add(more);
+            }
+            let tolerations = pool.spec.pod_defaults.as_ref().map(|defaults| defaults.tolerations.clone());
+            offer.tolerations.insert(name.clone(), tolerations.unwrap_or_default());
+            offer.reports.insert(name.clone(), report);
+        }
+        let offer = Arc::new(offer);
+        if self.changed.is_empty() {
+            self.whole = Some(offer.clone());
+        }
+        offer
+    }
+}
+
+impl Index {
+    /// What all nodes offer, counted over the policy's window.
+    pub(crate) fn offer(&self, policy: &Policy) -> Arc<Offer> {
+        self.offers(policy, |offers| offers.whole(self, policy))
+    }
+
+    /// The units of one node.
+    pub(crate) fn offer_at(&self, node: &str, policy: &Policy) -> Vec<Arc<Unit>> {
+        self.offers(policy, |offers| offers.at(self, node, policy))
+    }
+
+    fn offers<T>(&self, policy: &Policy, ask: impl FnOnce(&mut Offers) -> T) -> T {
+        let mut all = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() > MOST_WINDOWS {
+            all.clear();
+        }
+        ask(all.entry(policy.window).or_insert_with(|| Offers::unknown(self.nodes.keys())))
+    }
+
+    /// What a node offers is worked out anew when it is asked for.
+    pub(crate) fn node_changed(&mut self, node: &str) {
+        let offers = self.offers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for offers in offers.values_mut() {
+            offers.changed(node);
+        }
+    }
+
+    /// So is what all nodes offer.
+    pub(crate) fn forget_offers(&mut self) {
+        self.offers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Objects;
+
+    /// A node with a GPU that is as told, and its pool.
+    fn index(health: &str) -> Index {
+        let text = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: "4", acme.com/gpu: "1"}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {name: n0}, spec: {devices: [{id: gpu-0, type: GPU, health: HEALTH}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: gpus}, spec: {kind: gpu, resource: {devicePlugin: acme.com/gpu}}}"#;
+        let mut objects = Objects::default();
+        objects.read("test", &text.replace("HEALTH", health)).unwrap();
+        Index::of(&objects)
+    }
+
+    fn told_of_pool(index: &mut Index) {
+        let mut pool = index.pools["gpus"].as_ref().clone();
+        pool.status = Some(serde_json::from_value(json!({"allocated": 1})).unwrap());
+        index.put_pool(Arc::new(pool));
+    }
+
+    fn told_of_topology(index: &mut Index) {
+        let mut topology = index.topologies["n0"].as_ref().clone();
+        topology.status = Some(serde_json::from_value(json!({"devices": "1 GPU"})).unwrap());
+        index.put_topology(Arc::new(topology));
+    }
+
+    fn faster(index: &mut Index) {
+        let mut pool = index.pools["gpus"].as_ref().clone();
+        pool.spec.speed = "2".to_owned();
+        index.put_pool(Arc::new(pool));
+    }
+
+    /// What is told of a pool or a node's devices is another object and no other offer; where a device is lost, who holds it matters.
+    #[test]
+    fn a_status_leaves_what_is_kept_as_it_is() {
+        type Change = fn(&mut Index);
+        let table: [(&str, &str, Change, bool); 4] = [
+            ("the status of a pool", "ok", told_of_pool, true),
+            ("the status of a topology", "ok", told_of_topology, true),
+            ("the status of a topology with a lost device", "lost", told_of_topology, false),
+            ("another pool", "ok", faster, false),
+        ];
+        for (what, health, change, is_kept) in table {
+            let mut index = index(health);
+            let policy = Policy::builtin("p");
+            let before = index.offer_at("n0", &policy);
+            assert!(
+                index.offers.get_mut().unwrap().values().all(|offers| offers.of.contains_key("n0")),
+                "{what}"
+            );
+            change(&mut index);
+            let offers = index.offers.get_mut().unwrap();
+            let is_known = |offers: &Offers| !offers.changed.contains("n0");
+            assert_eq!(!offers.is_empty() && offers.values().all(is_known), is_kept, "{what}");
+            let after = index.offer_at("n0", &policy);
+            assert_eq!(after.len(), before.len(), "{what}");
+        }
+        let mut index = index("ok");
+        told_of_pool(&mut index);
+        told_of_topology(&mut index);
+        assert!(index.pools["gpus"].status.is_some() && index.topologies["n0"].status.is_some());
+    }
+}
