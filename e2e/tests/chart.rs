@@ -31,7 +31,7 @@ async fn it_installs_upgrades_and_goes_and_users_keep_what_is_theirs() {
     let installed =
         cluster.install(&tree("examples/topologies"), &["--set=operator.replicas=1"]).await.unwrap();
     assert_eq!(installed.stderr, "", "a warning");
-    assert!(installed.stdout.contains("every object of them, and every running pod"), "{}", installed.stdout);
+    assert!(installed.stdout.contains("custom resources and running pods stay"), "{}", installed.stdout);
     wait_for("the operator's pod is admitted", SOON, async || {
         let seen = cluster.kubectl(["get", "pods", "-n", NAMESPACE, "-oname"]).await?.stdout;
         if seen.contains(OPERATOR) { Ok(()) } else { bail!("{seen}") }
@@ -78,7 +78,7 @@ async fn it_installs_upgrades_and_goes_and_users_keep_what_is_theirs() {
     let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE].into_iter().chain(settings);
     let upgraded = cluster.helm(upgrade).await.unwrap();
     assert_eq!(upgraded.stderr, "", "a warning");
-    assert!(upgraded.stdout.contains("There is no node agent"), "{}", upgraded.stdout);
+    assert!(upgraded.stdout.contains("Node agents are not installed"), "{}", upgraded.stdout);
     assert_eq!(cluster.grants(NAMESPACE, AGENT).await.unwrap(), []);
     assert_eq!(cluster.kubectl(["get", "daemonsets", "-n", NAMESPACE, "-oname"]).await.unwrap().stdout, "");
 

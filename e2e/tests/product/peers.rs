@@ -198,7 +198,7 @@ async fn a_service_of_somebody_else_that_has_our_name_is_left_alone() {
         &stage,
         create,
         &other,
-        "writes the Service, the peers file and the template states of an ActorApplication, and no other",
+        "can write only the Service, the peers ConfigMap and the ControllerRevisions of an ActorApplication",
     )
     .await;
 }

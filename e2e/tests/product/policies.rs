@@ -26,11 +26,11 @@ async fn a_policy_with_an_error_leaves_the_last_good_one_in_force() {
 
     policy("window: 20s\nobjectives: [overload\nstrategy: greedy\n").await;
     let note = stage.policy_event("quick", "PolicyRefused", "line").await;
-    assert!(note.contains("policy.yaml line ") && note.contains("last good version"), "{note}");
+    assert!(note.contains("policy.yaml line ") && note.contains("last valid version"), "{note}");
     let seen = stage
         .seen("app", |seen| {
             let told = seen.message("PolicyRefused", "True")?;
-            ensure!(told.contains("policy.yaml line ") && told.contains("last good version"), "{told}");
+            ensure!(told.contains("policy.yaml line ") && told.contains("last valid version"), "{told}");
             Ok(())
         })
         .await;
@@ -123,13 +123,13 @@ async fn a_program_is_obeyed_and_a_bad_one_leaves_the_last_good_one_in_force() {
     assert!(note.contains("program.lp line 2 column 53") && note.contains("write \"site\""), "{note}");
     let told = |seen: &crate::stage::Seen, part: &str| {
         let told = seen.message("PolicyRefused", "True")?;
-        ensure!(told.contains(part) && told.contains("last good version"), "{told}");
+        ensure!(told.contains(part) && told.contains("last valid version"), "{told}");
         Ok(())
     };
     stage.seen("app", |seen| told(seen, "program.lp line 2")).await;
     // so is one that has no end, which shows only when a plan is made with it
     policy("n(0).\nn(X+1) :- n(X).\n:- n(X), X < 0, unplaced(A).\n").await;
-    let seen = stage.seen("app", |seen| told(seen, "line 2: written out")).await;
+    let seen = stage.seen("app", |seen| told(seen, "program.lp: line 2: ")).await;
     assert_eq!(seen.nodes().into_iter().collect::<Vec<_>>(), ["left"]);
 
     // a rule about where actors are moves what runs
