@@ -24,7 +24,7 @@ impl Strategy for Exhaustive {
     }
 
     fn summary(&self) -> &'static str {
-        "looks at every assignment, ten million at most; to check others by"
+        "enumerates all assignments, ten million at most; a reference for other strategies"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {

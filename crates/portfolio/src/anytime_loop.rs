@@ -88,7 +88,7 @@ pub(crate) fn improve_until_stopped(
 fn lower_priority() {
     const NICE: i32 = 10;
     if let Err(problem) = rustix::process::setpriority_process(None, NICE) {
-        tracing::debug!(%problem, "the bound takes as much of a processor as the search");
+        tracing::debug!(%problem, "cannot lower the priority of the bound");
     }
 }
 

@@ -94,7 +94,7 @@ impl Strategy for Asp {
     }
 
     fn summary(&self) -> &'static str {
-        "an answer at once, then better ones by native search; Answer Set Programming proves what is small"
+        "an answer at once, then better ones by native search; Answer Set Programming proves small ones optimal"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {

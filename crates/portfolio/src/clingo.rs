@@ -58,7 +58,7 @@ impl Strategy for Clingo {
     }
 
     fn summary(&self) -> &'static str {
-        "Answer Set Programming alone, from what runs: for comparison, and for small worlds"
+        "Answer Set Programming alone, from what runs; for comparison and small snapshots"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {

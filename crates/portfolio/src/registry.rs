@@ -74,9 +74,7 @@ pub enum UnknownStrategy {
         known: String,
     },
     /// The strategy is not for running applications.
-    #[error(
-        "strategy `{name}` is there to compare and to check others by, not for production; use one of {known}"
-    )]
+    #[error("strategy `{name}` is a baseline for comparison, not for production; use one of {known}")]
     NotForProduction {
         /// The name.
         name: String,
@@ -108,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart_and_each_has_one_line() {
+    fn names_are_unique_and_summaries_have_one_line() {
         let mut names: Vec<&str> = strategies(Purpose::Offline).map(|entry| entry.name()).collect();
         assert_eq!(names.first(), Some(&"asp"), "the default is listed first");
         names.sort_unstable();
@@ -120,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compares_is_not_for_production() {
+    fn baselines_are_not_for_production() {
         let answer = |name, purpose| {
             strategy(name, purpose).map_or_else(|e| e.to_string(), |entry| entry.name().to_owned())
         };
@@ -130,7 +128,7 @@ mod tests {
             assert_eq!(
                 answer(name, Purpose::Production),
                 format!(
-                    "strategy `{name}` is there to compare and to check others by, not for production; use one of asp, \
+                    "strategy `{name}` is a baseline for comparison, not for production; use one of asp, \
                      greedy, local, clingo"
                 )
             );

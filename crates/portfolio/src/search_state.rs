@@ -103,7 +103,7 @@ impl<'a> SearchState<'a> {
         let is_better = (violation, &vector) < (self.best.violation, &self.best.vector)
             && snapshot.violations(&assignment).iter().all(|violation| violation.rule == Rule::Policy);
         if is_better {
-            tracing::debug!(?vector, violation, %stage, %found_by, effort = self.spent, "better");
+            tracing::debug!(?vector, violation, %stage, %found_by, effort = self.spent, "improved");
             self.best = Incumbent { assignment, vector, violation, effort: self.spent, stage, found_by };
         }
         is_better
@@ -142,7 +142,7 @@ impl<'a> SearchState<'a> {
         mut found: impl FnMut(&mut Self, Assignment, Vec<i64>),
     ) -> Result<Ended, SolveError> {
         let Some(mut session) = self.session.take() else {
-            return Ok(Ended::Lost("clingo is left out here".into()));
+            return Ok(Ended::Lost("clingo is not used here".into()));
         };
         let stop = self.budget.stop;
         let ended =

@@ -50,7 +50,7 @@ pub(crate) fn branch_and_bound(search: &mut SearchState) -> ProofStatus {
         search.left() > 0
     });
     if !agrees {
-        tracing::warn!("branch and bound took something for better that is not; its proof does not count");
+        tracing::warn!("branch and bound reported an assignment that is not better; its proof is void");
         return ProofStatus::Open;
     }
     let status = solved.map_or(ProofStatus::Open, |solved| solved.status);
@@ -116,7 +116,7 @@ fn improve(
         last = Some(vector);
     })?;
     if rejected {
-        tracing::warn!("the checker refuses what clingo takes for feasible; its proof does not count");
+        tracing::warn!("the checker rejected a model of clingo; its proof is void");
         return Ok((Ended::Finished(Outcome::Stopped), None));
     }
     if is_exhausted(&ended) {
@@ -159,7 +159,7 @@ pub(crate) fn add_bounds(search: &mut SearchState, scale: &Scale, known: &[i64])
 /// Logs that a scaling failed.
 pub(crate) fn logged_error<T, E: std::fmt::Display>(scaled: Result<T, E>) -> Option<T> {
     if let Err(problem) = &scaled {
-        tracing::warn!(%problem, "the numbers cannot be scaled to the solver's; the best answer so far stands");
+        tracing::warn!(%problem, "cannot scale the numbers for clingo; keeping the best answer so far");
     }
     scaled.ok()
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bound_proves_nothing_of_what_breaks_a_policy() {
+    fn bounds_prove_nothing_for_answers_that_violate_a_policy() {
         let snapshot = line::world("u:cpu:9 v:gpu:9", "a:cpu=1 b:gpu=1", "a to b 3");
         let budget = Budget::effort(None, 1);
         let start = Greedy.construct(&snapshot, &budget);

@@ -26,12 +26,12 @@ fn kernels(criterion: &mut Criterion) {
         group.bench_function("read", |bench| bench.iter(|| Snapshot::read(black_box(&text))));
         group.bench_function("cost", |bench| bench.iter(|| snapshot.cost(black_box(&start))));
         group.bench_function("violations", |bench| bench.iter(|| snapshot.violations(black_box(&start))));
-        let pieces = |effort| improve(&snapshot, black_box(&start), &Budget::effort(Some(effort), 1));
-        group.bench_function("mend", |bench| bench.iter(|| pieces(0)));
+        let batches = |effort| improve(&snapshot, black_box(&start), &Budget::effort(Some(effort), 1));
+        group.bench_function("repair", |bench| bench.iter(|| batches(0)));
         // A batch of local search tries two thousand moves and swaps.
         group.throughput(Throughput::Elements(100_000));
         group.sample_size(10);
-        group.bench_function("ten pieces of local search", |bench| bench.iter(|| pieces(10)));
+        group.bench_function("ten batches of local search", |bench| bench.iter(|| batches(10)));
         group.finish();
     }
 }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_looked_at_as_often_however_the_work_is_cut() {
+    fn checks_do_not_depend_on_the_size_of_steps() {
         for batch in [1, 7, 64, CHECK_INTERVAL] {
             let checks = Cell::new(0);
             let stop = || {
@@ -91,7 +91,7 @@ mod tests {
 
     /// A check that was made anyway postpones the next.
     #[test]
-    fn who_looks_often_is_not_made_to_look_more() {
+    fn explicit_checks_postpone_the_next() {
         let checks = Cell::new(0);
         let stop = || {
             checks.set(checks.get() + 1);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_the_cheapest_is_found_and_nothing_where_the_clock_is_over() {
+    fn the_first_cheapest_unit_is_found_unless_the_clock_expires() {
         let snapshot = testkit::line::world("u:cpu:9 v:cpu:9 w:cpu:9 x:cpu:9", "a:cpu=1", "");
         let actor = ActorIx::new(0);
         let units = snapshot.problem().candidates(actor);

@@ -148,8 +148,8 @@ fn policy_from_files_is_used() {
     let drawn = File::new("policy.yaml", &policy.replace("greedy", "random"));
     assert_eq!(
         plan(&[&["-f", drawn.path()], &only[..]].concat()).err,
-        "error: vision/surveillance: policy throughput: strategy: strategy `random` is there to compare and to check \
-         others by, not for production; use one of asp, greedy, local, clingo\n"
+        "error: vision/surveillance: policy throughput: strategy: strategy `random` is a baseline for comparison, not \
+         for production; use one of asp, greedy, local, clingo\n"
     );
     let other = File::new("policy.yaml", &policy.replace("throughput", "latency"));
     let missing = plan(&[&["-f", other.path()], &only[..]].concat());

@@ -434,7 +434,7 @@ fn parameters_applied_in_the_snapshot_are_rejected() {
     error: fast.yaml: moveCost: already applied in the snapshot; remove it, or plan from manifests with -f
     error: fast.yaml: line 1 column 1, strategyy: unknown field `strategyy`, expected one of `window`, `strategy`, `budget`, `objectives`, `exchangeCost`, `messageQuantum`, `moveCost`, `leastGainPercent`
     error: fast.yaml: strategy: there is no strategy `magic`; use one of asp, greedy, local, clingo
-    error: fast.yaml: strategy: strategy `random` is there to compare and to check others by, not for production; use one of asp, greedy, local, clingo
+    error: fast.yaml: strategy: strategy `random` is a baseline for comparison, not for production; use one of asp, greedy, local, clingo
     error: fast.yaml: invalid YAML: did not find expected ',' or ']' at line 2 column 1, while parsing a flow sequence at line 1 column 13
     error: fast.yaml: objectives: `overload` is named twice; name it once
     error: fast.yaml: contains several documents; a policy is a single document

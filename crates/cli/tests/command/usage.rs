@@ -9,13 +9,13 @@ fn strategies_are_listed() {
     let ran = cairn(&["plan", "--strategy", "list"]);
     insta::assert_snapshot!(ran.all(), @r"
     exit 0
-    asp          an answer at once, then better ones by native search; Answer Set Programming proves what is small
-    greedy       keeps what runs, places the rest where it costs least, then takes every single step that pays
+    asp          an answer at once, then better ones by native search; Answer Set Programming proves small ones optimal
+    greedy       keeps what runs, places the rest where it costs least, then makes every improving move
     local        starts from what runs and a quick placement of the rest, then anneals by moves and swaps
-    clingo       Answer Set Programming alone, from what runs: for comparison, and for small worlds
-    round-robin  goes round the units and looks at no cost; for comparison (not for policies)
-    random       draws a unit for each actor, by the seed; for comparison (not for policies)
-    exhaustive   looks at every assignment, ten million at most; to check others by (not for policies)
+    clingo       Answer Set Programming alone, from what runs; for comparison and small snapshots
+    round-robin  cycles through the units regardless of cost; for comparison (not for policies)
+    random       places each actor on a random unit, by the seed; for comparison (not for policies)
+    exhaustive   enumerates all assignments, ten million at most; a reference for other strategies (not for policies)
     ");
 }
 

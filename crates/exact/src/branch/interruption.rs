@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_much_is_charged_too() {
+    fn excessive_work_is_charged_completely() {
         let mut left = 10;
         assert_eq!((charge(&mut left, 7), left), (Ok(()), 3));
         assert_eq!((charge(&mut left, 7), left), (Err(Interruption::LimitExceeded), 0));

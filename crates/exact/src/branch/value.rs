@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_widths_say_the_same() {
+    fn both_widths_agree() {
         let values = [0, 1, 2, 999, 1 << 20, (1 << 41) + 7, (1 << 42) - 1];
         let needs = [1, 2, 3, 17, 1 << 13, (1 << 20) - 1];
         let wide = i128::from;

@@ -44,7 +44,7 @@ fn small_instances_are_bounded_near_their_optimum() {
 
 /// A unit that is over-committed has no limit in the program, and nine of these exceed 64 bits.
 #[test]
-fn what_runs_may_take_too_much_of_any_number_of_units() {
+fn many_units_may_be_over_committed() {
     let unit = |id: String, memory: u32| json!({"id": id, "kind": "cpu", "node": id, "capacity": 100, "provides": {"memory": memory}});
     let small = (0..9).map(|at| unit(format!("small-{at}"), 1));
     let large = (0..2).map(|at| unit(format!("large-{at}"), 100));
@@ -65,14 +65,14 @@ fn what_runs_may_take_too_much_of_any_number_of_units() {
 }
 
 #[test]
-fn nothing_is_said_of_what_lies_below_an_open_level() {
+fn levels_below_an_open_one_have_no_bound() {
     let snapshot = instance("P-16x5-s1");
     assert_eq!(lower(&snapshot, &[1, 0, 6537, 82]), BTreeMap::new(), "an actor is left over");
     assert_eq!(lower(&snapshot, &[0, 5, 6537, 82]), BTreeMap::new(), "the overload may be avoidable");
 }
 
 #[test]
-fn what_is_cut_short_proves_less_and_the_same_each_time() {
+fn an_interrupted_search_proves_less_and_is_deterministic() {
     let snapshot = instance("P-24x6-s1");
     let cut_after = |polls: usize| {
         let asked = AtomicUsize::new(0);
@@ -90,7 +90,7 @@ fn what_is_cut_short_proves_less_and_the_same_each_time() {
 
 /// A node with units in two zones: sharing a zone is not transitive.
 #[test]
-fn a_node_between_zones_joins_them() {
+fn a_node_in_two_zones_joins_them() {
     let pin = |actor: &str, unit: &str| json!({"type": "pin", "actor": actor, "unit": unit});
     let unit = |id: &str, node: &str, zone: Option<&str>| json!({"id": id, "kind": "cpu", "node": node, "zone": zone, "capacity": 99});
     let two = |id: &str| json!({"id": id, "kind": "cpu", "node": "m", "capacity": 99, "slots": 2});
@@ -111,7 +111,7 @@ fn a_node_between_zones_joins_them() {
 
 /// Several preferences of one actor for one unit.
 #[test]
-fn who_is_preferred_twice_takes_room_once() {
+fn repeated_preferences_take_room_once() {
     let prefer =
         |actor: &str, weight: u32| json!({"type": "prefer", "actor": actor, "unit": "u", "weight": weight});
     holds(&json!({
@@ -129,7 +129,7 @@ fn who_is_preferred_twice_takes_room_once() {
 fn holds(file: &serde_json::Value) {
     let snapshot = Snapshot::read(&file.to_string()).unwrap();
     let (optimum, _) = oracle::optimum(snapshot.file());
-    assert_eq!(optimum[0], 0, "everybody has a place");
+    assert_eq!(optimum[0], 0, "all actors are placed");
     for (level, bound) in lower(&snapshot, &optimum) {
         let levels = snapshot.objectives().levels();
         let at = levels.iter().position(|of| Objectives::key(of) == level).unwrap();

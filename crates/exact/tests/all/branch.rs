@@ -10,7 +10,7 @@ fn published(name: &str) -> SnapshotFile {
 }
 
 /// The status, and the vector of the best assignment found.
-fn told(file: SnapshotFile, work: u64, stop: &dyn Fn() -> bool) -> String {
+fn outcome(file: SnapshotFile, work: u64, stop: &dyn Fn() -> bool) -> String {
     let snapshot = Snapshot::new(file).unwrap();
     let start = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
     let mut best: Option<Assignment> = None;
@@ -30,19 +30,23 @@ fn ordered(mut file: SnapshotFile, levels: &str) -> SnapshotFile {
 const NEVER: &dyn Fn() -> bool = &|| false;
 
 #[test]
-fn published_worlds_are_solved_to_the_optimum() {
+fn published_instances_are_solved_to_optimality() {
     for (name, optimum) in [
         ("P-8x4-s1", "[0, 0, 3884, 77]"),
         ("P-16x5-s1", "[0, 0, 6537, 82]"),
         ("P-24x6-s1", "[0, 0, 8014, 160]"),
     ] {
-        assert_eq!(told(published(name), u64::MAX, NEVER), format!("Some(Proven) Some({optimum})"), "{name}");
+        assert_eq!(
+            outcome(published(name), u64::MAX, NEVER),
+            format!("Some(Proven) Some({optimum})"),
+            "{name}"
+        );
     }
 }
 
 /// Levels that together exceed 64 bits, without division by common factors.
 #[test]
-fn levels_that_pass_64_bits_are_solved_by_as_much_work() {
+fn levels_above_64_bits_take_as_much_work() {
     let small = work_of(published("P-16x5-s1"), "[0, 0, 6537, 82]");
     for (messages, drags, optimum) in [
         (1 << 20, 1 << 20, "[0, 0, 6854541312, 85983232]"),
@@ -72,13 +76,13 @@ fn work_of(file: SnapshotFile, optimum: &str) -> u64 {
 }
 
 #[test]
-fn a_search_ends_when_it_is_told_to() {
-    assert_eq!(told(published("P-24x6-s1"), 10, NEVER), format!("Some({:?}) None", ProofStatus::Open));
-    assert_eq!(told(published("P-24x6-s1"), u64::MAX, &|| true), "Some(Stopped) None");
+fn a_search_ends_at_its_limits() {
+    assert_eq!(outcome(published("P-24x6-s1"), 10, NEVER), format!("Some({:?}) None", ProofStatus::Open));
+    assert_eq!(outcome(published("P-24x6-s1"), u64::MAX, &|| true), "Some(Stopped) None");
 }
 
 #[test]
-fn worlds_that_are_not_for_it_are_left_alone() {
+fn unsupported_snapshots_are_rejected() {
     let small = || published("P-8x4-s1");
     let mut capped = small();
     capped.constraints.push(Constraint::PowerCap {
@@ -94,21 +98,21 @@ fn worlds_that_are_not_for_it_are_left_alone() {
         crowded.actors.push(Actor { id, ..crowded.actors[0].clone() });
     }
     for (what, file) in [
-        ("a figure of the whole", ordered(small(), "overload,bottleneck")),
+        ("a criterion of the whole", ordered(small(), "overload,bottleneck")),
         ("overload after something else", ordered(small(), "communication,overload")),
         ("a cap on power", capped),
         ("more work than room", full),
         ("too many actors", crowded),
     ] {
-        assert_eq!(told(file, u64::MAX, NEVER), "None None", "{what}");
+        assert_eq!(outcome(file, u64::MAX, NEVER), "None None", "{what}");
     }
 }
 
 #[test]
-fn where_not_everybody_has_room_nothing_is_proven() {
+fn nothing_is_proven_with_unplaced_actors() {
     let mut file = published("P-8x4-s1");
     // Enough capacity in total, but on the wrong kinds.
     file.units.iter_mut().filter(|unit| unit.kind == "cpu").for_each(|unit| unit.capacity = 1);
     file.units.iter_mut().filter(|unit| unit.kind != "cpu").for_each(|unit| unit.capacity = 10_000);
-    assert_eq!(told(file, u64::MAX, NEVER), "Some(Open) None");
+    assert_eq!(outcome(file, u64::MAX, NEVER), "Some(Open) None");
 }

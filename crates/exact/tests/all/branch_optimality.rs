@@ -31,7 +31,7 @@ fn world(seed: u64) -> SnapshotFile {
 }
 
 #[test]
-fn what_is_proven_is_the_optimum() {
+fn proven_assignments_are_optimal() {
     let mut proven = 0;
     for seed in 0..WORLDS {
         let snapshot = Snapshot::new(world(seed)).unwrap();

@@ -22,7 +22,7 @@ fn solve(snapshot: &Snapshot, effort: Option<u64>) -> Answer {
 }
 
 #[test]
-fn what_it_says_is_proven_and_what_is_cut_short_is_not() {
+fn complete_enumerations_are_proofs_and_interrupted_ones_are_not() {
     let snapshot = ring(2, 3);
     let answer = solve(&snapshot, None);
     assert!(answer.optimal);
@@ -33,7 +33,7 @@ fn what_it_says_is_proven_and_what_is_cut_short_is_not() {
 }
 
 #[test]
-fn what_is_too_much_is_refused() {
+fn too_many_assignments_are_refused() {
     let refused = Exhaustive.solve(&ring(7, 8), &Budget::effort(Some(1), 0)).unwrap_err().to_string();
     assert_eq!(
         refused,

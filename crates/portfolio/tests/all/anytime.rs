@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use crate::{asp, logged};
 
 /// The improvements of a search with so much effort, each with the effort after which it was known, and the last vector.
-fn searched(snapshot: &Snapshot, effort: u64) -> (Vec<(u64, String)>, Vec<i64>) {
+fn improvements(snapshot: &Snapshot, effort: u64) -> (Vec<(u64, String)>, Vec<i64>) {
     let asp = asp().without(Ablation::Proofs);
-    let (answer, said) = logged(|| asp.solve(snapshot, &Budget::effort(Some(effort), 1)).unwrap());
-    let better = said.lines().filter_map(|line| {
-        let (_, told) = line.split_once(" better ")?;
-        let (_, effort) = told.rsplit_once("effort=")?;
-        Some((effort.trim().parse().unwrap(), told.to_owned()))
+    let (answer, log) = logged(|| asp.solve(snapshot, &Budget::effort(Some(effort), 1)).unwrap());
+    let better = log.lines().filter_map(|line| {
+        let (_, improvement) = line.split_once(" improved ")?;
+        let (_, effort) = improvement.rsplit_once("effort=")?;
+        Some((effort.trim().parse().unwrap(), improvement.to_owned()))
     });
     let policy = snapshot.penalty(&answer.assignment);
     let cost = Cost { policy, ..snapshot.cost(&answer.assignment) };
@@ -22,15 +22,17 @@ fn searched(snapshot: &Snapshot, effort: u64) -> (Vec<(u64, String)>, Vec<i64>) 
 
 /// Compares searches of increasing effort; returns the number of improvements of the longest.
 fn check(snapshot: &Snapshot, efforts: &[u64]) -> usize {
-    let all: Vec<_> = efforts.iter().map(|effort| (*effort, searched(snapshot, *effort))).collect();
+    let all: Vec<_> = efforts.iter().map(|effort| (*effort, improvements(snapshot, *effort))).collect();
     for pair in all.windows(2) {
         let [(effort, (short, _)), (_, (long, best))] = pair else { unreachable!("windows of two") };
         // The last probe happens because the search ends.
         let on_the_way: Vec<_> = short.iter().filter(|(known, _)| known < effort).collect();
         let same: Vec<_> = long.iter().filter(|(known, _)| known < effort).collect();
         assert_eq!(on_the_way, same, "up to {effort} in {}", snapshot.write());
-        if let Some((_, told)) = on_the_way.last().filter(|(_, told)| told.contains("broken=0")) {
-            let (_, before) = told.split_once("vector=").unwrap();
+        if let Some((_, improvement)) =
+            on_the_way.last().filter(|(_, improvement)| improvement.contains("violation=0"))
+        {
+            let (_, before) = improvement.split_once("vector=").unwrap();
             let before: Vec<i64> = numbers(before.split_once(']').unwrap().0);
             assert!(*best <= before, "{best:?} after {before:?}");
         }
@@ -43,7 +45,7 @@ fn numbers(list: &str) -> Vec<i64> {
 }
 
 #[test]
-fn a_longer_search_is_the_shorter_one_and_more() {
+fn a_longer_search_extends_a_shorter_one() {
     let mut better = 0;
     for snapshot in [
         testkit::grid(6, 100, 1),
@@ -61,7 +63,7 @@ fn a_longer_search_is_the_shorter_one_and_more() {
 proptest! {
     #![proptest_config(crate::seeds(20))]
     #[test]
-    fn a_longer_search_of_any_world_is_the_shorter_one_and_more(seed: u64, effort in 1..200u64, more in 1..400u64) {
+    fn a_longer_search_of_any_snapshot_extends_a_shorter_one(seed: u64, effort in 1..200u64, more in 1..400u64) {
         let Ok(snapshot) = Snapshot::new(testkit::world(seed)) else { return Ok(()) };
         check(&snapshot, &[effort, effort + more]);
     }

@@ -49,7 +49,7 @@ fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
 
 /// clingo alone, on the shipped programs.
 #[test]
-fn clingo_alone_finds_and_proves_the_same() {
+fn clingo_alone_finds_and_proves_the_optimum() {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     let mut found_by_clingo = 0;
     for seed in 0..40 {
@@ -66,7 +66,7 @@ fn clingo_alone_finds_and_proves_the_same() {
 
 /// However early it is interrupted, clingo is no worse than what runs, and can prove what runs to be optimal.
 #[test]
-fn clingo_begins_from_what_runs() {
+fn clingo_starts_from_what_runs() {
     let mut kept = 0;
     for seed in 0..30 {
         let mut file = testkit::world(seed);
@@ -94,7 +94,7 @@ fn clingo_begins_from_what_runs() {
 
 /// Where a proof is out of reach, the first model is what runs, and the last one is better.
 #[test]
-fn a_large_world_is_improved_by_clingo_from_what_runs() {
+fn clingo_improves_a_large_snapshot_from_what_runs() {
     let mut file = testkit::several("P-24x6-s1", 2).file().clone();
     let snapshot = Snapshot::new(file.clone()).unwrap();
     let runs = search::Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
@@ -114,8 +114,8 @@ fn a_large_world_is_improved_by_clingo_from_what_runs() {
 
 /// Level by level, clingo's bounds do not exceed the optimum, where the levels above are optimal.
 #[test]
-fn what_clingo_says_at_least_of_the_best_is_no_more_than_it_is() {
-    let (mut open, mut told, mut tight) = (0, 0, 0);
+fn clingos_bounds_do_not_exceed_the_optimum() {
+    let (mut open, mut bounded, mut tight) = (0, 0, 0);
     for seed in 0..60 {
         let snapshot = Snapshot::new(testkit::world(seed)).unwrap();
         let best = vector(&snapshot, &optimum(&snapshot));
@@ -142,11 +142,14 @@ fn what_clingo_says_at_least_of_the_best_is_no_more_than_it_is() {
                 tight += 1;
             } else {
                 open += 1;
-                told += usize::from(!known.is_empty());
+                bounded += usize::from(!known.is_empty());
             }
         }
     }
-    assert!(open > 20 && told > 10 && tight > 20, "{open} open, {told} of them with bounds, {tight} proven");
+    assert!(
+        open > 20 && bounded > 10 && tight > 20,
+        "{open} open, {bounded} of them with bounds, {tight} proven"
+    );
 }
 
 /// Whether a constraint is of some type.
@@ -216,7 +219,7 @@ fn deciding(snapshot: &Snapshot, best: &Assignment) -> Vec<String> {
 /// Random snapshots of up to 7 actors and 4 units with all features of snapshots. For each feature it counts where it is
 /// decisive: without it the optimum would be another.
 #[test]
-fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
+fn random_snapshots_are_solved_to_the_optimum_of_all_assignments() {
     let worlds: u64 = std::env::var("CAIRN_EXACT_WORLDS").map_or(WORLDS, |number| number.parse().unwrap());
     let mut decided: BTreeMap<String, u64> = BTreeMap::new();
     let mut with = |what: &str, is_so: bool| *decided.entry(what.to_owned()).or_default() += u64::from(is_so);
@@ -271,21 +274,21 @@ fn random_worlds_are_solved_to_the_optimum_of_all_assignments() {
         table.join("\n")
     );
     for (what, count) in decided {
-        assert!(count >= enough, "{what} decides only {count} of {worlds} worlds");
+        assert!(count >= enough, "{what} decides only {count} of {worlds} instances");
     }
 }
 
 /// A literal counted on one level and its complement on another: clasp 3.3.9 enumerated models endlessly without
 /// improvement.
 #[test]
-fn a_world_that_made_clingo_lose_its_track() {
+fn complementary_literals_on_two_levels_terminate() {
     check(Snapshot::read(include_str!("complementary.json")).unwrap().file());
 }
 
 proptest! {
     #![proptest_config(crate::seeds(40))]
     #[test]
-    fn any_world_is_solved_to_the_optimum_of_all_assignments(seed: u64) {
+    fn any_snapshot_is_solved_to_the_optimum_of_all_assignments(seed: u64) {
         check(&testkit::world(seed));
     }
 

@@ -113,7 +113,7 @@ fn groups_and_pairs_are_spread_over_zones() {
 }
 
 #[test]
-fn the_noisy_keep_apart_and_the_sensitive_have_their_peace() {
+fn noisy_actors_are_apart_and_sensitive_ones_undisturbed() {
     let mut actors: Vec<Value> = (0..3).map(|i| actor(&format!("a-{i}"), 1)).collect();
     actors[0]["labels"] = json!({"noise": "high"});
     actors[1]["labels"] = json!({"noise": "high"});
@@ -225,7 +225,7 @@ const EFFORT: u64 = 4_000;
 
 /// Within the default budgets of a policy, and clingo confirms the plan.
 #[test]
-fn every_example_holds_for_a_thousand_actors_on_two_hundred_units() {
+fn every_example_holds_for_a_thousand_actors() {
     let judge = ClingoJudge::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default(), 2_000);
     let examples = examples();
     assert!(examples.len() >= 6, "{examples:?}");

@@ -17,7 +17,7 @@ use crate::asp;
 
 /// Every assignment is feasible or not by definition, and costs as much.
 #[test]
-fn what_is_excused_of_limits_is_as_defined() {
+fn grandfathered_limits_match_their_definition() {
     let (mut passed, mut allowed, mut excused) = (0, 0, 0);
     for seed in 0..150 {
         let file = testkit::over_full(seed);
@@ -53,7 +53,7 @@ fn what_is_excused_of_limits_is_as_defined() {
 
 /// Every strategy finds the optimum by definition.
 #[test]
-fn over_full_worlds_are_solved_to_the_optimum_of_all_assignments() {
+fn over_committed_snapshots_are_solved_to_the_optimum_of_all_assignments() {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     let mut decided: BTreeMap<&str, u32> = BTreeMap::new();
     for seed in 0..60 {
@@ -77,7 +77,7 @@ fn over_full_worlds_are_solved_to_the_optimum_of_all_assignments() {
             snapshot.write()
         );
         for (what, is_so) in
-            [("worlds", true), ("some are excused", best[1] > 0), ("nobody is", best[1] == 0)]
+            [("snapshots", true), ("with grandfathered actors", best[1] > 0), ("without", best[1] == 0)]
         {
             *decided.entry(what).or_default() += u32::from(is_so);
         }
@@ -123,7 +123,7 @@ fn planned(snapshot: &Snapshot) -> (i64, usize, usize) {
 }
 
 #[test]
-fn what_was_lowered_below_what_runs_keeps_who_is_there_and_takes_nobody_new() {
+fn lowered_limits_keep_running_actors_and_admit_no_new_ones() {
     let ids = |actors: &[usize]| actors.iter().map(|i| format!("shop/app/a-{i}")).collect::<Vec<_>>();
     let three = [("app", Some(0), false); 3];
     let quota =
@@ -142,7 +142,7 @@ fn what_was_lowered_below_what_runs_keeps_who_is_there_and_takes_nobody_new() {
 
 /// A policy rule and a limit violated by the same actors: both are grandfathered, and an actor in both counts once.
 #[test]
-fn a_rule_and_a_limit_are_excused_side_by_side() {
+fn a_rule_and_a_limit_are_grandfathered_side_by_side() {
     let rule =
         ":- cu_node(_,N), #count { A : actor_label(A,\"noise\",\"high\"), run_on(A,U), cu_node(U,N) } > 2.\n";
     let policy = json!({"name": "quiet", "program": rule});
@@ -217,22 +217,24 @@ const CASES: [[&str; 4]; 12] = [
 ];
 
 #[test]
-fn what_is_broken_already_is_mended_or_excused_and_nobody_comes_to_it() {
+fn violated_limits_are_repaired_or_grandfathered_and_admit_no_new_actors() {
     for [units, actors, rules, expected] in CASES {
         let snapshot = line::world(units, actors, rules);
-        let found = told(&snapshot);
+        let found = outcomes(&snapshot);
         assert!(
-            found.iter().any(|told| told == expected),
+            found.iter().any(|outcome| outcome == expected),
             "{found:?} and not {expected}, of {units} {actors} {rules}"
         );
-        let counts: Vec<[usize; 2]> =
-            found.iter().map(|told| ["excused", "nowhere"].map(|word| told.matches(word).count())).collect();
+        let counts: Vec<[usize; 2]> = found
+            .iter()
+            .map(|outcome| ["excused", "nowhere"].map(|word| outcome.matches(word).count()))
+            .collect();
         assert!(counts.iter().all(|count| *count == counts[0]), "{found:?} of {units} {actors} {rules}");
     }
 }
 
 /// The places of all movable actors, by every strategy.
-pub fn told(snapshot: &Snapshot) -> Vec<String> {
+pub fn outcomes(snapshot: &Snapshot) -> Vec<String> {
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     let by = |strategy: &dyn Strategy| {
         let plan = plan(snapshot, strategy, &judge(), &Budget::effort(Some(2_000), 1)).unwrap();
@@ -251,7 +253,7 @@ pub fn told(snapshot: &Snapshot) -> Vec<String> {
 
 /// A quota of ten per pool: eleven fixed actors exceed it, and forty movable ones.
 #[test]
-fn as_many_as_may_leave_a_quota_that_others_pass_and_nobody_comes() {
+fn as_many_as_allowed_leave_an_exceeded_quota_and_none_are_added() {
     let of_others = (0..11).map(|i| format!("f{i}:cpu=1:at=u,fixed"));
     let ours = (0..40).map(|i| format!("a{i}:cpu=1:at=u"));
     let actors: Vec<String> = of_others.chain(ours).chain(["new:cpu=1".to_owned()]).collect();
@@ -270,7 +272,7 @@ fn as_many_as_may_leave_a_quota_that_others_pass_and_nobody_comes() {
 
 /// Two applications violate a new limit together: the first one to be planned repairs it, and the other is feasible then.
 #[test]
-fn who_breaks_a_limit_together_mends_it() {
+fn applications_that_violate_a_limit_together_repair_it() {
     let ids = ["shop/app/a-0", "shop/other/a-1"];
     let apart = json!({"constraints": [{"type": "apart", "on": "node", "actors": ids}]});
     let of = |own: usize, other: usize| [("app", Some(own), false), ("other", Some(other), true)];
@@ -289,7 +291,7 @@ type Case = (String, String, String, (i64, usize, usize));
 
 /// Limits with many members at many places.
 #[test]
-fn limits_of_many_are_mended_or_excused_as_those_of_few() {
+fn limits_with_many_members_are_repaired_or_grandfathered() {
     let unit = |i: usize| format!("u{i}:cpu:9:node=n{i}");
     let of_two = |i: usize| format!("a{i}:cpu=1:at=u{}", i / 2);
     let staying = |i: usize| format!("f{i}:cpu=1:at=u{},fixed", 40 + i);
@@ -344,7 +346,7 @@ fn a_cap_over_large_numbers_is_judged() {
 
 /// Fixed actors exceed a cap; rounding must not reject an actor that adds less than a watt.
 #[test]
-fn what_is_drawn_above_a_cap_is_not_rounded_away() {
+fn power_above_a_cap_is_not_rounded_away() {
     let actors = "f:cpu=10000001:at=u,fixed a:cpu=99000";
     let snapshot = line::world("u:cpu:30000000:node=n,power=300", actors, "powerCap node 50");
     let plan = plan(&snapshot, &Local, &judge(), &Budget::effort(Some(20), 1)).unwrap();
@@ -353,7 +355,7 @@ fn what_is_drawn_above_a_cap_is_not_rounded_away() {
 
 /// A cap that is exceeded already is left to the rules in scaled numbers too.
 #[test]
-fn a_cap_that_is_passed_already_does_not_bind_in_smaller_numbers() {
+fn an_exceeded_cap_does_not_bind_in_scaled_numbers() {
     let units = "u:cpu:10:node=m,idle=400 v:gpu:10:node=n,idle=500 w:cpu:10:node=o";
     let actors = "f:cpu=1:at=u,fixed a:gpu=1:at=v b:cpu=1";
     let snapshot = line::world(units, actors, "a to b 100000000; powerCap node 300");
@@ -367,7 +369,7 @@ fn a_cap_that_is_passed_already_does_not_bind_in_smaller_numbers() {
 
 /// Relations with too many literals, or too large numbers, are not grandfathered.
 #[test]
-fn what_is_too_large_to_be_written_out_binds_whatever_runs() {
+fn relations_too_large_to_ground_are_not_grandfathered() {
     let all = each(1_000, |i| format!("a{i}"));
     let snapshot = line::world(
         &each(200, |i| format!("u{i}:cpu:9:node=n{i}")),

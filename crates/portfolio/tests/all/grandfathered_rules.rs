@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::line;
 
 use crate::asp;
-use crate::grandfathered_limits::told;
+use crate::grandfathered_limits::outcomes;
 
 const CHILD: &str = env!("CARGO_BIN_EXE_portfolio-child");
 
@@ -53,7 +53,7 @@ fn many(count: usize, actor: (Option<usize>, bool)) -> Vec<(Option<usize>, bool)
 }
 
 #[test]
-fn as_many_as_may_move_away_from_a_rule_that_others_break() {
+fn as_many_as_allowed_move_away_from_a_rule_that_fixed_actors_violate() {
     let actors = [many(11, (Some(0), true)), many(40, (Some(0), false))].concat();
     let snapshot = world(2, &actors, &at_most(10));
     // There are too many equivalent placements for a proof.
@@ -69,7 +69,7 @@ fn as_many_as_may_move_away_from_a_rule_that_others_break() {
 }
 
 #[test]
-fn nobody_comes_to_a_rule_that_others_break() {
+fn no_actor_is_added_to_a_rule_that_fixed_actors_violate() {
     let actors = [many(11, (Some(0), true)), vec![(None, false)]].concat();
     let plan = by(&asp(), &world(1, &actors, &at_most(10)));
     assert_eq!((plan.cost.unplaced, plan.excused.len(), plan.optimal), (1, 0, true));
@@ -81,7 +81,7 @@ fn nobody_comes_to_a_rule_that_others_break() {
 
 /// Two applications violate a rule together, and each sees the other as fixed: both repair it.
 #[test]
-fn who_breaks_a_rule_together_mends_it() {
+fn applications_that_violate_a_rule_together_repair_it() {
     let of_one = |at: usize, fixed: bool| many(6, (Some(at), fixed));
     let first = by(&asp(), &world(3, &[of_one(0, false), of_one(0, true)].concat(), &at_most(5)));
     assert_eq!((first.cost.unplaced, first.excused.len(), first.moves.len()), (0, 0, 6));
@@ -94,7 +94,7 @@ fn who_breaks_a_rule_together_mends_it() {
 /// Two actors on two units of one node, where one is allowed, and one of them may no longer stay where it runs: it is
 /// part of the present violation all the same, and may move to the other unit. An additional actor may not.
 #[test]
-fn who_may_not_stay_where_it_runs_is_in_a_rule_that_is_broken() {
+fn actors_that_may_not_stay_count_in_the_present_violation() {
     let count = ":- cu_node(_,N), #count { A : run_on(A,U), cu_node(U,N) } > 1.";
     let work = ":- cu_node(_,N), #sum { W,A : run_on(A,U), cu_node(U,N), workload(A,U,W) } > 1.";
     let never = json!([{"type": "never", "actors": ["s/p/a"], "units": ["u"]}]);
@@ -109,13 +109,13 @@ fn who_may_not_stay_where_it_runs_is_in_a_rule_that_is_broken() {
         ("fpga", json!([]), "", count),
     ];
     for (kind, constraints, said, rule) in closed {
-        for comes in [false, true] {
+        for has_new_actor in [false, true] {
             let unit = |id: &str, kind: &str| json!({"id": id, "kind": kind, "node": "n", "capacity": 9});
             let mut actors = vec![
                 json!({"id": "s/p/a", "runsOn": {"cpu": 1}, "current": "u"}),
                 json!({"id": "s/p/b", "runsOn": {"cpu": 1}, "current": "v"}),
             ];
-            if comes {
+            if has_new_actor {
                 actors.push(json!({"id": "s/p/c", "runsOn": {"cpu": 1}}));
             }
             let file = json!({"version": 1, "units": [unit("u", kind), unit("v", "cpu")], "actors": actors,
@@ -125,17 +125,17 @@ fn who_may_not_stay_where_it_runs_is_in_a_rule_that_is_broken() {
             let (asp, clingo) = (asp(), Clingo::with_executable(CHILD, Limits::default()));
             let all: [&dyn Strategy; 4] = [&Exhaustive, &asp, &clingo, &Local];
             // A short search need not find which actor to leave out.
-            for strategy in &all[..if comes { 3 } else { 4 }] {
+            for strategy in &all[..if has_new_actor { 3 } else { 4 }] {
                 let plan = by(*strategy, &snapshot);
-                let told = (plan.cost.unplaced, plan.cost.of(Criterion::Excused), plan.excused.len());
-                assert_eq!(told, (i64::from(comes), 2, 2), "{} in {snapshot:?}", strategy.name());
+                let counts = (plan.cost.unplaced, plan.cost.of(Criterion::Excused), plan.excused.len());
+                assert_eq!(counts, (i64::from(has_new_actor), 2, 2), "{} in {snapshot:?}", strategy.name());
             }
         }
     }
 }
 
 #[test]
-fn every_way_of_placing_agrees() {
+fn all_strategies_agree_on_grandfathered_actors() {
     let mut excused = 0;
     for seed in 0..25 {
         let rng = &mut fastrand::Rng::with_seed(seed);
@@ -165,8 +165,8 @@ fn every_way_of_placing_agrees() {
     assert!(excused > 5, "{excused}");
 }
 
-/// With running actors fixed, under the same rules, all strategies agree on where the others go and on who is
-/// grandfathered.
+/// With running actors fixed, under the same rules, all strategies agree on where the others go and which actors
+/// are grandfathered.
 fn held_agree(world: &Snapshot) {
     let mut file = world.file().clone();
     for actor in file.actors.iter_mut().filter(|actor| actor.current.is_some()) {
@@ -187,7 +187,7 @@ fn held_agree(world: &Snapshot) {
 
 /// Constraints derived from facts alone, such as `apart`, are grandfathered as well.
 #[test]
-fn noisy_neighbours_who_cannot_get_away_from_each_other_are_excused() {
+fn inseparable_noisy_neighbours_are_grandfathered() {
     let program = include_str!("../../../../policies/examples/noisy-neighbour.lp");
     let one = (Some(0), false);
     let by_asp = |nodes: usize, actors: &[(Option<usize>, bool)]| by(&asp(), &world(nodes, actors, program));
@@ -296,20 +296,20 @@ fn derived(units: &str, actors: &str, relation: &str, more: &str) -> Snapshot {
 }
 
 #[test]
-fn what_a_policy_derives_is_mended_or_excused_pair_by_pair() {
+fn derived_relations_are_repaired_or_grandfathered_pair_by_pair() {
     for [units, actors, relation, expected] in DERIVED {
-        let found = told(&derived(units, actors, relation, ""));
-        assert!(found.iter().all(|told| told == expected), "{found:?} of {units} {actors} {relation}");
+        let found = outcomes(&derived(units, actors, relation, ""));
+        assert!(found.iter().all(|outcome| outcome == expected), "{found:?} of {units} {actors} {relation}");
     }
 }
 
 /// Two that violate a relation together may keep violating it elsewhere, where they have to leave.
 #[test]
-fn who_has_to_leave_takes_the_excuse_along() {
+fn actors_that_have_to_leave_stay_grandfathered() {
     let actors = "a:cpu=1:at=u,group=g b:cpu=1:at=u,group=g";
     let leave = "forbid(A,\"u\") :- group(A,\"g\").\n";
     let snapshot = derived("u:cpu:9 v:cpu:9:node=m", actors, "apart(A,B,node)", leave);
     let expected = "a on v excused, b on v excused";
-    let found = told(&snapshot);
-    assert!(found.iter().all(|told| told == expected), "{found:?}");
+    let found = outcomes(&snapshot);
+    assert!(found.iter().all(|outcome| outcome == expected), "{found:?}");
 }

@@ -54,7 +54,7 @@ fn an_effort_is_replayed() {
 /// Two actors must share a unit, and beside fixed actors each unit has room for one: the search continues with that one
 /// and improves the others.
 #[test]
-fn who_must_be_together_and_cannot_be_does_not_keep_the_others_where_greedy_put_them() {
+fn an_unplaceable_bundle_does_not_block_the_search() {
     let mut rng = fastrand::Rng::with_seed(1);
     let units: Vec<String> = (0..8).map(|at| format!("u{at}:cpu:8:mem=4")).collect();
     let fixed = (0..8).map(|at| format!("f{at}:cpu=1:mem=1,at=u{at},fixed"));
@@ -133,7 +133,7 @@ fn up_to_twenty_actors_on_two_hundred_large_nodes_are_proven() {
 
 /// Running actors keep every unit in use: emptying one takes many moves that gain nothing.
 #[test]
-fn what_runs_all_over_is_put_together() {
+fn scattered_actors_are_consolidated() {
     let units: Vec<String> = (0..40).map(|i| format!("u{i}:cpu:100:node=n{i}")).collect();
     let actors: Vec<String> = (0..120).map(|i| format!("a{i}:cpu=10:at=u{}", i % 40)).collect();
     let mut file = world(&units.join(" "), &actors.join(" "), "").file().clone();

@@ -8,6 +8,7 @@ mod grandfathered_limits;
 mod grandfathered_rules;
 mod instances;
 mod judge;
+mod judge_scaling;
 mod measurement_units;
 mod scaling;
 mod solver_process;

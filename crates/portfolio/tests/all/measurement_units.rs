@@ -58,7 +58,7 @@ fn planned(file: &SnapshotFile) -> (Snapshot, Plan) {
 }
 
 /// What must be equal in all units: the assignment, and what is proven.
-fn told(snapshot: &Snapshot, plan: &Plan) -> impl PartialEq + std::fmt::Debug {
+fn invariants(snapshot: &Snapshot, plan: &Plan) -> impl PartialEq + std::fmt::Debug {
     let bounded: BTreeMap<String, bool> = snapshot
         .objectives()
         .levels()
@@ -76,7 +76,7 @@ fn told(snapshot: &Snapshot, plan: &Plan) -> impl PartialEq + std::fmt::Debug {
 proptest! {
     #![proptest_config(crate::seeds(40))]
     #[test]
-    fn plans_and_proofs_do_not_depend_on_units(
+    fn plans_and_proofs_do_not_depend_on_measurement_units(
         seed: u64, work in 1..2_000_000u64, messages in 1..1_000_000u64, drag in 1..1_000_000u64, memory in 1..1_000_000_000u64,
     ) {
         let mut file = testkit::world(seed);
@@ -85,7 +85,7 @@ proptest! {
         file.constraints.retain(|constraint| !matches!(constraint, Constraint::Prefer { .. }));
         let multiplied = written_in(Units { work, messages, drag, memory }, file.clone());
         let ((small, plan), (large, same)) = (planned(&file), planned(&multiplied));
-        prop_assert_eq!(told(&small, &plan), told(&large, &same), "{}", small.write());
+        prop_assert_eq!(invariants(&small, &plan), invariants(&large, &same), "{}", small.write());
         let factors = [
             (Criterion::Overload, work),
             (Criterion::Communication, messages),
@@ -111,7 +111,7 @@ fn proves_alike(file: &SnapshotFile, factors: &[(u64, u64)]) {
     for (messages, drag) in factors.iter().copied() {
         let units = Units { work: 1_000_000, messages, drag, memory: 1 };
         let (large, same) = planned(&written_in(units, file.clone()));
-        assert_eq!(format!("{:?}", told(&small, &plan)), format!("{:?}", told(&large, &same)));
+        assert_eq!(format!("{:?}", invariants(&small, &plan)), format!("{:?}", invariants(&large, &same)));
         let found = same.cost.of(Criterion::Communication);
         assert_eq!(found, plan.cost.of(Criterion::Communication) * messages.cast_signed());
     }
@@ -119,7 +119,7 @@ fn proves_alike(file: &SnapshotFile, factors: &[(u64, u64)]) {
 
 /// Message counts in thousands and drags in hundreds, as measured in practice, and much larger ones.
 #[test]
-fn published_worlds_are_proven_in_larger_numbers_with_the_same_effort() {
+fn published_instances_are_proven_in_larger_numbers_with_the_same_effort() {
     let factors = [(1000, 100), (1_000_000, 1_000_000), (7_000_000_000, 900_000_000_000)];
     proves_alike(testkit::published("P-24x6-s1").file(), &factors);
     for file in twenty_eight_on_seven() {
@@ -129,7 +129,7 @@ fn published_worlds_are_proven_in_larger_numbers_with_the_same_effort() {
 
 /// One more message and drag, so that there is no common divisor.
 #[test]
-fn numbers_with_nothing_in_common_are_proven_too() {
+fn numbers_without_a_common_divisor_are_proven_too() {
     for (messages, drag) in [(1000, 100), (1_000_000, 1_000_000), (1_000_000_000, 1_000_000_000_000)] {
         for (name, communication) in [("P-16x5-s1", 6537), ("P-24x6-s1", 8014)] {
             let units = Units { work: 1, messages, drag, memory: 1 };
@@ -149,7 +149,7 @@ fn numbers_with_nothing_in_common_are_proven_too() {
 
 /// One more message and drag, so that there is no common divisor: proven within the same effort as in small numbers.
 #[test]
-fn eight_worlds_of_28_actors_are_proven_in_numbers_with_nothing_in_common() {
+fn eight_instances_of_28_actors_are_proven_without_a_common_divisor() {
     let levels = |snapshot: &Snapshot, plan: &Plan| {
         let vector = snapshot.cost(&plan.assignment).vector(snapshot);
         // Unplaced, overload, communication: the additional message prefers some of equal placements.

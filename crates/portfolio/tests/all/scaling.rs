@@ -95,7 +95,7 @@ fn large_numbers_are_solved_and_mostly_proven() {
 proptest! {
     #![proptest_config(crate::seeds(20))]
     #[test]
-    fn no_proof_is_claimed_that_is_none(seed: u64, work in 0..32u32, rate in 0..32u32, memory in 0..32u32) {
+    fn no_false_proof_is_claimed(seed: u64, work in 0..32u32, rate in 0..32u32, memory in 0..32u32) {
         check(&large(seed, 1 << work, 1 << rate, 1 << memory));
     }
 

@@ -33,7 +33,7 @@ fn for_clingo(name: &str) -> Snapshot {
 }
 
 /// The answer of the strategy, and its warnings.
-fn told(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (Answer, String) {
+fn answer_and_warnings(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (Answer, String) {
     let budget = Budget { effort: None, seed: 1, stop, left: None };
     let (answer, said) = logged(|| asp.solve(snapshot, &budget).unwrap());
     assert!(children().is_empty(), "a child is left");
@@ -43,7 +43,7 @@ fn told(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync)) -> (An
 
 /// Asserts that there is an answer, no worse than greedy's, and that the warning names the reason.
 fn falls_back(asp: &Asp, snapshot: &Snapshot, stop: &(dyn Fn() -> bool + Sync), why: &[&str]) -> Answer {
-    let (answer, said) = told(asp, snapshot, stop);
+    let (answer, said) = answer_and_warnings(asp, snapshot, stop);
     let greedy = Greedy.solve(snapshot, &Budget::effort(None, 1)).unwrap();
     assert!(vector(snapshot, &answer) <= vector(snapshot, &greedy));
     assert!(snapshot.violations(&answer.assignment).is_empty());
@@ -102,7 +102,7 @@ fn a_search_that_is_ended_at_any_moment_is_replayed() {
     for polls in [first / 3, first + 1, first + 8, first + 30, first + 90, first + 400] {
         let asked = AtomicU64::new(0);
         let stop = || asked.fetch_add(1, Ordering::Relaxed) >= polls;
-        let (answer, said) = told(&asp().with_effort(1 << 20), &snapshot, &stop);
+        let (answer, said) = answer_and_warnings(&asp().with_effort(1 << 20), &snapshot, &stop);
         assert_eq!((answer.stopped_by, said.as_str()), (StoppedBy::Deadline, ""));
         // Checked once more by each of two threads.
         assert!(asked.load(Ordering::Relaxed) <= polls + 4, "{polls}");
@@ -115,12 +115,12 @@ fn a_search_that_is_ended_at_any_moment_is_replayed() {
 
 #[test]
 fn a_deadline_before_the_start_leaves_an_answer() {
-    let (answer, _) = told(&asp(), &published("P-24x6-s1"), &|| true);
+    let (answer, _) = answer_and_warnings(&asp(), &published("P-24x6-s1"), &|| true);
     assert_eq!(answer.stopped_by, StoppedBy::Deadline);
 }
 
 #[test]
-fn nobody_is_asked_when_nothing_can_be_better() {
+fn no_solver_starts_for_a_perfect_answer() {
     let mut file = published("P-8x4-s1").file().clone();
     file.messages.clear();
     file.annoyance.clear();
@@ -136,6 +136,6 @@ fn nobody_is_asked_when_nothing_can_be_better() {
         file.units.iter_mut().for_each(|unit| unit.capacity *= 10);
         Snapshot::new(file).unwrap()
     };
-    let (answer, _) = told(&asp(), &roomy, &idle);
+    let (answer, _) = answer_and_warnings(&asp(), &roomy, &idle);
     assert_eq!((answer.optimal, answer.stopped_by), (true, StoppedBy::Proof));
 }

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
 use crate::ablation::Ablation;
+use crate::anneal::best::BestVisited;
 use crate::evaluation::solution::Solution;
 use crate::model::Change;
 use crate::moves::compound::CompoundMove;
@@ -41,7 +42,7 @@ const MAX_COMPOUND_TEMPERATURE: f64 = 1.0;
 #[derive(Clone)]
 pub(crate) struct Annealer<'m> {
     pub solution: Solution<'m>,
-    best: Best,
+    best: BestVisited,
     rng: fastrand::Rng,
     movable: Vec<ItemIx>,
     compound: CompoundMove,
@@ -65,27 +66,12 @@ pub(crate) struct Annealer<'m> {
     closed_nodes: Vec<NodeIx>,
 }
 
-/// The best placement visited so far: the present one with the journal undone, or a copy.
-#[derive(Clone)]
-struct Best {
-    unplaced: usize,
-    objective: i64,
-    /// Items and where they were, since the best was left. Replaced by a copy when it grows long.
-    journal: Vec<(ItemIx, UnitIx)>,
-    copy: Option<IxVec<ItemIx, UnitIx>>,
-}
-
 impl<'m> Annealer<'m> {
     pub fn new(solution: Solution<'m>, seed: u64) -> Self {
         let model = solution.model;
         let movable = ItemIx::first(model.free).filter(|item| model.candidates(*item).len() > 1).collect();
         let mut annealer = Self {
-            best: Best {
-                unplaced: solution.unplaced,
-                objective: solution.objective,
-                journal: Vec::new(),
-                copy: None,
-            },
+            best: BestVisited::none(),
             excess: solution.total_excess(),
             is_resource_tight: solution.is_resource_tight(),
             closed_nodes: Vec::new(),
@@ -452,8 +438,7 @@ impl<'m> Annealer<'m> {
 
     /// Forgets the best; only placements visited from now on count.
     pub fn reset_best(&mut self) {
-        self.best =
-            Best { unplaced: usize::MAX, objective: i64::MAX, journal: Vec::new(), copy: Some(IxVec::new()) };
+        self.best = BestVisited::none();
         self.record_if_best();
     }
 
@@ -484,18 +469,5 @@ impl<'m> Annealer<'m> {
     /// The places of the best.
     pub fn best_places(&self) -> IxVec<ItemIx, UnitIx> {
         self.best.places(&self.solution)
-    }
-}
-
-impl Best {
-    fn places(&self, solution: &Solution) -> IxVec<ItemIx, UnitIx> {
-        if let Some(copy) = &self.copy {
-            return copy.clone();
-        }
-        let mut places = solution.place.clone();
-        for (item, place) in self.journal.iter().rev() {
-            places[*item] = *place;
-        }
-        places
     }
 }

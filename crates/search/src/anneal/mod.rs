@@ -2,5 +2,6 @@
 
 pub(crate) mod annealer;
 pub(crate) mod annealing_chain;
+mod best;
 pub(crate) mod schedule;
 pub(crate) mod worker;

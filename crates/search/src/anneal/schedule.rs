@@ -237,7 +237,7 @@ mod tests {
     use crate::model::STEPS;
 
     #[test]
-    fn where_the_first_run_takes_long_the_last_chain_goes_through_brief_ones_in_its_place() {
+    fn the_last_chain_replaces_a_long_first_run_by_short_ones() {
         let lengths = |items, chain, is_warm| {
             let mut schedule = RunSequence::new((items, STEPS), chain, is_warm, None);
             [(); 5].map(|()| schedule.next().length)
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_begin_late_begin_earlier_until_something_better_is_found() {
+    fn reheated_runs_start_earlier_until_one_improves() {
         let mut schedule = RunSequence::new((400, STEPS), 1, false, None);
         let hot: Vec<u64> = (0..3).map(|_| schedule.next().length).collect();
         assert_eq!(hot, [160, 1_280, 5_120]);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_run_begins_late_it_is_as_cool_as_others_are_there() {
+    fn a_reheated_run_starts_at_a_low_temperature() {
         let schedule = RunSequence::new((400, STEPS), 1, false, None);
         let (whole, reheated) = (schedule.trial(), schedule.trial_from_placement());
         assert_eq!(

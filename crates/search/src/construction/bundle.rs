@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_looked_at_while_a_bundle_is_priced_and_what_it_ends_leaves_no_trace() {
+    fn pricing_a_bundle_checks_the_clock_and_an_interruption_changes_nothing() {
         let snapshot = together(300, 40);
         let bundles = Bundles::new(&snapshot);
         let mut state = State::new(&snapshot);
@@ -356,7 +356,7 @@ mod tests {
             };
             let mut clock = StopClock::of_prices(&snapshot, &stop);
             assert!(bundles.place_bundle(0, &mut state, &mut clock).is_err());
-            assert_eq!(asked.get(), until + 1, "it ends at the look that says stop");
+            assert_eq!(asked.get(), until + 1, "it ends at the check that says stop");
             assert!(state.assignment.iter().all(Option::is_none));
         }
         let mut clock = StopClock::of_prices(&snapshot, &|| false);
@@ -365,7 +365,7 @@ mod tests {
 
     /// However late it is, each bundle has a small budget of its own.
     #[test]
-    fn where_looks_are_over_a_bundle_is_placed_if_room_is_near() {
+    fn a_bundle_is_placed_nearby_after_the_shared_budget_is_spent() {
         let snapshot = together(300, 40);
         let (mut state, mut probes) = (State::new(&snapshot), ProbeBudget::new());
         assert!(!probes.take(usize::MAX) && probes.is_spent());
@@ -386,7 +386,7 @@ mod tests {
 
     /// Transitively and across scopes: the widest scope counts.
     #[test]
-    fn bundles_are_tied_through_others() {
+    fn bundles_are_transitive() {
         let snapshot = testkit::line::world(
             "u:cpu:9:node=n,zone=z v:cpu:9:node=m,zone=z w:cpu:9:node=o",
             "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1 e:cpu=1 f:cpu=1",

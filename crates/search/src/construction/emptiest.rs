@@ -64,7 +64,7 @@ mod tests {
 
     /// In a full cluster each actor is probed all the same, but not all units once that takes long.
     #[test]
-    fn who_comes_last_in_a_full_cluster_is_still_looked_at() {
+    fn the_last_actor_of_a_full_cluster_is_still_probed() {
         let units: Vec<String> = (0..200).map(|unit| format!("u{unit}:cpu:9:slots=0")).collect();
         let units = format!("{} v:cpu:9", units.join(" "));
         let snapshot = testkit::line::world(&units, "a:cpu=1", "");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_of_ones_own_are_taken_first() {
+    fn own_probes_are_spent_before_shared_ones() {
         let mut probes = ProbeBudget { own: 0, shared: 10 };
         probes.start_actors(2);
         assert!(probes.take(2 * PROBES_PER_ACTOR + 4));

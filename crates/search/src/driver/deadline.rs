@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_round_in_which_the_machine_did_something_else_says_little() {
+    fn one_disturbed_round_does_not_change_the_estimate() {
         let milliseconds = |number| Some(Duration::from_millis(number));
         let mut estimator = DeadlineEstimator::default();
         estimator.record_offers(2, milliseconds(4));

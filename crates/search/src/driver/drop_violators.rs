@@ -164,10 +164,10 @@ mod tests {
             next += 2;
             let (count, violation) = (next - 1, next);
             let unit = rng.usize(..UNITS);
-            let who: Vec<usize> = (0..ACTORS).filter(|_| rng.u32(..3) == 0).collect();
+            let members: Vec<usize> = (0..ACTORS).filter(|_| rng.u32(..3) == 0).collect();
             let sign = if rng.u32(..5) == 0 { -1 } else { 1 };
             let mut body: Vec<(i32, i64)> =
-                who.iter().map(|actor| (sign * on(*actor, unit).cast_signed(), rng.i64(1..3))).collect();
+                members.iter().map(|actor| (sign * on(*actor, unit).cast_signed(), rng.i64(1..3))).collect();
             // Some counts include the one before.
             if rng.u32(..4) == 0 && count > u32::try_from(ACTORS * UNITS).unwrap() + 1 {
                 body.push(((count - 2).cast_signed(), 1));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_is_whom_a_look_at_all_finds() {
+    fn removals_equal_those_of_exhaustive_greedy() {
         let (mut left, mut several) = (0, 0);
         for seed in 0..3000 {
             let (snapshot, places) = random_world(&mut fastrand::Rng::with_seed(seed));
@@ -246,7 +246,7 @@ mod tests {
     /// Whenever the clock ends it: no actor is added or moved, each removal reduces the violation, and the clock is
     /// checked once.
     #[test]
-    fn where_there_is_no_time_whoever_is_in_the_way_leaves_at_once() {
+    fn without_time_violators_are_dropped_in_one_pass() {
         for seed in 0..500 {
             let (snapshot, places) = random_world(&mut fastrand::Rng::with_seed(seed));
             let asked = Cell::new(0);

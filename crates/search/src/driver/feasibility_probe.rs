@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn capacities_are_limits_where_nobody_has_to_be_excused_for_it() {
+    fn capacities_are_limits_where_all_actors_fit() {
         // Nothing that runs violates a limit.
         assert!(is_limit(8, 8, false));
         // All three fit elsewhere.

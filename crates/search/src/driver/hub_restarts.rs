@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_that_has_room_is_begun_with_once() {
+    fn each_node_with_room_is_tried_once() {
         // All work is 40, and a quarter of it 10: nodes of 8 have no room unless each unit may be overloaded by 2.
         assert_eq!(begun_with(4, 0), []);
         let nodes =

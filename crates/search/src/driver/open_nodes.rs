@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_least_work_is_emptied_first_as_far_as_there_is_room_elsewhere() {
+    fn nodes_with_the_least_work_are_closed_first() {
         // Each unit may waste half of an actor's work: 16 need two units, so three of four nodes could be closed; 32
         // need four.
         let places = [0, 0, 1, 2, 4, 5, 6, 0];
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_significantly_better_is_kept_and_else_a_run_comes_between() {
+    fn significant_improvements_are_kept_and_failures_delay_the_next_trial() {
         let places = [0, 0, 1, 2, 4, 5, 6, 0];
         let (two, one, none) = (vec![3, 2], vec![3], vec![]);
         // A difference of a hundredth is noise.
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_over_units_of_the_largest_capacity_are_summed_all_the_same() {
+    fn sums_of_the_largest_capacities_do_not_overflow() {
         let unit = |at: usize| format!("u{at}:cpu:9007199254740991:node=n{at}");
         let units: Vec<String> = (0..2048).map(unit).collect();
         let snapshot = testkit::line::world(&units.join(" "), "a:cpu=1 b:cpu=1", "");

@@ -1,4 +1,4 @@
-//! Changes of many places at once: what they would cost, and making them.
+//! Moves of many items at once: their evaluation, and making them.
 
 use crate::evaluation::solution::Solution;
 use crate::model::Change;
@@ -6,8 +6,8 @@ use placement::ix::UnitIx;
 use placement::weighted::NOWHERE;
 
 impl Solution<'_> {
-    /// How the objective and excess would change if items with a place went elsewhere all at once; `None` where a limit or a
-    /// relation is against it. All may be where they would go; figures are left out.
+    /// Change of the objective and of excess if placed items move all at once, without the terms; `None` where a limit or a
+    /// relation forbids it. Each item must be allowed on its target.
     pub fn batch_delta(&mut self, changes: &[Change]) -> Option<(i64, i64)> {
         let more = self.excess_delta(changes)?;
         for (item, from, to) in changes {
@@ -22,9 +22,9 @@ impl Solution<'_> {
         Some((delta? + self.group_delta(changes), more))
     }
 
-    /// Whether less than a tenth is left of a resource that units have, or of slots.
+    /// Whether less than a tenth of some unit resource, or of slots, is left.
     pub fn is_resource_tight(&self) -> bool {
-        const TAKEN_FOR_LEFT: i128 = 9;
+        const USED_PER_LEFT: i128 = 9;
         let model = self.model;
         (1..model.dims).any(|dim| {
             let (mut taken, mut left) = (0, 0);
@@ -33,25 +33,25 @@ impl Solution<'_> {
                 taken += there.sum::<i128>();
                 left += i128::from(self.left[unit.at() * model.dims + dim].max(0));
             }
-            left * TAKEN_FOR_LEFT < taken
+            left * USED_PER_LEFT < taken
         })
     }
 
-    /// Which resource of the unit would not suffice after changes, and by how much, the first there is; slots are one.
+    /// The first resource that the unit would be short of after changes, and by how much. Slots count as a resource.
     pub fn shortage(&self, changes: &[Change], unit: UnitIx) -> Option<(usize, i64)> {
         let model = self.model;
         (1..model.dims).find_map(|dim| {
             let change = |(item, from, to): &Change| {
-                let comes = if *to == unit { model.needs(*item, unit)[dim] } else { 0 };
-                let leaves = if *from == unit { model.needs(*item, unit)[dim] } else { 0 };
-                comes - leaves
+                let added = if *to == unit { model.needs(*item, unit)[dim] } else { 0 };
+                let freed = if *from == unit { model.needs(*item, unit)[dim] } else { 0 };
+                added - freed
             };
             let lacking = changes.iter().map(change).sum::<i64>() - self.left[unit.at() * model.dims + dim];
             (lacking > 0).then_some((dim, lacking))
         })
     }
 
-    /// Makes changes that have been judged; figures have followed.
+    /// Makes changes that have been evaluated; terms have been applied.
     pub fn apply_batch(&mut self, changes: &[Change]) {
         for (item, _, to) in changes {
             let delta = self.delta(*item, *to);
@@ -59,7 +59,7 @@ impl Solution<'_> {
         }
     }
 
-    /// How the excess would change; `None` where something else than work would not suffice.
+    /// Change of the excess; `None` where anything but work would be short.
     fn excess_delta(&mut self, changes: &[Change]) -> Option<i64> {
         let model = self.model;
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -91,8 +91,8 @@ impl Solution<'_> {
         suffices.then_some(after - before)
     }
 
-    /// What one of the changes adds to the delta, with all of them made; pairs that change at both ends count at the
-    /// first. `None` where a relation is against it.
+    /// The share of one change in the delta, with all changes made. Pairs that change at both ends count at the first.
+    /// `None` where a relation forbids it.
     #[inline]
     fn delta_share(&self, (item, from, to): &Change) -> Option<i64> {
         let model = self.model;
@@ -121,7 +121,7 @@ mod tests {
     use placement::ix::ItemIx;
 
     #[test]
-    fn changes_of_all_at_once_cost_what_the_new_placement_costs() {
+    fn batch_delta_equals_the_cost_difference() {
         let (mut feasible, mut infeasible) = (0, 0);
         for seed in 0..400 {
             let mut rng = fastrand::Rng::with_seed(seed);

@@ -115,12 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn steps_cost_what_they_cost_by_pairs() {
+    fn group_channels_cost_as_much_as_their_pairs() {
         let (mut moved, mut swapped, mut at_once) = (0, 0, 0);
         for seed in 0..300 {
             let (whole, pairs) = both(seed);
             let (whole, pairs) = (Model::new(&whole), Model::new(&pairs));
-            assert!(pairs.groups.is_none(), "what is listed is looked at as it is listed");
+            assert!(pairs.groups.is_none(), "listed pairs need no group costs");
             let (mut one, mut other) = (Solution::new(&whole), Solution::new(&pairs));
             place_remaining(&mut one, &|| false);
             other.adopt(&one.place);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_knows_what_its_placement_costs() {
+    fn incremental_costs_equal_a_fresh_evaluation() {
         for seed in 0..8 {
             let snapshot = testkit::stages(&[30, 40, 20], 32, seed);
             let model = Model::new(&snapshot);

@@ -263,7 +263,7 @@ mod tests {
 
     /// Each quota is exceeded by nearly the largest number of a file; the sum of all exceeds 64 bits.
     #[test]
-    fn any_number_of_limits_is_broken_by_what_a_number_holds() {
+    fn violations_of_many_limits_saturate() {
         let most = LARGEST - 2;
         let quota = r#"{"type":"quota","actors":["a"],"resource":"memory","max":0}"#;
         let json = format!(

@@ -19,24 +19,24 @@ use crate::tests::world;
 
 /// A term with value 0 that counts its evaluations.
 #[derive(Clone, Default)]
-struct Asked(Arc<AtomicUsize>);
+struct CountingTerm(Arc<AtomicUsize>);
 
-impl Asked {
+impl CountingTerm {
     /// A solution that has it among its terms.
-    fn beside<'m>(&self, model: &'m Model<'m>) -> Solution<'m> {
+    fn add_to<'m>(&self, model: &'m Model<'m>) -> Solution<'m> {
         let mut solution = Solution::new(model);
-        let terms = solution.terms.as_mut().expect("the world has terms");
+        let terms = solution.terms.as_mut().expect("the snapshot has non-additive terms");
         terms.terms.push((1, self.boxed()));
         solution
     }
 
     /// Evaluations since the last call.
-    fn times(&self) -> usize {
+    fn take_count(&self) -> usize {
         self.0.swap(0, Ordering::Relaxed)
     }
 }
 
-impl Figure for Asked {
+impl Figure for CountingTerm {
     fn count(&mut self, _: &Snapshot, _: &Step) {}
 
     fn value(&self, _: &Snapshot) -> i64 {
@@ -54,26 +54,28 @@ impl Figure for Asked {
 }
 
 /// An operation that places many items.
-type Act = fn(&mut Solution);
+type BulkOperation = fn(&mut Solution);
 
 #[test]
-fn where_many_go_somewhere_figures_are_asked_once() {
-    let acts: [(&str, Act); 4] = [
-        ("what runs", |solution| solution.adopt(&IxVec::of(UnitIx::new(0), solution.model.free))),
-        ("a first placement", |solution| _ = place_remaining(solution, &|| false)),
-        ("room for who is left", |solution| _ = eject(solution, &mut fastrand::Rng::with_seed(1), &|| false)),
-        ("loads", |solution| _ = balance_loads(solution, &mut fastrand::Rng::with_seed(1), &|| false)),
+fn bulk_placement_evaluates_terms_once() {
+    let operations: [(&str, BulkOperation); 4] = [
+        ("adoption", |solution| solution.adopt(&IxVec::of(UnitIx::new(0), solution.model.free))),
+        ("construction", |solution| _ = place_remaining(solution, &|| false)),
+        ("ejection", |solution| _ = eject(solution, &mut fastrand::Rng::with_seed(1), &|| false)),
+        ("load balancing", |solution| {
+            _ = balance_loads(solution, &mut fastrand::Rng::with_seed(1), &|| false)
+        }),
     ];
     for seed in 0..8 {
         let snapshot = world(
             &mut fastrand::Rng::with_seed(seed),
             r#""overload","consolidate","communication","spread""#,
         );
-        let (model, asked) = (Model::new(&snapshot), Asked::default());
-        let mut solution = asked.beside(&model);
-        for (name, act) in acts {
-            act(&mut solution);
-            assert!(asked.times() <= 1, "seed {seed}: {name}");
+        let (model, counter) = (Model::new(&snapshot), CountingTerm::default());
+        let mut solution = counter.add_to(&model);
+        for (name, operation) in operations {
+            operation(&mut solution);
+            assert!(counter.take_count() <= 1, "seed {seed}: {name}");
             let mut one_by_one = Solution::new(&model);
             for item in ItemIx::first(model.free).filter(|item| solution.place[*item] != NOWHERE) {
                 one_by_one.put(item, solution.place[item]);
@@ -84,13 +86,13 @@ fn where_many_go_somewhere_figures_are_asked_once() {
             let changes = [(item, solution.place[item], NOWHERE)];
             assert!(solution.adds_no_violation(&changes));
         }
-        assert_eq!(asked.times(), 0, "seed {seed}: nothing of rules is read off terms");
+        assert_eq!(counter.take_count(), 0, "seed {seed}: rules do not evaluate terms");
     }
 }
 
 /// Numbers read by terms between two checks of the clock.
 #[test]
-fn where_figures_take_long_a_piece_has_fewer_steps() {
+fn slow_terms_shorten_batches() {
     /// Evaluations of terms in one step at most: of a move, of a swap in its place, and of a compound move.
     const BY_STEP: u64 = 3;
     let mut steps = Vec::new();
@@ -98,20 +100,20 @@ fn where_figures_take_long_a_piece_has_fewer_steps() {
         let mut file = testkit::all_to_all(&stages, 32, 1).file().clone();
         file.objectives = "overload,latency".parse().unwrap();
         let snapshot = Snapshot::new(file).unwrap();
-        let (model, asked) = (Model::new(&snapshot), Asked::default());
-        let mut solution = asked.beside(&model);
+        let (model, counter) = (Model::new(&snapshot), CountingTerm::default());
+        let mut solution = counter.add_to(&model);
         place_remaining(&mut solution, &|| false);
-        assert!(asked.times() <= 1);
-        let mut chain = Annealer::new(solution, 1);
+        assert!(counter.take_count() <= 1);
+        let mut annealer = Annealer::new(solution, 1);
         let numbers_read = Criterion::Latency.measure().looks_at(&snapshot) as u64;
         let most = BY_STEP * (2 * STEPS * ROUND * 8).max(32 * numbers_read);
-        let of_samples = asked.times() as u64 * numbers_read;
-        assert!(of_samples <= most, "{stages:?}: {of_samples} of {most} numbers for the scale of losses");
-        let (mean, _) = chain.loss_scales();
-        chain.set_penalties(1.0, 1.0);
-        chain.run(model.steps(), mean, mean / 2.0);
-        let of_piece = asked.times() as u64 * numbers_read;
-        assert!(of_piece <= most, "{stages:?}: {of_piece} of {most} numbers in a batch");
+        let in_samples = counter.take_count() as u64 * numbers_read;
+        assert!(in_samples <= most, "{stages:?}: {in_samples} of {most} numbers for the sampled losses");
+        let (mean, _) = annealer.loss_scales();
+        annealer.set_penalties(1.0, 1.0);
+        annealer.run(model.steps(), mean, mean / 2.0);
+        let in_batch = counter.take_count() as u64 * numbers_read;
+        assert!(in_batch <= most, "{stages:?}: {in_batch} of {most} numbers in a batch");
         steps.push(model.steps());
     }
     assert!(steps.is_sorted_by(|more, fewer| more > fewer) && steps[0] == STEPS, "{steps:?}");

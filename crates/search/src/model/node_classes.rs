@@ -118,7 +118,7 @@ mod tests {
     use placement::weighted::Weighted;
 
     #[test]
-    fn nodes_of_the_same_units_stand_in_for_each_other() {
+    fn nodes_with_the_same_units_are_interchangeable() {
         let unit = |id: &str, kind: &str, node: &str, zone: &str| {
             format!(r#"{{"id":"{id}","kind":"{kind}","node":"{node}","zone":"{zone}","capacity":9}}"#)
         };

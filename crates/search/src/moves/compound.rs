@@ -226,7 +226,7 @@ mod tests {
     use crate::tests::world;
 
     #[test]
-    fn a_walk_knows_what_its_placement_costs() {
+    fn incremental_costs_equal_a_fresh_evaluation() {
         for (seed, objectives) in [
             r#""overload","communication""#,
             r#""overload","consolidate","communication","spread""#,
@@ -261,7 +261,7 @@ mod tests {
     /// Overloaded units, and unplaced actors that may replace others of equal size: single ones, or two that must be
     /// together.
     #[test]
-    fn a_walk_knows_what_units_have_too_much_of_when_somebody_is_brought_in() {
+    fn excess_stays_exact_when_unplaced_items_are_placed() {
         for (slots, rest, rules) in [(2, "e:cpu=2", ""), (3, "e:cpu=1 f:cpu=1", "together unit e f")] {
             for seed in 0..20 {
                 let units = format!("u:cpu:12:slots={slots} v:cpu:12:slots={slots}");

@@ -158,7 +158,7 @@ mod tests {
 
     /// Three exclusive devices of three kinds, each held by the actor that the next would serve better: no two may swap.
     #[test]
-    fn three_who_change_places_in_turn_take_load_off_exclusive_devices() {
+    fn rotations_balance_exclusive_devices() {
         let unit =
             |name: &str| format!(r#"{{"id":"n/{name}","kind":"{name}","node":"n","capacity":3,"slots":1}}"#);
         let actor = |id: &str, on: &str| format!(r#"{{"id":"{id}","runsOn":{on}}}"#);
@@ -189,7 +189,7 @@ mod tests {
 
     /// An item above the limit of its unit by itself moves to where its work is less; others make room.
     #[test]
-    fn who_is_too_much_alone_goes_where_it_is_less() {
+    fn an_item_above_the_limit_by_itself_moves() {
         let light: Vec<String> = (0..8).map(|at| format!("l{at}:v=1,w=1")).collect();
         let actors = format!("heavy:u=9,v=12 {}", light.join(" "));
         let snapshot = testkit::line::world("u:u:2 v:v:10 w:w:10", &actors, "");

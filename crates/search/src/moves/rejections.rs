@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_the_rule_is_forgotten() {
+    fn old_rejections_are_forgotten() {
         let mut rejections = Rejections::default();
         assert!(!rejections.are_frequent(), "nothing was rejected yet");
         (0..100_000).for_each(|_| rejections.record(true));

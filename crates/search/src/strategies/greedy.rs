@@ -24,7 +24,7 @@ impl Strategy for Greedy {
     }
 
     fn summary(&self) -> &'static str {
-        "keep_running what runs, places the into_sorted where it costs least, then takes every single step that pays"
+        "keeps what runs, places the rest where it costs least, then makes every improving move"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
@@ -336,7 +336,7 @@ mod tests {
 
     /// The next actor is the maximum over all waiting ones.
     #[test]
-    fn the_next_is_whoever_is_sooner_than_all_others() {
+    fn the_next_actor_has_the_highest_priority() {
         for seed in 0..4 {
             for snapshot in [
                 testkit::heavy_tails(120, 12, seed),

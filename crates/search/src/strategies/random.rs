@@ -16,7 +16,7 @@ impl Strategy for Random {
     }
 
     fn summary(&self) -> &'static str {
-        "draws a unit for each actor, by the seed; for comparison"
+        "places each actor on a random unit, by the seed; for comparison"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {

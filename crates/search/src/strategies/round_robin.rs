@@ -18,7 +18,7 @@ impl Strategy for RoundRobin {
     }
 
     fn summary(&self) -> &'static str {
-        "goes round the units and looks at no cost; for comparison"
+        "cycles through the units regardless of cost; for comparison"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {

@@ -20,7 +20,7 @@ fn by(strategy: &dyn Strategy, snapshot: &Snapshot) -> Plan {
 }
 
 /// A plan in words.
-fn tell(snapshot: &Snapshot, plan: &Plan) -> String {
+fn describe(snapshot: &Snapshot, plan: &Plan) -> String {
     let mut lines = Vec::new();
     for (actor, place) in plan.assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor)) {
         if let (Some(unit), None) = (*place, snapshot.current(actor)) {
@@ -42,12 +42,12 @@ fn tell(snapshot: &Snapshot, plan: &Plan) -> String {
 }
 
 /// A strategy that returns a given answer with a given claim.
-struct Says {
+struct Fixed {
     places: &'static str,
     optimal: bool,
 }
 
-impl Strategy for Says {
+impl Strategy for Fixed {
     fn name(&self) -> &'static str {
         "says"
     }
@@ -68,14 +68,14 @@ impl Strategy for Says {
     }
 }
 
-fn told(snapshot: &Snapshot, places: &'static str) -> String {
-    tell(snapshot, &by(&Says { places, optimal: false }, snapshot))
+fn described(snapshot: &Snapshot, places: &'static str) -> String {
+    describe(snapshot, &by(&Fixed { places, optimal: false }, snapshot))
 }
 
 /// An error with its causes.
-fn refused(snapshot: &Snapshot, places: &'static str, judge: &dyn Judge) -> String {
+fn rejection(snapshot: &Snapshot, places: &'static str, judge: &dyn Judge) -> String {
     let error =
-        plan(snapshot, &Says { places, optimal: false }, judge, &Budget::effort(None, 1)).unwrap_err();
+        plan(snapshot, &Fixed { places, optimal: false }, judge, &Budget::effort(None, 1)).unwrap_err();
     let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -84,7 +84,7 @@ fn refused(snapshot: &Snapshot, places: &'static str, judge: &dyn Judge) -> Stri
 fn an_actor_that_fits_nowhere_is_named_and_does_not_block_the_others() {
     let snapshot =
         world("gpu0:gpu:8:mem=4 cpu0:cpu:64", "cam:cpu=9,gpu=2 big:gpu=1:mem=16 log:cpu=1", "cam to log 3");
-    insta::assert_snapshot!(tell(&snapshot, &by(&Greedy, &snapshot)), @r"
+    insta::assert_snapshot!(describe(&snapshot, &by(&Greedy, &snapshot)), @r"
     start cam on cpu0
     start log on cpu0
     unplaced big: gpu0: the unit has 4 mem left, it needs 16
@@ -93,14 +93,14 @@ fn an_actor_that_fits_nowhere_is_named_and_does_not_block_the_others() {
 }
 
 #[test]
-fn every_reason_why_there_is_no_place_is_told() {
+fn every_obstacle_of_an_unplaced_actor_is_reported() {
     let units = "u0:cpu:9:slots=0 u1:cpu:9:slots=0 v:cpu:9:mem=1,slots=1 w:cpu:9:node=m,mem=9 x:cpu:9:mem=9 g:gpu:9 h:gpu:9";
     let actors =
         "a:cpu=1,fpga=1:mem=4,node.cores=2 taken:cpu=1:at=v,fixed b:gpu=1 c:gpu=1 d:gpu=1 e:npu=1 f:";
     let rules =
         "node n cores=1; node m cores=9; never a units w; apart unit b c d; pin d g; pin b g; pin c h";
     let snapshot = world(units, actors, rules);
-    insta::assert_snapshot!(tell(&snapshot, &by(&Greedy, &snapshot)), @r"
+    insta::assert_snapshot!(describe(&snapshot, &by(&Greedy, &snapshot)), @r"
     start b on g
     start c on h
     unplaced a: there is no unit of kind fpga; 2 units of kind cpu: all 0 slots are taken; v: it is taken; w: kept away by constraints[0]; x: the node has 1 cores left, it needs 2
@@ -112,11 +112,11 @@ fn every_reason_why_there_is_no_place_is_told() {
 }
 
 #[test]
-fn every_reason_for_a_move_is_told() {
+fn every_reason_for_a_move_is_reported() {
     let units = "u:cpu:9 v:cpu:9:slots=1 g:gpu:9 w:cpu:9:node=m";
     let actors = "a:cpu=1:at=g b:cpu=1:at=v,move=3 c:cpu=1:at=u,move=3 d:cpu=1:at=w,fixed e:cpu=9:at=v";
     let snapshot = world(units, actors, "c to d 1; never e units v");
-    insta::assert_snapshot!(tell(&snapshot, &by(&Greedy, &snapshot)), @r"
+    insta::assert_snapshot!(describe(&snapshot, &by(&Greedy, &snapshot)), @r"
     move a from g to w: it has no implementation for gpu any more
     move c from u to w: staying would raise overload by 1
     move e from v to u: it may not stay on v: kept away by constraints[0]
@@ -125,13 +125,13 @@ fn every_reason_for_a_move_is_told() {
 }
 
 #[test]
-fn two_that_change_places_make_room_for_each_other() {
+fn swapping_actors_make_room_for_each_other() {
     let snapshot = world(
         "u:cpu:9:slots=1 v:cpu:9:slots=1,mem=1 w:gpu:9",
         "a:cpu=1:at=u b:cpu=1:at=v c:gpu=1:at=w,fixed",
         "a to c 1; prefer a v 9",
     );
-    insta::assert_snapshot!(told(&snapshot, "a=v b=u"), @r"
+    insta::assert_snapshot!(described(&snapshot, "a=v b=u"), @r"
     move a from u to v: u has no room for it beside the others
     move b from v to u: v has no room for it beside the others
     overload 0, communication+migration 5, annoyance 0, policy 0
@@ -139,21 +139,21 @@ fn two_that_change_places_make_room_for_each_other() {
 }
 
 #[test]
-fn what_runs_stays_unless_the_answer_is_better() {
+fn running_actors_stay_unless_the_answer_is_better() {
     let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1:at=u b:cpu=1:at=v", "");
-    let kept = by(&Says { places: "a=v b=u", optimal: true }, &snapshot);
+    let kept = by(&Fixed { places: "a=v b=u", optimal: true }, &snapshot);
     assert_eq!(kept.moves, vec![]);
     assert!(kept.optimal, "an answer of equal cost is as optimal");
     let worse = world("u:cpu:9 v:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u", "a to b 1");
-    let kept = by(&Says { places: "a=u b=v", optimal: false }, &worse);
+    let kept = by(&Fixed { places: "a=u b=v", optimal: false }, &worse);
     assert_eq!(kept.moves, vec![]);
 }
 
 #[test]
-fn a_claim_that_what_runs_refutes_is_not_repeated() {
+fn a_claim_refuted_by_the_incumbent_is_dropped() {
     let snapshot =
         world("u:cpu:9 v:cpu:9:node=m", "a:cpu=1:at=u b:cpu=1:at=u,move=1", "a to b 1; a annoys b 1");
-    let plan = by(&Says { places: "a=u b=v", optimal: true }, &snapshot);
+    let plan = by(&Fixed { places: "a=u b=v", optimal: true }, &snapshot);
     assert_eq!(plan.moves, vec![]);
     assert!(plan.optimal, "what runs costs nothing at all, which proves itself");
     let snapshot = world(
@@ -161,23 +161,23 @@ fn a_claim_that_what_runs_refutes_is_not_repeated() {
         "a:cpu=1:at=u b:cpu=1:at=u,move=1 c:gpu=1:at=g,fixed",
         "a to b 1; a to c 1",
     );
-    let plan = by(&Says { places: "a=u b=v", optimal: true }, &snapshot);
+    let plan = by(&Fixed { places: "a=u b=v", optimal: true }, &snapshot);
     assert_eq!(plan.moves, vec![]);
     assert!(!plan.optimal);
     assert_eq!(plan.bound.keys().map(String::as_str).collect::<Vec<_>>(), ["annoyance", "overload"]);
 }
 
 #[test]
-fn moves_that_gain_nothing_are_taken_back() {
+fn moves_without_gain_are_reverted() {
     let snapshot = world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=v", "a to c 5");
-    insta::assert_snapshot!(told(&snapshot, "a=v b=w c=v"), @r"
+    insta::assert_snapshot!(described(&snapshot, "a=v b=w c=v"), @r"
     move a from u to v: staying would raise communication+migration by 5
     overload 0, communication+migration 0, annoyance 0
     ");
 }
 
 #[test]
-fn levels_at_their_bounds_are_a_proof() {
+fn levels_at_their_bounds_are_proven() {
     let snapshot = world("u:cpu:9", "a:cpu=1", "");
     let plan = by(&Greedy, &snapshot);
     assert!(plan.optimal, "nothing is below 0");
@@ -190,7 +190,7 @@ fn levels_at_their_bounds_are_a_proof() {
 #[test]
 fn an_infeasible_answer_is_refused() {
     let snapshot = world("u:cpu:9:slots=0 g:gpu:9", "a:cpu=1 b:cpu=1", "");
-    insta::assert_snapshot!(refused(&snapshot, "a=g b=u", &NoPolicy), @"says proposed what is not feasible: a cannot run on g: no implementation for gpu; u hosts 1 actors and has 0 slots; this is a defect, report it with the snapshot");
+    insta::assert_snapshot!(rejection(&snapshot, "a=g b=u", &NoPolicy), @"says proposed what is not feasible: a cannot run on g: no implementation for gpu; u hosts 1 actors and has 0 slots; this is a defect, report it with the snapshot");
 }
 
 struct Strict;
@@ -210,20 +210,20 @@ impl Judge for Strict {
 }
 
 #[test]
-fn what_the_judge_forbids_is_refused_and_its_penalty_counts() {
+fn violations_found_by_the_judge_reject_a_plan_and_penalties_count() {
     let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1", "objectives policy");
-    insta::assert_snapshot!(refused(&snapshot, "a=u", &Strict), @"says found no placement that obeys the policy: nothing on the first unit");
+    insta::assert_snapshot!(rejection(&snapshot, "a=u", &Strict), @"says found no placement that obeys the policy: nothing on the first unit");
     let plan =
-        plan(&snapshot, &Says { places: "a=v", optimal: false }, &Strict, &Budget::effort(None, 1)).unwrap();
+        plan(&snapshot, &Fixed { places: "a=v", optimal: false }, &Strict, &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.cost.policy, 7);
 }
 
 #[test]
-fn under_rules_that_are_written_out_one_verdict_is_enough() {
+fn grounded_rules_need_one_judgement() {
     // Three run on u, where two are allowed; two of those that moved for no gain move back.
     let snapshot =
         world("u:cpu:9 v:cpu:9 w:cpu:9", "a:cpu=1:at=u b:cpu=1:at=u c:cpu=1:at=u d:cpu=1:at=w", "");
-    let (says, judge) = (Says { places: "a=v b=w c=v d=w", optimal: false }, AtMostTwo::default());
+    let (says, judge) = (Fixed { places: "a=v b=w c=v d=w", optimal: false }, AtMostTwo::default());
     let plan = plan(&snapshot, &says, &judge, &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.assignment, assignment(&snapshot, "a=u b=u c=v d=w"));
     assert_eq!(judge.verdicts(), 1);
@@ -253,15 +253,19 @@ fn derived_constraints_reach_every_strategy() {
         let plan = plan(&snapshot, strategy, &Pins("a", "w"), &Budget::effort(None, 3)).unwrap();
         assert_eq!(plan.assignment[ActorIx::new(0)], Some(UnitIx::new(2)), "{}", strategy.name());
     }
-    insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "w")), @"says proposed what is not feasible: a not on u: the policy says so; this is a defect, report it with the snapshot");
-    insta::assert_snapshot!(refused(&snapshot, "a=u", &Pins("a", "x")), @"the policy derived a constraint that does not fit: constraints[0].unit: there is no unit `x`; add it or correct the name");
+    insta::assert_snapshot!(rejection(&snapshot, "a=u", &Pins("a", "w")), @"says proposed what is not feasible: a not on u: the policy says so; this is a defect, report it with the snapshot");
+    insta::assert_snapshot!(rejection(&snapshot, "a=u", &Pins("a", "x")), @"the policy derived a constraint that does not fit: constraints[0].unit: there is no unit `x`; add it or correct the name");
 }
 
 #[test]
-fn an_answer_that_breaks_a_rule_gives_way_to_one_near_it_that_does_not() {
+fn an_answer_that_violates_a_rule_is_repaired() {
     let crowded = world("u:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
-    let heedless = Random.solve(&crowded, &Budget::effort(None, 1)).unwrap();
-    assert_eq!(heedless.assignment, Assignment::of(Some(UnitIx::new(0)), 4), "nobody has told it of a rule");
+    let unrestricted = Random.solve(&crowded, &Budget::effort(None, 1)).unwrap();
+    assert_eq!(
+        unrestricted.assignment,
+        Assignment::of(Some(UnitIx::new(0)), 4),
+        "random does not know the rule"
+    );
     let plan = plan(&crowded, &Random, &AtMostTwo::default(), &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.cost.unplaced, 2);
     assert!(at_most_two().violations(&plan.assignment).is_empty());
@@ -291,17 +295,17 @@ impl Judge for Fails {
 }
 
 #[test]
-fn failures_name_who_failed() {
+fn errors_name_the_failing_component() {
     let snapshot = world("u:cpu:9", "a:cpu=1", "");
     let error = plan(&snapshot, &Fails, &NoPolicy, &Budget::effort(None, 1)).unwrap_err();
     assert_eq!(error.to_string(), "fails found no answer");
     assert_eq!(<&str>::from(&error), "Solve");
     assert!(matches!(error, PlanError::Solve { source: SolveError::Mismatch { .. }, .. }));
-    assert_eq!(refused(&snapshot, "a=u", &Fails), "line 3 is unsafe");
+    assert_eq!(rejection(&snapshot, "a=u", &Fails), "line 3 is unsafe");
 }
 
 #[test]
-fn a_program_that_nobody_runs_is_no_rule_that_is_kept() {
+fn a_program_without_a_judge_is_rejected() {
     let mut file = world("u:cpu:9", "a:cpu=1", "").file().clone();
     file.policy = Some(Policy { name: "zones".into(), program: Some(":- run_on(_,_).".into()) });
     let snapshot = Snapshot::new(file).unwrap();
@@ -345,13 +349,13 @@ proptest! {
                 prop_assert!(plan.cost.vector(&snapshot) <= now.vector(&snapshot), "{}", strategy.name());
             }
             let reasons = |left: &Unplaced| explain::obstacles(&snapshot, left.actor, &plan.assignment).len();
-            let told: usize = plan.unplaced.iter().map(|left| reasons(left).min(1)).sum();
-            prop_assert_eq!(told, usize::try_from(plan.cost.unplaced).unwrap(), "each unplaced actor has a reason");
+            let reported: usize = plan.unplaced.iter().map(|left| reasons(left).min(1)).sum();
+            prop_assert_eq!(reported, usize::try_from(plan.cost.unplaced).unwrap(), "each unplaced actor has a reason");
         }
     }
 
     #[test]
-    fn no_single_actor_moves_for_nothing(snapshot in any_world()) {
+    fn no_single_actor_moves_without_gain(snapshot in any_world()) {
         for strategy in strategies() {
             let plan = by(strategy, &snapshot);
             for step in &plan.moves {

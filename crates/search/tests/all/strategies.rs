@@ -24,7 +24,7 @@ fn places(snapshot: &Snapshot, answer: &Answer) -> String {
 }
 
 #[test]
-fn round_robin_goes_round_and_past_what_is_full() {
+fn round_robin_cycles_and_skips_full_units() {
     let snapshot = world(
         "u:cpu:9 v:cpu:9:slots=1 w:cpu:9 g:gpu:9",
         "a:cpu=1 b:cpu=1 c:gpu=1 d:cpu=1 e:cpu=1 f:cpu=1",
@@ -34,7 +34,7 @@ fn round_robin_goes_round_and_past_what_is_full() {
 }
 
 #[test]
-fn random_is_decided_by_the_seed() {
+fn random_depends_on_the_seed_alone() {
     let units: Vec<String> = (0..20).map(|i| format!("u{i}:cpu:9")).collect();
     let snapshot = world(&units.join(" "), "a:cpu=1 b:cpu=1 c:cpu=1", "");
     let [one, again, two] = [1, 1, 2].map(|seed| solve(&Random, &snapshot, None, seed));
@@ -43,13 +43,13 @@ fn random_is_decided_by_the_seed() {
 }
 
 #[test]
-fn greedy_puts_friends_on_one_unit_as_far_as_they_fit() {
+fn greedy_places_peers_on_one_unit_as_far_as_they_fit() {
     let snapshot = world("u:cpu:10 v:cpu:10", "a:cpu=4 b:cpu=4 c:cpu=4", "a to b 5; b to c 9");
     assert_eq!(places(&snapshot, &solve(&Greedy, &snapshot, None, 0)), "u v v");
 }
 
 #[test]
-fn greedy_looks_ahead_for_actors_that_must_be_together() {
+fn greedy_places_bundles_as_one() {
     let units = "u:cpu:100:slots=1 v:cpu:1:slots=3";
     let unit = world(units, "a:cpu=9 b:cpu=1 c:cpu=1", "together unit a b; together unit b c");
     assert_eq!(places(&unit, &solve(&Greedy, &unit, None, 0)), "v v v", "u is roomier and has one slot");
@@ -65,7 +65,7 @@ fn greedy_moves_a_bundle_as_a_whole() {
     let snapshot = world("u:cpu:20 v:cpu:20", &format!("{actors} d:cpu=1:at=v,fixed"), rules);
     assert_eq!(places(&snapshot, &solve(&Greedy, &snapshot, None, 0)), "v v u v");
     let late = world("u:cpu:9:slots=1 v:cpu:9", "a:cpu=4:at=u b:cpu=4", "together unit a b");
-    assert_eq!(places(&late, &solve(&Greedy, &late, None, 0)), "v v", "a makes way for b, who came later");
+    assert_eq!(places(&late, &solve(&Greedy, &late, None, 0)), "v v", "a moves to make room for the new b");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn beside_fixed_actors_a_bundle_is_placed_as_far_as_it_fits() {
 }
 
 #[test]
-fn a_search_that_is_told_to_stop_answers_all_the_same() {
+fn an_interrupted_search_returns_an_answer() {
     let snapshot = world("u:cpu:10 v:cpu:10", "a:cpu=4 b:cpu=4 c:cpu=4", "a to b 5; b to c 9");
     let budget = Budget { effort: None, seed: 0, stop: &|| true, left: None };
     let cut = Greedy.solve(&snapshot, &budget).unwrap();
@@ -114,7 +114,7 @@ fn a_search_that_is_told_to_stop_answers_all_the_same() {
 
 /// Bundles are placed where there is room for all members, as single actors are.
 #[test]
-fn where_there_is_no_time_bundles_are_placed_without_prices() {
+fn without_time_bundles_are_placed_without_pricing() {
     let (slots, two) = ("u:cpu:100:slots=1 v:cpu:1:slots=3", "u:cpu:9:slots=2 v:cpu:9:slots=1");
     let three = "a:cpu=1 b:cpu=1 c:cpu=1";
     for (units, actors, rules, expected) in [
@@ -136,7 +136,7 @@ fn where_there_is_no_time_bundles_are_placed_without_prices() {
 
 /// In large snapshots, actors that are not placed when time runs out go wherever there is room.
 #[test]
-fn a_stop_in_the_middle_of_a_first_placement_leaves_nobody_out() {
+fn an_interrupted_first_placement_places_all_actors() {
     let units = (0..60).map(|unit| format!("u{unit}:cpu:60:mem=14"));
     let actors = (0..800).map(|actor| format!("a{actor}:cpu=4:mem=1"));
     let sent = (1..800).map(|actor| format!("a{} to a{actor} 5", actor / 2));
@@ -162,19 +162,19 @@ fn with_paths(stages: [usize; 3], units: usize) -> Snapshot {
 
 /// However long steps take, the clock is checked between any two batches.
 #[test]
-fn where_steps_take_long_the_clock_is_asked_as_often() {
+fn slow_steps_do_not_delay_clock_checks() {
     let asked = AtomicU64::new(0);
     let stop = || asked.fetch_add(1, Ordering::Relaxed) == u64::MAX;
     let budget = Budget { effort: Some(100), seed: 1, stop: &stop, left: None };
     let answer = Local.solve(&with_paths([160, 240, 160], 32), &budget).unwrap();
     assert_eq!(answer.effort, 100);
     let asked = asked.into_inner();
-    assert!(asked >= 99, "{asked} looks at the clock in 100 pieces");
+    assert!(asked >= 99, "{asked} clock checks in 100 batches");
 }
 
 /// A search with a known deadline ends in time for a last probe, and its effort reproduces the answer.
 #[test]
-fn a_search_that_a_known_clock_ends_is_replayed() {
+fn a_search_with_a_known_deadline_is_replayed() {
     /// The latest end of a search that has not abandoned its last probe.
     const LATE: Duration = Duration::from_millis(40);
     let mut in_time = 0;
@@ -182,16 +182,16 @@ fn a_search_that_a_known_clock_ends_is_replayed() {
         [testkit::grid(5, 60, 1), testkit::tight_memory(80, 10, 2), testkit::heavy_tails(60, 12, 1)]
     {
         for wall in [0, 20, 60, 150].map(Duration::from_millis) {
-            let begun = Instant::now();
-            let left = || wall.saturating_sub(begun.elapsed());
+            let start = Instant::now();
+            let left = || wall.saturating_sub(start.elapsed());
             let stop = || left().is_zero();
             let budget = Budget { effort: None, seed: 1, stop: &stop, left: Some(&left) };
             let cut = Local.solve(&snapshot, &budget).unwrap();
             assert_eq!(cut.stopped_by, StoppedBy::Deadline);
             assert_eq!(snapshot.violations(&cut.assignment), []);
-            if begun.elapsed() < wall + LATE {
+            if start.elapsed() < wall + LATE {
                 let again = solve(&Local, &snapshot, Some(cut.effort), 1);
-                assert_eq!(again.assignment, cut.assignment, "{} pieces in {wall:?}", cut.effort);
+                assert_eq!(again.assignment, cut.assignment, "{} batches in {wall:?}", cut.effort);
                 in_time += 1;
             }
         }
@@ -201,7 +201,7 @@ fn a_search_that_a_known_clock_ends_is_replayed() {
 
 /// A stop at any moment of the construction is noticed soon, and the clock is not checked much more.
 #[test]
-fn a_stop_in_the_middle_of_construction_ends_it() {
+fn an_interruption_ends_construction() {
     let mut most = 0;
     for snapshot in [
         testkit::grid(5, 60, 1),
@@ -212,29 +212,29 @@ fn a_stop_in_the_middle_of_construction_ends_it() {
         with_paths([4, 6, 4], 8),
     ] {
         for strategy in [&Greedy as &dyn Strategy, &Local] {
-            let solve_until = |looks: u64| {
+            let solve_until = |checks: u64| {
                 let asked = AtomicU64::new(0);
-                let stop = || asked.fetch_add(1, Ordering::Relaxed) >= looks;
+                let stop = || asked.fetch_add(1, Ordering::Relaxed) >= checks;
                 let budget = Budget { effort: Some(100), seed: 1, stop: &stop, left: None };
                 (strategy.solve(&snapshot, &budget).unwrap(), asked.load(Ordering::Relaxed))
             };
             let (_, all) = solve_until(u64::MAX);
             most = most.max(all);
-            for looks in [0, 1, 2, 3, 7, all / 4, all / 2, all - 1] {
-                let (cut, asked) = solve_until(looks);
-                assert!(asked <= looks + 2, "{}: {asked} looks where {looks} said stop", strategy.name());
+            for checks in [0, 1, 2, 3, 7, all / 4, all / 2, all - 1] {
+                let (cut, asked) = solve_until(checks);
+                assert!(asked <= checks + 2, "{}: {asked} checks where {checks} said stop", strategy.name());
                 assert_eq!(snapshot.violations(&cut.assignment), []);
                 let again = solve(strategy, &snapshot, Some(cut.effort), 1);
-                assert_eq!(again.assignment, cut.assignment, "{} after {looks} looks", strategy.name());
+                assert_eq!(again.assignment, cut.assignment, "{} after {checks} checks", strategy.name());
             }
         }
     }
-    assert!(most > 200, "evening out loads takes {most} looks");
+    assert!(most > 200, "load balancing makes {most} checks");
 }
 
 proptest! {
     #[test]
-    fn every_answer_is_feasible_and_decided_by_seed_and_effort(snapshot in any_world(), seed in 0..9u64, effort in 0..30u64) {
+    fn every_answer_is_feasible_and_deterministic(snapshot in any_world(), seed in 0..9u64, effort in 0..30u64) {
         for strategy in strategies() {
             for effort in [None, Some(effort)] {
                 let answer = solve(strategy, &snapshot, effort, seed);
@@ -246,10 +246,10 @@ proptest! {
     }
 
     #[test]
-    fn the_effort_that_was_used_replays_the_answer(snapshot in any_world(), pieces in 0..30u64) {
+    fn the_effort_that_was_used_replays_the_answer(snapshot in any_world(), batches in 0..30u64) {
         for strategy in [&Greedy as &dyn Strategy, &Local] {
             let asked = AtomicU64::new(0);
-            let stop = || asked.fetch_add(1, Ordering::Relaxed) >= pieces;
+            let stop = || asked.fetch_add(1, Ordering::Relaxed) >= batches;
             let cut = strategy.solve(&snapshot, &Budget { effort: Some(200), seed: 0, stop: &stop, left: None }).unwrap();
             prop_assert_eq!(solve(strategy, &snapshot, Some(cut.effort), 0).assignment, cut.assignment);
         }
@@ -286,12 +286,12 @@ fn cheapest(snapshot: &Snapshot, places: &mut Assignment, actor: ActorIx, best: 
 
 /// No device is ever free, so only swaps help.
 #[test]
-fn actors_on_exclusive_devices_that_are_all_taken_change_places() {
+fn actors_on_full_exclusive_devices_swap() {
     for seed in 0..5 {
         let snapshot = testkit::grid(3, 14, seed);
         let mut best = i64::MAX;
-        let mut nobody = Assignment::of(None, snapshot.actors());
-        cheapest(&snapshot, &mut nobody, ActorIx::new(0), &mut best);
+        let mut unplaced = Assignment::of(None, snapshot.actors());
+        cheapest(&snapshot, &mut unplaced, ActorIx::new(0), &mut best);
         let found = solve(&Local, &snapshot, Some(60), seed);
         assert_eq!(snapshot.cost(&found.assignment).vector(&snapshot), [0, 0, best], "seed {seed}");
     }
@@ -317,13 +317,13 @@ fn ring(each: usize, seed: u64) -> Snapshot {
 
 /// No two of different kinds can swap; three can rotate.
 #[test]
-fn actors_on_exclusive_devices_of_several_kinds_change_places_in_turn() {
+fn actors_on_exclusive_devices_of_several_kinds_rotate() {
     let mut stuck = 0;
     for seed in 0..5 {
         let snapshot = ring(3, seed);
         let mut best = i64::MAX;
-        let mut nobody = Assignment::of(None, snapshot.actors());
-        cheapest(&snapshot, &mut nobody, ActorIx::new(0), &mut best);
+        let mut unplaced = Assignment::of(None, snapshot.actors());
+        cheapest(&snapshot, &mut unplaced, ActorIx::new(0), &mut best);
         let local = solve(&Local, &snapshot, Some(60), seed).assignment;
         assert_eq!(snapshot.cost(&local).of(Criterion::Communication), best, "seed {seed}");
         let instance = SearchInstance::new(&snapshot, &|| false).without(Some(Ablation::Rotations));
@@ -340,13 +340,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
     /// Longer searches know what shorter ones found at their probes.
     #[test]
-    fn more_effort_is_never_worse(seed: u64, looks in 0..2u32, more in 1..300u64) {
+    fn more_effort_is_never_worse(seed: u64, checks in 0..2u32, more in 1..300u64) {
         let snapshot = testkit::grid(7, 150, seed);
         let vector = |effort: u64| {
             let found = solve(&Local, &snapshot, Some(effort), seed).assignment;
             Cost { policy: snapshot.penalty(&found), ..snapshot.cost(&found) }.vector(&snapshot)
         };
-        let shorter = 160u64 << looks;
+        let shorter = 160u64 << checks;
         prop_assert!(vector(shorter + more) <= vector(shorter));
     }
 }
@@ -367,7 +367,7 @@ fn longest_first(snapshot: &Snapshot, kind: &str) -> i64 {
 
 /// The largest overload ranks above communication even where it cannot be 0.
 #[test]
-fn where_a_kind_is_short_its_units_are_overloaded_evenly() {
+fn units_of_a_scarce_kind_are_overloaded_evenly() {
     for (actors, gpus, seed) in [(30, 4, 1), (30, 4, 2), (100, 8, 3), (300, 16, 4)] {
         let snapshot = testkit::famine(actors, gpus, seed);
         let found = solve(&Local, &snapshot, Some(200), seed);
@@ -380,7 +380,7 @@ fn where_a_kind_is_short_its_units_are_overloaded_evenly() {
 
 /// All actors of a stage send to all of the next.
 #[test]
-fn dense_worlds_are_searched_and_more_effort_is_not_worse() {
+fn dense_snapshots_are_searched_and_more_effort_is_not_worse() {
     for seed in 0..3 {
         let snapshot = testkit::all_to_all(&[8, 12, 8], 16, seed);
         assert_eq!(snapshot.file().messages.len(), 192);
@@ -398,7 +398,7 @@ fn dense_worlds_are_searched_and_more_effort_is_not_worse() {
 
 /// Memory exceeds the needs of a hidden placement by 3 % only.
 #[test]
-fn where_memory_is_tight_everybody_has_a_place() {
+fn all_actors_are_placed_in_tight_memory() {
     for (actors, units, seed) in [(40, 5, 1), (80, 10, 2), (160, 20, 3), (160, 20, 4)] {
         let snapshot = testkit::tight_memory(actors, units, seed);
         let found = solve(&Local, &snapshot, Some(1), seed).assignment;
@@ -415,11 +415,11 @@ fn published(name: &str) -> Snapshot {
 }
 
 /// Communication after so many batches from what runs, without a component.
-fn sent(snapshot: &Snapshot, pieces: u64, without: Option<Ablation>) -> i64 {
+fn sent(snapshot: &Snapshot, batches: u64, without: Option<Ablation>) -> i64 {
     let (instance, budget) =
         (SearchInstance::new(snapshot, &|| false).without(without), Budget::effort(None, 1));
     let mut search = AnnealingSearch::new(&instance, &snapshot.incumbent(), 1, &|| false);
-    search.run(pieces, &budget);
+    search.run(batches, &budget);
     let found = search.best(&budget);
     assert_eq!(snapshot.violations(&found), []);
     snapshot.cost(&found).of(Criterion::Communication)
@@ -428,14 +428,14 @@ fn sent(snapshot: &Snapshot, pieces: u64, without: Option<Ablation>) -> i64 {
 /// In the published family R, and in generated snapshots like it, no two actors on different kinds can swap. Rotations
 /// improve the result.
 #[test]
-fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
+fn rotations_pay_in_rings_of_kinds() {
     for (name, snapshot) in [("R-98x98-s1", published("R-98x98-s1")), ("generated", testkit::rings(14, 1))] {
         let runs = snapshot.incumbent();
         assert_eq!(snapshot.violations(&runs), [], "{name}");
         let file = snapshot.file();
         let kind = |actor: ActorIx| &file.units[runs[actor].unwrap().at()].kind;
         for (a, b) in ActorIx::first(98).flat_map(|a| ActorIx::first(98).map(move |b| (a, b))) {
-            let may = |who: ActorIx, to: ActorIx| file.actors[who.at()].runs_on.contains_key(kind(to));
+            let may = |actor: ActorIx, to: ActorIx| file.actors[actor.at()].runs_on.contains_key(kind(to));
             assert!(kind(a) == kind(b) || !may(a, b) || !may(b, a), "{name}: {a:?} and {b:?}");
         }
         let sent = |without| sent(&snapshot, 100, without);
@@ -446,7 +446,7 @@ fn in_rings_of_kinds_three_and_four_change_places_in_turn() {
 
 /// Cold runs of this length end with most actors on the wrong node.
 #[test]
-fn where_nodes_have_room_for_much_each_is_begun_with() {
+fn hub_restarts_pay_on_large_nodes() {
     for seed in [4, 5] {
         let snapshot = testkit::heavy_tails(150, 40, seed);
         let (with, without) =
@@ -457,21 +457,21 @@ fn where_nodes_have_room_for_much_each_is_begun_with() {
 
 /// Here cold runs alone, however long, end above what reheated runs find.
 #[test]
-fn runs_that_begin_late_find_what_those_from_hot_do_not() {
+fn reheated_runs_find_better_placements_than_cold_ones() {
     let worlds = [
         ("stencil", testkit::stencil(12, 12, 20, 1), 8_000),
         ("heavy tails", testkit::heavy_tails(150, 40, 2), 16_000),
     ];
-    for (name, snapshot, pieces) in worlds {
+    for (name, snapshot, batches) in worlds {
         let (with, without) =
-            (sent(&snapshot, pieces, None), sent(&snapshot, pieces, Some(Ablation::Reheats)));
+            (sent(&snapshot, batches, None), sent(&snapshot, batches, Some(Ablation::Reheats)));
         assert!(with * 100 < without * 98, "{name}: {with} with late runs, {without} without");
     }
 }
 
 /// Published instances are what the generators make, and each shape is placed within its limits.
 #[test]
-fn worlds_of_every_shape_are_placed() {
+fn snapshots_of_every_shape_are_placed() {
     for (name, snapshot) in testkit::shapes(1) {
         let published = SnapshotFile { name: None, ..published(&name).file().clone() };
         assert_eq!(published, *snapshot.file(), "{name}: cargo run -p worlds --example shapes -- FOLDER");
