@@ -1,7 +1,7 @@
-//! Channels between whole groups: each of one sends to each of the other.
+//! Channels between whole groups: each member of one sends to each member of the other.
 //!
-//! They are kept as what they are. Those who read pairs of actors get pairs as long as there are few enough of them
-//! ([`MOST_PAIRS`]); what costs are made of, and the search, look at how many of each group a unit hosts.
+//! They are kept in this form. Code that needs pairs of actors gets expanded pairs if there are few enough
+//! ([`MOST_PAIRS`]); costs and the search work with the number of group members on each unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,48 +9,48 @@ use crate::error::{SnapshotError, fits, number};
 use crate::file::{Actor, GroupMessage, SnapshotFile};
 use crate::ix::{ActorIx, EndIx, IxVec};
 
-/// The most pairs of actors that channels between groups are written out as, for those who read pairs.
+/// The maximum number of pairs to which group channels are expanded.
 pub const MOST_PAIRS: usize = 200_000;
 
-/// What an actor of a group has to do with each actor of another one, both directions summed.
+/// The edge of each member of a group to each member of another one, both directions summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channel {
-    /// The other group; where it is the same, all but the actor itself.
+    /// The other group; if it is the same, all other members.
     pub peer: EndIx,
-    /// For each unit of exchange cost: messages per window, or what they weigh.
+    /// Per unit of exchange cost: messages per window, or their weight.
     pub rate: i64,
-    /// When the two are apart: the drag, or what it weighs.
+    /// If separated: the drag, or its weight.
     pub apart: i64,
 }
 
-/// Pairs of actors that channels between groups tie.
+/// Pairs of actors that group channels connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pairs {
     /// All of them.
     All,
-    /// Those that are not between two fixed actors.
+    /// Those with at least one movable actor.
     Open,
 }
 
-/// The channels between groups of a world.
+/// The group channels of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Channels {
-    /// By actor: its group, where channels end in it, else [`EndIx::NONE`].
+    /// By actor: its group, if it has channels, otherwise [`EndIx::NONE`].
     pub end_of: IxVec<ActorIx, EndIx>,
     /// By group: its channels, peers ascending.
     pub of: IxVec<EndIx, Vec<Channel>>,
     /// By group: its actors, ascending.
     pub members: IxVec<EndIx, Vec<ActorIx>>,
-    /// How many pairs of actors have to do with each other.
+    /// The number of connected pairs of actors.
     pub pairs: usize,
-    /// How many of them are not between two fixed actors.
+    /// The number of them with at least one movable actor.
     pub open_pairs: usize,
-    /// Whether the edges of the problem hold those pairs.
+    /// Whether the problem's edges include these pairs.
     pub is_written_out: bool,
 }
 
 impl Channels {
-    /// The channels of a checked file, written out up to so many pairs.
+    /// The channels of a checked file, expanded up to a number of pairs.
     pub(crate) fn new(file: &SnapshotFile, most_pairs: usize) -> Self {
         let mut channels = Self { is_written_out: true, ..Self::default() };
         if file.group_messages.is_empty() {
@@ -74,7 +74,7 @@ impl Channels {
             let sum = sums.entry((from.min(to), from.max(to))).or_default();
             // Within a group each sends to the other, and both are one pair.
             let count = number(channel.count) * if from == to { 2 } else { 1 };
-            // What passes 2^53 is refused, whether before or after this.
+            // Values above 2^53 are refused, before or after this.
             *sum = (sum.0.saturating_add(count), sum.1.saturating_add(number(channel.drag)));
         }
         channels.of = IxVec::of(Vec::new(), channels.members.len());
@@ -84,7 +84,7 @@ impl Channels {
         for ((a, b), (rate, apart)) in sums {
             let pairs = channels.pairs_between(a, b);
             if pairs == 0 {
-                // Who is alone in a group sends nothing, however much a file says that it does.
+                // A group with one member sends nothing within itself.
                 continue;
             }
             channels.pairs = channels.pairs.saturating_add(pairs);
@@ -100,27 +100,27 @@ impl Channels {
         channels
     }
 
-    /// Whether there are channels that no edge stands for.
+    /// Whether there are channels that no edge represents.
     pub fn are_whole(&self) -> bool {
         !self.is_written_out
     }
 
-    /// Why something that reads pairs of actors cannot be had; `None` where edges stand for all pairs.
+    /// Why pairs of actors are unavailable; `None` if edges represent all pairs.
     pub fn refusal(&self, who: &str) -> Option<String> {
         self.are_whole().then(|| too_many(who, self.pairs))
     }
 
-    /// Why something that can do without pairs of two fixed actors cannot be had; `None` where the others are few enough.
+    /// Why pairs with a movable actor are unavailable; `None` if they are few enough.
     pub fn open_refusal(&self, who: &str) -> Option<String> {
         (self.are_whole() && self.open_pairs > MOST_PAIRS).then(|| too_many(who, self.open_pairs))
     }
 
-    /// The pairs that whoever can do without some gets: all, as long as edges stand for them.
+    /// The available pairs: all if edges represent them, otherwise those with a movable actor.
     pub(crate) fn enough_pairs(&self) -> Pairs {
         if self.is_written_out { Pairs::All } else { Pairs::Open }
     }
 
-    /// Goes through the pairs that are not between two fixed actors, the smaller position first; who asks has seen that they are
+    /// Visits the pairs with a movable actor, the smaller position first; the caller has checked that they are
     /// few enough.
     pub fn for_each_open_pair(
         &self,
@@ -133,7 +133,7 @@ impl Channels {
                 let open: Vec<ActorIx> = peers.iter().copied().filter(|actor| !fixed[*actor]).collect();
                 for &a in &self.members[end] {
                     let peers = if fixed[a] { &open } else { peers };
-                    // Within a group each pair is met in both orders.
+                    // Within a group each pair occurs in both orders.
                     for &b in peers.iter().filter(|b| channel.peer != end || a < **b) {
                         each(a.min(b), a.max(b), channel);
                     }
@@ -146,7 +146,7 @@ impl Channels {
         pairs_of(self.members[a].len(), self.members[b].len(), a == b)
     }
 
-    /// What two actors have to do with each other by such channels.
+    /// The edge of two actors due to group channels.
     pub fn between(&self, a: ActorIx, b: ActorIx) -> Channel {
         let (Some(&end), Some(&peer)) = (self.end_of.get(a), self.end_of.get(b)) else {
             return Channel::default();
@@ -162,7 +162,7 @@ impl Channels {
         self.of.get(end).map_or(&[][..], Vec::as_slice)
     }
 
-    /// Every channel once, with how many pairs of actors it joins.
+    /// Every channel once, with its number of pairs.
     pub fn once(&self) -> impl Iterator<Item = (&Channel, usize)> {
         let ends = self.of.enumerate();
         let once = ends.flat_map(|(end, of)| {
@@ -172,7 +172,7 @@ impl Channels {
     }
 }
 
-/// How many pairs two groups of such sizes make, or one group with itself.
+/// The number of pairs of two groups of these sizes, or of one group with itself.
 fn pairs_of(one: usize, other: usize, is_own: bool) -> usize {
     if is_own { one * one.saturating_sub(1) / 2 } else { one * other }
 }
@@ -183,7 +183,7 @@ fn too_many(who: &str, pairs: usize) -> String {
     )
 }
 
-/// The actors of each group that channels may name, as they name it.
+/// The members of each group that channels can name.
 fn members(file: &SnapshotFile) -> BTreeMap<String, Vec<ActorIx>> {
     let mut members: BTreeMap<String, Vec<ActorIx>> = BTreeMap::new();
     for (position, actor) in ActorIx::first(file.actors.len()).zip(&file.actors) {
@@ -194,13 +194,13 @@ fn members(file: &SnapshotFile) -> BTreeMap<String, Vec<ActorIx>> {
     members
 }
 
-/// The group of an actor, as channels name it.
+/// The name of an actor's group in channels.
 fn group_of(actor: &Actor) -> Option<String> {
     let (application, _) = actor.id.rsplit_once('/')?;
     Some(format!("{application}/{}", actor.group.as_deref()?))
 }
 
-/// Whether each of these actors sends to the next one, and the last to the first, by channels between groups alone.
+/// Whether each of these actors sends to the next one, cyclically, by group channels alone.
 pub(crate) fn make_cycle(file: &SnapshotFile, cycle: &[ActorIx]) -> bool {
     let channels = file.group_messages.iter().filter(|channel| channel.count > 0);
     let sent: BTreeSet<(&str, &str)> =
@@ -212,7 +212,7 @@ pub(crate) fn make_cycle(file: &SnapshotFile, cycle: &[ActorIx]) -> bool {
         .all(|(from, to)| from.as_deref().zip(to.as_deref()).is_some_and(|channel| sent.contains(&channel)))
 }
 
-/// Refuses groups that nobody is of, and numbers out of range.
+/// Refuses unknown groups, and numbers out of range.
 pub(crate) fn check(file: &SnapshotFile) -> Result<(), SnapshotError> {
     if file.group_messages.is_empty() {
         return Ok(());
@@ -231,8 +231,8 @@ pub(crate) fn check(file: &SnapshotFile) -> Result<(), SnapshotError> {
     Ok(())
 }
 
-/// What is sent, and what drags, over all pairs of all channels; `counts` says of how many ordered pairs of two groups it
-/// speaks.
+/// The total messages and drag over all pairs of all channels; `counts` gives the number of ordered pairs of two
+/// groups.
 fn sum(file: &SnapshotFile, counts: impl Fn(&[ActorIx], &[ActorIx], bool) -> u128) -> (u128, u128) {
     if file.group_messages.is_empty() {
         return (0, 0);
@@ -250,7 +250,7 @@ fn sum(file: &SnapshotFile, counts: impl Fn(&[ActorIx], &[ActorIx], bool) -> u12
     (messages, drags)
 }
 
-/// How many ordered pairs two groups of such sizes make.
+/// The number of ordered pairs of two groups of these sizes.
 fn ordered(from: usize, to: usize, is_own: bool) -> u128 {
     from as u128 * if is_own { to.saturating_sub(1) } else { to } as u128
 }
@@ -260,7 +260,7 @@ pub(crate) fn sums(file: &SnapshotFile) -> (u128, u128) {
     sum(file, |from, to, is_own| ordered(from.len(), to.len(), is_own))
 }
 
-/// The same of those pairs of which at least one actor can move.
+/// The same over pairs with at least one movable actor.
 pub(crate) fn open_sums(file: &SnapshotFile) -> (u128, u128) {
     let fixed = |of: &[ActorIx]| of.iter().filter(|actor| file.actors[actor.at()].fixed).count();
     sum(file, |from, to, is_own| {
@@ -268,7 +268,7 @@ pub(crate) fn open_sums(file: &SnapshotFile) -> (u128, u128) {
     })
 }
 
-/// Goes through every ordered pair of every channel, or the open ones: who sends, and who receives.
+/// Visits every ordered pair of every channel, or those with a movable actor: sender, and receiver.
 pub(crate) fn for_each_pair(
     file: &SnapshotFile,
     pairs: Pairs,

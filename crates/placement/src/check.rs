@@ -1,4 +1,4 @@
-//! What a snapshot file must keep to: names that exist, numbers in range, no contradictions.
+//! Validity of snapshot files: existing names, numbers in range, no contradictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,17 @@ use crate::problem::kind_cost;
 use crate::sums::check_sums;
 use crate::{Criterion, Objectives, constraints};
 
-/// The most actors that one snapshot may have, those that stay where they are not counted.
+/// The maximum number of actors of a snapshot, without fixed ones.
 pub const MOST_ACTORS: usize = 20_000;
 
-/// The most edges (messages, annoyance and interference together) that one snapshot may have, those between actors that stay where
-/// they are not counted.
+/// The maximum number of edges (messages, annoyance and interference together) of a snapshot, without those between fixed
+/// actors.
 pub const MOST_EDGES: usize = 200_000;
 
-/// How many actors of a cycle are named.
+/// The number of actors of a cycle that are named.
 const MOST_NAMED: usize = 8;
 
-/// Refuses names that do not exist, numbers out of range, contradictions.
+/// Refuses unknown names, numbers out of range, and contradictions.
 pub(crate) fn check(
     file: &SnapshotFile,
     objectives: &Objectives,
@@ -51,8 +51,8 @@ pub(crate) fn check(
     if objectives.names(Criterion::Latency) { check_paths(file, channels) } else { Ok(()) }
 }
 
-/// Refuses criteria that look at single pairs of actors where channels between groups make more than are written out. `latency`
-/// does without those between two fixed actors; to `busiest` they are something that units have to do.
+/// Refuses criteria over pairs of actors if group channels stand for more pairs than are expanded. `latency` does without pairs of
+/// fixed actors; `busiest` needs them as load of units.
 pub(crate) fn check_pairs(
     channels: &Channels,
     objectives: &Objectives,
@@ -224,7 +224,7 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
     Ok(())
 }
 
-/// Refuses messages that form a cycle: no path among them is the longest.
+/// Refuses cyclic messages, which have no longest path.
 fn check_paths(file: &SnapshotFile, channels: &Channels) -> Result<(), SnapshotError> {
     let Err(cycle) = Paths::of(file, channels.enough_pairs()) else { return Ok(()) };
     let mut names: Vec<&str> =

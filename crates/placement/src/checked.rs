@@ -1,4 +1,4 @@
-//! One assignment beside the file, and what it breaks.
+//! An assignment together with its file, and its violations.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use crate::ix::{ActorIx, UnitIx};
 use crate::reading::Reading;
 use crate::{Assignment, Lifted};
 
-/// One thing that an assignment breaks.
+/// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What kind of rule it is.
+    /// The kind of the violated rule.
     pub rule: Rule,
-    /// What is wrong, in plain words.
+    /// The violation as a sentence.
     pub says: String,
 }
 
-/// The kinds of rules that an assignment can break.
+/// The kinds of rules that an assignment can violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Rule {
-    /// The assignment is not about this snapshot.
+    /// The assignment does not belong to this snapshot.
     Malformed,
     /// The actor has no implementation for the unit's kind.
     Kind,
-    /// A fixed actor is not where it stays.
+    /// A fixed actor was moved.
     Fixed,
     /// More actors than slots.
     Slots,
-    /// A unit or node gives more of a resource than it has left.
+    /// A resource of a unit or node is overcommitted.
     Resource,
-    /// A place draws more power than a cap allows.
+    /// A power cap is exceeded.
     Power,
     /// A constraint of the snapshot.
     Constraint,
-    /// A rule of the policy, or a limit that what runs breaks already, which is treated as one.
+    /// A rule of the policy, or an already violated limit, which is treated as one.
     Policy,
 }
 
@@ -44,31 +44,31 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What constraints are checked by: the file, and the assignment.
+/// The input of constraint checks: the file, and the assignment.
 pub(crate) struct Checked<'a> {
     pub file: &'a SnapshotFile,
     pub reading: &'a Reading,
-    /// Of as many actors, and of units that there are.
+    /// The numbers of actors and units match.
     pub assignment: &'a Assignment,
-    /// What runs, which excuses what it breaks already.
+    /// The current placement, whose violations are grandfathered.
     pub now: &'a Assignment,
-    /// What this world's rules say instead, because of a world that it is made of.
+    /// Limits that rules represent, inherited from the original snapshot.
     pub lifted: Option<&'a Lifted>,
-    /// What the world's rules say as well, who are followed by searches that know rules.
+    /// Limits that rules represent in addition, for searches that follow rules.
     pub ruled: &'a Lifted,
 }
 
-/// What is used of one limit at one place.
+/// The use of one limit in one place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Used {
-    /// By everybody.
+    /// By all actors.
     pub sum: i64,
-    /// By whom who is not fixed, ascending.
+    /// The movable actors that use it, ascending.
     ours: Vec<ActorIx>,
 }
 
 impl Used {
-    /// Adds what an actor uses, actors ascending.
+    /// Adds an actor's use; actors in ascending order.
     pub fn add(&mut self, checked: &Checked, actor: ActorIx, amount: i64) {
         self.sum += amount;
         if !checked.is_fixed(actor) && self.ours.last() != Some(&actor) {
@@ -76,34 +76,34 @@ impl Used {
         }
     }
 
-    /// Whether it is more than the limit, and not by fixed actors alone.
+    /// Whether the limit is exceeded, and not by fixed actors alone.
     pub fn passes(&self, limit: i64) -> bool {
         !self.ours.is_empty() && self.sum > limit
     }
 
-    /// Whether what runs passes the limit by as much or more, with everybody of ours who passes it.
+    /// Whether the current placement exceeds the limit by at least as much, with the same movable actors.
     pub fn is_excused_by(&self, now: &Self) -> bool {
         now.sum >= self.sum && self.ours.iter().all(|actor| now.ours.binary_search(actor).is_ok())
     }
 }
 
 impl<'a> Checked<'a> {
-    /// Who is placed where, by position of the actor.
+    /// The placed actors with their units.
     pub fn placed(&self) -> impl Iterator<Item = (ActorIx, UnitIx)> + use<'a> {
         Self::at(self.assignment)
     }
 
-    /// Who is where in an assignment, by position of the actor.
+    /// The placements of an assignment, by actor.
     pub fn at(places: &Assignment) -> impl Iterator<Item = (ActorIx, UnitIx)> {
         places.enumerate().filter_map(|(actor, place)| Some((actor, (*place)?)))
     }
 
-    /// What kind of rule a limit is: one of the policy's where the world's rules say it too.
+    /// The kind of a limit: a policy rule if the snapshot's rules represent it too.
     pub fn kind(&self, (what, place, of): (&'static str, &str, &str), own: Rule) -> Rule {
         if self.ruled.has(what, place, of) { Rule::Policy } else { own }
     }
 
-    /// Whether the world's rules say instead what a limit demands.
+    /// Whether the snapshot's rules represent a limit.
     pub fn is_lifted(&self, what: &'static str, place: &str, of: &str) -> bool {
         self.lifted.is_some_and(|lifted| lifted.has(what, place, of))
     }

@@ -1,19 +1,19 @@
-//! The checker: what an assignment breaks, whoever proposed it.
+//! The checker: the violations of an assignment, whichever strategy proposed it.
 //!
-//! It reads the file, by code of its own, and shares nothing with the [`Problem`](crate::Problem) that strategies read:
-//! what their bookkeeping gets wrong is found here. Rules bind placed actors only, and nothing is held against actors
-//! that are `fixed`: at least one that is not must take part.
+//! It reads the file with its own code, independent of the [`Problem`](crate::Problem) that strategies use, and so detects errors
+//! in their incremental state. Rules bind placed actors only, and `fixed` actors cause no violation among themselves:
+//! at least one movable actor must take part.
 
 use crate::checked::{Checked, Rule, Violation};
 use crate::{Assignment, Snapshot, constraints};
 
 impl Snapshot {
-    /// Everything that the assignment breaks; empty when it is feasible.
+    /// All violations of the assignment; empty if it is feasible.
     pub fn violations(&self, assignment: &Assignment) -> Vec<Violation> {
         self.violations_after(&self.reading().home, assignment)
     }
 
-    /// The same where limits of the file are excused by what ran `before`, which is a part of what the file says that runs.
+    /// The same, with limits of the file grandfathered for the placements `before`, a part of the file's current placement.
     pub fn violations_after(&self, before: &Assignment, assignment: &Assignment) -> Vec<Violation> {
         if let Some(problem) = self.malformed(assignment) {
             return vec![Violation { rule: Rule::Malformed, says: problem }];
@@ -21,7 +21,7 @@ impl Snapshot {
         let (file, reading, lifted) = (self.file(), self.reading(), self.inherited());
         let checked = Checked { file, reading, assignment, now: before, lifted, ruled: &self.problem.lifted };
         let mut found = constraints::check(&checked);
-        // What the rules say of limits of the file has been checked by the file.
+        // Limits of the file in the rules have been checked by the file.
         let of_policy =
             self.rules().map(|rules| rules.broken(assignment, lifted.is_some())).unwrap_or_default();
         found.extend(of_policy.into_iter().map(|says| Violation { rule: Rule::Policy, says }));
@@ -36,7 +36,7 @@ impl Snapshot {
         Some(format!("there is no unit at position {}", unknown.at()))
     }
 
-    /// A constraint in plain words: its own reason, else what it demands.
+    /// A constraint as a sentence: its own reason, otherwise what it demands.
     pub fn says(&self, constraint: usize) -> String {
         constraints::says(self.file(), constraint)
     }
@@ -86,7 +86,7 @@ mod tests {
             .collect()
     }
 
-    /// Whether the bookkeeping that strategies share lets everybody be there, one after the other.
+    /// Whether the incremental state admits the placements one after the other.
     fn is_admitted(snapshot: &Snapshot, assignment: &Assignment) -> bool {
         let mut state = State::new(snapshot);
         let mut placed = assignment.enumerate().filter_map(|(actor, place)| Some((actor, (*place)?)));
@@ -99,7 +99,7 @@ mod tests {
         })
     }
 
-    /// What a search would overlook if its bookkeeping were wrong in one way, the checker finds all the same.
+    /// The checker finds what a search with a corrupted incremental state would miss.
     #[test]
     fn what_the_bookkeeping_of_searches_hides_is_found() {
         type Mutation = (&'static str, fn(&mut Problem));

@@ -1,7 +1,7 @@
-//! Numbers in lowest terms: what is searched and proven does not depend on the units that a snapshot is written in.
+//! Numbers in lowest terms, so that search and proofs do not depend on the units of measurement of a snapshot.
 //!
-//! Work, messages, drags, prices and resources are each divided by what all of them have in common. Values of levels become
-//! smaller by a factor and stay exact, so the best placement is the same, and a bound multiplied by the factor is one of the
+//! Work, messages, drags, prices and resources are each divided by their greatest common divisor. Values of levels shrink by a
+//! factor and stay exact, so the optimum is the same, and a bound multiplied by the factor is one of the
 //! original.
 
 use std::cell::Cell;
@@ -12,18 +12,18 @@ use crate::criteria::Scaling;
 use crate::file::{ExchangeCost, SnapshotFile};
 use crate::{Answer, Criterion, Objectives, Rules, Snapshot};
 
-/// What the numbers of a snapshot have in common; 0 where there are none but 0.
+/// The common factors of a snapshot's numbers; 0 if there is none but 0.
 #[derive(Debug)]
 pub(crate) struct CommonFactors {
     /// Of work and capacities.
     work: u64,
     /// Of exchange costs.
     exchange: u64,
-    /// Of the numbers that are each criterion's own.
+    /// Of the numbers of each criterion.
     own: BTreeMap<Criterion, u64>,
-    /// Of what is required and reserved of each resource; what there is, is rounded down.
+    /// Of requirements and reservations of each resource; supplies are rounded down.
     resources: BTreeMap<String, u64>,
-    /// By key: what the values of a level are divided by.
+    /// By key: the divisor of a level's values.
     levels: BTreeMap<String, u64>,
 }
 
@@ -33,7 +33,7 @@ fn common(a: u64, b: u64) -> u64 {
 }
 
 fn common_of(numbers: impl IntoIterator<Item = u64>) -> u64 {
-    // Most worlds have nothing in common, which the first few numbers tell.
+    // Most snapshots have no common factor, which the first few numbers show.
     let mut factor = 0;
     for number in numbers {
         factor = common(factor, number);
@@ -45,7 +45,7 @@ fn common_of(numbers: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 impl CommonFactors {
-    /// What a snapshot's numbers have in common, as far as its levels stay comparable.
+    /// The common factors that keep the levels comparable.
     pub fn of(snapshot: &Snapshot) -> Self {
         let file = snapshot.file();
         let works = file.actors.iter().flat_map(|actor| actor.runs_on.values().map(|way| way.work));
@@ -58,7 +58,7 @@ impl CommonFactors {
             resources: of_resources(file),
             levels: BTreeMap::new(),
         };
-        // Where messages are added to work, dividing one alone would change what counts.
+        // Where messages are added to work, dividing only one would change the sum.
         if named.clone().any(|criterion| criterion.measure().adds_messages_to_work()) {
             (factors.work, factors.exchange) = (1, 1);
         }
@@ -66,7 +66,7 @@ impl CommonFactors {
         factors
     }
 
-    /// Criteria of one level are added: all are divided by the same.
+    /// Criteria of one level are added, so they share a divisor.
     fn agree(&mut self, levels: &[Vec<Criterion>]) {
         loop {
             let before = (self.work, self.exchange, self.own.clone());
@@ -83,7 +83,7 @@ impl CommonFactors {
         }
     }
 
-    /// What the values of a criterion have in common.
+    /// The common factor of a criterion's values.
     fn value(&self, criterion: Criterion) -> u64 {
         let measure = criterion.measure();
         let exchange = if measure.counts_exchange() { self.exchange } else { 1 };
@@ -94,7 +94,7 @@ impl CommonFactors {
         }
     }
 
-    /// Has the values of a criterion be divided by this, of which they are multiples.
+    /// Sets the divisor of a criterion's values, which are multiples of it.
     fn divide_by(&mut self, criterion: Criterion, factor: u64) {
         let measure = criterion.measure();
         if self.value(criterion) == 0 {
@@ -112,7 +112,7 @@ impl CommonFactors {
         }
     }
 
-    /// The snapshot in lowest terms; `None` where it is that already.
+    /// The snapshot in lowest terms; `None` if it already is.
     pub fn divided(&self, snapshot: &Snapshot) -> Option<Snapshot> {
         let own = self.own.values().copied();
         let mut factors = own.chain([self.work, self.exchange]).chain(self.resources.values().copied());
@@ -120,7 +120,7 @@ impl CommonFactors {
             return None;
         }
         let mut file = snapshot.file().clone();
-        // An order that follows from the numbers is the one that followed from these.
+        // An order that was derived from the numbers is kept.
         file.objectives = snapshot.objectives().into();
         self.divide_places(&mut file);
         self.divide_actors(&mut file);
@@ -131,7 +131,7 @@ impl CommonFactors {
         let penalty = self.own.get(&Criterion::Policy).copied().unwrap_or(1).max(1);
         let penalty = i64::try_from(penalty).ok()?;
         let rules = snapshot.rules().map(|rules| rules.divided(penalty, false));
-        // Smaller numbers are as sound; were they not, the original would do.
+        // Smaller numbers are equally valid; otherwise the original serves.
         snapshot.in_numbers(file, rules).ok()
     }
 
@@ -176,7 +176,7 @@ impl CommonFactors {
         self.resources.get(name).map_or(1, |factor| (*factor).max(1))
     }
 
-    /// What an answer to the snapshot in lowest terms says of the original.
+    /// Translates an answer for the snapshot in lowest terms to the original.
     pub fn multiplied(&self, mut answer: Answer) -> Answer {
         for (level, bound) in &mut answer.bound {
             let factor = self.levels.get(level).map_or(1, |factor| i64::try_from(*factor).unwrap_or(1));
@@ -186,10 +186,10 @@ impl CommonFactors {
     }
 }
 
-/// So many entries of a file are copied at once to be looked at.
+/// The number of entries that are copied at once.
 const COPIED: usize = 256;
 
-/// The lists of a file in which criteria have numbers of their own, some entries at a time: no second file is made of a large one.
+/// The lists of a file with criterion-specific numbers, some entries at a time, to avoid a second copy of a large file.
 fn pieces(file: &SnapshotFile) -> impl Iterator<Item = SnapshotFile> {
     fn of<'a, T: Clone>(
         list: &'a [T],
@@ -210,14 +210,14 @@ fn pieces(file: &SnapshotFile) -> impl Iterator<Item = SnapshotFile> {
     messages.chain(channels).chain(annoyance).chain(interference).chain(actors).chain(constraints)
 }
 
-/// What the numbers that are a criterion's own have in common.
+/// The common factor of a criterion's own numbers.
 fn own_factor(snapshot: &Snapshot, criterion: Criterion) -> u64 {
     let factor = Cell::new(0);
     let penalties = snapshot.rules().filter(|_| criterion == Criterion::Policy);
     for (_, penalty) in penalties.into_iter().flat_map(Rules::penalties) {
         factor.set(common(factor.get(), penalty.unsigned_abs()));
     }
-    // The same way in which they are divided says which they are.
+    // The division itself determines which numbers these are.
     for mut piece in pieces(snapshot.file()) {
         criterion.measure().divide(&mut piece, &|number| {
             factor.set(common(factor.get(), number));
@@ -234,7 +234,7 @@ fn of_exchange(snapshot: &Snapshot) -> u64 {
     let costs = &snapshot.file().exchange_cost;
     let is_listed = |kind: &String| costs.kinds.get(kind).is_some_and(|row| row.contains_key(kind));
     if snapshot.problem().kinds.iter().any(|kind| !is_listed(kind)) {
-        // One of a kind that is not listed and another one: 1.
+        // An unlisted pair of kinds: 1.
         return 1;
     }
     let kinds = costs.kinds.values().flat_map(BTreeMap::values).copied().chain(costs.other_kind);

@@ -1,4 +1,4 @@
-//! The list of constraints, and how a snapshot file says them.
+//! The list of constraints, and their syntax in a snapshot file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,9 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Hands the list of constraints to a macro: what each is, its name, its module in `constraints`, its fields in the file.
+/// Passes the list of constraints to a macro: description, name, module in `constraints`, and fields in the file.
 ///
-/// In the file, types are called as their modules and fields as here, in camel case.
+/// In the file, types are named after their modules and fields as here, in camel case.
 macro_rules! each_constraint {
     ($then:ident) => {
         $then! {
@@ -19,7 +19,7 @@ macro_rules! each_constraint {
                 actor: String,
                 /// The unit.
                 unit: String,
-                /// Why, in plain words.
+                /// The reason, as a sentence.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
@@ -30,7 +30,7 @@ macro_rules! each_constraint {
                 /// Where: exactly one of units, nodes, zones.
                 #[serde(flatten)]
                 places: Places,
-                /// Why, in plain words.
+                /// The reason, as a sentence.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
@@ -41,81 +41,81 @@ macro_rules! each_constraint {
                 /// Where: exactly one of units, nodes, zones.
                 #[serde(flatten)]
                 places: Places,
-                /// What runs there now may stay.
+                /// Whether current placements there are exempt.
                 #[serde(skip_serializing_if = "std::ops::Not::not")]
                 except_current: bool,
-                /// Why, in plain words.
+                /// The reason, as a sentence.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
-            /// Keeps so much of a unit's resource free.
+            /// Reserves a quantity of a unit's resource.
             Reserve in reserve {
                 /// The unit.
                 unit: String,
                 /// The resource.
                 resource: String,
-                /// How much stays free.
+                /// The quantity.
                 quantity: u64,
             }
-            /// All on different ones.
+            /// All in different ones.
             Apart in apart {
-                /// Different what.
+                /// The topology level.
                 on: Scope,
                 /// The actors.
                 actors: Vec<String>,
-                /// Why, in plain words.
+                /// The reason, as a sentence.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
-            /// All on the same one.
+            /// All in the same one.
             Together in together {
-                /// The same what.
+                /// The topology level.
                 on: Scope,
                 /// The actors.
                 actors: Vec<String>,
-                /// Why, in plain words.
+                /// The reason, as a sentence.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
-            /// At most so many watts, in every place of a scope.
+            /// The maximum power of every domain of a scope.
             PowerCap in power_cap {
-                /// Which places.
+                /// The scope.
                 on: CapScope,
                 /// Watts.
                 max: u64,
-                /// Why, in plain words.
+                /// The reason, as a sentence.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
-            /// So many at most, or so much of a resource that they require.
+            /// The maximum number of some actors, or quantity of a resource that they require.
             Quota in quota {
                 /// The actors.
                 actors: Vec<String>,
-                /// Only what is placed on units of this pool counts.
+                /// Counts only placements on units of this pool.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 pool: Option<String>,
-                /// Only what is placed on units of one of these pools counts.
+                /// Counts only placements on units of one of these pools.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 pools: Option<Vec<String>>,
-                /// Only what is placed in this NUMA domain, of whichever node, counts.
+                /// Counts only placements in this NUMA domain, of any node.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 numa: Option<String>,
-                /// What is counted, of unit and node together; without it, how many they are.
+                /// The resource that is counted, of unit and node together; without it, actors are counted.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 resource: Option<String>,
-                /// How much at most.
+                /// The maximum.
                 max: u64,
-                /// Why, in plain words.
+                /// The reason, as a sentence.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
-            /// Costs its weight, in the criterion `policy`, when the actor is placed elsewhere.
+            /// Costs its weight, in the criterion `policy`, if the actor is placed elsewhere.
             Prefer in prefer {
                 /// The actor.
                 actor: String,
                 /// The unit.
                 unit: String,
-                /// What it costs to be elsewhere.
+                /// The cost of being placed elsewhere.
                 weight: u64,
             }
         }
@@ -129,7 +129,7 @@ macro_rules! constraints {
         $(#[doc = $doc:literal])+
         $name:ident in $module:ident { $($(#[$about:meta])+ $field:ident: $type:ty,)+ }
     )+) => {
-        /// A rule about where actors may be; binds placed actors only.
+        /// A rule about the units of actors; binds placed actors only.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", try_from = "Given")]
         pub enum Constraint {
@@ -152,7 +152,7 @@ macro_rules! constraints {
         }
 
         impl Constraint {
-            /// The first field that is called so, and its name.
+            /// The first field of this name, and the name.
             fn field(&self, is_wanted: impl Fn(&str) -> bool) -> Option<(&'static str, &dyn Field)> {
                 match self {
                     $(Self::$name { $($field),+ } => {
@@ -162,7 +162,7 @@ macro_rules! constraints {
                 }
             }
 
-            /// The same to change it.
+            /// The same, mutably.
             fn field_mut(&mut self, is_wanted: impl Fn(&str) -> bool) -> Option<&mut dyn Field> {
                 match self {
                     $(Self::$name { $($field),+ } => {
@@ -183,12 +183,12 @@ impl Constraint {
         self.field(names_actors).map_or(&[], |(_, field)| field.names())
     }
 
-    /// The list of the actors that it names, where it is one.
+    /// The list of the actors that it names, if it has a list.
     pub fn actors_mut(&mut self) -> Option<&mut Vec<String>> {
         self.field_mut(names_actors)?.names_mut()
     }
 
-    /// Whether it names one actor, and not a list.
+    /// Whether it names a single actor rather than a list.
     pub(crate) fn is_of_one_actor(&self) -> bool {
         self.field(names_actors).is_some_and(|(name, _)| name == "actor")
     }
@@ -203,7 +203,7 @@ impl Constraint {
         self.field(|name| name == "places").and_then(|(_, field)| field.places())
     }
 
-    /// Why it is there, in plain words, where it says so.
+    /// Its reason, if given.
     pub fn reason(&self) -> Option<&str> {
         self.field(|name| name == "reason").and_then(|(_, field)| field.text())
     }
@@ -221,7 +221,7 @@ pub enum Places {
     Zones(Vec<String>),
 }
 
-/// How near is near: the scope of `apart` and `together`.
+/// The topology level of `apart` and `together`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[derive(Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
@@ -237,24 +237,24 @@ pub enum Scope {
     Zone,
 }
 
-/// What a cap on power is about.
+/// The scope of a power cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[derive(Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum CapScope {
-    /// Each node by itself.
+    /// Each node separately.
     Node,
-    /// Each zone by itself; a unit without a known zone is one of its own.
+    /// Each zone separately; a unit without a known zone is one of its own.
     Zone,
     /// All units together.
     All,
 }
 
-/// A constraint as a file says it, nulls left out.
+/// A constraint in file form, without nulls.
 struct Given {
     kind: String,
-    /// What is left to be read, by name.
+    /// The remaining fields, by name.
     fields: BTreeMap<String, Value>,
 }
 
@@ -270,7 +270,7 @@ impl Given {
         format!("a constraint of type `{}` needs `{}`", self.kind, camel_case(name))
     }
 
-    /// Refuses fields that the type does not have.
+    /// Refuses unknown fields.
     fn is_used_up(&self) -> Result<(), String> {
         match self.fields.keys().next() {
             Some(field) => {
@@ -306,9 +306,9 @@ impl<'de> Deserialize<'de> for Given {
     }
 }
 
-/// A type of fields.
+/// A field type.
 trait Field {
-    /// Reads one by its name.
+    /// Reads it by name.
     fn read(given: &mut Given, name: &str) -> Result<Self, String>
     where
         Self: Sized;
@@ -318,23 +318,23 @@ trait Field {
         &[]
     }
 
-    /// The list of what it names, where it is one.
+    /// The list of what it names, if it is one.
     fn names_mut(&mut self) -> Option<&mut Vec<String>> {
         None
     }
 
-    /// The text that it is, if it is one and there.
+    /// The text, if it is one and present.
     fn text(&self) -> Option<&str> {
         None
     }
 
-    /// The places that it is.
+    /// The places, if it is one.
     fn places(&self) -> Option<&Places> {
         None
     }
 }
 
-/// Types without which there is no constraint.
+/// Field types that are required.
 macro_rules! needed {
     ($($type:ty { $($more:tt)* })+) => {
         $(impl Field for $type {
@@ -405,7 +405,7 @@ impl Field for Places {
     }
 }
 
-/// Whether a field of this name says which actors it is about.
+/// Whether a field of this name lists actors.
 fn names_actors(field: &str) -> bool {
     matches!(field, "actor" | "actors")
 }

@@ -1,4 +1,4 @@
-//! The price of an assignment, in exact integers.
+//! Exact integer costs of an assignment.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::tally::channel_sums;
 use crate::{Assignment, Criterion, Objectives, Snapshot};
 
-/// What an assignment costs: the unplaced first, then every criterion that is known without a judge.
+/// The cost of an assignment: unplaced actors, then every criterion that needs no judge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Actors without a place.
     pub unplaced: i64,
-    /// Penalties, as the judge gave them; 0 before it was asked.
+    /// Penalties from the judge; 0 before it was asked.
     pub policy: i64,
-    /// By criterion, `policy` aside ([`Cost::of`]); 0 where no level names what is worked out only where one does.
+    /// By criterion, except `policy` ([`Cost::of`]); 0 for criteria that are only computed if a level names them.
     pub values: [i64; Criterion::COUNT],
 }
 
@@ -32,7 +32,7 @@ impl Cost {
         self
     }
 
-    /// The vector in words, `unplaced` left out when it is 0.
+    /// The vector as text, `unplaced` omitted if it is 0.
     pub fn in_words(&self, snapshot: &Snapshot) -> String {
         let levels = snapshot.objectives().levels().iter();
         let mut words: Vec<String> = levels
@@ -63,7 +63,7 @@ impl Cost {
             .collect()
     }
 
-    /// The criteria by name, for people and files: the five that are always told, and those that are aimed at.
+    /// The criteria by name: the five that are always reported, and those of the objectives.
     pub fn by_name(&self, snapshot: &Snapshot) -> BTreeMap<String, i64> {
         Criterion::named()
             .filter(|criterion| criterion.is_always_told() || snapshot.objectives().names(*criterion))
@@ -73,10 +73,10 @@ impl Cost {
 }
 
 impl Snapshot {
-    /// Prices an assignment; exact, whether it is feasible or not, `policy` left 0.
+    /// Prices an assignment exactly, feasible or not, with `policy` left 0.
     ///
-    /// An actor on a kind that it cannot run on loads nothing there. Sums are checked: a world in which one could
-    /// pass 2^53 is refused on input.
+    /// An actor on a kind that it does not support causes no load. Sums are checked: a snapshot in which one could
+    /// exceed 2^53 is refused on input.
     pub fn cost(&self, assignment: &Assignment) -> Cost {
         let placed = Placed::new(self, assignment, false);
         let unplaced = assignment.iter().filter(|place| place.is_none()).count();
@@ -92,9 +92,9 @@ impl Snapshot {
         cost
     }
 
-    /// An application's own part of what its placement costs, `whole`: edges with an end of its own, its own moves and groups,
-    /// and of figures of units those that host its actors, whoever else is there. Latency, penalties of the policy and what
-    /// is excused stay whole: they are no sums over anybody's part.
+    /// An application's own share of the total cost `whole`: edges with an own end, its own moves and groups, and for criteria over
+    /// units those that host its actors, with all their load. Latency, policy penalties and grandfathered violations are not divided,
+    /// as they are no sums over actors.
     #[must_use]
     pub fn own_part(&self, assignment: &Assignment, whole: &Cost) -> Cost {
         let placed = Placed::new(self, assignment, true);
@@ -112,7 +112,7 @@ impl Snapshot {
         i64::try_from((i128::from(load) * 1000 + capacity - 1) / capacity).expect(SUMS_FIT)
     }
 
-    /// The value of the criterion `policy`: the penalties of the policy's rules, and the weights of those preferences
+    /// The value of the criterion `policy`: the penalties of the policy's rules, and the weights of preferences
     /// whose actor is placed elsewhere.
     pub fn penalty(&self, assignment: &Assignment) -> i64 {
         let of_rules = self.rules().map_or(0, |rules| rules.penalty(assignment));
@@ -126,7 +126,7 @@ impl Snapshot {
 }
 
 impl<'a> Placed<'a> {
-    /// With `own_only`, what is not of the actors that can move is left out.
+    /// With `own_only`, contributions of fixed actors alone are left out.
     fn new(snapshot: &'a Snapshot, assignment: &'a Assignment, own_only: bool) -> Self {
         let problem = snapshot.problem();
         let counts = |actor: ActorIx| !own_only || !snapshot.is_fixed(actor);
@@ -161,11 +161,11 @@ impl<'a> Placed<'a> {
         placed
     }
 
-    /// Adds what channels between groups cost that no edge stands for.
+    /// Adds the cost of group channels that no edge represents.
     fn add_channels(&mut self, own_only: bool) {
         let problem = self.snapshot.problem();
         let all = channel_sums(problem, self.assignment, |_| true);
-        // What fixed actors have among themselves is no part of anybody's.
+        // Channels among fixed actors belong to no application.
         let is_left_out = |actor| own_only && self.snapshot.is_fixed(actor);
         let others = channel_sums(problem, self.assignment, is_left_out);
         self.pairs.exchanged = add(self.pairs.exchanged, all.exchanged - others.exchanged);

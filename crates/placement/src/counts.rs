@@ -1,18 +1,18 @@
-//! How many units have each value, and the extremes.
+//! A multiset of values over units, with its extremes.
 
 use std::collections::BTreeMap;
 
-/// How many units have each value of a figure.
+/// The number of units with each value.
 #[derive(Clone, Debug)]
 pub struct Counts(BTreeMap<i64, usize>);
 
 impl Counts {
-    /// All of so many units at 0.
+    /// All units at 0.
     pub fn of(units: usize) -> Self {
         Self(BTreeMap::from([(0, units)]))
     }
 
-    /// One unit's value changes.
+    /// Changes the value of one unit.
     pub fn change(&mut self, from: i64, to: i64) {
         if from == to {
             return;
@@ -36,7 +36,7 @@ impl Counts {
         self.0.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// The largest value if some units' changed, each from a value to another.
+    /// The largest value if the values of some units changed.
     pub fn most_with(&self, changes: impl Iterator<Item = (i64, i64)>) -> i64 {
         let mut gone: BTreeMap<i64, usize> = BTreeMap::new();
         let mut most = None;
@@ -49,10 +49,10 @@ impl Counts {
         kept.max(most).unwrap_or(0)
     }
 
-    /// The smallest and the largest value if one unit's changed.
+    /// The smallest and the largest value if the value of one unit changed.
     pub fn extremes_with(&self, before: i64, after: i64) -> (i64, i64) {
         let alone = self.0.get(&before) == Some(&1);
-        // With the unit's own value taken out when it was the only one, and its new value put in.
+        // Without the unit's old value if it was the only one, and with its new value.
         let stays = |value: &&i64| !(alone && **value == before);
         let least = self.0.keys().find(stays).map_or(after, |value| after.min(*value));
         let most = self.0.keys().rev().find(stays).map_or(after, |value| after.max(*value));

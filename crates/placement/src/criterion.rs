@@ -5,37 +5,37 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize};
 use strum::IntoEnumIterator;
 
-/// Hands the list of criteria to a macro: what each is, its name, its module in `criteria`.
+/// Passes the list of criteria to a macro: description, name, and module in `criteria`.
 macro_rules! each_criterion {
     ($then:ident) => {
         $then! {
             /// Largest minus smallest overload of the units (APO III-B, M1).
             Overload in overload;
-            /// Messages between units, each times its exchange cost (APO III-B, M2).
+            /// Messages between units, each at its exchange cost (APO III-B, M2).
             Communication in communication;
-            /// Drag of pairs that are apart (APO III-C, M3).
+            /// Drag of separated pairs (APO III-C, M3).
             Annoyance in annoyance;
             /// Drag of pairs that share a unit.
             Interference in interference;
-            /// The price of what leaves its unit.
+            /// The cost of moving actors off their unit.
             Migration in migration;
-            /// Penalties of the policy: its own, and those of `prefer`.
+            /// Penalties of the policy and of `prefer`.
             Policy in policy;
-            /// The fullest unit: work over capacity, in thousandths.
+            /// The most loaded unit: work over capacity, in thousandths.
             Bottleneck in bottleneck;
             /// Units that host anything.
             Consolidate in consolidate;
-            /// Watts.
+            /// Power in watts.
             Energy in energy;
             /// Actors of one group in one zone.
             Spread in spread;
-            /// The most expensive path that messages take.
+            /// The longest path of messages, by cost.
             Latency in latency;
-            /// What nodes cost while they host anything.
+            /// The price of nodes that host anything.
             Licence in licence;
-            /// The busiest unit: work and what its actors send, over capacity, in thousandths.
+            /// The busiest unit: work and sent messages over capacity, in thousandths.
             Busiest in busiest;
-            /// Actors in a breach of the policy that is excused; no level names it, it stands above them where there are such.
+            /// Actors in grandfathered violations; no level names it, it precedes all levels if there are any.
             Excused in excused;
         }
     };
@@ -45,7 +45,7 @@ pub(crate) use each_criterion;
 
 macro_rules! criteria {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident;)*) => {
-        /// One thing that a placement is judged by; less is better.
+        /// A criterion by which placements are compared; less is better.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[derive(Serialize, strum::Display, strum::EnumCount, strum::EnumIter, strum::IntoStaticStr)]
         #[serde(rename_all = "lowercase")]
@@ -59,7 +59,7 @@ macro_rules! criteria {
 each_criterion!(criteria);
 
 impl Criterion {
-    /// Those that a level can name.
+    /// Criteria that a level can name.
     pub fn named() -> impl Iterator<Item = Self> {
         Self::iter().filter(|criterion| *criterion != Self::Excused)
     }

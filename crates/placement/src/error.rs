@@ -7,9 +7,9 @@ pub const LARGEST: u64 = 1 << 53;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct SnapshotError {
-    /// Where, as in `units[0].capacity`; `.` is the whole file.
+    /// The place, as in `units[0].capacity`; `.` is the whole file.
     pub path: String,
-    /// What is wrong and what to do.
+    /// What is wrong, and how to fix it.
     pub problem: String,
 }
 
@@ -19,7 +19,7 @@ impl SnapshotError {
     }
 }
 
-/// Refuses a number that not every JSON reader reads exactly.
+/// Refuses a number that not every JSON reader represents exactly.
 pub(crate) fn fits(path: &dyn Fn() -> String, value: u64) -> Result<(), SnapshotError> {
     if value <= LARGEST {
         return Ok(());
@@ -27,7 +27,7 @@ pub(crate) fn fits(path: &dyn Fn() -> String, value: u64) -> Result<(), Snapshot
     Err(SnapshotError::new(path(), format!("{value} is above 2^53; use a smaller number or a coarser unit")))
 }
 
-/// A number of a checked file, as the signed integer that sums are made of.
+/// A number of a checked file as a signed integer.
 pub(crate) fn number(given: u64) -> i64 {
     i64::try_from(given).expect("numbers above 2^53 are refused on input")
 }

@@ -1,8 +1,8 @@
-//! What is excused: rules that are broken already, and not for the first time by who stays.
+//! Grandfathering: violations that the current placement already has.
 //!
-//! A case that what runs now breaks is not held against who is in it now, as long as nobody comes to it and it becomes
-//! no worse; each of them counts once, above every level, so that it is mended where it can be. What that means is written
-//! as further ground rules: every strategy, clingo and explanations follow them as they follow those of the policy.
+//! A case that the current placement violates is tolerated for the actors that take part now, as long as no actor joins and the
+//! violation does not grow; each of these actors counts once, above every level, so that the violation is repaired if possible.
+//! This meaning is itself expressed by ground rules, which every strategy, clingo and explanations follow like a policy's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use crate::rules::{Excuse, GroundConstraint, GroundRule, Rules};
 use crate::ruling::Ruling;
 use crate::{Assignment, LiftedLimit};
 
-/// Where actors may be, as the rules know it: actor and atom.
+/// The placements of actors in the rules: actor and atom.
 type Members = BTreeMap<ActorIx, Vec<(UnitIx, u32)>>;
 
 impl Rules {
-    /// The same rules with what `current` breaks already excused, as far as nobody is to blame for more than that.
+    /// The same rules with violations of `current` grandfathered.
     ///
     /// # Errors
-    /// When that takes more atoms than can be numbered.
+    /// If that needs more atoms than can be numbered.
     pub(crate) fn excusing(self, fixed: &IxVec<ActorIx, bool>, current: &Assignment) -> Result<Self, String> {
         if self.excuses.is_some() {
             return Ok(self);
@@ -43,7 +43,7 @@ impl Rules {
         written.finish(told)
     }
 
-    /// Who is in a breach that is excused, each with the rules that are broken in plain words; of a feasible assignment.
+    /// The actors in grandfathered violations of a feasible assignment, each with the violated rules as sentences.
     pub fn excused(&self, assignment: &Assignment) -> Vec<(ActorIx, Vec<String>)> {
         let ruling = Ruling::of(self, assignment);
         let of_actor = |excuse: &Excuse| {
@@ -54,32 +54,32 @@ impl Rules {
         self.excuses().iter().filter_map(of_actor).collect()
     }
 
-    /// How many are in a breach that is excused.
+    /// The number of actors in grandfathered violations.
     pub(crate) fn excused_count(&self, assignment: &Assignment) -> i64 {
         if self.excuses().is_empty() { 0 } else { Ruling::of(self, assignment).excused() }
     }
 
-    /// Who may be in a breach that is excused.
+    /// The actors that can take part in a grandfathered violation.
     pub fn excuses(&self) -> &[Excuse] {
         self.excuses.as_deref().unwrap_or_default()
     }
 
-    /// Which cases are held against who makes them worse only, in plain words.
+    /// The cases that only refuse an aggravation, as sentences.
     pub fn excusable(&self) -> &[String] {
         &self.excusable
     }
 }
 
-/// Rules that are being written.
+/// Collects rules.
 struct Written<'a> {
     rules: &'a Rules,
     fixed: &'a IxVec<ActorIx, bool>,
-    /// By atom: the bodies that conclude it.
+    /// By atom: the bodies that derive it.
     concluded_by: Vec<Vec<u32>>,
-    /// By atom: who is where.
+    /// By atom: the placement that it stands for.
     input_of: BTreeMap<u32, (ActorIx, UnitIx)>,
     ground: Vec<GroundRule>,
-    /// By demand: whether it goes.
+    /// By case: whether it is replaced.
     gone: BTreeSet<usize>,
     demands: Vec<GroundConstraint>,
     cases: BTreeMap<ActorIx, Vec<(u32, String)>>,
@@ -108,7 +108,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// What a demand that is broken already becomes.
+    /// The replacement of a case that is already violated.
     fn write(&mut self, demand: usize, now: &Ruling, grows: bool, current: &Assignment) {
         self.gone.insert(demand);
         let rules = self.rules;
@@ -124,7 +124,7 @@ impl<'a> Written<'a> {
         }
         let all: Vec<u32> = members.values().flatten().map(|(_, atom)| *atom).collect();
         if !now.holds(broken) {
-            // Others break it, and one of ours keeps it from being broken: whoever is in it is to blame.
+            // Fixed actors violate it, and a movable one prevents that: any participant is refused.
             let atom = self.both(broken, &all);
             return self.demand(demand, atom);
         }
@@ -139,7 +139,7 @@ impl<'a> Written<'a> {
             self.demand(demand, atom);
         }
         if let Some(worse) = self.worse(demand, now) {
-            // Where more can only make it worse, one of ours is in it wherever it is worse than now.
+            // If more can only aggravate it, a movable actor takes part wherever it is worse than now.
             let atom = if grows { worse } else { self.both(worse, &all) };
             self.demand(demand, atom);
         }
@@ -149,7 +149,7 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// Places of those who can move on which an atom depends.
+    /// Placements of movable actors on which an atom depends.
     fn members(&self, atom: u32) -> Members {
         let (mut seen, mut open) = (BTreeSet::from([atom]), vec![atom]);
         let mut members = Members::new();
@@ -165,12 +165,12 @@ impl<'a> Written<'a> {
         members
     }
 
-    /// An atom that holds if a demand is broken by more than now; none where that cannot be.
+    /// An atom that holds if the violation of a case is larger than now; `None` if that is impossible.
     fn worse(&mut self, demand: usize, now: &Ruling) -> Option<u32> {
         let (body, too_little) = self.rules.measure(self.rules.demands[demand].atom, &self.concluded_by)?;
         let rules = self.rules;
         let (rule, sum) = (&rules.ground[body as usize], now.sum(body));
-        // Broken by more: above the sum of now, or below it.
+        // Larger: above the current sum, or below it.
         let needed = if too_little { sum } else { sum + 1 };
         if (too_little && needed <= 0) || (!too_little && i128::from(needed) > rule.most()) {
             return None;

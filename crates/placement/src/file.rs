@@ -1,4 +1,4 @@
-//! The snapshot file: the plain data of one world, as it is read and written.
+//! The snapshot file: plain data as it is read and written.
 //!
 //! All quantities are integers, durations are in microseconds. Unknown fields are refused with their path.
 //! [`Snapshot`](crate::Snapshot) is the same data after it has been checked and indexed.
@@ -16,22 +16,22 @@ use crate::Criterion;
 /// The version of the format that this crate writes; it reads this one.
 pub const VERSION: u32 = 1;
 
-/// One world as plain data.
+/// A snapshot as plain data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct SnapshotFile {
     /// The version of the format.
     pub version: u32,
-    /// A name for people.
+    /// A display name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The application being planned, as `namespace/name`.
     #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
-    /// The window, in microseconds, that work and capacities count for.
+    /// The window in microseconds that work and capacities refer to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_microseconds: Option<u64>,
-    /// What the units of a node share.
+    /// Nodes, with what their units share.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Node>,
     /// The computing units.
@@ -40,10 +40,10 @@ pub struct SnapshotFile {
     /// The actors.
     #[serde(default)]
     pub actors: Vec<Actor>,
-    /// Directed messages per window; both directions of a pair add up, messages to oneself are ignored.
+    /// Directed messages per window; both directions of a pair are summed, self-messages are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Message>,
-    /// Channels between whole groups; each is one of the edges that a file may have.
+    /// Channels between whole groups; each counts as one edge of the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group_messages: Vec<GroupMessage>,
     /// Drag that counts when two actors are on different units (APO, M3).
@@ -52,25 +52,25 @@ pub struct SnapshotFile {
     /// Drag that counts when two actors share a unit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interference: Vec<Drag>,
-    /// For each of the last actors, how many others it stands for that its unit sums up.
+    /// For each of the last actors, the number of unlisted actors of its unit that it represents.
     #[serde(skip)]
     pub summed_up: Vec<u64>,
-    /// What it costs to exchange one message between two units.
+    /// The cost of exchanging one message between two units.
     #[serde(default)]
     pub exchange_cost: ExchangeCost,
     /// Hard rules, and preferences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,
-    /// The policy that the numbers were made with.
+    /// The policy of the snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
-    /// Levels of criteria, the most important first; the criteria of one level are added.
+    /// Levels of criteria, the most important first; criteria of one level are summed.
     #[serde(default)]
     pub objectives: Levels,
 }
 
 impl SnapshotFile {
-    /// How many edges are named; the two directions of a pair are one where they stand side by side, and a channel between groups
+    /// The number of edges; two adjacent directions of a pair are one, and a channel between groups
     /// is one.
     #[must_use]
     pub fn edges(&self) -> usize {
@@ -79,7 +79,7 @@ impl SnapshotFile {
         messages + self.group_messages.len() + self.annoyance.len() + self.interference.len()
     }
 
-    /// How many of them are not between actors that are all fixed.
+    /// The number of edges with a movable end.
     #[must_use]
     pub fn own_edges(&self) -> usize {
         let (fixed, own): (Vec<&Actor>, Vec<&Actor>) = self.actors.iter().partition(|actor| actor.fixed);
@@ -101,27 +101,27 @@ impl SnapshotFile {
     }
 }
 
-/// What all units of a node share.
+/// A node, with what its units share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Node {
     /// Unique name.
     pub id: String,
-    /// The zone; unknown differs from every other.
+    /// The zone; an unknown one differs from every other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// Labels, for policies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Countable resources that are left for actors; one that is not listed is not there.
+    /// Countable resources available to actors; unlisted ones are 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub provides: BTreeMap<String, u64>,
-    /// What it costs while it hosts anything: software that is licensed by node, or a machine that is rented.
+    /// The price while it hosts anything: a software licence per node, or rent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub licence_cost: Option<u64>,
 }
 
-/// A computing unit: what one actor, or several, can run on.
+/// A computing unit, which hosts one actor or several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Unit {
@@ -129,26 +129,26 @@ pub struct Unit {
     pub id: String,
     /// The kind of device.
     pub kind: String,
-    /// The node that it is part of.
+    /// Its node.
     pub node: String,
-    /// The zone; unknown differs from every other.
+    /// The zone; an unknown one differs from every other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The NUMA domain within the node; unknown differs from every other.
+    /// The NUMA domain within the node; an unknown one differs from every other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa: Option<String>,
-    /// The pool that offers it.
+    /// Its pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Work that it can do in one window, at least 1.
+    /// Work per window, at least 1.
     pub capacity: u64,
-    /// At most so many actors.
+    /// The maximum number of actors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots: Option<u64>,
-    /// Countable resources, hard limits; one that is not listed is not there.
+    /// Countable resources, hard limits; unlisted ones are 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub provides: BTreeMap<String, u64>,
-    /// Actors there that stay and are not listed; what they require is taken off `provides` already.
+    /// Unlisted foreign actors that stay; their requirements are already subtracted from `provides`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<Others>,
     /// Watts added at full load.
@@ -159,50 +159,50 @@ pub struct Unit {
     pub idle_watts: Option<u64>,
 }
 
-/// Actors on a unit that stay there and are not listed.
+/// Unlisted foreign actors of a unit, which stay there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Others {
     /// Their work per window.
     pub work: u64,
-    /// How many slots they take.
+    /// Their number of slots.
     pub count: u64,
 }
 
-/// An actor: placed on exactly one unit, or on none.
+/// An actor: placed on one unit, or unplaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Actor {
     /// Unique name, `namespace/application/actor`.
     pub id: String,
-    /// The group of identical actors that it belongs to.
+    /// Its group of identical actors.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// What it needs on each kind that it can run on.
+    /// Its requirements on each supported kind.
     pub runs_on: BTreeMap<String, RunsOn>,
-    /// Resources of the unit that it needs on any kind.
+    /// Resources of the unit that it requires on any kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requires: BTreeMap<String, u64>,
     /// Labels, for policies.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What it costs to move it once.
+    /// The cost of moving it once.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub move_cost: u64,
-    /// It belongs to another application and stays at `current`.
+    /// Whether it belongs to another application and stays at `current`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fixed: bool,
-    /// The unit that it runs on now.
+    /// Its current unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
 }
 
-/// What an actor needs on one kind: written as a number when it is work alone.
+/// The requirements of an actor on one kind; written as a number if there is only work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunsOn {
     /// Work per window.
     pub work: u64,
-    /// Resources of the unit, beside those of the actor.
+    /// Resources of the unit, in addition to those of the actor.
     pub requires: BTreeMap<String, u64>,
     /// Resources of the node.
     pub node_requires: BTreeMap<String, u64>,
@@ -216,21 +216,21 @@ pub struct Message {
     pub from: String,
     /// The receiver.
     pub to: String,
-    /// How many in one window.
+    /// Messages per window.
     pub count: u64,
 }
 
-/// What each actor of one group sends to each of another, or of its own but itself.
+/// A channel from each actor of one group to each of another, or to all others of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupMessage {
-    /// The group that sends, as `namespace/application/group`.
+    /// The sending group, as `namespace/application/group`.
     pub from: String,
-    /// The group that receives.
+    /// The receiving group.
     pub to: String,
-    /// How many messages each sends to each, per window.
+    /// Messages per window of each pair.
     pub count: u64,
-    /// The drag of each pair when apart, once per pair; dimensionless.
+    /// The drag of each separated pair, once per pair; dimensionless.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub drag: u64,
 }
@@ -243,18 +243,18 @@ pub struct Drag {
     pub a: String,
     /// The other.
     pub b: String,
-    /// How strong; dimensionless.
+    /// Its strength; dimensionless.
     pub drag: u64,
 }
 
-/// The cost of one message between two units: 0 on the same unit, else kinds plus what differs.
+/// The cost of one message between two units: 0 on the same unit, otherwise by kinds plus surcharges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ExchangeCost {
     /// Cost by pair of kinds, symmetric; either order may be given.
     #[serde(default)]
     pub kinds: BTreeMap<String, BTreeMap<String, u64>>,
-    /// For pairs of kinds that are not listed; the same kind then costs 1. Without it a missing pair is refused.
+    /// For unlisted pairs of kinds; equal kinds then cost 1. Without it an unlisted pair is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_kind: Option<u64>,
     /// Added between two NUMA domains of one node.
@@ -266,12 +266,12 @@ pub struct ExchangeCost {
     /// Added, on top of `other_node`, between two zones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub other_zone: u64,
-    /// The whole cost of a pair of units, where it is known.
+    /// The total cost of single pairs of units.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<PairCost>,
 }
 
-/// The exchange cost of one pair of units; replaces every class.
+/// The exchange cost of one pair of units; replaces all classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PairCost {
@@ -283,7 +283,7 @@ pub struct PairCost {
     pub cost: u64,
 }
 
-/// The policy that a snapshot was made with.
+/// The policy of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
@@ -294,7 +294,7 @@ pub struct Policy {
     pub program: Option<String>,
 }
 
-/// Levels of criteria: a criterion by itself, or several that are added.
+/// A level: one criterion, or several that are summed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Levels {
     /// As listed, the most important first.
@@ -304,7 +304,7 @@ pub enum Levels {
 }
 
 impl Default for Levels {
-    /// Overload, then communication and the price of moves, then annoyance.
+    /// Overload, then communication and the cost of moves, then annoyance.
     fn default() -> Self {
         use Criterion::{Annoyance, Communication, Migration, Overload};
         Self::InOrder(vec![vec![Overload], vec![Communication, Migration], vec![Annoyance]])

@@ -1,12 +1,12 @@
-//! What one more actor of a group would cost on each unit, kept up to date while others come and go.
+//! The marginal cost of one more actor of a group on each unit, updated incrementally.
 
 use crate::channels::{Channel, Channels};
 use crate::ix::{ActorIx, EndIx, UnitIx};
 
-/// By group and unit: what the channels of the group cost an actor there, with everybody else where they are.
+/// By group and unit: the cost of the group's channels for an actor there, given all other placements.
 ///
-/// Asking takes a look, a change as many steps as there are units for each channel of the group: the sum over all pairs
-/// is ½ Σ n(a,u) · n(b,v) · c(a,b,u,v) over groups and units, n how many of a group are on a unit, and this is its derivative.
+/// A look-up is O(1), an update one step per unit for each channel of the group: the sum over all pairs is
+/// ½ Σ n(a,u) · n(b,v) · c(a,b,u,v) over groups and units, n the number of a group on a unit, and this is its derivative.
 #[derive(Clone, Debug)]
 pub struct GroupCosts {
     units: usize,
@@ -14,19 +14,19 @@ pub struct GroupCosts {
 }
 
 impl GroupCosts {
-    /// With nobody anywhere.
+    /// With no actor placed.
     pub fn new(groups: usize, units: usize) -> Self {
         Self { units, costs: vec![0; groups * units] }
     }
 
-    /// What an actor of the group would cost on the unit.
+    /// The marginal cost of an actor of the group on the unit.
     #[inline]
     pub fn at(&self, group: EndIx, unit: UnitIx) -> i64 {
         self.costs[group.at() * self.units + unit.at()]
     }
 
-    /// So many of a group with these channels go from a place to another; either may be nowhere. `add_row` adds to each unit's
-    /// number the exchange cost to a place, so many times.
+    /// Moves actors of a group with these channels between two units, either of which may be none. `add_row` adds a multiple of the
+    /// exchange cost to a unit to each unit's number.
     #[inline]
     pub fn follow(
         &mut self,
@@ -49,7 +49,7 @@ impl GroupCosts {
                 if rate != 0 {
                     add_row(place, sign * rate, costs);
                 }
-                // On one unit they are not apart.
+                // Not apart on one unit.
                 costs[place.at()] -= sign * apart;
             }
             let came = i64::from(from == UnitIx::NONE) - i64::from(to == UnitIx::NONE);
@@ -62,7 +62,7 @@ impl GroupCosts {
     }
 }
 
-/// What the pairs of single actors come to, for whoever places one after the other.
+/// The cost of an actor's pairs, for constructive heuristics.
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelSums {
     /// Messages × exchange cost.
@@ -72,13 +72,13 @@ pub(crate) struct ChannelSums {
 }
 
 impl ChannelSums {
-    /// With nobody anywhere; `None` where edges stand for all channels.
+    /// With no actor placed; `None` if edges represent all channels.
     pub fn new(channels: &Channels, units: usize) -> Option<Self> {
         let costs = || GroupCosts::new(channels.of.len(), units);
         channels.are_whole().then(|| Self { exchanged: costs(), apart: costs() })
     }
 
-    /// An actor goes from a place to another.
+    /// Moves an actor.
     pub fn follow(
         &mut self,
         channels: &Channels,
@@ -98,7 +98,7 @@ impl ChannelSums {
         self.apart.follow(&drags, 1, from, to, |_, _, _| {});
     }
 
-    /// What an actor without a place would pay on a unit: messages × exchange cost, and drag.
+    /// The cost of an unplaced actor on a unit: messages × exchange cost, and drag.
     pub fn at(&self, channels: &Channels, actor: ActorIx, unit: UnitIx) -> (i64, i64) {
         let end = channels.end_of.get(actor).copied().unwrap_or(EndIx::NONE);
         if end == EndIx::NONE { (0, 0) } else { (self.exchanged.at(end, unit), self.apart.at(end, unit)) }

@@ -1,7 +1,7 @@
-//! Typed positions, and vectors that only the right kind of position indexes.
+//! Typed positions, and vectors indexed by them.
 //!
-//! A position is a number of 32 bits; which list it counts in is part of its type, so that an actor is never looked up
-//! among the units. After compilation nothing of that is left: indexing an [`IxVec`] is indexing a slice.
+//! A position is a 32-bit number whose type names its list, so that an actor's position cannot index the units. After
+//! compilation nothing of that is left: indexing an [`IxVec`] is indexing a slice.
 //!
 //! ```
 //! use placement::ix::{ActorIx, IxVec, UnitIx};
@@ -61,13 +61,13 @@ macro_rules! positions {
         pub struct $name(u32);
 
         impl $name {
-            /// What stands in where there is none: no list is so long.
+            /// A sentinel for "none": no list is this long.
             pub const NONE: Self = Self(u32::MAX);
 
             /// The position of this number.
             ///
             /// # Panics
-            /// When the number passes 32 bits, which no list of a checked snapshot does.
+            /// If the number exceeds 32 bits, which no list of a checked snapshot does.
             #[inline]
             pub fn new(position: usize) -> Self {
                 Self(u32::try_from(position).expect("lists of a checked snapshot are far shorter than 2^32"))
@@ -79,7 +79,7 @@ macro_rules! positions {
                 self.0 as usize
             }
 
-            /// The number, as it is kept.
+            /// The number in its stored type.
             #[inline]
             pub const fn raw(self) -> u32 {
                 self.0
@@ -122,7 +122,7 @@ positions! {
     ItemIx: "what a search moves as one: an actor, or actors that must share a unit";
 }
 
-/// A list that positions of one kind index.
+/// A vector that is indexed by one kind of position.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub struct IxVec<I, T> {
     raw: Vec<T>,
@@ -130,12 +130,12 @@ pub struct IxVec<I, T> {
 }
 
 impl<I: Ix, T> IxVec<I, T> {
-    /// Without entries.
+    /// An empty vector.
     pub const fn new() -> Self {
         Self { raw: Vec::new(), by: PhantomData }
     }
 
-    /// So many of the same.
+    /// A number of equal entries.
     pub fn of(entry: T, count: usize) -> Self
     where
         T: Clone,
@@ -143,20 +143,20 @@ impl<I: Ix, T> IxVec<I, T> {
         vec![entry; count].into()
     }
 
-    /// Adds one at the end, and says its position.
+    /// Appends an entry, and returns its position.
     pub fn push(&mut self, entry: T) -> I {
         let position = I::new(self.raw.len());
         self.raw.push(entry);
         position
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.raw.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }
@@ -176,23 +176,23 @@ impl<I: Ix, T> IxVec<I, T> {
         self.raw.iter()
     }
 
-    /// Every entry, to be changed.
+    /// Every entry, mutably.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, T> {
         self.raw.iter_mut()
     }
 
-    /// The entry there, if there is one.
+    /// The entry at a position, if it exists.
     #[inline]
     pub fn get(&self, position: I) -> Option<&T> {
         self.raw.get(position.at())
     }
 
-    /// The entry there, if there is one, to be changed.
+    /// The same, mutably.
     pub fn get_mut(&mut self, position: I) -> Option<&mut T> {
         self.raw.get_mut(position.at())
     }
 
-    /// The entries as a slice that anything indexes.
+    /// The entries as a slice.
     #[inline]
     pub fn raw(&self) -> &[T] {
         &self.raw
@@ -260,7 +260,7 @@ impl<'a, I: Ix, T> IntoIterator for &'a mut IxVec<I, T> {
     }
 }
 
-// Not derived: a derive would ask as much of the position's type.
+// Not derived: a derive would put the same bound on the position's type.
 impl<I, T: Clone> Clone for IxVec<I, T> {
     fn clone(&self) -> Self {
         self.raw.clone().into()

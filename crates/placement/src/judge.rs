@@ -1,19 +1,18 @@
-//! What a policy says of a world and of an assignment.
+//! Evaluation of policies on snapshots and assignments.
 
 use crate::ix::ActorIx;
 use crate::{Assignment, Cost, Derived, Rules, Snapshot};
 
-/// A policy's own rules: what follows from facts, and a verdict on a finished assignment.
+/// Evaluates a policy: derives constraints from facts, and judges finished assignments.
 pub trait Judge: Send + Sync {
-    /// What the policy says of this world, whatever is placed where; every strategy gets it.
+    /// The constraints and rules that the policy derives from this snapshot; every strategy gets them.
     ///
     /// # Errors
     /// When the policy cannot be evaluated.
     fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError>;
 
-    /// The rules about where actors are, written out for any unit of their kinds, and for any unit at all of those
-    /// that could be `anywhere`: what an explanation asks about. By default as they are derived, and then they say
-    /// nothing of places that are not open to an actor.
+    /// The rules over placements, grounded for any unit of the actors' kinds, and for any unit at all of the actors in `anywhere`;
+    /// used by explanations. By default the rules as derived, which say nothing about units that are not candidates.
     ///
     /// # Errors
     /// When the policy cannot be evaluated.
@@ -26,17 +25,17 @@ pub trait Judge: Send + Sync {
         Ok(self.derive(snapshot)?.rules)
     }
 
-    /// What the policy says of an assignment.
+    /// The policy's verdict on an assignment.
     ///
     /// # Errors
     /// When the policy cannot be evaluated.
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError>;
 
-    /// Looks at a finished plan once more, in the world that was planned, by whatever shares nothing with who made it, and
-    /// says how much it looked at. Whoever cannot says [`Judged::None`].
+    /// Verifies a finished plan on its snapshot, independently of its strategy, and reports how much was verified. The default is
+    /// [`Judged::None`].
     ///
     /// # Errors
-    /// [`JudgeError::Mismatch`] where it is not feasible, or does not cost what is said.
+    /// [`JudgeError::Mismatch`] if it is infeasible, or its cost differs.
     fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {
         let _ = (world, assignment, cost);
         Ok(Judged::None)
@@ -46,22 +45,22 @@ pub trait Judge: Send + Sync {
 /// A policy's verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// Rules of the policy that are broken, in plain words; any makes the assignment infeasible.
+    /// Violated rules of the policy, as sentences; any makes the assignment infeasible.
     pub violations: Vec<String>,
-    /// Σ penalties: those of the policy and those of `prefer`.
+    /// Σ penalties of the policy and of `prefer`.
     pub penalty: i64,
 }
 
-/// What clingo, beside the checker, judged of a placement.
+/// How much of a placement clingo verified, in addition to the checker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Judged {
-    /// Nothing, or what the policy's own rules say of it alone.
+    /// Nothing, or only the policy's own rules.
     #[default]
     None,
-    /// Whether it is feasible, and what the policy demands and its penalties, if there is one.
+    /// Feasibility, and the policy's rules and penalties, if there is one.
     Constraints,
-    /// The same, and every criterion, in several runs: what ties and channels between groups cost was added up over parts of them.
+    /// The same, and every criterion, in several runs over batches of pairs and group channels.
     Parts,
     /// The same, in one run.
     All,
@@ -70,18 +69,18 @@ pub enum Judged {
 /// Why a policy cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JudgeError {
-    /// It is the policy's own fault: the text, or what it takes to ground it.
+    /// A fault of the policy: its text, or the size of its grounding.
     #[error("{0}")]
     Policy(String),
-    /// Whoever evaluates it failed, and may not the next time.
+    /// The evaluation failed, and may succeed next time.
     #[error("the policy cannot be evaluated: {0}")]
     Evaluation(String),
-    /// Two that must agree do not.
+    /// Two evaluations that must agree differ.
     #[error("clingo and the planner do not agree: {0}; this is a defect, report it with the snapshot")]
     Mismatch(String),
 }
 
-/// No program: only the preferences that the snapshot itself states. It judges no snapshot that has a program.
+/// Without a program: only preferences of the snapshot. It refuses snapshots with a program.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPolicy;
 

@@ -1,4 +1,4 @@
-//! How levels of criteria are written: a list whose entries are criteria or lists of them, or `adaptive`.
+//! The syntax of objective levels: a list of criteria or lists of criteria, or `adaptive`.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
-//! The model of a placement: everything that a search, a proof and an explanation stand on; it searches nothing.
+//! The placement model on which search, proofs and explanations are built; it does not search.
 //!
-//! A [`Snapshot`] is one world: computing units, actors, messages, limits, what runs where now. A [`Strategy`]
-//! proposes an [`Assignment`]; [`Snapshot::violations`] judges it; [`cost`](Snapshot::cost) prices it;
-//! [`plan()`] joins the three and says what to move.
+//! A [`Snapshot`] has computing units, actors, messages, limits, and current placements. A [`Strategy`]
+//! proposes an [`Assignment`]; [`Snapshot::violations`] checks it; [`cost`](Snapshot::cost) prices it;
+//! [`plan()`] combines the three and lists the moves.
 //!
-//! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same plan.
+//! The crate does no I/O and reads neither clock nor entropy: equal input, seed and effort give equal plans.
 
 mod assignment;
 pub mod channels;

@@ -1,30 +1,30 @@
-//! Limits of a file that what runs breaks already: they are taken off the problem and written out as rules.
+//! Limits that the current placement already violates: they are removed from the problem and represented by rules.
 //!
-//! What is excused is defined over ground constraints, one limit at one place. As long as nothing that runs breaks one, it
-//! binds as it stands. One that actors which can move break already becomes a case of [`Rules`](crate::Rules), as if a
-//! policy had said it, and `excused` makes of it what it makes of those.
+//! Grandfathering is defined over ground constraints, each a limit in one place. A limit binds as it is unless movable actors
+//! currently violate it. In that case it becomes a case of [`Rules`](crate::Rules), like a policy's, and is grandfathered in
+//! the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
 
-/// A limit that was taken off, by positions in the world that it was taken off.
+/// A suspended limit, by positions in its snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiftedLimit {
-    /// How many actors a unit takes.
+    /// The slots of a unit.
     Slots(UnitIx),
-    /// How much a unit has of a resource.
+    /// A resource of a unit.
     OfUnit(UnitIx, ResourceIx),
-    /// How much a node has of a resource.
+    /// A resource of a node.
     OfNode(NodeIx, ResourceIx),
-    /// One of the file's constraints, in one of its places or as far as some of its actors keep to it now.
+    /// A constraint of the file, in one of its places, or restricted to actors that currently satisfy it.
     Constraint(usize),
-    /// One of the file's constraints as far as an actor breaks it now, with those with whom it does: nobody else is in that, and it
-    /// cannot become more.
+    /// A constraint of the file, restricted to an actor that currently violates it and the counterparts: no other actor takes part, and
+    /// the violation cannot grow.
     Breach(usize, ActorIx),
 }
 
-/// Limits at places, by name: which constraint of the list, where, and of what.
+/// Suspended limits by name: the constraint, the place, and the resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lifted(BTreeSet<(&'static str, String, String)>);
 
@@ -37,7 +37,7 @@ impl Lifted {
         !self.0.is_empty() && self.0.contains(&(what, place.to_owned(), of.to_owned()))
     }
 
-    /// Whether any of one kind is lifted at a place.
+    /// Whether any limit of one kind is suspended in a place.
     pub(crate) fn has_any(&self, what: &'static str, place: &str) -> bool {
         if self.0.is_empty() {
             return false;
@@ -46,13 +46,13 @@ impl Lifted {
         self.0.range(from..).next().is_some_and(|(of, at, _)| *of == what && at == place)
     }
 
-    /// Those of one kind: where, and of what.
+    /// The limits of one kind: place and resource.
     pub(crate) fn of(&self, what: &'static str) -> impl Iterator<Item = (&str, &str)> {
         let own = self.0.iter().filter(move |(of, ..)| *of == what);
         own.map(|(_, place, of)| (place.as_str(), of.as_str()))
     }
 
-    /// The same where of the list of constraints those at some positions are left, ascending.
+    /// The same for a snapshot that keeps the constraints at some positions, ascending.
     pub(crate) fn renumbered(&self, kept: &[usize]) -> Self {
         let renamed: BTreeMap<String, String> =
             kept.iter().enumerate().map(|(now, before)| (listed(*before), listed(now))).collect();
@@ -64,7 +64,7 @@ impl Lifted {
         Self(kept.collect())
     }
 
-    /// Whether nothing is lifted.
+    /// Whether no limit is suspended.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,11 +1,11 @@
-//! The names that a file gives, and whether what is named is there.
+//! The names in a file, and references to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::SnapshotError;
 use crate::file::{Constraint, Places, SnapshotFile};
 
-/// The names that a file gives.
+/// The names in a file.
 pub(crate) struct Names<'a> {
     file: &'a SnapshotFile,
     actors: BTreeSet<&'a str>,
@@ -16,7 +16,7 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Refuses those that are empty or used twice.
+    /// Refuses empty and duplicate names.
     pub fn new(file: &'a SnapshotFile) -> Result<Self, SnapshotError> {
         let unique = |path: &str, ids: Vec<&'a str>| -> Result<BTreeSet<&'a str>, SnapshotError> {
             let mut seen = BTreeSet::new();
@@ -48,7 +48,7 @@ impl<'a> Names<'a> {
         })
     }
 
-    /// Refuses an actor that there is not, named where `path` says.
+    /// Refuses an unknown actor, reported at `path`.
     pub fn actor(&self, path: impl Fn() -> String, id: &str) -> Result<(), SnapshotError> {
         if self.actors.contains(id) {
             return Ok(());
@@ -56,14 +56,14 @@ impl<'a> Names<'a> {
         Err(SnapshotError::new(path(), format!("there is no actor `{id}`; add it or correct the name")))
     }
 
-    /// The position of a unit; refuses one that there is not, named where `path` says.
+    /// The position of a unit; refuses an unknown one, reported at `path`.
     pub fn unit(&self, path: impl Fn() -> String, id: &str) -> Result<usize, SnapshotError> {
         let missing =
             || SnapshotError::new(path(), format!("there is no unit `{id}`; add it or correct the name"));
         self.units.get(id).copied().ok_or_else(missing)
     }
 
-    /// Refuses actors, units and places that there are not, in a constraint by position.
+    /// Refuses unknown actors, units and places of a constraint, given its position.
     pub fn of_constraint(&self, position: usize, given: &Constraint) -> Result<(), SnapshotError> {
         for (i, actor) in given.actors().iter().enumerate() {
             let path = || {
@@ -78,12 +78,12 @@ impl<'a> Names<'a> {
         given.places().map_or(Ok(()), |places| self.places(position, places))
     }
 
-    /// Notes that an actor is pinned to a unit, and says to which it was before.
+    /// Records that an actor is pinned to a unit, and returns an earlier pin.
     pub fn pin(&mut self, actor: &'a str, unit: &'a str) -> Option<&'a str> {
         self.pins.insert(actor, unit)
     }
 
-    /// Refuses places that there are not, in a constraint by position.
+    /// Refuses unknown places of a constraint, given its position.
     fn places(&self, position: usize, places: &Places) -> Result<(), SnapshotError> {
         match places {
             Places::Units(units) => units.iter().enumerate().try_for_each(|(i, unit)| {
@@ -107,8 +107,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Refuses an actor that is called as what stands for those whom a unit sums up. These are listed behind all that the file lists,
-/// and are none of its entries.
+/// Refuses an actor with the name of a representative of foreign actors. Representatives are appended to the listed actors, and are
+/// not entries of the file.
 fn refuse_names_of_others(file: &SnapshotFile) -> Result<(), SnapshotError> {
     let listed = file.actors.len().saturating_sub(file.summed_up.len());
     let (listed, others) = file.actors.split_at(listed);

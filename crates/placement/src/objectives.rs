@@ -1,4 +1,4 @@
-//! Criteria, and the order in which they count.
+//! Criteria, and their order.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -9,22 +9,22 @@ use crate::Criterion;
 use crate::channels;
 use crate::file::{Constraint, Levels, SnapshotFile};
 
-/// The word that leaves the order to the facts.
+/// The keyword for an order derived from the facts.
 pub(crate) const ADAPTIVE: &str = "adaptive";
 
-/// What a pair of actors must exchange, or annoy, on average to be relevant under `adaptive`: the value of the authors
-/// of the APO paper (III-B, "according to the relevance evaluated from the facts").
+/// The mean exchange or annoyance of a pair of actors from which a criterion is relevant under `adaptive`: the value of the
+/// authors of the APO paper (III-B).
 const RELEVANT: u128 = 1000;
 
 /// Levels of criteria, compared lexicographically, the most important first.
 ///
-/// The number of unplaced actors stands above them all and is not named.
+/// The number of unplaced actors precedes all of them and is not named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objectives(Vec<Vec<Criterion>>);
 
 impl Objectives {
-    /// The levels of a file: as given, or worked out where it says `adaptive`. `policy` becomes the last level where
-    /// the file has preferences or a program, and no level names it.
+    /// The levels of a file: as given, or derived for `adaptive`. `policy` becomes the last level if the file has preferences
+    /// or a program, and no level names it.
     ///
     /// # Errors
     /// As [`Levels::check`].
@@ -48,12 +48,12 @@ impl Objectives {
         &self.0
     }
 
-    /// The levels that somebody named: who is excused is told beside who has no place.
+    /// The levels without grandfathered violations, which are reported with unplaced actors.
     pub fn named(&self) -> impl Iterator<Item = &Vec<Criterion>> {
         self.0.iter().filter(|level| !level.contains(&Criterion::Excused))
     }
 
-    /// The same below a level that counts who is excused.
+    /// The same below a level that counts grandfathered violations.
     pub(crate) fn with_excused(&self) -> Self {
         if self.names(Criterion::Excused) {
             return self.clone();
@@ -72,11 +72,11 @@ impl Objectives {
     }
 }
 
-/// The order that the facts ask for: overload, then whichever of communication and annoyance is relevant, then the
-/// other; both at once where they are equally so.
+/// The order derived from the facts: overload, then the relevant one of communication and annoyance, then the
+/// other; both on one level if they are equally relevant.
 ///
-/// Relevant is what is at least 1000 on average over all ordered pairs of actors that can move: messages per window, or
-/// drag. What fixed actors have among themselves says nothing. The price of moves stays with communication.
+/// A criterion is relevant if its mean over all ordered pairs of movable actors is at least 1000 (messages per window, or
+/// drag). Fixed actors among themselves do not count. The cost of moves stays with communication.
 fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
     use Criterion::{Annoyance, Communication, Migration, Overload};
     let free: BTreeSet<&str> =
@@ -98,10 +98,10 @@ fn adaptive(file: &SnapshotFile) -> Vec<Vec<Criterion>> {
 }
 
 impl Levels {
-    /// Whether levels make sense by themselves.
+    /// Checks that levels are valid on their own.
     ///
     /// # Errors
-    /// An empty level, or a criterion that is named twice.
+    /// An empty level, or a duplicate criterion.
     pub fn check(&self) -> Result<(), String> {
         let Self::InOrder(levels) = self else { return Ok(()) };
         let mut seen = Vec::new();
@@ -120,7 +120,7 @@ impl Levels {
     }
 }
 
-/// The order once it is known.
+/// The derived order.
 impl From<&Objectives> for Levels {
     fn from(objectives: &Objectives) -> Self {
         Levels::InOrder(objectives.0.clone())
@@ -134,7 +134,7 @@ impl fmt::Display for Objectives {
     }
 }
 
-/// Reads levels as the command line writes them: `overload,communication+migration,annoyance`, or `adaptive`.
+/// Parses levels in the syntax of the command line: `overload,communication+migration,annoyance`, or `adaptive`.
 impl FromStr for Levels {
     type Err = String;
 

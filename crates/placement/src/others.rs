@@ -1,6 +1,6 @@
-//! Actors that a file sums up: what they are on a unit is one actor that stays there.
+//! Foreign actors that a file lists only in total: on each unit they are represented by one fixed actor.
 //!
-//! Of one unit no plan can tell many from one. The one takes one slot, and the unit has as many less as the others are.
+//! No plan can distinguish many foreign actors of one unit from one. It takes one slot, and the unit has fewer slots accordingly.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::error::fits;
 use crate::file::{Actor, Others, RunsOn, SnapshotFile};
 use crate::{LARGEST, SnapshotError};
 
-/// What stands for those on a unit. No namespace is called so.
+/// The namespace of representatives, which no real namespace can have.
 pub(crate) fn name(unit: &str) -> String {
     format!("*/{unit}")
 }
 
-/// Lists one actor for the others of each unit, behind all that are listed.
+/// Appends one representative for each unit with foreign actors.
 ///
 /// # Errors
 /// Numbers that are too large.
@@ -27,7 +27,7 @@ pub(crate) fn list(file: &mut SnapshotFile) -> Result<(), SnapshotError> {
         if others.work == 0 && others.count == 0 {
             continue;
         }
-        // Of as many as a file may name, nobody misses the last one.
+        // With as many as a file may list, an off-by-one is irrelevant.
         unit.slots = unit.slots.map(|slots| (slots.saturating_sub(others.count) + 1).min(LARGEST));
         file.summed_up.push(others.count);
         file.actors.push(Actor {
@@ -41,7 +41,7 @@ pub(crate) fn list(file: &mut SnapshotFile) -> Result<(), SnapshotError> {
     Ok(())
 }
 
-/// The file as it was before others were listed.
+/// The file without representatives.
 pub(crate) fn summed(file: &SnapshotFile) -> SnapshotFile {
     let mut file = file.clone();
     let listed = file.actors.len() - file.summed_up.len();

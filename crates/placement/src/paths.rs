@@ -1,4 +1,4 @@
-//! Paths of messages, in a graph without cycles, in an order in which senders come first.
+//! Longest paths of messages in an acyclic graph, in topological order.
 
 use std::collections::BTreeMap;
 
@@ -6,36 +6,36 @@ use crate::channels::{self, Pairs};
 use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec};
 
-/// Who sends to whom, without regard to how much.
+/// The message graph, without weights.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paths {
-    /// Every actor after all that send to it.
+    /// A topological order of the actors.
     order: Vec<ActorIx>,
-    /// By actor: whom it sends to, ascending.
+    /// By actor: its receivers, ascending.
     next: IxVec<ActorIx, Vec<ActorIx>>,
-    /// By actor: who sends to it.
+    /// By actor: its senders.
     before: IxVec<ActorIx, Vec<ActorIx>>,
-    /// By actor: where it is in the order.
+    /// By actor: its position in the order.
     position: IxVec<ActorIx, usize>,
 }
 
-/// What is known of an actor, by its position in the order, while prices change.
+/// The state of an actor while prices change, by its position in the order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
-    /// The path to it costs what it did.
+    /// Its longest path is unchanged.
     Yes,
-    /// The path to it may cost something else.
+    /// Its longest path may have changed.
     No,
-    /// What is sent to it and by it may cost something else.
+    /// The prices of its messages may have changed.
     Changed,
 }
 
 impl Paths {
-    /// The graph of a file's messages, with these pairs of its channels between groups. Messages to oneself, those that are never
-    /// sent, and those of cycles that fixed actors form among themselves are left out.
+    /// The graph of a file's messages, with these pairs of its group channels. Self-messages, messages with a count of 0, and cycles
+    /// among fixed actors are left out.
     ///
     /// # Errors
-    /// The actors of another cycle, in the order of its messages.
+    /// The actors of any other cycle, in the order of its messages.
     pub fn of(file: &SnapshotFile, pairs: Pairs) -> Result<Self, Vec<ActorIx>> {
         let ids = file.actors.iter().map(|actor| actor.id.as_str());
         let position: BTreeMap<&str, ActorIx> = ids.zip(ActorIx::first(file.actors.len())).collect();
@@ -82,14 +82,14 @@ impl Paths {
         Ok(Self { order, next, before, position })
     }
 
-    /// The most expensive path, where a message from one actor to another costs what `price` says, nothing if it says so.
+    /// The longest path, given the price of each message; `None` as price ignores a message.
     pub fn longest(&self, price: impl Fn(ActorIx, ActorIx) -> Option<i64>) -> i64 {
         let mut longest = 0;
         self.walk(price, |_, _, path| longest = longest.max(path));
         longest
     }
 
-    /// By actor, what the most expensive path to it costs; and the steps of one that is the most expensive of all, the last first.
+    /// By actor, the length of its longest path; and the steps of the longest path of all, the last first.
     pub fn longest_to_each(
         &self,
         price: impl Fn(ActorIx, ActorIx) -> Option<i64>,
@@ -105,8 +105,8 @@ impl Paths {
         (until, steps)
     }
 
-    /// Brings what the most expensive path to each actor costs up to date where messages from and to those who are `changed` cost
-    /// something else than before: only those are looked at whom that reaches.
+    /// Updates the longest paths after the prices of messages from and to `changed` actors have changed; visits only affected
+    /// actors.
     pub fn follow(
         &self,
         until: &mut IxVec<ActorIx, i64>,
@@ -133,7 +133,7 @@ impl Paths {
             until[here] = cost;
             for &to in &self.next[here] {
                 let (before, after) = (path(cost_before, was(here, to)), path(cost, is(here, to)));
-                // It was the most expensive one, or is.
+                // It was the longest path, or is.
                 let counts = after > until[to] || (before == until[to] && after < before);
                 let known = &mut known[self.position[to]];
                 if counts && *known == Known::Yes {
@@ -143,7 +143,7 @@ impl Paths {
         }
     }
 
-    /// What the most expensive path to each actor costs; `found` hears of each path that is more expensive than those before.
+    /// The longest path to each actor; `found` is called for each new maximum.
     fn walk(
         &self,
         price: impl Fn(ActorIx, ActorIx) -> Option<i64>,
@@ -163,14 +163,14 @@ impl Paths {
         until
     }
 
-    /// Whom an actor sends to, ascending.
+    /// The receivers of an actor, ascending.
     pub fn next(&self, actor: ActorIx) -> &[ActorIx] {
         self.next.get(actor).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Takes out what fixed actors send to one another in a cycle: they are other applications', and nothing that is planned here could
-/// end it. What they send to one another on the way from one own actor to another counts.
+/// Removes cycles among fixed actors: they belong to other applications, and no plan could break them. Messages among fixed actors
+/// on a path between two own actors count.
 fn leave_out_cycles_of_fixed(file: &SnapshotFile, next: &mut IxVec<ActorIx, Vec<ActorIx>>) {
     let is_fixed = |actor: ActorIx| file.actors[actor.at()].fixed;
     let among_fixed = |(from, targets): (ActorIx, &Vec<ActorIx>)| -> Vec<ActorIx> {
@@ -186,9 +186,9 @@ fn leave_out_cycles_of_fixed(file: &SnapshotFile, next: &mut IxVec<ActorIx, Vec<
     }
 }
 
-/// By actor, one of those who are with it on cycles, the same for all of them; itself where it is on none.
+/// By actor, the representative of its strongly connected component.
 ///
-/// Kosaraju's way: whoever is left last can be reached by all of its cycles along the messages, and reaches them against these.
+/// Kosaraju's algorithm: the actor finished last reaches its component along the messages, and is reached against them.
 fn cycles(next: &IxVec<ActorIx, Vec<ActorIx>>) -> IxVec<ActorIx, Option<ActorIx>> {
     let mut left: Vec<ActorIx> = Vec::with_capacity(next.len());
     let mut is_met: IxVec<ActorIx, bool> = IxVec::of(false, next.len());
@@ -223,7 +223,7 @@ fn cycles(next: &IxVec<ActorIx, Vec<ActorIx>>) -> IxVec<ActorIx, Option<ActorIx>
     cycle_of
 }
 
-/// By actor, who sends to it, in the order in which senders are given.
+/// By actor, its senders in the given order.
 fn reversed(
     next: &IxVec<ActorIx, Vec<ActorIx>>,
     senders: impl Iterator<Item = ActorIx>,
@@ -237,7 +237,7 @@ fn reversed(
     before
 }
 
-/// One cycle among the actors that still wait for a sender: each has a sender that waits as well.
+/// A cycle among the actors that still wait for a sender: each has a sender that waits as well.
 fn cycle(next: &IxVec<ActorIx, Vec<ActorIx>>, waiting_for: &IxVec<ActorIx, usize>) -> Vec<ActorIx> {
     let mut sender: IxVec<ActorIx, Option<ActorIx>> = IxVec::of(None, next.len());
     for (from, targets) in next.enumerate().filter(|(from, _)| waiting_for[*from] > 0) {
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Random graphs, some actors fixed: what is left out is what fixed ones send to whom, by way of fixed ones, it comes back from.
+    /// Random graphs with some fixed actors: exactly the messages of cycles among fixed actors are removed.
     #[test]
     fn what_fixed_actors_send_round_is_left_out() {
         let mut left_out = 0;
@@ -274,7 +274,7 @@ mod tests {
             let mut sends = vec![vec![false; count]; count];
             for _ in 0..rng.usize(..4 * count) {
                 let (one, other) = (rng.usize(..count), rng.usize(..count));
-                // Whoever can move is on no cycle.
+                // A movable actor is on no cycle.
                 let is_sent = one < other || (one != other && fixed[one] && fixed[other]);
                 sends[one][other] |= is_sent;
             }
@@ -296,7 +296,7 @@ mod tests {
                 .map(|(from, to)| json!({"from": from.to_string(), "to": to.to_string(), "count": 1}))
                 .collect();
             let file = json!({"version": 1, "units": [], "actors": actors, "messages": messages});
-            // A cycle by way of somebody who can move is refused, as ever.
+            // A cycle through a movable actor is refused.
             let Ok(paths) = Paths::of(&serde_json::from_value(file).unwrap(), Pairs::All) else { continue };
             for (from, to) in pairs() {
                 let is_round = comes[from][to] && comes[to][from] && fixed[from] && fixed[to];
@@ -308,7 +308,7 @@ mod tests {
         assert!(left_out > 50, "{left_out}");
     }
 
-    /// Random graphs whose prices change around a few actors, one after the other: paths as if walked anew.
+    /// Random graphs whose prices change around a few actors at a time: updates equal recomputation.
     #[test]
     fn what_changes_reach_is_all_that_is_looked_at_anew() {
         for seed in 0..200 {
@@ -322,7 +322,7 @@ mod tests {
             let (actors, messages): (Vec<_>, Vec<_>) = (actors.collect(), messages.collect());
             let file = json!({"version": 1, "units": [], "actors": actors, "messages": messages});
             let paths = Paths::of(&serde_json::from_value(file).unwrap(), Pairs::All).unwrap();
-            // Who has no place sends and receives nothing.
+            // An unplaced actor sends and receives nothing.
             let price = |places: &[Option<i64>], from: ActorIx, to: ActorIx| {
                 Some((places[from.at()]? - places[to.at()]?).abs())
             };

@@ -1,4 +1,4 @@
-//! The one way from a snapshot to a decision.
+//! From a snapshot to a plan.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,40 +12,40 @@ use crate::{
     Violation,
 };
 
-/// A decision: where every actor goes, what that costs, what moves, and what has no place.
+/// A plan: placements, cost, moves, and unplaced actors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Where every actor goes, by position.
+    /// The unit of every actor, by position.
     pub assignment: Assignment,
-    /// What it costs.
+    /// Its cost.
     pub cost: Cost,
-    /// What has no place; why, `explain` fills in.
+    /// Unplaced actors; `explain` fills in the reasons.
     pub unplaced: Vec<Unplaced>,
-    /// Who is in a breach of the policy's rules, or of limits, that is not held against them.
+    /// Actors in grandfathered violations of the policy's rules or of limits.
     pub excused: Vec<Excused>,
-    /// What runs now and goes elsewhere; why, `explain` fills in.
+    /// Actors that leave their current unit; `explain` fills in the reasons.
     pub moves: Vec<Move>,
     /// Proven lower bounds by key of the level.
     pub bound: BTreeMap<String, i64>,
-    /// No feasible assignment is better.
+    /// Whether no feasible assignment is better.
     pub optimal: bool,
-    /// Which strategy was asked.
+    /// The strategy.
     pub strategy: &'static str,
-    /// The seed that it was given.
+    /// The seed.
     pub seed: u64,
-    /// The effort that replays it.
+    /// The effort that reproduces it.
     pub effort: u64,
-    /// Which part of the search found it.
+    /// The part of the search that found it.
     pub stage: Stage,
-    /// What improved it last.
+    /// The last improvement.
     pub found_by: FoundBy,
-    /// What proved that no feasible assignment is better; none unless it is optimal.
+    /// What proved optimality; `None` unless it is optimal.
     pub proven_by: Option<ProvenBy>,
-    /// What clingo judged of it.
+    /// How much of it clingo verified.
     pub judged: Judged,
     /// What ended the search.
     pub stopped_by: StoppedBy,
-    /// What the policy derived from the snapshot.
+    /// The constraints and rules that the policy derived from the snapshot.
     pub derived: Derived,
 }
 
@@ -54,28 +54,28 @@ pub struct Plan {
 pub struct Unplaced {
     /// Its position.
     pub actor: ActorIx,
-    /// What keeps it out, in plain words; none before `explain` was asked.
+    /// The reasons as sentences; empty before `explain` was called.
     pub reasons: Vec<String>,
-    /// How far the reasons reach, where they are an irreducible set.
+    /// The scope of the reasons, if they are an irreducible set.
     pub holds: Option<Holds>,
 }
 
-/// An actor in a breach of a rule or a limit that was there before: nobody has come to it, and it is no worse than it was.
+/// An actor in a grandfathered violation: no actor has joined it, and it has not grown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excused {
     /// Its position.
     pub actor: ActorIx,
-    /// The rules that are broken, in plain words.
+    /// The violated rules, as sentences.
     pub reasons: Vec<String>,
 }
 
-/// How far the reasons of a missing place reach, where they are an irreducible set.
+/// The scope of the reasons for an unplaced actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "camelCase")]
 pub enum Holds {
-    /// Wherever the actors that have a place would be instead.
+    /// For every placement of the other actors.
     Always,
-    /// As long as they are where they are: whether a rearrangement would help is not known.
+    /// While the other actors stay: whether a rearrangement would help is unknown.
     WhereOthersAre,
 }
 
@@ -86,9 +86,9 @@ pub struct Move {
     pub actor: ActorIx,
     /// The unit that it leaves.
     pub from: UnitIx,
-    /// The unit that it goes to.
+    /// Its new unit.
     pub to: UnitIx,
-    /// Why, in plain words; empty before `explain` was asked.
+    /// The reason as a sentence; empty before `explain` was called.
     pub reason: String,
 }
 
@@ -98,35 +98,35 @@ pub enum PlanError {
     /// The search failed.
     #[error("{strategy} found no answer")]
     Solve {
-        /// Whose search.
+        /// The strategy.
         strategy: &'static str,
-        /// What went wrong.
+        /// The error.
         #[source]
         source: SolveError,
     },
-    /// The answer breaks rules; it is never applied.
+    /// The answer violates rules; it is never applied.
     #[error(
         "{strategy} proposed what is not feasible: {}; this is a defect, report it with the snapshot",
         list(violations)
     )]
     Infeasible {
-        /// Whose answer.
+        /// The strategy.
         strategy: &'static str,
-        /// What it breaks.
+        /// The violations.
         violations: Vec<Violation>,
     },
-    /// No answer was found that obeys the policy; what runs now stays.
+    /// No answer satisfies the policy; the current placement is kept.
     #[error("{strategy} found no placement that obeys the policy: {}", list(violations))]
     Disobeyed {
-        /// Whose answer.
+        /// The strategy.
         strategy: &'static str,
-        /// What its best answer breaks.
+        /// The violations of its best answer.
         violations: Vec<Violation>,
     },
-    /// The policy could not be asked.
+    /// The policy could not be evaluated.
     #[error(transparent)]
     Judge(#[from] JudgeError),
-    /// The policy derived a constraint that does not fit the snapshot.
+    /// The policy derived a constraint that is invalid for the snapshot.
     #[error("the policy derived a constraint that does not fit")]
     Derived(#[from] SnapshotError),
 }
@@ -135,13 +135,13 @@ fn list(violations: &[Violation]) -> String {
     violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Asks `strategy` for a placement, has it judged, and turns the difference to now into moves.
+/// Lets `strategy` propose a placement, has it judged, and lists the moves.
 ///
-/// The plan is never worse, lexicographically, than what runs now where that is feasible; and no actor moves that
-/// could as well have stayed.
+/// The plan is lexicographically never worse than a feasible current placement, and no actor moves without
+/// need.
 ///
 /// # Errors
-/// When the search fails, or proposes what the checker or the judge refuses.
+/// If the search fails, or proposes what the checker or the judge refuses.
 pub fn plan(
     snapshot: &Snapshot,
     strategy: &dyn Strategy,
@@ -180,13 +180,13 @@ pub fn plan(
     }
     let claimed = claimed.unwrap_or(proposed);
     let judged = judge.confirm(snapshot, &assignment, &cost)?;
-    // A claim holds for what was found instead as long as that is not better: then the claim was wrong.
+    // A claim of optimality transfers to the kept placement unless that is better, which would refute the claim.
     let refuted = answer.optimal && cost.vector(snapshot) < claimed;
     let proven = if refuted { BTreeMap::new() } else { answer.bound };
     let optimal = answer.optimal && !refuted;
     let mut bound = bounds(snapshot, &cost, proven, optimal);
     let is_bounded = is_bounded(snapshot, &cost, &bound);
-    // Like what is unplaced, who is excused is no criterion that anybody named.
+    // Like unplaced actors, grandfathered violations are not a named criterion.
     bound.remove(Criterion::Excused.into());
     let closed_by = answer.proven_by.filter(|_| optimal);
     Ok(Plan {
@@ -209,7 +209,7 @@ pub fn plan(
     })
 }
 
-/// Asks the strategy for the snapshot in lowest terms, so that answers and proofs do not depend on units of measurement.
+/// Solves the snapshot in lowest terms, so that answers and proofs are independent of units of measurement.
 fn solve(snapshot: &Snapshot, strategy: &dyn Strategy, budget: &Budget) -> Result<Answer, SolveError> {
     let factors = CommonFactors::of(snapshot);
     match factors.divided(snapshot) {
@@ -218,7 +218,7 @@ fn solve(snapshot: &Snapshot, strategy: &dyn Strategy, budget: &Budget) -> Resul
     }
 }
 
-/// What checker and judge say, and the exact cost with the judge's penalty in it.
+/// The verdicts of checker and judge, and the exact cost including the judge's penalty.
 fn assess(
     snapshot: &Snapshot,
     judge: &dyn Judge,
@@ -235,14 +235,14 @@ fn assess(
     Ok((violations, cost))
 }
 
-/// What runs now, if it is feasible and not worse than what was proposed.
+/// The current placement, if it is feasible and no worse than the proposal.
 fn not_worse(
     snapshot: &Snapshot,
     judge: &dyn Judge,
     proposed: &[i64],
 ) -> Result<Option<(Assignment, Cost)>, JudgeError> {
     let incumbent = snapshot.incumbent();
-    // The judge is expensive, and penalties are never below 0: what is worse without them needs no verdict.
+    // The judge is expensive, and penalties are not negative: if it is worse without them, no verdict is needed.
     if snapshot.cost(&incumbent).vector(snapshot).as_slice() > proposed {
         return Ok(None);
     }
@@ -251,8 +251,8 @@ fn not_worse(
     Ok(keep.then_some((incumbent, cost)))
 }
 
-/// Under rules that are written out, a feasible assignment without the moves that gain nothing, and what it cost with them:
-/// the checker knows the rules, so that whoever judges, who is expensive, need not be asked before the end.
+/// With ground rules: a feasible assignment without moves that gain nothing, and its cost with them. The checker knows the rules,
+/// so the expensive judge is only called at the end.
 fn tidied(
     snapshot: &Snapshot,
     assignment: &Assignment,
@@ -269,10 +269,10 @@ fn tidied(
     Ok(Some((without, claimed)))
 }
 
-/// Moves that are taken back one at a time, each with a verdict of its own, where all at once are refused.
+/// The number of moves that are reverted one at a time, each with a verdict, if reverting all at once is refused.
 const MOST_VERDICTS: usize = 64;
 
-/// Sends back to its unit every actor whose move gains nothing.
+/// Reverts every move that gains nothing.
 fn take_back_idle_moves(
     snapshot: &Snapshot,
     judge: &dyn Judge,
@@ -289,7 +289,7 @@ fn take_back_idle_moves(
             (assignment, cost) = (without, price);
             continue;
         }
-        // A policy has more to say than was known: what it minds is found one by one.
+        // The policy refuses more than the rules show: find the culprits one by one.
         let mut changed = false;
         for actor in idle {
             if verdicts == MOST_VERDICTS {
@@ -309,17 +309,17 @@ fn take_back_idle_moves(
     }
 }
 
-/// Who is excused, move by move, where anybody can be.
+/// Grandfathered violations, updated move by move, if there can be any.
 fn excuses<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> Option<Ruling<'a>> {
     let rules = snapshot.rules().filter(|rules| !rules.excuses().is_empty())?;
     Some(Ruling::of(rules, assignment))
 }
 
-/// The assignment without the moves that gain nothing as far as can be known without the judge, and whose they were.
+/// The assignment without the moves that gain nothing as far as is known without the judge, and the actors concerned.
 fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignment, Vec<ActorIx>) {
     let mut state = State::of(snapshot, assignment);
     let mut excused = excuses(snapshot, assignment);
-    // Only the judge knows all of `policy`: the levels above it can settle a comparison without asking.
+    // Only the judge knows all of `policy`: the levels above it can decide a comparison without it.
     let levels = snapshot.objectives().levels();
     let known = levels.iter().take_while(|level| !level.contains(&Criterion::Policy)).count();
     let mut idle = Vec::new();
@@ -337,7 +337,7 @@ fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignme
         });
         let pays =
             || more > 0 || (more == 0 && state.price(actor, to)[..known] < state.price(actor, from)[..known]);
-        // Prices may take long to say, and are not asked of who cannot go back.
+        // Prices can be expensive, and are not needed for actors that cannot go back.
         if !state.admits(actor, from) || pays() {
             if let Some(ruling) = &mut excused {
                 ruling.take(actor, from);
@@ -352,7 +352,7 @@ fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignme
     (state.assignment, idle)
 }
 
-/// The strategy's bounds, and for a level whose every criterion is 0 its own value: nothing is below 0.
+/// The strategy's bounds, and 0 for levels at 0, since no criterion is negative.
 fn bounds(
     snapshot: &Snapshot,
     cost: &Cost,
@@ -369,7 +369,7 @@ fn bounds(
     bound
 }
 
-/// Whether everything has a place and every level stands at its bound.
+/// Whether all actors are placed and every level is at its bound.
 fn is_bounded(snapshot: &Snapshot, cost: &Cost, bound: &BTreeMap<String, i64>) -> bool {
     cost.unplaced == 0
         && snapshot.objectives().levels().iter().all(|level| {
@@ -379,12 +379,12 @@ fn is_bounded(snapshot: &Snapshot, cost: &Cost, bound: &BTreeMap<String, i64>) -
 }
 
 impl Plan {
-    /// The plan after it was changed, in a world with what the policy derives of it: judged as it is now.
+    /// Judges a plan that was modified, on a snapshot with what the policy derives from it.
     ///
-    /// Where it keeps what runs though that breaks something, there is nothing to confirm.
+    /// If it keeps a current placement that violates rules, there is nothing to verify.
     ///
     /// # Errors
-    /// When the judge refuses it, or does not agree on what it costs.
+    /// If the judge refuses it, or computes another cost.
     pub fn judged_again(self, world: &Snapshot, judge: &dyn Judge) -> Result<Self, PlanError> {
         if !world.violations(&self.assignment).is_empty() {
             return Ok(Self { judged: Judged::None, ..self });
@@ -397,7 +397,7 @@ impl Plan {
         Ok(Self { judged: confirmed, ..self })
     }
 
-    /// The world that was planned: the snapshot, and what the policy derived from it.
+    /// The snapshot of the plan, including what the policy derived from it.
     pub fn world<'a>(&self, snapshot: &'a Snapshot) -> Cow<'a, Snapshot> {
         let Derived { constraints, rules } = &self.derived;
         if constraints.is_empty() && rules.is_none() && snapshot.rules().is_none() {
@@ -407,8 +407,8 @@ impl Plan {
         Cow::Owned(world.expect("it was a sound world when it was planned"))
     }
 
-    /// How far the plan can be from the best, in percent of the first level that is not at its bound, rounded up; `None`
-    /// where no bound is known for that level.
+    /// The gap in percent of the first level that is not at its bound, rounded up; `None` if that level has no
+    /// bound.
     pub fn gap_percent(&self, snapshot: &Snapshot) -> Option<i64> {
         for level in snapshot.objectives().named() {
             let value: i64 = level.iter().map(|criterion| self.cost.of(*criterion)).sum();
@@ -422,13 +422,13 @@ impl Plan {
 }
 
 impl Snapshot {
-    /// Who is excused in a feasible assignment, by position of the actor.
+    /// The actors in grandfathered violations of a feasible assignment.
     pub fn excused(&self, assignment: &Assignment) -> Vec<Excused> {
         let excused = self.rules().map(|rules| rules.excused(assignment)).unwrap_or_default();
         excused.into_iter().map(|(actor, reasons)| Excused { actor, reasons }).collect()
     }
 
-    /// What runs now and is elsewhere in `assignment`, by position of the actor; no reasons are given.
+    /// The moves from the current placement to `assignment`, by position of the actor; without reasons.
     pub fn moves(&self, assignment: &Assignment) -> Vec<Move> {
         let moved = |actor: ActorIx| {
             let (from, to) = (self.current(actor)?, assignment[actor]?);
@@ -438,7 +438,7 @@ impl Snapshot {
     }
 }
 
-/// What has no place in `assignment`; no reasons are given.
+/// The unplaced actors of `assignment`; without reasons.
 fn unplaced(assignment: &Assignment) -> Vec<Unplaced> {
     let without = assignment.enumerate().filter(|(_, place)| place.is_none());
     without.map(|(actor, _)| Unplaced { actor, reasons: Vec::new(), holds: None }).collect()

@@ -1,4 +1,4 @@
-//! Watts: what a unit draws, and the caps that places have.
+//! Power of units, and power caps.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use crate::problem::{PowerCap, Problem};
 
 impl PowerCap {
-    /// The number of a unit's place, and the watts that may be drawn there: the cap, or what fixed actors draw there by
-    /// themselves where that is more.
+    /// The domain of a unit, and the watts that may be drawn there: the cap, or what fixed actors draw there if that
+    /// is more.
     pub fn of(&self, unit: UnitIx) -> (PlaceIx, i64) {
         let place = self.place[unit];
         (place, self.limit[place])
     }
 
-    /// By place, from what each unit draws.
+    /// By domain, from the power of each unit.
     pub fn drawn(&self, units: &IxVec<UnitIx, i64>) -> IxVec<PlaceIx, i64> {
         let mut drawn = IxVec::of(0, self.limit.len());
         for (unit, watts) in units.enumerate() {

@@ -1,4 +1,4 @@
-//! The snapshot's dense form: names replaced by positions, pairs summed, candidates worked out.
+//! The dense form of a snapshot: positions instead of names, summed pairs, computed candidates.
 
 mod lookup;
 
@@ -13,7 +13,7 @@ use crate::ix::{
 use crate::paths::Paths;
 use crate::{Criterion, Lifted, Objectives};
 
-/// What an actor needs on one kind, resources summed over the actor's and the kind's own.
+/// The requirements of an actor on one kind, summed over the actor's and the kind's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Implementation {
     /// Work per window.
@@ -24,40 +24,40 @@ pub struct Implementation {
     pub node_requires: Vec<(ResourceIx, i64)>,
 }
 
-/// What ties an actor to another one, both directions summed.
+/// The edge between an actor and another one, both directions summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Edge {
     /// The other actor.
     pub peer: ActorIx,
     /// Messages per window.
     pub rate: i64,
-    /// Those of them that go to the other actor.
+    /// The share of them that is sent to the other actor.
     pub sent: i64,
-    /// Drag when apart.
+    /// Drag if they are separated.
     pub annoyance: i64,
-    /// Drag when together on a unit.
+    /// Drag if they share a unit.
     pub interference: i64,
 }
 
-/// What a message costs more where two units differ.
+/// Surcharges of a message between two units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddedCosts {
-    /// In NUMA domain, on one node.
+    /// Different NUMA domains of one node.
     pub numa: i64,
-    /// In node.
+    /// Different nodes.
     pub node: i64,
-    /// In zone, on top of the node's.
+    /// Different zones, in addition to nodes.
     pub zone: i64,
 }
 
-/// A place that an actor is kept out of, or to, and why.
+/// A rule about the units of single actors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Position of the constraint in the snapshot.
     pub constraint: usize,
-    /// For each unit, whether the rule lets an actor there.
+    /// For each unit, whether the rule permits it.
     pub allows: IxVec<UnitIx, bool>,
-    /// What runs there now may stay.
+    /// Whether current placements there are exempt.
     pub except_current: bool,
 }
 
@@ -68,28 +68,28 @@ pub struct Relation {
     pub constraint: usize,
     /// `apart`, else `together`.
     pub apart: bool,
-    /// Of which places.
+    /// The topology level.
     pub scope: Scope,
-    /// Whom it is about, ascending.
+    /// Its actors, ascending.
     pub actors: Vec<ActorIx>,
 }
 
-/// A `powerCap` over numbered places.
+/// A `powerCap` over numbered domains.
 #[derive(Clone, Debug, Default)]
 pub struct PowerCap {
     /// Position of the constraint in the snapshot.
     pub constraint: usize,
-    /// By unit: its place.
+    /// By unit: its domain.
     pub place: IxVec<UnitIx, PlaceIx>,
-    /// By place: what may be drawn there. Where fixed actors alone draw more than the cap, nothing more than that.
+    /// By domain: the permitted power. If fixed actors alone exceed the cap, their power.
     pub limit: IxVec<PlaceIx, i64>,
-    /// By place: its name, for people.
+    /// By domain: its name.
     pub name: IxVec<PlaceIx, String>,
 }
 
-/// A world in numbers: names replaced by positions, pairs summed, limits and candidates worked out.
+/// A snapshot in dense form: positions instead of names, summed pairs, computed limits and candidates.
 ///
-/// It is made when a [`Snapshot`](crate::Snapshot) is, and never changes.
+/// It is created with a [`Snapshot`](crate::Snapshot), and immutable.
 #[derive(Clone, Debug, Default)]
 pub struct Problem {
     /// Positions of actors by id.
@@ -102,69 +102,69 @@ pub struct Problem {
     pub resources: IxVec<ResourceIx, String>,
     /// Names of nodes, ascending.
     pub nodes: IxVec<NodeIx, String>,
-    /// Zones that have a name.
+    /// Named zones.
     pub zones: BTreeMap<String, PlaceIx>,
     /// By unit: its kind.
     pub unit_kind: IxVec<UnitIx, KindIx>,
     /// By unit: its node.
     pub unit_node: IxVec<UnitIx, NodeIx>,
-    /// By unit: its NUMA domain; unknown has one of its own.
+    /// By unit: its NUMA domain; an unknown one is unique.
     pub unit_numa: IxVec<UnitIx, PlaceIx>,
-    /// By unit: its zone; unknown has one of its own.
+    /// By unit: its zone; an unknown one is unique.
     pub unit_zone: IxVec<UnitIx, PlaceIx>,
     /// By unit: work per window.
     pub capacity: IxVec<UnitIx, i64>,
-    /// By unit: how many actors it takes, where that is limited.
+    /// By unit: the number of slots, if limited.
     pub slots: IxVec<UnitIx, Option<i64>>,
-    /// By unit: watts of an idle one, and watts added at full load.
+    /// By unit: idle power, and additional power at full load, in watts.
     pub watts: IxVec<UnitIx, (i64, i64)>,
-    /// By unit and resource: provided minus reserved; more than anybody could take where that is lifted.
+    /// By unit and resource: provided minus reserved; unlimited for a suspended limit.
     pub unit_provides: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     /// By node and resource.
     pub node_provides: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
-    /// By node: what it costs while it hosts anything.
+    /// By node: its price while it hosts anything.
     pub licence_cost: IxVec<NodeIx, i64>,
     /// By node: its units, ascending.
     pub units_of_node: IxVec<NodeIx, Vec<UnitIx>>,
     /// By actor and kind.
     pub implementations: IxVec<ActorIx, IxVec<KindIx, Option<Implementation>>>,
-    /// By actor: where it runs now.
+    /// By actor: its current unit.
     pub current: IxVec<ActorIx, Option<UnitIx>>,
-    /// By actor: whether it belongs to another application, and stays where it is.
+    /// By actor: whether it belongs to another application and stays.
     pub fixed: IxVec<ActorIx, bool>,
-    /// Who is not fixed, ascending.
+    /// Movable actors, ascending.
     pub movable: Vec<ActorIx>,
-    /// By actor: the price of moving it once.
+    /// By actor: the cost of moving it once.
     pub move_cost: IxVec<ActorIx, i64>,
-    /// By actor: its group; equal names mean one group within one application only.
+    /// By actor: its group; group names are local to an application.
     pub group: IxVec<ActorIx, Option<GroupIx>>,
-    /// How many groups there are.
+    /// The number of groups.
     pub groups: usize,
     /// Caps on power.
     pub caps: Vec<PowerCap>,
-    /// Limits that what runs breaks already: they bind nobody here, and are rules of the world.
+    /// Limits that the current placement already violates: they do not bind here, and are rules of the snapshot.
     pub lifted: Lifted,
-    /// What there is of resources of units that are lifted.
+    /// The quantities of suspended resources of units.
     pub lifted_of_units: BTreeMap<(UnitIx, ResourceIx), i64>,
-    /// What there is of resources of nodes that are lifted.
+    /// The quantities of suspended resources of nodes.
     pub lifted_of_nodes: BTreeMap<(NodeIx, ResourceIx), i64>,
-    /// Who sends to whom; empty where no level names `latency`.
+    /// The message graph; empty unless a level names `latency`.
     pub(crate) paths: Paths,
     /// Channels between groups.
     pub channels: Channels,
-    /// By actor, peers ascending; with the pairs of channels between groups where those are written out.
+    /// By actor, peers ascending; includes pairs of group channels if those are expanded.
     pub edges: IxVec<ActorIx, Vec<Edge>>,
     /// Rules about single actors, by actor: positions in `rules`.
     pub rules_of: IxVec<ActorIx, Vec<RuleIx>>,
     /// Rules about single actors.
     pub rules: IxVec<RuleIx, Rule>,
-    /// Rules on where actors are relative to each other.
+    /// Rules about the relative location of actors.
     pub relations: IxVec<RelationIx, Relation>,
     /// By actor: positions in `relations`.
     pub relations_of: IxVec<ActorIx, Vec<RelationIx>>,
     /// By actor: position in `candidate_sets`.
     pub candidate_set: IxVec<ActorIx, SetIx>,
-    /// Units that an actor may be on as far as the actor alone decides, ascending; each set once.
+    /// Units permitted by constraints on the actor alone, ascending; each set once.
     pub candidate_sets: IxVec<SetIx, Vec<UnitIx>>,
     /// By pair of kinds.
     kind_cost: IxVec<KindIx, IxVec<KindIx, i64>>,
@@ -175,7 +175,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Indexes a file whose names and numbers have been checked; what its constraints mean, they enter themselves.
+    /// Indexes a checked file; constraints add themselves.
     pub(crate) fn new(
         file: &SnapshotFile,
         objectives: &Objectives,
@@ -220,7 +220,7 @@ impl Problem {
             let node = self.node(&unit.node);
             self.unit_kind.push(self.kind(&unit.kind));
             self.unit_node.push(node);
-            // Named places are numbered from the number of units up; an unknown one has its unit's own number.
+            // Named domains are numbered after the units; an unknown one has its unit's number.
             self.unit_numa.push(unit.numa.as_deref().map_or(PlaceIx::new(position), |name| {
                 let next = PlaceIx::new(units + numa_domains.len());
                 *numa_domains.entry((node, name)).or_insert(next)
@@ -304,7 +304,7 @@ impl Problem {
                 let edge = pairs.entry((from.min(to), from.max(to))).or_default();
                 edge.rate += number(channel.count);
                 edge.sent += if from < to { number(channel.count) } else { 0 };
-                // Within a group the pair is met twice.
+                // Within a group the pair occurs twice.
                 let is_first = channel.from != channel.to || from < to;
                 edge.annoyance += if is_first { number(channel.drag) } else { 0 };
             });
@@ -345,7 +345,7 @@ impl Problem {
         self.relations.push(Relation { constraint, apart, scope, actors });
     }
 
-    /// What lets actors be on some units only.
+    /// A rule that permits some units only.
     pub(crate) fn add_rule(
         &mut self,
         constraint: usize,
@@ -359,7 +359,7 @@ impl Problem {
         self.rules.push(Rule { constraint, allows, except_current });
     }
 
-    /// For each unit, whether it lies in `places`.
+    /// For each unit, whether it is in `places`.
     pub(crate) fn inside(&self, places: &Places) -> IxVec<UnitIx, bool> {
         let mut inside = IxVec::of(false, self.capacity.len());
         match places {
@@ -383,7 +383,7 @@ impl Problem {
 
     fn find_candidates(&mut self, file: &SnapshotFile) {
         let mut known: BTreeMap<Vec<UnitIx>, SetIx> = BTreeMap::new();
-        // Of actors that ask for the same under the same rules one is looked at.
+        // Actors with equal requirements and rules share a candidate set.
         let mut alike: BTreeMap<_, SetIx> = BTreeMap::new();
         let mut set_of = IxVec::new();
         for (actor, given) in self.current.positions().zip(&file.actors) {
@@ -408,7 +408,7 @@ impl Problem {
         }
     }
 
-    /// Whether kind, rules and sheer size let the actor be on the unit, nobody else considered.
+    /// Whether kind, rules and capacity permit the actor on the unit, regardless of others.
     fn may_host(&self, actor: ActorIx, unit: UnitIx) -> bool {
         let Some(needs) = &self.implementations[actor][self.unit_kind[unit]] else { return false };
         needs.requires.iter().all(|&(resource, quantity)| quantity <= self.unit_provides[unit][resource])
@@ -430,13 +430,13 @@ impl Problem {
         NodeIx::new(found.expect("every node of the file is in the sorted list"))
     }
 
-    /// The position of a resource that the file names.
+    /// The position of a resource named in the file.
     pub fn resource(&self, name: &String) -> ResourceIx {
         let found = self.resources.raw().binary_search(name);
         ResourceIx::new(found.expect("every resource of the file is in the sorted list"))
     }
 
-    /// Quantities by resource; what is not listed is 0.
+    /// Quantities by resource; unlisted ones are 0.
     fn quantities(&self, given: &BTreeMap<String, u64>) -> IxVec<ResourceIx, i64> {
         let mut quantities = IxVec::of(0, self.resources.len());
         for (resource, quantity) in given {
@@ -445,13 +445,13 @@ impl Problem {
         quantities
     }
 
-    /// The resources that are really asked for.
+    /// The resources with a positive requirement.
     fn needs(&self, given: &BTreeMap<String, u64>) -> Vec<(ResourceIx, i64)> {
         given.iter().filter(|(_, q)| **q > 0).map(|(r, q)| (self.resource(r), number(*q))).collect()
     }
 }
 
-/// The cost of a pair of kinds, given in either order; `None` where it is neither listed nor covered.
+/// The cost of a pair of kinds, in either order; `None` if it is neither listed nor covered.
 pub(crate) fn kind_cost(cost: &ExchangeCost, a: &str, b: &str) -> Option<u64> {
     let listed = |a: &str, b: &str| cost.kinds.get(a).and_then(|row| row.get(b)).copied();
     listed(a, b)
@@ -479,7 +479,7 @@ fn positions<'a, I: Ix>(ids: impl Iterator<Item = &'a String>) -> BTreeMap<Strin
 }
 
 fn sorted<'a, I>(names: impl Iterator<Item = &'a String>) -> IxVec<I, String> {
-    // Most come again and again, one after the other.
+    // Equal sets often follow each other.
     let mut names: Vec<&String> = names.collect();
     names.dedup();
     names.sort_unstable();

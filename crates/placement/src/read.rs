@@ -1,4 +1,4 @@
-//! From a file to a world: read, checked, indexed.
+//! Reads a snapshot: parses, checks, indexes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl Snapshot {
     /// Reads a snapshot file.
     ///
     /// # Errors
-    /// What is not JSON, has an unknown field, a list for an object, a key that is given twice, a name that does not exist, or a
+    /// Invalid JSON, an unknown field, a list in place of an object, a duplicate key, an unknown name, or a
     /// number out of range.
     pub fn read(json: &str) -> Result<Self, SnapshotError> {
         let mut reader = serde_json::Deserializer::from_str(json);
@@ -25,7 +25,7 @@ impl Snapshot {
         Self::new(file)
     }
 
-    /// Checks and indexes plain data. Actors that units sum up are listed behind the others, as one for each
+    /// Checks and indexes plain data. Foreign actors that are only listed in total become one actor for each
     /// unit.
     ///
     /// # Errors
@@ -34,7 +34,7 @@ impl Snapshot {
         Self::with_most_pairs(file, MOST_PAIRS)
     }
 
-    /// The same with channels between groups written out as pairs up to so many instead of [`MOST_PAIRS`].
+    /// The same with a limit on expanded pairs of group channels other than [`MOST_PAIRS`].
     ///
     /// # Errors
     /// As [`Snapshot::read`].
@@ -42,8 +42,8 @@ impl Snapshot {
         Self::made(file, most_pairs, None)
     }
 
-    /// The same world in other numbers. What runs is not asked anew what it breaks: those limits are left to the rules, which
-    /// are this world's.
+    /// The same snapshot with scaled numbers. Violations of the current placement are not determined again: the suspended limits are
+    /// those of this snapshot's rules.
     ///
     /// # Errors
     /// As [`Snapshot::new`].
@@ -51,8 +51,8 @@ impl Snapshot {
         Ok(Self::made(file, MOST_PAIRS, Some(self.problem.lifted.clone()))?.with_rules(rules))
     }
 
-    /// This world with fewer actors, or with fewer limits, of whose constraints it keeps those at these positions, ascending. What
-    /// is broken already is left to this world's rules, which who asks must follow.
+    /// This snapshot with fewer actors, or with only the constraints at these positions, ascending. Limits that are already violated
+    /// are left to this snapshot's rules, which the caller must follow.
     ///
     /// # Errors
     /// As [`Snapshot::new`].
@@ -78,9 +78,8 @@ impl Snapshot {
         Ok(Self::of(file, objectives, problem, written))
     }
 
-    /// The same world under a policy's rules, or without any, where limits that what runs breaks already speak of every unit,
-    /// as if everybody could be there: for questions about what would be without other limits. One that takes too many literals
-    /// so speaks of open places alone.
+    /// The same snapshot with a policy's rules, or none, in which suspended limits cover every unit, as if every actor could be placed
+    /// there: for questions about dropped limits. A limit that would take too many literals covers candidates only.
     #[must_use]
     pub fn with_rules_everywhere(mut self, rules: Option<Rules>) -> Self {
         if self.written.as_ref().is_some_and(|written| !written.is_empty()) {
@@ -89,7 +88,7 @@ impl Snapshot {
         self.with_rules(rules)
     }
 
-    /// The same world with what a policy derived from it.
+    /// The same snapshot with what a policy derived from it.
     ///
     /// # Errors
     /// As [`Snapshot::new`].
@@ -102,12 +101,12 @@ impl Snapshot {
     }
 }
 
-/// A field may be called nothing at all: what is wrong with it is wrong with the file.
+/// A field name may be empty: the problem is then reported for the whole file.
 fn whole_if_empty(path: &str) -> &str {
     if path.is_empty() { "." } else { path }
 }
 
-/// What serde says, in words for people who do not write Rust.
+/// A serde error as a sentence for readers who do not know Rust.
 fn plain(message: &str) -> String {
     let twice = message.strip_prefix("duplicate field ").and_then(|rest| rest.split_once(" at line "));
     let message = twice

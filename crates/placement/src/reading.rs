@@ -1,4 +1,4 @@
-//! What the checker reads off the file, by code of its own.
+//! The checker's own index of the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use crate::Assignment;
 use crate::file::{Constraint, Places, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, UnitIx};
 
-/// Names of the file resolved to positions in it.
+/// Names of the file resolved to positions.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// By actor: where it runs now.
+    /// By actor: its current unit.
     pub home: Assignment,
     /// By actor: the `pin`, `only` and `never` that name it, by position.
     pub about: IxVec<ActorIx, Vec<usize>>,
@@ -78,7 +78,7 @@ impl Reading {
     }
 }
 
-/// Positions of the units that lie in some places.
+/// Positions of the units in some places.
 fn inside(file: &SnapshotFile, places: &Places) -> BTreeSet<UnitIx> {
     let lies = |unit: &Unit| match places {
         Places::Units(units) => units.contains(&unit.id),
@@ -89,7 +89,7 @@ fn inside(file: &SnapshotFile, places: &Places) -> BTreeSet<UnitIx> {
     units.filter(|(_, unit)| lies(unit)).map(|(position, _)| position).collect()
 }
 
-/// A number of a checked file, as the signed integer that sums are made of.
+/// A number of a checked file as a signed integer.
 pub(crate) fn number(given: u64) -> i64 {
     i64::try_from(given).expect("numbers above 2^53 are refused on input")
 }

@@ -1,60 +1,60 @@
-//! What fixed actors leave of every limit, and what all that can move could ask of it.
+//! Headroom: what fixed actors leave of every limit, and the total demand of movable actors.
 
 use std::collections::BTreeMap;
 
 use crate::Problem;
 use crate::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
 
-/// One limit: what is left of it, and what would be asked if every candidate came.
+/// One limit: its remaining quantity, and the total demand of all candidates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// What fixed actors leave.
     pub left: i64,
-    /// What would be asked if every candidate came.
+    /// The demand if every candidate were placed there.
     pub wanted: i64,
 }
 
 impl Room {
-    /// Whether the candidates together could pass it; if not, it need not be stated.
+    /// Whether the candidates together could exceed it; if not, it need not be stated.
     pub fn binds(&self) -> bool {
         self.wanted > self.left
     }
 
-    /// The largest sum that says whether it is kept.
+    /// The largest sum that decides whether it is satisfied.
     pub fn size(&self) -> i64 {
         self.wanted.saturating_add(self.left.saturating_abs())
     }
 
-    /// What is left of a limit that can be passed.
+    /// The remaining quantity of a limit that can be exceeded.
     pub fn binding(&self) -> Option<i64> {
         self.binds().then_some(self.left)
     }
 }
 
-/// Every limit of a problem.
+/// The headroom of every limit of a problem.
 #[derive(Clone, Debug)]
 pub struct Rooms {
     /// By unit: work; below 0 where fixed actors overload it.
     pub work: IxVec<UnitIx, Room>,
-    /// By unit: slots, where they are limited; never below 0.
+    /// By unit: slots, if limited; never below 0.
     pub slots: IxVec<UnitIx, Option<Room>>,
-    /// By unit and resource; never below 0: what fixed actors overfill takes nothing more.
+    /// By unit and resource; never below 0: overcommitted resources accept nothing more.
     pub units: IxVec<UnitIx, IxVec<ResourceIx, Room>>,
     /// By node and resource; never below 0.
     pub nodes: IxVec<NodeIx, IxVec<ResourceIx, Room>>,
-    /// By unit: whether a fixed actor is there.
+    /// By unit: whether it hosts a fixed actor.
     pub hosts_fixed: IxVec<UnitIx, bool>,
-    /// Σ over what can move of its largest work on any candidate.
+    /// Σ over movable actors of their largest work on any candidate.
     most_work: i64,
 }
 
 impl Rooms {
-    /// Takes what fixed actors need off all limits.
+    /// Subtracts the demand of fixed actors from all limits.
     pub fn new(problem: &Problem) -> Self {
         Self::counting(problem, problem.current.positions())
     }
 
-    /// The same without what others could ask: quick also where many may be in many places.
+    /// The same without the total demand, which is expensive with many actors and candidates.
     pub fn beside_fixed(problem: &Problem) -> Self {
         Self::counting(problem, problem.residents().map(|(actor, _)| actor))
     }
@@ -70,7 +70,7 @@ impl Rooms {
             hosts_fixed: IxVec::of(false, problem.capacity.len()),
             most_work: 0,
         };
-        // Who can be in the same places and needs the same there is counted once for all: many are like many others.
+        // Actors with equal candidates and requirements are counted together.
         let mut alike: BTreeMap<_, (ActorIx, i64)> = BTreeMap::new();
         for actor in actors {
             let is = (problem.fixed[actor], problem.candidate_set[actor], &problem.implementations[actor]);
@@ -86,7 +86,7 @@ impl Rooms {
         rooms
     }
 
-    /// Counts so `many` who are like the actor.
+    /// Counts `many` actors like this one.
     fn count(&mut self, problem: &Problem, actor: ActorIx, many: i64) {
         let fixed = problem.fixed[actor];
         let add = |room: &mut Room, quantity: i64| {
@@ -98,11 +98,11 @@ impl Rooms {
             }
         };
         let mut most_work = 0;
-        // On a node an actor counts once, with the most that it needs on any unit there.
+        // On a node an actor counts once, with its largest requirement on any unit there.
         let mut of_node: Vec<(NodeIx, ResourceIx, i64)> = Vec::new();
         for &unit in problem.candidates(actor) {
             self.hosts_fixed[unit] |= fixed;
-            // A fixed actor that cannot run where it is loads nothing there, and takes a slot all the same.
+            // A fixed actor that cannot run on its unit causes no load there, but takes a slot.
             if let Some(slots) = &mut self.slots[unit] {
                 add(slots, 1);
             }
@@ -128,18 +128,18 @@ impl Rooms {
         }
     }
 
-    /// Work of everybody who could be on a unit.
+    /// The work of all possible actors of a unit.
     pub fn most_load(&self, problem: &Problem, unit: UnitIx) -> i64 {
         self.fixed_load(problem, unit) + self.work[unit].wanted
     }
 
-    /// Work of the fixed actors on a unit.
+    /// The work of the fixed actors of a unit.
     pub fn fixed_load(&self, problem: &Problem, unit: UnitIx) -> i64 {
         problem.capacity[unit] - self.work[unit].left
     }
 
-    /// What the watts of a unit are made of: its capacity, what is left of it, whether fixed actors are there, and what it
-    /// draws idle and at full load.
+    /// The parameters of a unit's power: capacity, remaining capacity, whether it hosts fixed actors, idle and full
+    /// power.
     pub fn of_unit(&self, problem: &Problem, unit: UnitIx) -> Vec<Option<i64>> {
         let (idle, full) = problem.watts[unit];
         let hosts = i64::from(self.hosts_fixed[unit]);
@@ -151,9 +151,9 @@ impl Rooms {
         self.work.iter().map(|room| room.wanted - room.left).max().unwrap_or(0).max(0)
     }
 
-    /// The largest that the smallest overload can be: 0 unless all units can be overloaded at once.
+    /// The largest possible value of the smallest overload: 0 unless all units can be overloaded at once.
     pub fn least_overload(&self) -> i64 {
-        // Units whose capacity means that there is no limit add up to more than 64 bits hold.
+        // The capacities of unlimited units would overflow 64 bits in a sum.
         let room: i128 = self.work.iter().map(|room| i128::from((room.left + 1).max(0))).sum();
         let least = self.work.iter().map(|room| room.wanted - room.left).min().unwrap_or(0).max(0);
         if room <= i128::from(self.most_work) { least } else { 0 }

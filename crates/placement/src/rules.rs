@@ -1,100 +1,100 @@
-//! A policy's rules about where actors are, written out for one world: a circuit that any strategy can evaluate.
+//! A policy's rules over placements, grounded for one snapshot: a circuit that every strategy can evaluate.
 //!
-//! Whoever reads a policy (the crate `asp`) grounds it over the actors and their candidates; what is left is a set of
-//! [`GroundRule`]s over numbered atoms. [`Rules`] is that set, [`Ruling`](crate::Ruling) its value under an assignment,
-//! kept up to date move by move: a move touches only what it changes.
+//! The crate `policy` grounds a policy over the actors and their candidates; the result is a set of [`GroundRule`]s over
+//! numbered atoms. [`Rules`] is that set, [`Ruling`](crate::Ruling) its value under an assignment, updated move by move: a
+//! move visits only what changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::LiftedLimit;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 
-/// `head` holds if the weights of the body's literals that hold add up to at least `lower`.
+/// `head` holds if the weights of the true literals of the body sum to at least `lower`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroundRule {
-    /// The atom that is concluded, from 1.
+    /// The derived atom, from 1.
     pub head: u32,
-    /// How much is needed; for a plain body, as many as there are literals.
+    /// The bound; for a plain body, the number of literals.
     pub lower: i64,
-    /// Literals, negative where the atom must not hold, each with its weight, above 0.
+    /// Literals, negative for negated atoms, each with its positive weight.
     pub body: Vec<(i32, i64)>,
-    /// Whether the literals are alternatives: one is enough, and more of them say no more.
+    /// Whether the body is a disjunction, for which further true literals are irrelevant.
     pub any: bool,
 }
 
 impl GroundRule {
-    /// What all literals together come to: of a limit over many places more than ever holds at once.
+    /// The sum of all weights, which may exceed what can hold at once.
     pub fn most(&self) -> i128 {
         self.body.iter().map(|(_, weight)| i128::from(*weight)).sum()
     }
 }
 
-/// What must not hold.
+/// A case of a rule: an atom that must not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroundConstraint {
-    /// The atom that says it is broken.
+    /// The atom of the violation.
     pub atom: u32,
-    /// The rule that it is a case of, as the policy's author finds it: `policy NAME line 7`.
+    /// The rule that it is a case of, as its author finds it: `policy NAME line 7`.
     pub rule: String,
-    /// Which rule that is, and for whom, in plain words.
+    /// The rule and the values of its variables, as a sentence.
     pub says: String,
-    /// The limit of the file that it is instead, which what runs breaks already.
+    /// The already violated limit of the file that it represents.
     pub limit: Option<LiftedLimit>,
 }
 
-/// An actor that may be in a breach that is excused.
+/// An actor that can take part in grandfathered violations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excuse {
-    /// Who.
+    /// The actor.
     pub actor: ActorIx,
-    /// The atom that says so.
+    /// The atom that says that it does.
     pub atom: u32,
-    /// What it is in: the atom that says so, and which rule that is, in plain words.
+    /// The violations: the atom of each, and the rule as a sentence.
     pub cases: Vec<(u32, String)>,
 }
 
 impl Excuse {
-    /// Every atom of it.
+    /// All its atoms.
     pub(crate) fn atoms(&self) -> impl Iterator<Item = u32> {
         self.cases.iter().map(|(atom, _)| *atom).chain([self.atom])
     }
 }
 
-/// The rules of a policy for one world.
+/// The rules of a policy for one snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub(crate) ground: Vec<GroundRule>,
-    /// By actor, sorted: a unit, and the atom that says the actor is on it.
+    /// By actor, sorted: a unit, and the atom of that placement.
     pub(crate) inputs: IxVec<ActorIx, Vec<(UnitIx, u32)>>,
     pub(crate) demands: Vec<GroundConstraint>,
     pub(crate) penalties: Vec<(u32, i64)>,
-    /// Who may be in a breach that is excused; none before anybody asked what runs.
+    /// The actors that can take part in grandfathered violations; empty before the current placement was considered.
     pub(crate) excuses: Option<Vec<Excuse>>,
-    /// Cases that what runs breaks already, in plain words.
+    /// Cases that the current placement violates, as sentences.
     pub(crate) excusable: Vec<String>,
-    /// By atom: where its uses begin in `uses`; one more at the end.
+    /// By atom: the start of its uses in `uses`; one more at the end.
     pub(crate) first_use: Vec<usize>,
-    /// A body, and what it gains when the atom comes to hold.
+    /// A body, and its gain when the atom starts to hold.
     pub(crate) uses: Vec<(u32, i64)>,
-    /// By atom: the demand that it is, or none.
+    /// By atom: the case that it violates, if any.
     pub(crate) demand_of: Vec<u32>,
-    /// By atom: what it costs.
+    /// By atom: its penalty.
     pub(crate) penalty_of: Vec<i64>,
-    /// By atom: how many it says are in a breach that is excused.
+    /// By atom: the number of grandfathered violations that it counts.
     pub(crate) excuse_of: Vec<i64>,
-    /// By body: the demand whose degree it tells, or none.
+    /// By body: the case whose violation it measures, if any.
     pub(crate) degree_of: Vec<u32>,
-    /// By demand: the body that tells by how much it is broken, and whether that is by too little.
+    /// By case: the body that measures its violation, and whether it is violated from below.
     pub(crate) measured_by: Vec<Option<(u32, bool)>>,
 }
 
 pub(crate) const NONE: u32 = u32::MAX;
 
 impl Rules {
-    /// Takes ground rules; `inputs` are actor, unit and atom of each place that the rules know.
+    /// Takes ground rules; `inputs` are actor, unit and atom of each placement in the rules.
     ///
     /// # Errors
-    /// When an atom follows from itself, or a number is out of range.
+    /// If an atom depends on itself, or a number is out of range.
     pub fn new(
         actors: usize,
         ground: Vec<GroundRule>,
@@ -105,18 +105,18 @@ impl Rules {
         Self::of(actors, ground, inputs, demands, penalties, None)
     }
 
-    /// No rules at all.
+    /// No rules.
     pub(crate) fn none(actors: usize) -> Self {
         let rules = Self::new(actors, Vec::new(), &[], Vec::new(), Vec::new());
         rules.expect("nothing follows from itself where nothing follows")
     }
 
-    /// Whether somebody wrote any of them, and they are not all limits of the file that are broken already.
+    /// Whether there are rules other than already violated limits of the file.
     pub fn are_written(&self) -> bool {
         !self.penalties.is_empty() || self.demands.iter().any(|demand| demand.limit.is_none())
     }
 
-    /// The same for a part of a world, of whose rules it is known what is excused: atoms that each stand for one actor.
+    /// The same for a part of a snapshot, with known atoms for grandfathered violations, each of one actor.
     ///
     /// # Errors
     /// As [`Rules::new`].
@@ -142,12 +142,12 @@ impl Rules {
     ) -> Result<Self, String> {
         let all = Self::indexed(actors, ground, inputs, demands, penalties, excuses)?;
         all.check_order()?;
-        // A policy may speak of everybody and mean a few: whom nothing is demanded of, no move has to ask about.
+        // A policy may mention all actors and constrain a few: moves of the others need no evaluation.
         let matters = all.what_matters();
         let inputs: Vec<_> = inputs.iter().copied().filter(|(_, _, atom)| matters[*atom as usize]).collect();
         let told: Vec<u32> = all.told().collect();
         let Self { mut ground, demands, penalties, excuses, .. } = all;
-        // What all literals together do not reach never holds.
+        // A body whose weights cannot reach the bound never holds.
         let is_reached = |rule: &GroundRule| i128::from(rule.lower) <= rule.most();
         ground.retain(|rule| matters[rule.head as usize] && is_reached(rule));
         let told = told.into_iter().chain(inputs.iter().map(|(_, _, atom)| *atom)).collect();
@@ -157,7 +157,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// The rules as they are, with everything to look up but the measures.
+    /// The rules as given, with all look-ups except the measures.
     fn indexed(
         actors: usize,
         ground: Vec<GroundRule>,
@@ -212,24 +212,24 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Atoms that somebody asks about.
+    /// Atoms that are outputs.
     fn told(&self) -> impl Iterator<Item = u32> {
         let demanded = self.demands.iter().map(|demand| demand.atom);
         let paid = self.penalties.iter().map(|(atom, _)| *atom);
         demanded.chain(paid).chain(self.excuses.iter().flatten().flat_map(Excuse::atoms))
     }
 
-    /// By atom: whether something that is asked about depends on it.
+    /// By atom: whether an output depends on it.
     fn what_matters(&self) -> Vec<bool> {
         self.below(self.told().collect())
     }
 
-    /// How many atoms are numbered.
+    /// The number of atoms.
     pub(crate) fn atoms(&self) -> usize {
         self.demand_of.len()
     }
 
-    /// By atom: whether one of these depends on it, or is it.
+    /// By atom: whether one of these depends on it, or equals it.
     fn below(&self, mut open: Vec<u32>) -> Vec<bool> {
         let mut concluded_by = vec![Vec::new(); self.demand_of.len()];
         for rule in &self.ground {
@@ -265,7 +265,7 @@ impl Rules {
         self.first_use = count;
     }
 
-    /// Refuses a cycle: atoms are taken off as soon as everything that they follow from is.
+    /// Refuses cycles by topological elimination of atoms.
     fn check_order(&self) -> Result<(), String> {
         let atoms = self.demand_of.len();
         let mut missing: Vec<usize> = self.ground.iter().map(|rule| rule.body.len()).collect();
@@ -294,7 +294,7 @@ impl Rules {
         if left == 0 { Ok(()) } else { Err("the rules conclude something from itself".to_owned()) }
     }
 
-    /// Follows each demand to the count or sum that it rests on, if it rests on one alone.
+    /// Finds the count or sum that alone decides a case.
     fn find_measures(&mut self) {
         let mut concluded_by = vec![Vec::new(); self.demand_of.len()];
         for (body, rule) in (0..).zip(&self.ground) {
@@ -311,7 +311,7 @@ impl Rules {
         }
     }
 
-    /// The count or sum that an atom is, if it follows from one alone, and whether it says that this is too little.
+    /// The count or sum that an atom is equivalent to, and whether it means that the sum is too small.
     pub(crate) fn measure(&self, mut atom: u32, concluded_by: &[Vec<u32>]) -> Option<(u32, bool)> {
         let mut too_little = false;
         while let [body] = concluded_by[atom as usize][..] {
@@ -349,18 +349,18 @@ impl Rules {
         &self.ground
     }
 
-    /// Units that the rules know for an actor, ascending, each with its atom.
+    /// The units of an actor in the rules, ascending, each with its atom.
     pub fn inputs(&self, actor: ActorIx) -> &[(UnitIx, u32)] {
         &self.inputs[actor]
     }
 
-    /// What must not hold, by position.
+    /// The cases, by position.
     pub fn cases(&self) -> &[GroundConstraint] {
         &self.demands
     }
 
-    /// By demand: whether one that is broken stays so whoever is placed besides. Limits of the file do: of these, watts alone are
-    /// told by bits that are not set, and they rise with load all the same.
+    /// By case: whether a violation is permanent as more actors are placed. Those of limits are: only power is encoded by negated
+    /// bits, and it still grows with load.
     pub fn grow(&self) -> Vec<bool> {
         let atoms = self.demand_of.len();
         let mut shrinks = vec![false; atoms];
@@ -375,47 +375,47 @@ impl Rules {
         self.demands.iter().map(grows).collect()
     }
 
-    /// By atom: whether one of these demands depends on it.
+    /// By atom: whether one of these cases depends on it.
     pub fn matter_to(&self, demands: impl Iterator<Item = usize>) -> Vec<bool> {
         self.below(demands.map(|demand| self.demands[demand].atom).collect())
     }
 
-    /// Bodies that an atom is in, and what each gains when it comes to hold.
+    /// The bodies that contain an atom, and the gain of each when it starts to hold.
     pub fn uses_of(&self, atom: u32) -> &[(u32, i64)] {
         let at = atom as usize;
         &self.uses[self.first_use[at]..self.first_use[at + 1]]
     }
 
-    /// The demand that an atom is, by position.
+    /// The case that an atom violates, by position.
     pub fn demand_at(&self, atom: u32) -> Option<usize> {
         let demand = self.demand_of[atom as usize];
         (demand != NONE).then_some(demand as usize)
     }
 
-    /// The same; nothing where there is no such actor.
+    /// The same; `None` for an unknown actor.
     pub fn inputs_of(&self, actor: ActorIx) -> Option<&[(UnitIx, u32)]> {
         self.inputs.get(actor).map(Vec::as_slice)
     }
 
-    /// Atoms that cost something, each with its weight.
+    /// Atoms with penalties.
     pub fn penalties(&self) -> &[(u32, i64)] {
         &self.penalties
     }
 
-    /// The sum of all penalties, which none can pass.
+    /// The sum of all penalties, an upper bound.
     pub fn most_penalty(&self) -> i64 {
         self.penalties.iter().fold(0, |sum, (_, weight)| sum.saturating_add(*weight))
     }
 
-    /// The atom that says an actor is on a unit, where the rules know of that.
+    /// The atom of a placement, if the rules know it.
     pub fn input(&self, actor: ActorIx, unit: UnitIx) -> Option<u32> {
         let inputs = self.inputs.get(actor)?;
         inputs.binary_search_by_key(&unit, |(unit, _)| *unit).ok().map(|at| inputs[at].1)
     }
 }
 
-/// The same rules with everything said once: an atom that follows from the same one body as another, and is not one of
-/// `told`, gives way to it. Written out case by case, a policy says the same count over and over.
+/// The same rules without duplicates: an atom that is derived by the same single body as another, and is not one of
+/// `told`, is replaced by it. Ground case by case, a policy repeats the same count many times.
 fn once(mut ground: Vec<GroundRule>, told: &BTreeSet<u32>) -> Vec<GroundRule> {
     loop {
         let before = ground.len();

@@ -1,4 +1,4 @@
-//! The value of a policy's rules under an assignment, kept up to date move by move.
+//! Incremental evaluation of a policy's rules.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use crate::ix::{ActorIx, UnitIx};
 use crate::rules::{NONE, Rules};
 
 impl Rules {
-    /// What an assignment breaks, in plain words.
+    /// The violations of an assignment, as sentences.
     pub fn violations(&self, assignment: &Assignment) -> Vec<String> {
         let ruling = Ruling::of(self, assignment);
         let says = ruling.broken().map(|demand| self.demands[demand].says.clone());
         says.collect()
     }
 
-    /// The same, with or without what limits of the file say.
+    /// The same, with or without limits of the file.
     pub(crate) fn broken(&self, assignment: &Assignment, with_limits: bool) -> Vec<String> {
         let ruling = Ruling::of(self, assignment);
         let demands = ruling.broken().map(|demand| &self.demands[demand]);
@@ -24,39 +24,39 @@ impl Rules {
             .collect()
     }
 
-    /// What an assignment costs.
+    /// The penalties of an assignment.
     pub fn penalty(&self, assignment: &Assignment) -> i64 {
         Ruling::of(self, assignment).penalty()
     }
 }
 
-/// The value of [`Rules`] under an assignment, actor by actor.
+/// The value of [`Rules`] under an assignment, updated move by move.
 #[derive(Clone, Debug)]
 pub struct Ruling<'a> {
     rules: &'a Rules,
-    /// Demands that are not asked about, by position.
+    /// Cases that are ignored, by position.
     waived: BTreeSet<usize>,
-    /// By body: what its literals add up to.
+    /// By body: the sum of its true literals.
     sums: Vec<i64>,
-    /// By atom: bodies that conclude it and hold, or whether an input is chosen.
+    /// By atom: the number of true bodies that derive it, or whether an input is chosen.
     support: Vec<u32>,
-    /// By demand: 0 where it is kept.
+    /// By case: the amount of its violation; 0 if satisfied.
     degrees: Vec<i64>,
-    /// Their sum: each fits, and there may be many.
+    /// Their sum, in a wider type.
     degree: i128,
     penalty: i64,
     excused: i64,
-    /// Atoms that have changed, and to what; empty between calls.
+    /// Atoms that changed, with their new value; empty between calls.
     changed: Vec<(u32, bool)>,
 }
 
 impl<'a> Ruling<'a> {
-    /// Nobody is placed.
+    /// With no actor placed.
     pub fn new(rules: &'a Rules) -> Self {
         Self::without(rules, BTreeSet::new())
     }
 
-    /// Nobody is placed; these demands, by position, are waived.
+    /// With no actor placed, ignoring these cases, by position.
     pub fn without(rules: &'a Rules, waived: BTreeSet<usize>) -> Self {
         let mut ruling = Self {
             rules,
@@ -75,7 +75,7 @@ impl<'a> Ruling<'a> {
         }
         for body in 0..rules.ground.len() {
             let rule = &rules.ground[body];
-            // What propagation has turned by now is counted already.
+            // Changes made by propagation are counted already.
             let denied: i64 = rule.body.iter().filter(|(l, _)| *l < 0).map(|(_, weight)| weight).sum();
             if denied >= rule.lower {
                 ruling.gain(rule.head);
@@ -85,7 +85,7 @@ impl<'a> Ruling<'a> {
         ruling
     }
 
-    /// Everybody where the assignment says.
+    /// With the placements of an assignment.
     pub fn of(rules: &'a Rules, assignment: &Assignment) -> Self {
         let mut ruling = Self::new(rules);
         for (actor, place) in assignment.enumerate() {
@@ -96,7 +96,7 @@ impl<'a> Ruling<'a> {
         ruling
     }
 
-    /// An actor that had no place comes to a unit.
+    /// Places an unplaced actor.
     pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         if let Some(atom) = self.rules.input(actor, unit) {
             self.gain(atom);
@@ -104,7 +104,7 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// An actor leaves the unit that it is on.
+    /// Removes an actor from its unit.
     pub fn take(&mut self, actor: ActorIx, unit: UnitIx) {
         if let Some(atom) = self.rules.input(actor, unit) {
             self.lose(atom);
@@ -112,8 +112,8 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// By how much demands are broken: 0 where all are kept, at least 1 for each that is not, more where a count or a
-    /// sum is further from what it should be.
+    /// The total violation: 0 if all cases are satisfied, at least 1 for each violated one, more the further a count or sum is from
+    /// its bound.
     pub fn degree(&self) -> i64 {
         i64::try_from(self.degree).unwrap_or(i64::MAX)
     }
@@ -123,7 +123,7 @@ impl<'a> Ruling<'a> {
         self.penalty
     }
 
-    /// How many are in a breach that is excused.
+    /// The number of actors in grandfathered violations.
     pub fn excused(&self) -> i64 {
         self.excused
     }
@@ -133,12 +133,12 @@ impl<'a> Ruling<'a> {
         self.support[atom as usize] > 0
     }
 
-    /// What the literals of a body add up to.
+    /// The sum of a body's true literals.
     pub(crate) fn sum(&self, body: u32) -> i64 {
         self.sums[body as usize]
     }
 
-    /// Positions of the demands that are broken.
+    /// Positions of the violated cases.
     pub fn broken(&self) -> impl Iterator<Item = usize> {
         self.degrees.iter().enumerate().filter(|(_, degree)| **degree > 0).map(|(demand, _)| demand)
     }
@@ -159,8 +159,8 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// Carries every change on to what rests on it. Changes are added up, so their order does not matter, and it ends
-    /// because nothing rests on itself.
+    /// Propagates all changes. Changes are sums, so their order is irrelevant, and propagation terminates because the rules are
+    /// acyclic.
     fn settle(&mut self) {
         let rules = self.rules;
         while let Some((atom, holds)) = self.changed.pop() {
@@ -183,7 +183,7 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// Says anew by how much a demand is broken.
+    /// Updates the violation of a case.
     fn measure(&mut self, demand: u32) {
         if demand == NONE {
             return;

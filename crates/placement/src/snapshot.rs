@@ -1,4 +1,4 @@
-//! One world, checked and indexed; immutable.
+//! A checked and indexed snapshot; immutable.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -11,25 +11,25 @@ use crate::reading::Reading;
 use crate::written::Written;
 use crate::{Assignment, Lifted, Rules, others};
 
-/// One world, checked and indexed: units, actors, messages, limits, and what runs where now.
+/// A checked and indexed snapshot: units, actors, messages, limits, and current placements.
 ///
-/// Actors and units are named by their position in the file throughout; ids are for people.
+/// Actors and units are identified by their position in the file; ids are for display.
 #[derive(Clone)]
 pub struct Snapshot {
     file: SnapshotFile,
     objectives: Objectives,
     rules: Option<Arc<Rules>>,
-    /// Limits of the file that what runs breaks already, as rules; none in a world that was made of another.
+    /// Already violated limits of the file, as rules; none in a snapshot that was derived from another.
     pub(crate) written: Option<Arc<Written>>,
     pub(crate) problem: Problem,
-    /// What the checker reads off the file, once it is asked.
+    /// The checker's index, created on first use.
     reading: OnceLock<Arc<Reading>>,
-    /// How many of the file's constraints, the last ones, a policy derived.
+    /// The number of constraints, the last ones, that a policy derived.
     pub(crate) derived: usize,
 }
 
 impl Snapshot {
-    /// A file that was checked, with what was made of it.
+    /// A checked file with its derived data.
     pub(crate) fn of(
         file: SnapshotFile,
         objectives: Objectives,
@@ -48,8 +48,8 @@ impl Snapshot {
         world.with_rules(None)
     }
 
-    /// The same world under a policy's rules, or without any. What runs breaks some of them already, or limits of the file: who
-    /// is in such a breach is excused, and how many are is a level above all others.
+    /// The same snapshot with a policy's rules, or none. Violations of the current placement, of rules or limits, are grandfathered;
+    /// the number of actors in such violations is a level above all others.
     #[must_use]
     pub fn with_rules(mut self, rules: Option<Rules>) -> Self {
         const FEW: &str = "what is excused takes a few atoms for each that there is";
@@ -66,12 +66,12 @@ impl Snapshot {
         self
     }
 
-    /// A policy's rules about where actors are, if there are any.
+    /// A policy's rules over placements, if there are any.
     pub fn rules(&self) -> Option<&Rules> {
         self.rules.as_deref()
     }
 
-    /// The file's text: one line of JSON that [`Snapshot::read`] takes back unchanged.
+    /// The file's text: one line of JSON that [`Snapshot::read`] reads back unchanged.
     pub fn write(&self) -> String {
         let written = if self.file.summed_up.is_empty() {
             serde_json::to_string(&self.file)
@@ -86,37 +86,37 @@ impl Snapshot {
         &self.file
     }
 
-    /// How many of the file's constraints, the last ones, a policy derived.
+    /// The number of constraints, the last ones, that a policy derived.
     pub fn derived_constraints(&self) -> usize {
         self.derived
     }
 
-    /// Limits that what runs breaks already are what the rules say of them, in a world that was made of another.
+    /// The limits that rules represent in a snapshot that was derived from another.
     pub(crate) fn inherited(&self) -> Option<&Lifted> {
         self.written.is_none().then_some(&self.problem.lifted)
     }
 
-    /// What the checker reads off the file.
+    /// The checker's index.
     pub(crate) fn reading(&self) -> &Reading {
         self.reading.get_or_init(|| Arc::new(Reading::new(&self.file)))
     }
 
-    /// The dense form that searches read.
+    /// The dense form for searches.
     pub fn problem(&self) -> &Problem {
         &self.problem
     }
 
-    /// The levels that placements are compared by.
+    /// The levels by which placements are compared.
     pub fn objectives(&self) -> &Objectives {
         &self.objectives
     }
 
-    /// How many actors there are.
+    /// The number of actors.
     pub fn actors(&self) -> usize {
         self.file.actors.len()
     }
 
-    /// How many units there are.
+    /// The number of units.
     pub fn units(&self) -> usize {
         self.file.units.len()
     }
@@ -126,7 +126,7 @@ impl Snapshot {
         &self.file.actors[actor.at()].id
     }
 
-    /// The name of an actor, without the application that is planned.
+    /// The name of an actor, without the planned application.
     pub fn short_name(&self, actor: ActorIx) -> &str {
         let id = self.actor_id(actor);
         let application = self.file().application.as_deref();
@@ -148,80 +148,80 @@ impl Snapshot {
         self.problem.unit_by_id.get(id).copied()
     }
 
-    /// Whether the actor belongs to another application and stays where it is.
+    /// Whether the actor belongs to another application and stays.
     pub fn is_fixed(&self, actor: ActorIx) -> bool {
         self.problem.fixed[actor]
     }
 
-    /// Where the actor runs now.
+    /// The actor's current unit.
     pub fn current(&self, actor: ActorIx) -> Option<UnitIx> {
         self.problem.current[actor]
     }
 
-    /// The price of moving the actor once.
+    /// The cost of moving the actor once.
     pub fn move_cost(&self, actor: ActorIx) -> i64 {
         i64::try_from(self.file.actors[actor.at()].move_cost)
             .expect("numbers above 2^53 are refused on input")
     }
 
-    /// Units that the actor may be on as far as the actor alone decides, ascending.
+    /// Units permitted by constraints on the actor alone, ascending.
     pub fn candidates(&self, actor: ActorIx) -> &[UnitIx] {
         &self.problem.candidate_sets[self.problem.candidate_set[actor]]
     }
 
-    /// Which actors have equal candidates: equal numbers mean equal [`Snapshot::candidates`].
+    /// The actor's candidate set: equal numbers mean equal [`Snapshot::candidates`].
     pub fn candidate_set(&self, actor: ActorIx) -> SetIx {
         self.problem.candidate_set[actor]
     }
 
-    /// What the actor needs on the unit's kind, `None` if it cannot run there.
+    /// The actor's requirements on the unit's kind, `None` if it cannot run there.
     pub fn implementation(&self, actor: ActorIx, unit: UnitIx) -> Option<&Implementation> {
         self.problem.implementation(actor, unit)
     }
 
-    /// The actor's ties to others, peers ascending.
+    /// The actor's edges, peers ascending.
     pub fn edges(&self, actor: ActorIx) -> &[Edge] {
         &self.problem.edges[actor]
     }
 
-    /// Work that a unit can do in one window.
+    /// The work per window of a unit.
     pub fn capacity(&self, unit: UnitIx) -> i64 {
         self.problem.capacity[unit]
     }
 
-    /// The number of the actor's group, if it is in one. Actors of different applications share no group.
+    /// The number of the actor's group, if any. Actors of different applications share no group.
     pub fn group(&self, actor: ActorIx) -> Option<GroupIx> {
         self.problem.group[actor]
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     pub fn groups(&self) -> usize {
         self.problem.groups
     }
 
-    /// The names of resources; [`Implementation`] speaks of them by position.
+    /// The names of resources; [`Implementation`] refers to them by position.
     pub fn resources(&self) -> &IxVec<ResourceIx, String> {
         &self.problem.resources
     }
 
-    /// What a unit provides of each resource, what is reserved taken off: below 0 where more is reserved than there is.
+    /// What a unit provides of each resource, minus reservations: negative if more is reserved than provided.
     pub fn unit_provides(&self, unit: UnitIx) -> &IxVec<ResourceIx, i64> {
         &self.problem.unit_provides[unit]
     }
 
-    /// What a unit provides of a resource, what is reserved taken off, also where what runs takes more than that.
+    /// What a unit provides of a resource, minus reservations, even if the limit is suspended.
     pub fn provided_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
         let lifted = self.problem.lifted_of_units.get(&(unit, resource));
         lifted.copied().unwrap_or(self.problem.unit_provides[unit][resource])
     }
 
-    /// What a node provides of a resource, also where what runs takes more than that.
+    /// What a node provides of a resource, even if the limit is suspended.
     pub fn provided_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
         let lifted = self.problem.lifted_of_nodes.get(&(node, resource));
         lifted.copied().unwrap_or(self.problem.node_provides[node][resource])
     }
 
-    /// The names of nodes, also of those that only units speak of.
+    /// The names of nodes, including those that only units mention.
     pub fn nodes(&self) -> &IxVec<NodeIx, String> {
         &self.problem.nodes
     }
@@ -236,7 +236,7 @@ impl Snapshot {
         &self.problem.node_provides[node]
     }
 
-    /// The number of a unit's place within a scope: equal numbers mean the same place.
+    /// The number of a unit's domain within a scope: equal numbers mean the same domain.
     pub fn place(&self, scope: Scope, unit: UnitIx) -> PlaceIx {
         self.problem.place(scope, unit)
     }
@@ -246,7 +246,7 @@ impl Snapshot {
         self.problem.exchange_cost(a, b)
     }
 
-    /// Cost of one message between two different units by kinds and places, overrides of pairs left aside.
+    /// Cost of one message between two different units by kinds and domains, ignoring costs of single pairs.
     pub fn class_cost(&self, a: UnitIx, b: UnitIx) -> i64 {
         self.problem.class_cost(a, b)
     }
@@ -257,8 +257,8 @@ impl Snapshot {
         i64::try_from(cost).expect("numbers above 2^53 are refused on input")
     }
 
-    /// Watts that a unit draws: `idleWatts` while it hosts anything, and its share of `powerWatts` for the load,
-    /// rounded up. A unit that is loaded beyond its capacity draws more than `powerWatts`.
+    /// The power of a unit in watts: `idleWatts` while it hosts anything, and its share of `powerWatts` for the load,
+    /// rounded up. An overloaded unit draws more than `powerWatts`.
     pub fn draw(&self, unit: UnitIx, load: i64, in_use: bool) -> i64 {
         self.problem.draw(unit, load, in_use)
     }
@@ -268,13 +268,13 @@ impl Snapshot {
         &self.problem.caps
     }
 
-    /// Where everything is now: fixed actors and what runs; the rest has no place.
+    /// The current placement: fixed actors and running ones; all others are unplaced.
     pub fn incumbent(&self) -> Assignment {
         self.problem.current.clone()
     }
 }
 
-/// The file: what a failed test or a panic prints can be replayed.
+/// Prints the file, so that a failed test or a panic can be replayed.
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.write())

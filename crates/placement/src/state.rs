@@ -1,6 +1,6 @@
-//! An assignment under construction, with the sums that make a single step cheap to judge.
+//! An assignment under construction, with incremental sums that make single moves cheap to evaluate.
 //!
-//! Strategies share it; the checker does not.
+//! Strategies share it; the checker does not use it.
 
 use crate::constraints::relations::Company;
 use crate::constraints::resources::Remaining;
@@ -11,20 +11,20 @@ use crate::group_costs::ChannelSums;
 use crate::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
 
-/// An assignment with loads, remaining resources and overloads kept up to date.
+/// An assignment with incrementally updated loads, remaining resources and overloads.
 pub struct State<'a> {
     snapshot: &'a Snapshot,
-    /// Where everybody is.
+    /// The placements.
     pub assignment: Assignment,
     load: IxVec<UnitIx, i64>,
     hosted: IxVec<UnitIx, u64>,
     remaining: Remaining,
     company: Company,
-    /// What channels between groups come to that no edge stands for.
+    /// The cost of group channels that no edge represents.
     channels: Option<Box<ChannelSums>>,
-    /// Constraints that are followed step by step, by position in the file.
+    /// Constraints with running totals, by position in the file.
     limits: Vec<(usize, Box<dyn Excess>)>,
-    /// The levels' criteria with what each needs to be priced.
+    /// The levels' criteria with their state.
     levels: Vec<Vec<Term>>,
 }
 
@@ -32,7 +32,7 @@ pub struct State<'a> {
 struct Term {
     criterion: Criterion,
     measure: &'static dyn Measure,
-    /// By actor: where it would cost nothing, and what it costs elsewhere. Empty where the criterion has no such.
+    /// By actor: the unit where it costs nothing, and its cost elsewhere. Empty for other criteria.
     homes: IxVec<ActorIx, Vec<(UnitIx, i64)>>,
     figure: Option<Box<dyn Figure>>,
 }
@@ -52,7 +52,7 @@ impl Term {
 }
 
 impl<'a> State<'a> {
-    /// Fixed actors at their places, nobody else anywhere.
+    /// Fixed actors on their units, all others unplaced.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let units = snapshot.units();
         let mut state = Self {
@@ -94,13 +94,13 @@ impl<'a> State<'a> {
         state
     }
 
-    /// Where an actor is.
+    /// The unit of an actor.
     #[inline]
     pub fn place(&self, actor: ActorIx) -> Option<UnitIx> {
         self.assignment[actor]
     }
 
-    /// Whether the actor, which has no place now, may feasibly be put on the unit.
+    /// Whether the unplaced actor may be put on the unit.
     pub fn admits(&self, actor: ActorIx, unit: UnitIx) -> bool {
         let problem = &self.snapshot.problem;
         self.snapshot.problem.implementation(actor, unit).is_some()
@@ -111,20 +111,20 @@ impl<'a> State<'a> {
             && (self.limits.is_empty() || self.passed_limits(actor, unit).next().is_none())
     }
 
-    /// Other constraints that the actor, which has no place now, would break on the unit.
+    /// Other constraints that the unplaced actor would violate on the unit.
     pub fn passed_limits(&self, actor: ActorIx, unit: UnitIx) -> impl Iterator<Item = usize> {
         let step = self.step(actor, unit, true);
         let passed = self.limits.iter().filter(move |(_, excess)| excess.refuses(self.snapshot, &step));
         passed.map(|(constraint, _)| *constraint)
     }
 
-    /// Whether the unit has a slot left.
+    /// Whether the unit has a free slot.
     pub fn has_slot(&self, unit: UnitIx) -> bool {
         has_slot(self.snapshot, unit, self.hosted[unit])
     }
 
-    /// The first resource that the actor needs more of than is left: whether it is the node's, its name, how much
-    /// is needed, how much is left.
+    /// The first resource that is insufficient for the actor: whether it is the node's, its name, the requirement and
+    /// the remainder.
     pub fn missing(&self, actor: ActorIx, unit: UnitIx) -> Option<(bool, &str, i64, i64)> {
         let (of_node, resource, needed, left) = self.all_missing(actor, unit).next()?;
         Some((of_node, self.snapshot.problem.resources[resource].as_str(), needed, left))
@@ -139,24 +139,24 @@ impl<'a> State<'a> {
         self.remaining.missing(&self.snapshot.problem, actor, unit)
     }
 
-    /// How many actors are on the unit.
+    /// The number of actors on the unit.
     pub fn hosted_on(&self, unit: UnitIx) -> usize {
         usize::try_from(self.hosted[unit]).expect("there are no more than actors")
     }
 
-    /// What is left of a unit's resource; below 0 where more is taken than there is.
+    /// What is left of a unit's resource; negative if it is overcommitted.
     pub fn left_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
         let (snapshot, left) = (self.snapshot, self.remaining.unit[unit][resource]);
         left - snapshot.problem.unit_provides[unit][resource] + snapshot.provided_on(unit, resource)
     }
 
-    /// What is left of a node's resource; below 0 where more is taken than there is.
+    /// What is left of a node's resource; negative if it is overcommitted.
     pub fn left_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
         let (snapshot, left) = (self.snapshot, self.remaining.node[node][resource]);
         left - snapshot.problem.node_provides[node][resource] + snapshot.provided_at(node, resource)
     }
 
-    /// The first `apart` or `together` that the actor, which has no place now, would break on the unit.
+    /// The first `apart` or `together` that the unplaced actor would violate on the unit.
     pub fn broken_relation(&self, actor: ActorIx, unit: UnitIx) -> Option<RelationIx> {
         self.broken_relations(actor, unit).next()
     }
@@ -166,14 +166,14 @@ impl<'a> State<'a> {
         self.company.broken(&self.snapshot.problem, actor, unit)
     }
 
-    /// Puts an actor without a place on a unit.
+    /// Places an unplaced actor.
     pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         self.change(actor, unit, true);
         self.assignment[actor] = Some(unit);
         self.keep();
     }
 
-    /// Takes an actor off its unit, and says which that was.
+    /// Removes an actor from its unit, and returns the unit.
     pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
         let unit = self.assignment[actor].take()?;
         self.change(actor, unit, false);
@@ -181,7 +181,7 @@ impl<'a> State<'a> {
         Some(unit)
     }
 
-    /// Whoever came or went stays so for some time.
+    /// Commits the changes: the present placement is kept for some time.
     fn keep(&mut self) {
         let figures = self.levels.iter_mut().flatten().filter_map(|term| term.figure.as_mut());
         figures.for_each(|figure| figure.keep(self.snapshot));
@@ -203,7 +203,7 @@ impl<'a> State<'a> {
         (self.load[unit], self.hosted[unit]) = (step.load.1, step.hosted.1);
     }
 
-    /// What a unit becomes when the actor comes to it or leaves it.
+    /// The unit after the actor is added or removed.
     fn step(&self, actor: ActorIx, unit: UnitIx, comes: bool) -> Step {
         let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
         let (load, hosted) = (self.load[unit], self.hosted[unit]);
@@ -217,16 +217,16 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The value of a criterion that is a figure of the whole; 0 where no level names it.
+    /// The value of a criterion with a global term; 0 if no level names it.
     pub fn of_the_whole(&self, criterion: Criterion) -> i64 {
         let mut terms = self.levels.iter().flatten();
         let figure = terms.find(|term| term.criterion == criterion).and_then(|term| term.figure.as_ref());
         figure.map_or(0, |figure| figure.value(self.snapshot))
     }
 
-    /// The vector's levels that the actor decides if it were on `unit`: figures of the whole, the rest its own.
+    /// The levels that the actor affects if it were on `unit`: global terms, and its own share of the others.
     ///
-    /// Two results for the same state and actor compare as the vectors of the whole would.
+    /// Two results for the same state and actor compare like the vectors of the whole assignments.
     pub fn price(&self, actor: ActorIx, unit: UnitIx) -> Vec<i64> {
         self.price_if(actor, unit, |_| true)
     }
@@ -251,7 +251,7 @@ impl<'a> State<'a> {
         self.levels.iter().map(level).collect()
     }
 
-    /// What the actor's pairs would come to with it on the unit.
+    /// The cost of the actor's pairs with it on the unit.
     fn pairs(&self, actor: ActorIx, unit: UnitIx) -> PairSums {
         let mut pairs = PairSums::default();
         for edge in &self.snapshot.problem.edges[actor] {
@@ -268,7 +268,7 @@ impl<'a> State<'a> {
             let (exchanged, apart) = sums.at(&problem.channels, actor, unit);
             pairs.exchanged += exchanged;
             pairs.apart += apart;
-            // Its own place, from which it would have gone, is no other's.
+            // Its present unit, from which it would be removed, is left out.
             if let Some(own) = self.place(actor).filter(|own| *own != unit) {
                 let among_themselves = problem.channels.between(actor, actor);
                 pairs.exchanged -= among_themselves.rate * problem.exchange_cost(unit, own);
@@ -278,7 +278,7 @@ impl<'a> State<'a> {
         pairs
     }
 
-    /// Work of the unit over its capacity, in thousandths: for choosing among equals.
+    /// The work of the unit over its capacity, in thousandths: for tie-breaking.
     pub fn fullness_with(&self, actor: ActorIx, unit: UnitIx) -> i64 {
         let work = self.snapshot.problem.implementation(actor, unit).map_or(0, |needs| needs.work);
         let thousandths =

@@ -1,4 +1,4 @@
-//! The one seam between whoever plans and every way to search.
+//! The interface between planning and search strategies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,26 +10,26 @@ pub trait Strategy: Send + Sync {
     /// Short, stable name.
     fn name(&self) -> &'static str;
 
-    /// One sentence for people who choose.
+    /// A one-sentence description for users.
     fn summary(&self) -> &'static str;
 
     /// Searches within `budget`: effort and seed first, `stop` as the safety net.
     ///
     /// # Errors
-    /// Only when there is no answer at all; a search that is cut short answers with the best it has.
+    /// Only if there is no answer at all; a search that is cut short returns the best it has.
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError>;
 }
 
-/// How much a search may spend.
+/// The budget of a search.
 #[derive(Clone, Copy)]
 pub struct Budget<'a> {
-    /// Pieces of work that may be finished (what a piece is, the strategy says); `None` leaves it to the strategy.
+    /// The maximum number of step batches (as defined by the strategy); `None` leaves it to the strategy.
     pub effort: Option<u64>,
-    /// Decides between equals.
+    /// Breaks ties.
     pub seed: u64,
-    /// Asked between pieces; true ends the search with the best answer so far.
+    /// Polled between batches; true ends the search with the best answer so far.
     pub stop: &'a (dyn Fn() -> bool + Sync),
-    /// How long it is until a clock says so; `None` where none is known. What cannot be cut short is begun in time.
+    /// The time until the deadline; `None` if unknown. Work that cannot be interrupted is started in time.
     pub left: Option<&'a (dyn Fn() -> Duration + Sync)>,
 }
 
@@ -40,40 +40,40 @@ impl Budget<'static> {
     }
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Where everything goes.
+    /// The placements.
     pub assignment: Assignment,
-    /// Proven lower bounds by key of the level; absent where none is known.
+    /// Proven lower bounds by key of the level, as far as known.
     pub bound: BTreeMap<String, i64>,
-    /// No feasible assignment is better.
+    /// Whether no feasible assignment is better.
     pub optimal: bool,
-    /// Pieces of work finished when the answer was found: with the same seed it replays the answer.
+    /// The batches finished when the answer was found; with the same seed they reproduce the answer.
     pub effort: u64,
-    /// Which part of the search found it.
+    /// The part of the search that found it.
     pub stage: Stage,
-    /// What improved it last.
+    /// The last improvement.
     pub found_by: FoundBy,
-    /// What closed the last level; none unless it is optimal.
+    /// What proved the last level; `None` unless it is optimal.
     pub proven_by: Option<ProvenBy>,
     /// What ended the search.
     pub stopped_by: StoppedBy,
 }
 
-/// What improved an answer last.
+/// The last improvement of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum FoundBy {
-    /// Nothing: it is what runs now.
+    /// None: it is the current placement.
     Incumbent,
-    /// One actor after the other was given a place.
+    /// Greedy construction.
     Construction,
-    /// Moves and exchanges, each from what was found before.
+    /// Local search.
     Search,
-    /// Branch and bound, or every assignment in turn, of the whole or of a part.
+    /// Branch and bound or enumeration, of the whole or of a subproblem.
     Exact,
-    /// clingo, of the whole or of a part.
+    /// clingo, on the whole or on a subproblem.
     Clingo,
 }
 
@@ -81,27 +81,27 @@ pub enum FoundBy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum ProvenBy {
-    /// Branch and bound saw to the rest.
+    /// Branch and bound.
     BranchAndBound,
-    /// clingo found that there is nothing better.
+    /// clingo.
     Clingo,
     /// It reaches a lower bound, such as 0, on every level.
     Bound,
-    /// Every assignment was looked at.
+    /// Enumeration of all assignments.
     Enumeration,
 }
 
-/// The part of a search that found an answer. A strategy of one part names what it is most like.
+/// The part of a search that found an answer; a strategy of one part names the most similar one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Stage {
-    /// None: it is what runs now.
+    /// None: it is the current placement.
     Incumbent,
-    /// One actor after the other was given a place.
+    /// Greedy construction.
     Construction,
-    /// Small steps, each from what was found before.
+    /// Local search.
     Local,
-    /// The world was solved as a whole.
+    /// An exact solution of the whole.
     Whole,
 }
 
@@ -109,9 +109,9 @@ pub enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum StoppedBy {
-    /// It had done all that it does, or all that it was allowed.
+    /// It completed, or spent its effort.
     Effort,
-    /// `stop` said so.
+    /// `stop` returned true.
     Deadline,
     /// The answer is proven.
     Proof,
@@ -120,20 +120,20 @@ pub enum StoppedBy {
 /// Why a search has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SolveError {
-    /// The solver contradicts the exact arithmetic; its answer is not used.
+    /// The solver contradicts exact arithmetic; its answer is discarded.
     #[error(
         "the solver's costs {reported} differ from the exact {exact}; this is a defect, report it with the snapshot"
     )]
     Mismatch {
-        /// What the solver said.
+        /// The solver's value.
         reported: String,
-        /// What is so.
+        /// The exact value.
         exact: String,
     },
-    /// The strategy looks at everything, and there is too much.
+    /// The strategy enumerates all assignments, and there are too many.
     #[error("more than {most} assignments are possible, and it looks at each; choose another strategy")]
     TooLarge {
-        /// How many it looks at.
+        /// The maximum number.
         most: u64,
     },
     /// The program could not be run.

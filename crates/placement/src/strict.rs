@@ -1,6 +1,6 @@
-//! What serde lets pass and no file may say: a list where an object is meant, and a key that is given twice.
+//! Strict deserialization: refuses a list in place of an object, and duplicate keys, both of which serde accepts.
 //!
-//! serde reads a struct from a list as well, its fields in the order in which they are declared, and of two equal keys of a map
+//! serde also reads a struct from a list, with fields in the order of declaration, and of two equal keys of a map
 //! it keeps the last.
 
 use std::collections::BTreeSet;
@@ -9,12 +9,12 @@ use std::fmt;
 use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, Visitor};
 
-/// A reader that refuses both, however deep inside they are; around it, `serde_path_to_error` notes where. Nothing is read ahead:
-/// only the keys of the maps that are being read are kept. A field of a struct that is given twice serde refuses by itself.
+/// A deserializer that refuses both at any depth; around it, `serde_path_to_error` records the path. Nothing is buffered except the
+/// keys of the maps being read. Duplicate fields of a struct are refused by serde itself.
 #[derive(Debug)]
 pub struct Strict<D>(pub D);
 
-/// Reads whatever it is, and what is inside as strictly.
+/// Deserializes any value, strictly.
 macro_rules! strict_inside {
     ($($name:ident($($argument:ident: $type:ty),*);)+) => {
         $(fn $name<V: Visitor<'de>>(self, $($argument: $type,)* visitor: V) -> Result<V::Value, D::Error> {
@@ -69,10 +69,10 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
     }
 }
 
-/// A visitor, a list or a seed: what it meets inside is read strictly.
+/// Wraps a visitor, an access or a seed, so that nested values are read strictly.
 struct Inside<T>(T);
 
-/// Values that have nothing inside.
+/// Values without nested values.
 macro_rules! as_they_are {
     ($($name:ident($type:ty);)+) => {
         $(fn $name<E: de::Error>(self, value: $type) -> Result<V::Value, E> {
@@ -125,7 +125,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Inside<V> {
         self.0.visit_map(Entries { entries, met: Some(BTreeSet::new()) })
     }
 
-    /// As it is: no enum that is read has an object in it.
+    /// Unchanged: no enum of the format contains an object.
     fn visit_enum<A: EnumAccess<'de>>(self, variant: A) -> Result<V::Value, A::Error> {
         self.0.visit_enum(variant)
     }
@@ -174,10 +174,10 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Object<V> {
     }
 }
 
-/// What an object has in it.
+/// Access to the entries of an object.
 struct Entries<A> {
     entries: A,
-    /// The keys until here; `None` of a struct.
+    /// The keys so far; `None` for a struct.
     met: Option<BTreeSet<String>>,
 }
 
@@ -187,7 +187,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<A> {
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         let Some(met) = &mut self.met else { return self.entries.next_key_seed(seed) };
         let Some(key) = self.entries.next_key::<String>()? else { return Ok(None) };
-        // It is handed on before it is refused: who notes the path of what is wrong has to have met it.
+        // It is passed on before it is refused, so that the path is recorded.
         let read = seed.deserialize(StrDeserializer::<A::Error>::new(&key))?;
         match met.replace(key) {
             Some(key) => Err(de::Error::custom(format!("`{key}` is given twice; keep one"))),

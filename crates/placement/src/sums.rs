@@ -1,4 +1,4 @@
-//! What a world can add up to: nothing in it may pass 2^53.
+//! Bounds of the sums of a snapshot, none of which may exceed 2^53.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::criteria::FileSums;
 use crate::file::{Actor, Constraint, SnapshotFile};
 use crate::{Criterion, LARGEST, Objectives, SnapshotError, channels, constraints};
 
-/// Refuses worlds in which a criterion or a load could pass 2^53.
+/// Refuses snapshots in which a criterion or a load could exceed 2^53.
 pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result<(), SnapshotError> {
     let fits = |path: &str, what: &str, sum: u128| {
         if sum <= u128::from(LARGEST) {
@@ -29,7 +29,7 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
     let largest = cost.pairs.iter().map(|pair| u128::from(pair.cost)).fold(by_class, u128::max);
     let sum = |numbers: &mut dyn Iterator<Item = u64>| numbers.map(u128::from).sum::<u128>();
     let (of_groups, drags_of_groups) = channels::sums(file);
-    // What an actor says to itself, or does to itself, is ignored.
+    // Messages and drag of an actor with itself are ignored.
     let messages = file.messages.iter().filter(|message| message.from != message.to);
     let messages = sum(&mut messages.map(|message| message.count)).saturating_add(of_groups);
     let drags = file.annoyance.iter().chain(&file.interference).filter(|pair| pair.a != pair.b);
@@ -74,7 +74,7 @@ pub(crate) fn check_sums(file: &SnapshotFile, objectives: &Objectives) -> Result
         .try_for_each(|(resource, total)| fits("actors", &format!("what needs `{resource}`"), total))
 }
 
-/// What the criteria could add up to that are worked out only where a level names them, and where it would be due to.
+/// Bounds of criteria that are only computed if a level names them, and what they are due to.
 fn named_sums(
     file: &SnapshotFile,
     objectives: &Objectives,

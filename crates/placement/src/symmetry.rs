@@ -1,7 +1,7 @@
-//! Symmetry classes: units that nobody could tell apart, so that which of them hosts whom makes no difference.
+//! Symmetry classes of units that are interchangeable.
 //!
-//! Two units are of one class if swapping what is on them changes neither what is allowed nor what it costs, as far as
-//! an assignment of the actors that can move is concerned. Searches that prove something look at one way of each.
+//! Two units are in one class if swapping their actors changes neither feasibility nor cost of any assignment of the movable
+//! actors. Exact searches visit one representative of each class.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,31 @@ use crate::problem::Edge;
 use crate::room::{Room, Rooms};
 use crate::{Criterion, Problem, Snapshot, constraints};
 
-/// Everything that tells one unit from another.
+/// Everything that distinguishes units.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Likeness {
     kind: KindIx,
-    /// Zone and NUMA domain, where they make a difference and have a name.
+    /// Zone and NUMA domain, if they matter and are named.
     zone: Option<PlaceIx>,
-    /// A unit whose node has others that somebody can be on is like those on the same node and in the same domain only.
+    /// A unit whose node has other usable units is only symmetric with those of the same node and domain.
     shared_node: Option<(NodeIx, Option<PlaceIx>)>,
-    /// Candidate sets that it is in.
+    /// The candidate sets that contain it.
     sets: Vec<SetIx>,
-    /// What limits leave, where they bind: slots, resources of the unit, of a node of its own.
+    /// The remaining quantity of binding limits: slots, resources of the unit, and of a node of its own.
     left: Vec<Option<i64>>,
     /// What criteria and caps count of it.
     counts: Vec<Option<i64>>,
-    /// Who would rather be there than elsewhere, and what it is worth.
+    /// Actors that prefer it, with their weights.
     homes: Vec<(ActorIx, i64)>,
-    /// What ties those who can move to fixed actors there, and on other units of its node.
+    /// Edges between movable actors and fixed ones there, and on other units of its node.
     ties: Vec<(ActorIx, Near, [i64; 4])>,
-    /// Relations of those who can move with fixed actors there, and on other units of its node.
+    /// Relations between movable actors and fixed ones there, and on other units of its node.
     relations: Vec<(RelationIx, Near)>,
-    /// Itself, if it has links of its own.
+    /// The unit itself, if it has links of its own.
     single: Option<UnitIx>,
 }
 
-/// Where something on a unit's node is, seen from the unit.
+/// A location on a unit's node, relative to the unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Near {
     same_unit: bool,
@@ -48,7 +48,7 @@ struct Near {
 
 /// The classes of symmetric units: every unit in one, ascending; classes by their first unit.
 ///
-/// A policy's rules are not looked at: under rules that depend on where actors are, any unit may be told from any other.
+/// A policy's rules are ignored: rules over placements can distinguish any two units.
 pub fn symmetry_classes(snapshot: &Snapshot, rooms: &Rooms) -> Vec<Vec<UnitIx>> {
     let mut classes: BTreeMap<Likeness, Vec<UnitIx>> = BTreeMap::new();
     let likenesses = Likenesses::new(snapshot, rooms).of;
@@ -103,7 +103,7 @@ impl<'a> Likenesses<'a> {
         let added = problem.added_costs();
         let zones_matter = added.zone > 0 || has_relation(Scope::Zone);
         let domains_matter = added.numa > 0 || has_relation(Scope::Numa);
-        // The numbers of places with a name begin after those of units.
+        // Numbers of named domains start after those of units.
         let named = |place: PlaceIx| Some(place).filter(|place| place.at() >= problem.capacity.len());
         let is_target: IxVec<UnitIx, bool> = self.of.iter().map(|unit| !unit.sets.is_empty()).collect();
         for unit in problem.capacity.positions() {
@@ -150,7 +150,7 @@ impl<'a> Likenesses<'a> {
         }
     }
 
-    /// What those who can move have to do with fixed actors.
+    /// The edges between movable and fixed actors.
     fn residents(&mut self) {
         let problem = self.problem;
         let can_move = |actor: ActorIx| !problem.fixed[actor];
@@ -162,7 +162,7 @@ impl<'a> Likenesses<'a> {
                 problem.relations[*relation].actors.iter().any(|actor| can_move(*actor))
             };
             let bound: Vec<RelationIx> = bound.filter(has_free).collect();
-            // Who sends to a whole group is told apart by one that can move of it, and by the channel.
+            // Edges to a whole group are distinguished by a movable member and the channel.
             let channels =
                 problem.channels.of_actor(resident).iter().filter(|_| problem.channels.are_whole());
             let sends: Vec<(ActorIx, [i64; 4])> = channels
@@ -203,10 +203,10 @@ mod tests {
 
     use super::*;
 
-    /// What makes a world another one.
+    /// A modification of a snapshot.
     type Change = fn(&mut SnapshotFile);
 
-    /// Two actors, neither of which can have all three units to itself; `change` makes the units less alike.
+    /// Two actors, neither of which has all three units as candidates; `change` makes the units less symmetric.
     fn classes(change: impl Fn(&mut SnapshotFile)) -> Vec<Vec<usize>> {
         let node = |i: usize| Node {
             id: format!("n{i}"),
@@ -245,7 +245,7 @@ mod tests {
         all.into_iter().filter(|class| class.len() > 1).map(positions).collect()
     }
 
-    /// A third actor that stays on unit 1.
+    /// A third actor that is fixed to unit 1.
     fn resident(file: &mut SnapshotFile) {
         let stays =
             Actor { id: "a2".into(), fixed: true, current: Some("u1".into()), ..file.actors[0].clone() };
@@ -260,7 +260,7 @@ mod tests {
         };
         assert_eq!(classes(one_node), [[0, 1, 2]]);
         assert_eq!(classes(|file| file.units.iter_mut().for_each(|unit| unit.slots = Some(1))), [[0, 1, 2]]);
-        // What cannot bind tells nothing apart.
+        // Limits that cannot bind do not distinguish units.
         assert_eq!(classes(|file| file.units[1].slots = Some(9)), [[0, 1, 2]]);
     }
 
@@ -311,7 +311,7 @@ mod tests {
         for (what, change) in changes {
             assert_eq!(classes(change), [[0, 2]], "{what}");
         }
-        // Who stays there and has no ties to anybody takes nothing but room.
+        // A fixed actor without edges only takes capacity.
         let idle = |file: &mut SnapshotFile| {
             resident(file);
             file.actors[2].runs_on.insert("cpu".into(), RunsOn::default());
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(classes(shared), [[0, 2]]);
         let two_and_one = |file: &mut SnapshotFile| file.units[2].node = "n0".into();
         assert_eq!(classes(two_and_one), [[0, 2]]);
-        // A domain of a node that a unit has to itself is a name and no more.
+        // The domain of a unit that has a node of its own is irrelevant.
         assert_eq!(classes(|file| file.units[1].numa = Some("0".into())), [[0, 1, 2]]);
     }
 
@@ -339,12 +339,12 @@ mod tests {
             (file.units[1].zone, file.exchange_cost.other_zone) = (Some("z".into()), 0);
         };
         assert_eq!(classes(zones_for_free), [[0, 1, 2]]);
-        // Another unit of the node, which nobody can use.
+        // Another unit of the node, which no actor can use.
         let beside = |file: &mut SnapshotFile| {
             file.units.push(Unit { id: "u3".into(), kind: "fpga".into(), ..file.units[1].clone() });
         };
         assert_eq!(classes(beside), [[0, 1, 2]]);
-        // Somebody stays on it, and is spoken to.
+        // A fixed actor is on it, and has an edge.
         let spoken_to = |file: &mut SnapshotFile| {
             beside(file);
             resident(file);

@@ -1,4 +1,4 @@
-//! How many of each group are where, and what the channels between groups cost with that.
+//! Counts of group members per location, and the cost of group channels from these counts.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::criteria::PairSums;
 use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, PlaceIx, UnitIx};
 use crate::{Assignment, Problem};
 
-/// Where the actors of one group are.
+/// The locations of a group's actors.
 #[derive(Clone, Default)]
 struct Tally {
     all: i64,
@@ -35,21 +35,21 @@ impl Tally {
     }
 }
 
-/// How many pairs share a place of which these are the numbers.
+/// The number of pairs that share a location, given the counts.
 fn sharing<K: Ord>(one: &BTreeMap<K, i64>, other: &BTreeMap<K, i64>) -> i64 {
     one.iter().filter_map(|(place, here)| Some(here * other.get(place)?)).sum()
 }
 
-/// How many ordered pairs of an actor of each of two groups are on different units.
+/// The number of ordered pairs of actors of two groups on different units.
 fn apart(one: &Tally, other: &Tally) -> i64 {
     one.all * other.all - sharing(&one.units, &other.units)
 }
 
-/// Σ exchange cost over ordered pairs of an actor of each of two groups, of which at least one message is sent: so it is known
-/// how large it can be.
+/// Σ exchange cost over ordered pairs of actors of two groups, each of which sends at least one message, so that the sum is
+/// bounded.
 ///
-/// A cost is a sum over kinds and over places that differ ([`Problem::class_cost`]), so pairs are counted by what they share
-/// instead of one by one; costs that pairs of units have of their own come on top.
+/// A cost is a sum over kinds and over differing domains ([`Problem::class_cost`]), so pairs are counted by what they share
+/// rather than one by one; costs of single pairs of units are added.
 fn exchanged(problem: &Problem, one: &Tally, other: &Tally) -> i64 {
     let both = one.all * other.all;
     let [numas, nodes, zones] = [
@@ -77,7 +77,7 @@ fn exchanged(problem: &Problem, one: &Tally, other: &Tally) -> i64 {
     of_classes + of_pairs.sum::<i64>()
 }
 
-/// What channels between groups cost of which no edge stands for the pairs, for those who count.
+/// The cost of group channels that no edge represents, for the actors that count.
 pub(crate) fn channel_sums(
     problem: &Problem,
     assignment: &Assignment,
@@ -97,7 +97,7 @@ pub(crate) fn channel_sums(
     for (end, of) in channels.of.enumerate() {
         for channel in of.iter().filter(|channel| channel.peer >= end) {
             let (one, other) = (&tallies[end], &tallies[channel.peer]);
-            // Within a group each pair is met in both orders.
+            // Within a group each pair occurs in both orders.
             let met = if channel.peer == end { 2 } else { 1 };
             sums.apart += channel.apart * (apart(one, other) / met);
             if channel.rate > 0 {

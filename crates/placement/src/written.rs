@@ -1,4 +1,4 @@
-//! Limits of a file that what runs breaks already, written out as rules beside those of a policy.
+//! Already violated limits as rules, beside those of a policy.
 
 use std::collections::BTreeMap;
 
@@ -8,19 +8,19 @@ use crate::problem::Problem;
 use crate::rules::{GroundConstraint, GroundRule};
 use crate::{Lifted, LiftedLimit, Rules};
 
-/// What is left of a limit that was taken off: more than any sum of a sound world, and far from where adding wraps.
+/// The remaining quantity of a suspended limit: more than any valid sum, and far from overflow.
 pub(crate) const UNLIMITED: i64 = 1 << 60;
 
-/// Literals above which a limit is not written out: then it binds, and the checker excuses nobody of it either.
+/// A limit that takes more literals than this is not grounded: it binds, and the checker grandfathers no violation of it.
 pub(crate) const MOST_LITERALS: usize = 1_000_000;
 
-/// Who is where now, by unit and by node, ascending.
+/// Current placements by unit and by node, ascending.
 pub(crate) struct Now<'a> {
     pub file: &'a SnapshotFile,
     pub problem: &'a Problem,
     pub on_unit: IxVec<UnitIx, Vec<ActorIx>>,
     pub on_node: IxVec<NodeIx, Vec<(ActorIx, UnitIx)>>,
-    /// By kind: how many units are of it.
+    /// By kind: the number of its units.
     of_kind: IxVec<KindIx, usize>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Now<'a> {
         Self { file, problem, on_unit, on_node, of_kind }
     }
 
-    /// At how many units an actor is written of at most: those of its kinds, and the one that it is on; of a fixed one that alone.
+    /// The maximum number of units on which an actor is represented: those of its kinds, and its current one; one for a fixed actor.
     pub fn places(&self, actor: ActorIx) -> usize {
         if self.problem.fixed[actor] {
             return 1;
@@ -48,7 +48,7 @@ impl<'a> Now<'a> {
         1 + kinds.filter(|(way, _)| way.is_some()).map(|(_, units)| units).sum::<usize>()
     }
 
-    /// Whether so much is used by all, and some of it by who can move.
+    /// Whether all actors use this much, and movable ones some of it.
     pub fn is_broken(&self, uses: impl Iterator<Item = (ActorIx, i64)>, limit: i64) -> bool {
         let (mut sum, mut ours) = (0, false);
         for (actor, amount) in uses.filter(|(_, amount)| *amount > 0) {
@@ -59,18 +59,18 @@ impl<'a> Now<'a> {
     }
 }
 
-/// Rules that are being written for the limits of a file.
+/// Collects rules for the limits of a file.
 pub(crate) struct Writer<'a> {
     pub file: &'a SnapshotFile,
     pub problem: &'a Problem,
     pub lifted: &'a Lifted,
-    /// Whether every unit is a place of everybody who can move, for who asks what would be without some limits.
+    /// Whether every unit counts as a candidate of every movable actor, for questions about dropped limits.
     pub everywhere: bool,
     written: Written,
     next: u32,
 }
 
-/// Rules before anybody asked what they excuse.
+/// Rules before grandfathering.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
     ground: Vec<GroundRule>,
@@ -87,7 +87,7 @@ impl<'a> Writer<'a> {
         self.written
     }
 
-    /// The literal that says that an actor is on a unit.
+    /// The literal of a placement.
     pub fn at(&mut self, actor: ActorIx, unit: UnitIx) -> i32 {
         let atom = *self.written.inputs.entry((actor, unit)).or_insert_with(|| {
             self.next += 1;
@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
         literal(atom)
     }
 
-    /// The units on which an actor can be, and the one that it is on though it cannot, ascending.
+    /// The candidates of an actor, and its current unit even if it is none, ascending.
     pub fn places(&self, actor: ActorIx) -> Vec<UnitIx> {
         if self.everywhere && !self.problem.fixed[actor] {
             return self.problem.capacity.positions().collect();
@@ -118,7 +118,7 @@ impl<'a> Writer<'a> {
             || problem.candidates(actor).binary_search(&unit).is_ok()
     }
 
-    /// Has a limit written out; of every unit, where that is asked, only if it is small enough for that.
+    /// Grounds a limit; over every unit, if requested, only if that is small enough.
     pub fn everywhere_if(&mut self, is_small: bool, write: impl FnOnce(&mut Self)) {
         let is_asked = self.everywhere;
         self.everywhere &= is_small;
@@ -126,8 +126,8 @@ impl<'a> Writer<'a> {
         self.everywhere = is_asked;
     }
 
-    /// The literal that holds where a body does, whose weights are above 0; written in lowest terms, so that a limit says the
-    /// same in any units of measurement.
+    /// A literal that is equivalent to a body with positive weights; in lowest terms, so that a limit is independent of units of
+    /// measurement.
     pub fn if_sum(&mut self, lower: i64, mut body: Vec<(i32, i64)>) -> i32 {
         let head = self.next;
         self.next += 1;
@@ -140,23 +140,23 @@ impl<'a> Writer<'a> {
         literal(head)
     }
 
-    /// The literal that holds where so many of these do.
+    /// A literal that holds if at least this many of some literals do.
     pub fn at_least(&mut self, count: i64, of: &[i32]) -> i32 {
         self.if_sum(count, of.iter().map(|literal| (*literal, 1)).collect())
     }
 
-    /// The literal that holds where one of these does.
+    /// A literal that holds if one of some literals does.
     pub fn any(&mut self, of: &[i32]) -> i32 {
         if let [one] = *of { one } else { self.at_least(1, of) }
     }
 
-    /// What must not be.
+    /// Adds a case that must not hold.
     pub fn never(&mut self, literal: i32, limit: LiftedLimit, says: String) {
         let (atom, rule) = (literal.unsigned_abs(), says.clone());
         self.written.demands.push(GroundConstraint { atom, rule, says, limit: Some(limit) });
     }
 
-    /// What is used must not pass a limit.
+    /// Adds a case: the use must not exceed a limit.
     pub fn at_most(&mut self, uses: &[(ActorIx, UnitIx, i64)], most: i64, limit: LiftedLimit, says: String) {
         let taken = uses.iter().filter(|(.., amount)| *amount > 0);
         let body = taken.map(|&(actor, unit, amount)| (self.at(actor, unit), amount)).collect();
@@ -170,10 +170,10 @@ impl Written {
         self.demands.is_empty()
     }
 
-    /// These rules beside those of a policy.
+    /// These rules together with those of a policy.
     ///
     /// # Errors
-    /// When they take more atoms than can be numbered.
+    /// If they need more atoms than can be numbered.
     pub fn beside(&self, policy: Rules) -> Result<Rules, String> {
         let actors = policy.inputs.len();
         let shift = u32::try_from(policy.atoms()).map_err(|_| "there are too many atoms".to_owned())?;

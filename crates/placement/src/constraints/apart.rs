@@ -1,4 +1,4 @@
-//! `apart`: no two actors are at one place.
+//! `apart`: no two actors share a domain.
 
 use super::relations::Relation;
 use crate::file::{Constraint, Scope};

@@ -1,4 +1,4 @@
-//! Constraints: what placements must keep to. One file each.
+//! Constraints that placements must satisfy. One file each.
 //!
 //! A new constraint is a file here that implements [`Limit`], its `mod` line in this one, its entry with its fields in the
 //! list of [`Constraint`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). Reading and
@@ -36,11 +36,11 @@ use crate::written::{Now, Writer, Written};
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident { $($fields:tt)+ })+) => {
-        /// Every constraint there is: those of the world, and those that a file lists.
+        /// All constraints: those of the snapshot's units and nodes, and those that a file lists.
         const LIMITS: &[&dyn Limit] =
             &[&fixed::Fixed, &kinds::Kinds, &slots::Slots, &resources::Resources, $(&$module::$name,)+];
 
-        /// What is known of a constraint of the file.
+        /// The implementation of a constraint of the file.
         fn limit(given: &Constraint) -> &'static dyn Limit {
             match given {
                 $(Constraint::$name { .. } => &$module::$name,)+
@@ -51,9 +51,9 @@ macro_rules! limits {
 
 each_constraint!(limits);
 
-/// What is known of one constraint.
+/// The implementation of one constraint.
 pub(crate) trait Limit: Sync {
-    /// Refuses what contradicts a constraint before it.
+    /// Refuses contradictions with an earlier constraint.
     fn agrees<'a>(
         &self,
         position: usize,
@@ -70,106 +70,106 @@ pub(crate) trait Limit: Sync {
         None
     }
 
-    /// What it could add up to in a file whose numbers are too large, and what is to blame, as in `units`, `power`.
+    /// An upper bound of its sums in an unchecked file, and the field that it is due to, such as `units`, `power`.
     fn largest(&self, file: &SnapshotFile) -> Option<(&'static str, &'static str, u128)> {
         let _ = file;
         None
     }
 
-    /// What it takes of a resource for itself.
+    /// The quantity of a resource that it reserves.
     fn takes<'a>(&self, given: &'a Constraint) -> Option<(&'a String, u64)> {
         let _ = given;
         None
     }
 
-    /// Divides what it says of a resource, and rounds it down, where all that is required of that one is divided.
+    /// Divides its quantity of a resource, rounding down, if all requirements of that resource are divided.
     fn divide(&self, given: &mut Constraint, factor: &dyn Fn(&str) -> u64) {
         let _ = (given, factor);
     }
 
-    /// Enters one of the file into the problem that searches read.
+    /// Adds a constraint of the file to the dense problem.
     fn enter(&self, position: usize, given: &Constraint, file: &SnapshotFile, problem: &mut Problem) {
         let _ = (position, given, file, problem);
     }
 
-    /// Names those that what runs breaks already, somebody who can move in it.
+    /// Names the limits that the current placement violates with a movable actor.
     fn broken(&self, now: &Now, found: &mut Lifted) {
         let _ = (now, found);
     }
 
-    /// Takes those of them that are its own off the problem, whose candidates are not known yet.
+    /// Suspends those of them that are its own, before candidates are computed.
     fn lift(&self, lifted: &Lifted, file: &SnapshotFile, problem: &mut Problem) {
         let _ = (lifted, file, problem);
     }
 
-    /// Writes out what was taken off.
+    /// Grounds its suspended limits.
     fn write_out(&self, writer: &mut Writer) {
         let _ = writer;
     }
 
-    /// By how much those of a world are broken while actors come and go, each with its position in the file. Not for
-    /// those that [`Problem`] itself has lists of: units' and nodes' resources, places, relations.
+    /// The incremental violation terms of a snapshot's constraints, each with its position in the file. Not for
+    /// those that [`Problem`] itself has lists of: resources of units and nodes, candidates, relations.
     fn excesses(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
         let _ = snapshot;
         Vec::new()
     }
 
-    /// What one of the file demands, in plain words.
+    /// Its demand as a sentence.
     fn demands(&self, position: usize, given: &Constraint) -> String {
         let _ = given;
         format!("constraints[{position}]")
     }
 
-    /// What an assignment breaks, by the file alone.
+    /// The violations of an assignment, by the file alone.
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         let _ = (checked, found);
     }
 
-    /// What those of a world count of a unit beside who comes there, its kind and its place, told unit by unit: units are
-    /// symmetric only where that is equal.
+    /// What the snapshot's constraints count of a unit besides its actors, its kind and its domains, unit by unit: units are
+    /// symmetric only if that is equal.
     fn tell_apart(&self, snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
         let _ = (snapshot, rooms, tell);
     }
 
-    /// Says what its program has to know of a world.
+    /// Writes the facts that its program needs.
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
         let _ = (world, facts);
     }
 
-    /// The largest sum that its program can form of numbers that nothing divides, and what is to blame, as in `units`, `watts`.
+    /// The largest sum of indivisible numbers in its program, and the field that it is due to, such as `units`, `watts`.
     fn most_sum(&self, world: &Encoding) -> Option<(&'static str, &'static str, i64)> {
         let _ = world;
         None
     }
 
-    /// The largest sum of numbers of work that its program can form.
+    /// The largest sum of work in its program.
     fn most_work(&self, world: &Encoding) -> i64 {
         let _ = world;
         0
     }
 
-    /// What it means to clingo.
+    /// Its program for clingo.
     fn program(&self) -> &'static str;
 }
 
-/// By how much a constraint is broken, actor by actor.
+/// The violation of a constraint, updated actor by actor.
 pub trait Excess: Send + Sync {
-    /// An actor comes to a unit, or leaves one.
+    /// Applies the addition or removal of an actor.
     fn count(&mut self, snapshot: &Snapshot, step: &Step);
 
-    /// By how much it is broken; 0 where it is kept.
+    /// The amount of the violation; 0 if satisfied.
     fn value(&self) -> i64;
 
-    /// Whether it would be broken where an actor comes to.
+    /// Whether it would be violated after an addition.
     fn refuses(&self, snapshot: &Snapshot, step: &Step) -> bool;
 
-    /// Whether it depends on where an actor is.
+    /// Whether it depends on an actor's unit.
     fn concerns(&self, snapshot: &Snapshot, actor: ActorIx) -> bool {
         let _ = (snapshot, actor);
         true
     }
 
-    /// The same again.
+    /// A boxed copy.
     fn boxed(&self) -> Box<dyn Excess>;
 }
 
@@ -179,7 +179,7 @@ impl Clone for Box<dyn Excess> {
     }
 }
 
-/// The constraints of a world that are followed step by step, nobody placed, each with its position in the file.
+/// The violation terms of a snapshot with no actor placed, each with its position in the file.
 pub fn excesses(snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
     LIMITS.iter().flat_map(|limit| limit.excesses(snapshot)).collect()
 }
@@ -195,31 +195,31 @@ pub fn programs() -> Vec<&'static str> {
     programs
 }
 
-/// Says what the programs of all constraints have to know of a world.
+/// Writes the facts that the programs of all constraints need.
 pub fn facts(world: &Encoding, facts: &mut Facts) {
     for limit in LIMITS {
         limit.facts(world, facts);
     }
 }
 
-/// The largest sums that the programs can form of numbers that nothing divides: what is to blame, and what it is.
+/// The largest sums of indivisible numbers in the programs: the field that each is due to, and its value.
 pub fn most_sums(world: &Encoding) -> impl Iterator<Item = (&'static str, &'static str, i64)> {
     LIMITS.iter().filter_map(|limit| limit.most_sum(world))
 }
 
-/// The largest sum of numbers of work that a program can form.
+/// The largest sum of work in a program.
 pub fn most_work(world: &Encoding) -> i64 {
     LIMITS.iter().map(|limit| limit.most_work(world)).max().unwrap_or(0)
 }
 
-/// What constraints count of units beside who comes there, told unit by unit.
+/// What constraints count of units besides their actors, unit by unit.
 pub(crate) fn tell_apart(snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
     for limit in LIMITS {
         limit.tell_apart(snapshot, rooms, tell);
     }
 }
 
-/// Refuses names that do not exist, and contradictions.
+/// Refuses unknown names, and contradictions.
 pub(crate) fn check_names<'a>(file: &'a SnapshotFile, names: &mut Names<'a>) -> Result<(), SnapshotError> {
     file.constraints.iter().enumerate().try_for_each(|(position, given)| {
         names.of_constraint(position, given)?;
@@ -232,30 +232,30 @@ pub(crate) fn number(given: &Constraint) -> Option<(&'static str, u64)> {
     limit(given).number(given)
 }
 
-/// What the constraints of a file could add up to.
+/// Upper bounds of the sums of a file's constraints.
 pub(crate) fn largest(file: &SnapshotFile) -> impl Iterator<Item = (&'static str, &'static str, u128)> {
     LIMITS.iter().filter_map(|limit| limit.largest(file))
 }
 
-/// What a constraint takes of a resource for itself.
+/// The quantity of a resource that a constraint reserves.
 pub(crate) fn takes(given: &Constraint) -> Option<(&String, u64)> {
     limit(given).takes(given)
 }
 
-/// Divides what a constraint says of a resource.
+/// Divides a constraint's quantity of a resource.
 pub(crate) fn divide(given: &mut Constraint, factor: &dyn Fn(&str) -> u64) {
     limit(given).divide(given, factor);
 }
 
-/// Enters the constraints of a file into the problem.
+/// Adds the constraints of a file to the dense problem.
 pub(crate) fn enter(file: &SnapshotFile, problem: &mut Problem) {
     for (position, given) in file.constraints.iter().enumerate() {
         limit(given).enter(position, given, file, problem);
     }
 }
 
-/// Takes what runs breaks already off the problem, and says what that is; or else what is known to be, of a world that this
-/// one is a part of, or is in other numbers.
+/// Suspends the limits that the current placement violates, and returns them; or suspends known ones, of a snapshot that this one
+/// is a part or a scaling of.
 pub(crate) fn lift(known: Option<Lifted>, file: &SnapshotFile, problem: &mut Problem) {
     let lifted = known.unwrap_or_else(|| {
         let (now, mut found) = (Now::new(file, problem), Lifted::default());
@@ -272,7 +272,7 @@ pub(crate) fn lift(known: Option<Lifted>, file: &SnapshotFile, problem: &mut Pro
     }
 }
 
-/// What was taken off, as rules about where actors can be, or about everywhere.
+/// The suspended limits as rules over candidates, or over all units.
 pub(crate) fn write_out(file: &SnapshotFile, problem: &Problem, everywhere: bool) -> Written {
     let mut writer = Writer::new(file, problem, everywhere);
     for limit in LIMITS {
@@ -281,7 +281,7 @@ pub(crate) fn write_out(file: &SnapshotFile, problem: &Problem, everywhere: bool
     writer.finish()
 }
 
-/// What an assignment breaks.
+/// The violations of an assignment.
 pub(crate) fn check(checked: &Checked) -> Vec<Violation> {
     let mut found = Vec::new();
     for limit in LIMITS {
@@ -290,7 +290,7 @@ pub(crate) fn check(checked: &Checked) -> Vec<Violation> {
     found
 }
 
-/// A constraint in plain words: its own reason, else what it demands.
+/// A constraint as a sentence: its own reason, otherwise its demand.
 pub(crate) fn says(file: &SnapshotFile, position: usize) -> String {
     let given = &file.constraints[position];
     given.reason().map_or_else(|| limit(given).demands(position, given), str::to_owned)

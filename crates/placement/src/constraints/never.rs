@@ -1,4 +1,4 @@
-//! `never`: actors are kept out of some places, what runs there now aside where it says so.
+//! `never`: actors are excluded from some places, current placements exempt if it says so.
 
 use super::{Limit, places};
 use crate::checked::{Checked, Violation};

@@ -1,4 +1,4 @@
-//! `only`: actors are in some places or nowhere.
+//! `only`: actors are in some places or unplaced.
 
 use super::{Limit, places};
 use crate::checked::{Checked, Violation};

@@ -1,4 +1,4 @@
-//! `pin`: an actor is on one unit or nowhere.
+//! `pin`: an actor is on one unit or unplaced.
 
 use super::{Limit, places};
 use crate::checked::{Checked, Violation};

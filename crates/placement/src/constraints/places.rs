@@ -1,10 +1,10 @@
-//! What `pin`, `only` and `never` have in common: each is about single actors, whatever others do.
+//! Shared code of `pin`, `only` and `never`, each of which concerns single actors.
 
 use crate::checked::{Checked, Rule, Violation};
 use crate::file::Constraint;
 
-/// Finds those that `obeys` says no of: told the constraint, whether it names the unit that one of its actors is on, and
-/// whether that actor runs there now.
+/// Finds violations of `obeys`, given the constraint, whether it names the unit of one of its actors, and whether that
+/// is the current unit.
 pub(super) fn check(
     checked: &Checked,
     found: &mut Vec<Violation>,

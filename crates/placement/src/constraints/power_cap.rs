@@ -1,4 +1,4 @@
-//! `powerCap`: places draw at most so many watts.
+//! `powerCap`: the maximum power of domains.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::room::Rooms;
 use crate::written::{MOST_LITERALS, Now, UNLIMITED, Writer};
 use crate::{Assignment, Snapshot};
 
-/// At most so many watts in every place of a scope. What fixed actors draw by themselves, beyond a cap or not, may be drawn.
+/// The maximum power of every domain of a scope. Power of fixed actors alone is always permitted.
 pub(super) struct PowerCap;
 
 impl Limit for PowerCap {
@@ -61,7 +61,7 @@ impl Limit for PowerCap {
         let draws = problem.unit_draws(&problem.current);
         let loads = watts::most_loads(problem);
         for cap in &problem.caps {
-            // What fixed actors draw by themselves may be drawn: who draws no more than that breaks nothing.
+            // Power of fixed actors alone is permitted: an assignment that adds nothing violates nothing.
             for (place, _) in
                 cap.drawn(&draws).enumerate().filter(|(place, drawn)| **drawn > cap.limit[*place])
             {
@@ -147,7 +147,7 @@ impl Limit for PowerCap {
             (watts_at(checked, checked.assignment, true), watts_at(checked, &checked.reading.home, false));
         let mut now = None;
         for (position, on, max) in caps {
-            // In the order in which units name the places.
+            // In the order in which units name the domains.
             let mut drawn: Vec<(&str, bool, i64, i64)> = Vec::new();
             for (unit, given) in checked.file.units.iter().enumerate() {
                 let (name, is_named) = (place_of(on, given), on != CapScope::Zone || given.zone.is_some());
@@ -169,8 +169,8 @@ impl Limit for PowerCap {
                 let before: i64 = here.map(|(_, watts)| watts).sum();
                 let [ours, ours_now] =
                     [checked.assignment, checked.now].map(|places| who_draws(checked, places, &is_here));
-                // What runs passes it already, which excuses where it is written out; or it is what fixed actors draw by
-                // themselves where that is more.
+                // The current placement exceeds it, which is grandfathered if it is grounded; or it equals the power of fixed actors, if
+                // that is more.
                 let may_draw = max.max(fixed);
                 let excuses =
                     before > may_draw && !ours_now.is_empty() && checked.ruled.has(CAP, &name, place);
@@ -191,7 +191,7 @@ impl Limit for PowerCap {
             let mut units: IxVec<PlaceIx, usize> = IxVec::of(0, cap.limit.len());
             cap.place.iter().for_each(|place| units[*place] += 1);
             for (unit, &place) in cap.place.enumerate() {
-                // A place of its own is as good as another with the same limit.
+                // Domains with equal limits are equivalent.
                 let shared = (units[place] > 1).then_some(i64::from(place.raw()));
                 let own = [Some(cap.limit[place]), shared].into_iter();
                 tell(unit, own.chain(rooms.of_unit(snapshot.problem(), unit)).collect());
@@ -231,7 +231,7 @@ impl Limit for PowerCap {
     }
 }
 
-/// What is drawn in a place, if it is in no zone by the name of its unit.
+/// The power in a domain; a unit without a zone is a domain of its own, named after the unit.
 fn place_of(on: CapScope, unit: &Unit) -> &str {
     match on {
         CapScope::All => "all units",
@@ -240,15 +240,15 @@ fn place_of(on: CapScope, unit: &Unit) -> &str {
     }
 }
 
-/// The name of what is lifted: a cap in one place.
+/// The name of a suspended cap in one domain.
 const CAP: &str = "cap";
 
-/// Whether an actor of such work can change what a unit draws.
+/// Whether an actor with this work can change a unit's power.
 fn changes_watts(unit: &Unit, work: u64) -> bool {
     unit.idle_watts.unwrap_or(0) > 0 || (work > 0 && unit.power_watts.unwrap_or(0) > 0)
 }
 
-/// Who of ours draws in a place.
+/// The movable actors that draw power in a domain.
 fn who_draws(checked: &Checked, places: &Assignment, is_here: &dyn Fn(&Unit) -> bool) -> BTreeSet<ActorIx> {
     let draws = |&(actor, unit): &(ActorIx, UnitIx)| {
         let unit = checked.unit(unit);
@@ -258,7 +258,7 @@ fn who_draws(checked: &Checked, places: &Assignment, is_here: &dyn Fn(&Unit) -> 
     Checked::at(places).filter(draws).map(|(actor, _)| actor).collect()
 }
 
-/// By unit: watts, with all who are placed, or with the fixed ones alone.
+/// By unit: watts, with all placed actors, or with fixed ones alone.
 fn watts_at(checked: &Checked, places: &Assignment, all: bool) -> Vec<i64> {
     let mut load: IxVec<UnitIx, (i128, bool)> = IxVec::of((0, false), checked.file.units.len());
     for (actor, place) in places.enumerate() {
@@ -276,17 +276,17 @@ fn watts_at(checked: &Checked, places: &Assignment, all: bool) -> Vec<i64> {
     draws.collect()
 }
 
-/// A place under a cap.
+/// A domain under a cap.
 #[derive(Default)]
 struct Capped {
-    /// Watts that are left beside what is drawn whoever comes.
+    /// The watts left, beyond the constant power.
     left: i64,
-    /// The most that can come to that.
+    /// The maximum additional power.
     most: i64,
     units: Vec<UnitIx>,
 }
 
-/// Places in which a cap can bind, by cap and place.
+/// Domains in which a cap can bind, by cap and domain.
 fn binding(world: &Encoding) -> Vec<Capped> {
     let meters: BTreeMap<UnitIx, i64> = world.meters().into_iter().collect();
     let mut all = Vec::new();
@@ -296,7 +296,7 @@ fn binding(world: &Encoding) -> Vec<Capped> {
             let capped =
                 places.entry(place).or_insert_with(|| Capped { left: cap.limit[place], ..Capped::default() });
             capped.left -= world.settled_watts(&meters, unit);
-            // Whoever could be on each of several units counts on each.
+            // An actor with several candidates counts on each.
             let most = meters.get(&unit).copied().unwrap_or(0) + world.idle_watts(unit);
             capped.most = capped.most.saturating_add(most);
             capped.units.push(unit);
@@ -306,18 +306,18 @@ fn binding(world: &Encoding) -> Vec<Capped> {
     all
 }
 
-/// What the places of one cap draw.
+/// The power of the domains of one cap.
 #[derive(Clone)]
 struct Drawn {
     /// The position of the cap in the problem.
     cap: usize,
-    /// By place.
+    /// By domain.
     watts: IxVec<PlaceIx, i64>,
-    /// By how much the cap is passed over all places, in hundredths of it.
+    /// The total excess over all domains, in hundredths of the cap.
     excess: i64,
 }
 
-/// Watts that a step adds to its unit.
+/// The power that a step adds to its unit.
 fn added(snapshot: &Snapshot, step: &Step) -> i64 {
     let problem = snapshot.problem();
     problem.draw(step.unit, step.load.1, step.hosted.1 > 0)

@@ -1,9 +1,9 @@
-//! `prefer`: no limit, but a penalty of the criterion `policy`; here for its names and words.
+//! `prefer`: not a limit, but a penalty of the criterion `policy`; here for its syntax and sentences.
 
 use super::Limit;
 use crate::file::Constraint;
 
-/// Costs its weight when the actor is placed elsewhere.
+/// Costs its weight if the actor is placed elsewhere.
 pub(super) struct Prefer;
 
 impl Limit for Prefer {

@@ -1,4 +1,4 @@
-//! `quota`: so many of some actors at most, or so much of a resource that they require, in all or in some pools together.
+//! `quota`: the maximum number of some actors, or quantity of a resource that they require, overall or in some pools.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::room::Rooms;
 use crate::written::{Now, UNLIMITED, Writer};
 use crate::{Assignment, Snapshot};
 
-/// The name of what is lifted: a quota.
+/// The name of a suspended quota.
 const QUOTA: &str = "quota";
 
-/// At most so much over all who are named and placed. What fixed actors use by themselves, beyond the quota or not, may be used.
+/// A maximum over all named and placed actors. Use by fixed actors alone is always permitted.
 pub(super) struct Quota;
 
-/// Whether what is placed on a unit counts: each of pool, pools and NUMA domain that the quota names is the unit's.
+/// Whether placements on a unit count: it matches the pool, pools and NUMA domain of the quota.
 fn counts(given: &Constraint, unit: &Unit) -> bool {
     let Constraint::Quota { pool, pools, numa, .. } = given else { return false };
     let is_in = |pools: &Vec<String>| unit.pool.as_ref().is_some_and(|pool| pools.contains(pool));
@@ -29,8 +29,8 @@ fn counts(given: &Constraint, unit: &Unit) -> bool {
         && (numa.is_none() || *numa == unit.numa)
 }
 
-/// What a quota counts of one actor on one unit, by the file: nothing where the unit does not count, one without a resource,
-/// else what the actor requires of unit and node; on a kind that it does not run on, what it requires on all.
+/// The amount of one actor on one unit, by the file: 0 if the unit does not count, 1 without a resource, otherwise the
+/// requirements on unit and node; on an unsupported kind, the requirements on all kinds.
 fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
     let Constraint::Quota { resource, .. } = given else { return 0 };
     if !counts(given, unit) {
@@ -43,16 +43,16 @@ fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
     required.filter_map(|of| of.get(resource)).map(|quantity| number(*quantity)).sum()
 }
 
-/// What a quota counts of whom, and what it allows.
+/// The amounts of a quota, and its maximum.
 #[derive(Debug)]
 struct Ledger {
-    /// By actor and kind; nobody's amount is below 0, and nobody who is not named has any.
+    /// By actor and kind; never negative, and 0 for actors that are not named.
     amounts: IxVec<ActorIx, Vec<i64>>,
-    /// By unit: whether what is placed there counts.
+    /// By unit: whether placements there count.
     counts: IxVec<UnitIx, bool>,
-    /// What it allows, or what fixed actors use by themselves.
+    /// The maximum, or the use of fixed actors if that is more.
     limit: i64,
-    /// What they use.
+    /// The use of fixed actors.
     fixed: i64,
 }
 
@@ -61,7 +61,7 @@ impl Ledger {
         let (file, problem) = (snapshot.file(), snapshot.problem());
         let Constraint::Quota { actors, max, .. } = given else { unreachable!("it is a quota") };
         let mut amounts: IxVec<ActorIx, Vec<i64>> = IxVec::of(Vec::new(), snapshot.actors());
-        // One unit of each kind that counts speaks for all.
+        // One counting unit of each kind represents all.
         let mut speakers: IxVec<KindIx, Option<UnitIx>> = IxVec::of(None, problem.kinds.len());
         let counts: IxVec<UnitIx, bool> = file.units.iter().map(|unit| counts(given, unit)).collect();
         for (unit, &kind) in problem.unit_kind.enumerate() {
@@ -94,7 +94,7 @@ impl Ledger {
         self.amounts[actor].get(snapshot.problem().unit_kind[unit].at()).copied().unwrap_or(0)
     }
 
-    /// Whether all who can move could pass it together.
+    /// Whether the movable actors together could exceed it.
     fn binds(&self, world: &Encoding) -> bool {
         let free = self.amounts.enumerate().filter(|(actor, _)| !world.problem().fixed[*actor]);
         let most = free.map(|(_, amounts)| amounts.iter().copied().max().unwrap_or(0));
@@ -109,7 +109,7 @@ fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, Ledger)> {
     quotas.map(|(position, given)| (position, Ledger::new(snapshot, position, given)))
 }
 
-/// Who is named twice counts once.
+/// Duplicate names count once.
 fn once_each(actors: &[String]) -> impl Iterator<Item = &String> {
     actors.iter().collect::<BTreeSet<&String>>().into_iter()
 }
@@ -256,7 +256,7 @@ impl Limit for Quota {
     }
 }
 
-/// What is used of one quota.
+/// The use of one quota.
 #[derive(Clone)]
 struct Running {
     ledger: Arc<Ledger>,

@@ -1,4 +1,4 @@
-//! `annoyance`: drag of pairs that are apart.
+//! `annoyance`: drag of separated pairs.
 
 use super::drags::{DragSum, Drags};
 

@@ -1,4 +1,4 @@
-//! `bottleneck`: the fullest unit.
+//! `bottleneck`: the most loaded unit.
 
 use super::encoding::sum_of_bits;
 use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, Step};
@@ -75,7 +75,7 @@ impl Measure for Bottleneck {
     }
 }
 
-/// Units whose fullness the program has to know: those whose load can change, and the fullest of the others.
+/// The units that the program needs: those whose load can change, and the most loaded of the others.
 fn told(world: &Encoding) -> Vec<UnitIx> {
     let units = world.problem().capacity.positions();
     let (wanted, others): (Vec<UnitIx>, Vec<UnitIx>) =
@@ -85,7 +85,7 @@ fn told(world: &Encoding) -> Vec<UnitIx> {
     wanted.into_iter().chain(fullest).collect()
 }
 
-/// A unit with everybody who could be there.
+/// A unit with all its possible actors.
 fn fullest(world: &Encoding, unit: UnitIx) -> i64 {
     world.snapshot.fullness(unit, world.rooms.most_load(world.problem(), unit))
 }
@@ -94,7 +94,7 @@ fn peak(world: &Encoding, full: &[UnitIx]) -> i64 {
     full.iter().map(|&unit| fullest(world, unit)).max().unwrap_or(0)
 }
 
-/// How many units have each load in thousandths of capacity.
+/// The number of units with each load, in thousandths of capacity.
 #[derive(Clone)]
 struct Fullness(Counts);
 

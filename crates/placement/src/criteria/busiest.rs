@@ -1,4 +1,4 @@
-//! `busiest`: the unit that has most to do, with what its actors send.
+//! `busiest`: the busiest unit, including what its actors send.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::ix::{ActorIx, IxVec, SetIx, UnitIx};
 use crate::room::Rooms;
 use crate::{Edge, Problem, Snapshot};
 
-/// Largest of the units' loads, each with the messages that its actors send to other units at their exchange costs, in
+/// The largest load of a unit, including its actors' messages to other units at their exchange costs, in
 /// thousandths of the unit's capacity, rounded up.
 pub(super) struct Busiest;
 
@@ -119,13 +119,13 @@ impl Measure for Busiest {
     }
 }
 
-/// What an actor on `here` spends on its messages to the other end of a tie.
+/// The cost of an actor's messages on `here` to the other end of an edge.
 fn sending(problem: &Problem, edge: &Edge, here: UnitIx, there: UnitIx) -> i64 {
     let price = if here == there { 0 } else { problem.exchange_cost(here, there) };
     edge.sent.checked_mul(price).expect(SUMS_FIT)
 }
 
-/// By unit: what fixed actors there spend on messages to other fixed actors.
+/// By unit: the cost of messages from its fixed actors to other fixed actors.
 fn fixed_sends(problem: &Problem) -> BTreeMap<UnitIx, i64> {
     let mut sends = BTreeMap::new();
     let home = |actor: ActorIx| problem.current[actor].filter(|_| problem.fixed[actor]);
@@ -138,10 +138,10 @@ fn fixed_sends(problem: &Problem) -> BTreeMap<UnitIx, i64> {
     sends
 }
 
-/// Units that the program has to know: those that can have more or less to do, and the busiest of the others.
+/// The units that the program needs: those whose load can change, and the busiest of the others.
 fn told(world: &Encoding) -> Vec<UnitIx> {
     let problem = world.problem();
-    // Who can be elsewhere is wherever it can be; who stays has its unit alone. Messages are something to do without any work.
+    // A movable actor counts on all candidates, a fixed one on its unit. Messages count even without work.
     let ends = world.open_edges().flat_map(|(actor, edge)| [actor, edge.peer]);
     let sets: BTreeSet<SetIx> = ends.map(|actor| problem.candidate_set[actor]).collect();
     let homes: BTreeSet<UnitIx> =
@@ -159,7 +159,7 @@ fn told(world: &Encoding) -> Vec<UnitIx> {
     open.into_iter().chain(most).collect()
 }
 
-/// What all messages together can cost.
+/// The maximum cost of all messages together.
 fn most_sent(world: &Encoding) -> i64 {
     let problem = world.problem();
     let sent = problem.edges.iter().flatten().map(|edge| edge.sent.saturating_mul(world.most_message()));
@@ -172,7 +172,7 @@ fn peak(world: &Encoding, told: &[UnitIx]) -> i64 {
     told.iter().map(|&unit| world.snapshot.fullness(unit, most(unit))).max().unwrap_or(0)
 }
 
-/// Where actors are, what every unit has to do, and how many units have so much, in thousandths of their capacities.
+/// Placements, the load of every unit, and the number of units with each load, in thousandths of capacity.
 #[derive(Clone)]
 struct Busy {
     place: IxVec<ActorIx, Option<UnitIx>>,
@@ -181,7 +181,7 @@ struct Busy {
 }
 
 impl Busy {
-    /// By unit, by how much a step changes what it has to do.
+    /// By unit, the change of its load by a step.
     fn changes(&self, problem: &Problem, step: &Step) -> BTreeMap<UnitIx, i64> {
         let mut changes = BTreeMap::from([(step.unit, step.load.1 - step.load.0)]);
         for edge in &problem.edges[step.actor] {
@@ -194,7 +194,7 @@ impl Busy {
         changes
     }
 
-    /// In thousandths of capacity: what the unit has to do before and after a change.
+    /// The unit's load before and after a change, in thousandths of capacity.
     fn of(&self, snapshot: &Snapshot, unit: UnitIx, change: i64) -> (i64, i64) {
         let full = |busy| snapshot.fullness(unit, busy);
         (full(self.to_do[unit]), full(self.to_do[unit] + change))

@@ -1,30 +1,30 @@
-//! Criteria that are sums of drags over pairs of actors: which drags, and which pairs count, is all that each says.
+//! Criteria that are sums of drags over pairs of actors; each only defines which drags and which pairs count.
 
 use super::{Amounts, Class, Encoding, Facts, Measure, PairSums, Placed};
 use crate::file::{Drag, GroupMessage, SnapshotFile};
 use crate::problem::Edge;
 
-/// What such a criterion is a sum of.
+/// The parameters of such a criterion.
 pub(super) struct DragSum {
-    /// Where a file has its drags.
+    /// The drags of a file.
     pub of_file: fn(&mut SnapshotFile) -> &mut Vec<Drag>,
-    /// What a channel between groups has of it.
+    /// The drag of a channel between groups.
     pub of_channel: Option<fn(&mut GroupMessage) -> &mut u64>,
-    /// What one pair has of it.
+    /// The drag of one pair.
     pub of_edge: fn(&Edge) -> i64,
-    /// What counts, of the sums over pairs.
+    /// The relevant one of the sums over pairs.
     pub of_pairs: fn(&PairSums) -> i64,
     /// The sum over all pairs.
     pub most: fn(&Amounts) -> i128,
     /// The name of its fact.
     pub fact: &'static str,
-    /// What it means to clingo.
+    /// Its program for clingo.
     pub program: &'static str,
 }
 
 /// A criterion that is a sum of drags.
 pub(super) trait Drags: Sync {
-    /// Of which.
+    /// Its parameters.
     const SUM: DragSum;
 }
 

@@ -1,7 +1,7 @@
-//! Criteria for a solver of logic programs: what each says of a world in facts, and how large its sums can be.
+//! The encoding of criteria for ASP solvers: the facts of each, and bounds of its sums.
 //!
-//! Facts speak of typed positions; whoever writes them down makes symbols of these. Every criterion brings its own, so
-//! that nobody has to know which criteria there are.
+//! Facts use typed positions, which the writer turns into symbols. Every criterion encodes itself, so no other code
+//! enumerates criteria.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::{Assignment, Edge, Problem, Snapshot};
 /// A term of a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {
-    /// The symbol of an actor; a fixed one is made known with the fact.
+    /// The symbol of an actor; a fixed one is declared with the fact.
     Actor(ActorIx),
     /// The symbol of a unit.
     Unit(UnitIx),
@@ -38,30 +38,30 @@ impl From<i64> for Term {
     }
 }
 
-/// Whom facts are told: predicate and terms, in any order; the same may be said twice.
+/// A sink of facts: predicate and terms, in any order, duplicates allowed.
 pub type Listener<'a> = &'a mut dyn FnMut(&'static str, &[Term]);
 
-/// Facts in the making.
+/// A writer of facts.
 pub struct Facts<'a> {
     listener: Listener<'a>,
-    /// Units of which the work that actors ask of them has to be known.
+    /// Units whose actors' work is needed.
     pub weighed: BTreeSet<UnitIx>,
-    /// Whether exchange costs have to be known.
+    /// Whether exchange costs are needed.
     pub exchange_costs: bool,
 }
 
 impl<'a> Facts<'a> {
-    /// Facts for a listener, who hears each as it is said.
+    /// Writes facts to a sink.
     pub fn new(listener: Listener<'a>) -> Self {
         Self { listener, weighed: BTreeSet::new(), exchange_costs: false }
     }
 
-    /// Says one.
+    /// Writes one fact.
     pub fn say<const N: usize>(&mut self, name: &'static str, terms: [Term; N]) {
         (self.listener)(name, &terms);
     }
 
-    /// Says the bits of a number up to `most`: what they belong to, which, and what it is worth.
+    /// Writes the bits of a number up to `most`: owner, index, and value.
     pub fn bits(&mut self, name: &'static str, of: &[Term], most: i64) {
         for bit in 0..i64::BITS - most.leading_zeros() {
             let own = [Term::Number(bit.into()), Term::Number(1 << bit)];
@@ -70,45 +70,45 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// All bits of a number up to `most` together: the sum that a program forms of them.
+/// The sum of all bits of a number up to `most`, which is what a program sums.
 pub fn sum_of_bits(most: i64) -> i64 {
     most.saturating_mul(2)
 }
 
-/// By what the values of a criterion become smaller when numbers of the file are divided.
+/// How the values of a criterion shrink if numbers of the file are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scaling {
-    /// As work and capacities do.
+    /// Like work and capacities.
     Work,
-    /// As its own numbers do ([`Measure::divide`](super::Measure::divide)).
+    /// Like its own numbers ([`Measure::divide`](super::Measure::divide)).
     Own,
-    /// By nothing: it counts, or is rounded itself.
+    /// Not at all: it counts, or is rounded itself.
     Indivisible,
 }
 
-/// A world that is written down.
+/// A snapshot being encoded.
 #[derive(Clone, Copy)]
 pub struct Encoding<'a> {
-    /// The world.
+    /// The snapshot.
     pub snapshot: &'a Snapshot,
-    /// What fixed actors leave of its limits.
+    /// The headroom of its limits.
     pub rooms: &'a Rooms,
-    /// Where everybody is, where that is asked about and nothing is searched.
+    /// The finished placement, if one is verified rather than searched for.
     finished: Option<&'a Finished<'a>>,
 }
 
-/// A finished placement: of a unit where nobody is who can be elsewhere, little has to be said.
+/// A finished placement: units without movable actors need few facts.
 pub struct Finished<'a> {
-    /// Where everybody is.
+    /// The placements.
     pub assignment: &'a Assignment,
-    /// Whether anybody is on a unit who can be elsewhere.
+    /// By unit: whether it hosts a movable actor.
     hosts: IxVec<UnitIx, bool>,
-    /// Whether anybody is.
+    /// By unit: whether it hosts any actor.
     holds: IxVec<UnitIx, bool>,
 }
 
 impl<'a> Finished<'a> {
-    /// That of a world.
+    /// That of an assignment.
     pub fn new(snapshot: &Snapshot, assignment: &'a Assignment) -> Self {
         let (problem, nobody) = (snapshot.problem(), IxVec::of(false, snapshot.units()));
         let (mut hosts, mut holds) = (nobody.clone(), nobody);
@@ -121,35 +121,35 @@ impl<'a> Finished<'a> {
         Self { assignment, hosts, holds }
     }
 
-    /// On how many units anybody is.
+    /// The number of units in use.
     pub fn units(&self) -> usize {
         self.holds.iter().filter(|holds| **holds).count()
     }
 }
 
 impl<'a> Encoding<'a> {
-    /// A world in which places are searched.
+    /// The encoding of a search.
     pub fn new(snapshot: &'a Snapshot, rooms: &'a Rooms) -> Self {
         Self { snapshot, rooms, finished: None }
     }
 
-    /// One in which everybody is where it is: what needs somebody to be where nobody is goes unsaid.
+    /// The encoding of a verification: facts that require other placements are omitted.
     #[must_use]
     pub fn of(self, finished: Option<&'a Finished<'a>>) -> Self {
         Self { finished, ..self }
     }
 
-    /// Whether somebody who can be elsewhere can come to be on a unit.
+    /// Whether a movable actor can be on a unit.
     pub fn can_host(&self, unit: UnitIx) -> bool {
         self.finished.is_none_or(|finished| finished.hosts[unit])
     }
 
-    /// Whether anybody can, fixed actors included.
+    /// Whether any actor can be on a unit, fixed ones included.
     pub fn can_hold(&self, unit: UnitIx) -> bool {
         self.finished.is_none_or(|finished| finished.holds[unit])
     }
 
-    /// Where an actor can come to be.
+    /// The possible units of an actor.
     pub fn homes(&self, actor: ActorIx) -> &'a [UnitIx] {
         match self.finished {
             None => self.snapshot.candidates(actor),
@@ -164,7 +164,7 @@ impl Encoding<'_> {
         self.snapshot.problem()
     }
 
-    /// Ties of which at least one end can be elsewhere, each once: the smaller actor, and the tie.
+    /// Edges with a movable end, each once: the smaller actor, and the edge.
     pub fn open_edges(&self) -> impl Iterator<Item = (ActorIx, &Edge)> {
         let problem = self.problem();
         let of = move |(actor, edges)| {
@@ -175,7 +175,7 @@ impl Encoding<'_> {
         edges.filter(|(actor, edge)| !(problem.fixed[*actor] && problem.fixed[edge.peer]))
     }
 
-    /// Says of those of them that it counts what one is worth.
+    /// Writes the value of each of them that counts.
     pub fn say_edges(&self, facts: &mut Facts, name: &'static str, value: impl Fn(&Edge) -> i64) {
         for (actor, edge) in self.open_edges() {
             let value = value(edge);
@@ -185,7 +185,7 @@ impl Encoding<'_> {
         }
     }
 
-    /// What one message can cost at most, over all classes and the correction for a pair of units.
+    /// The maximum cost of one message, over all classes and the correction for a pair of units.
     pub fn most_message(&self) -> i64 {
         let problem = self.problem();
         let kinds: BTreeSet<_> = problem.unit_kind.iter().copied().collect();
@@ -197,7 +197,7 @@ impl Encoding<'_> {
             .fold(by_kinds.max().unwrap_or(0), i64::saturating_add)
     }
 
-    /// Watts of a unit for everybody who could be there, by unit; those that draw none are left out.
+    /// The power of a unit with all its possible actors, by unit; units without power are left out.
     pub fn meters(&self) -> Vec<(UnitIx, i64)> {
         let problem = self.problem();
         let wanted = problem.capacity.positions().filter(|unit| self.rooms.work[*unit].wanted > 0);
@@ -207,12 +207,12 @@ impl Encoding<'_> {
         most.collect()
     }
 
-    /// Watts that a unit draws as soon as somebody comes who is not there yet.
+    /// The power that a unit draws as soon as it hosts an actor that is not there yet.
     pub fn idle_watts(&self, unit: UnitIx) -> i64 {
         if self.rooms.hosts_fixed[unit] { 0 } else { self.problem().draw(unit, 0, true) }
     }
 
-    /// Says what the watts of some units are made of: for their load, and for being in use.
+    /// Writes the parameters of some units' power: for their load, and for being in use.
     pub fn say_watts(&self, facts: &mut Facts, counts: impl Fn(UnitIx) -> bool) {
         let problem = self.problem();
         for (unit, most) in self.meters() {
@@ -236,21 +236,21 @@ impl Encoding<'_> {
         }
     }
 
-    /// Watts that units draw whoever comes, their load counted where no meter counts it.
+    /// The constant power of units, including load that no meter counts.
     pub fn settled_watts(&self, meters: &BTreeMap<UnitIx, i64>, unit: UnitIx) -> i64 {
         let problem = self.problem();
         let load = if meters.contains_key(&unit) { 0 } else { self.rooms.fixed_load(problem, unit) };
         problem.draw(unit, load, self.rooms.hosts_fixed[unit])
     }
 
-    /// The most that all units can draw beside what is settled.
+    /// The maximum power of all units beyond the constant part.
     pub fn most_watts(&self) -> i64 {
         let idle = self.problem().capacity.positions().map(|unit| self.idle_watts(unit));
         let loads = self.meters().into_iter().map(|(_, most)| sum_of_bits(most));
         idle.chain(loads).fold(0, i64::saturating_add)
     }
 
-    /// The largest sum of numbers of work that the rules of watts form.
+    /// The largest sum of work that the rules of power form.
     pub fn most_work_of_watts(&self) -> i64 {
         let problem = self.problem();
         let meters = self.meters().into_iter().map(|(unit, most)| {

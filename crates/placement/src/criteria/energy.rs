@@ -1,4 +1,4 @@
-//! `energy`: watts of all units.
+//! `energy`: power of all units.
 
 use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, OverUnits, Placed, add};
 use crate::file::SnapshotFile;
@@ -7,7 +7,7 @@ use crate::power::most_power;
 use crate::room::Rooms;
 use crate::{LARGEST, Snapshot};
 
-/// Σ watts of the units ([`Snapshot::draw`]).
+/// Σ power of the units ([`Snapshot::draw`]).
 pub(super) struct Energy;
 
 impl Measure for Energy {
@@ -22,7 +22,7 @@ impl Measure for Energy {
 
     fn most(&self, amounts: &Amounts) -> i128 {
         let problem = amounts.snapshot.problem();
-        // As if everybody were on each unit, which is far more than can be; what can be is below 2^53, or refused on input.
+        // As if all actors were on each unit, which is a safe upper bound; values above 2^53 are refused on input.
         let units = problem.watts.iter().zip(&problem.capacity).map(|((idle, full), capacity)| {
             let capacity = i128::from(*capacity);
             i128::from(*idle) + (i128::from(amounts.work) * i128::from(*full) + capacity - 1) / capacity

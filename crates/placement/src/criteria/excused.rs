@@ -1,9 +1,9 @@
-//! `excused`: how many actors are in a breach of rules or limits that is not held against them.
+//! `excused`: the number of actors in grandfathered violations of rules or limits.
 
 use super::{Amounts, Class, Encoding, Measure, Placed};
 use crate::{Rules, Snapshot};
 
-/// How many are excused; the policy's rules say who.
+/// The number of actors in grandfathered violations, as the rules determine.
 pub(super) struct Excused;
 
 fn most(snapshot: &Snapshot) -> i64 {
@@ -25,8 +25,8 @@ impl Measure for Excused {
         most(amounts.snapshot).into()
     }
 
-    /// Nothing: who is excused follows from the rules as they are written out, also who is fixed, where they are of a world in which it
-    /// was not.
+    /// Nothing: the ground rules determine it, also for fixed actors, if the rules are of a snapshot in which they were
+    /// movable.
     fn settled(&self, _: &Encoding, _: i64) -> i64 {
         0
     }

@@ -1,4 +1,4 @@
-//! `latency`: the longest path that messages take.
+//! `latency`: the longest path of messages.
 
 use super::encoding::sum_of_bits;
 use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, Step};
@@ -7,21 +7,21 @@ use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::room::Rooms;
 use crate::{Assignment, Snapshot};
 
-/// The most that a path can cost.
+/// The maximum cost of a path.
 fn latest(world: &Encoding) -> i64 {
     let messages = i64::try_from(world.snapshot.longest_path()).expect("a count of actors is small");
     messages.saturating_mul(world.most_message())
 }
 
-/// What a message is to a judge beside the bits of a path, in facts.
+/// The facts of a message in a verification, in addition to the bits of a path.
 const PER_MESSAGE: usize = 8;
 
-/// How many paths are copied, and read, while one message is priced.
+/// The number of path lengths that are copied and read while one message is priced.
 const COPIED: usize = 8;
-/// How often a message of an actor that goes elsewhere is priced: before and after, where it is sent and where it arrives.
+/// How often a message of a moved actor is priced: before and after, at the sender and at the receiver.
 const LOOKED_AT: usize = 4;
 
-/// Σ exchange costs along the most expensive path of messages between actors that have a place.
+/// Σ exchange costs along the longest path of messages between placed actors.
 pub(super) struct Latency;
 
 impl Measure for Latency {
@@ -45,13 +45,13 @@ impl Measure for Latency {
         Some(Box::new(Whereabouts::nowhere(snapshot.actors())))
     }
 
-    // What one actor more or less would change: the messages of it and of few others, and what is copied for all.
+    // The effect of one actor: its messages and those of a few others, and what is copied for all.
     fn looks_at(&self, snapshot: &Snapshot) -> usize {
         let sent = ActorIx::first(snapshot.actors()).map(|actor| snapshot.sends_to(actor).len());
         snapshot.actors() / COPIED + LOOKED_AT * sent.sum::<usize>() / snapshot.actors().max(1)
     }
 
-    // Ties to what is fixed, and links, are looked at anyway.
+    // Edges to fixed actors, and links, are visited anyway.
     fn tells_apart(&self, _: &Snapshot, _: &Rooms, _: UnitIx) -> Vec<Option<i64>> {
         Vec::new()
     }
@@ -68,7 +68,7 @@ impl Measure for Latency {
         facts.bits("until_bit", &[], latest(world));
     }
 
-    // To find what the path to each costs is a search of its own; to see that it is right is not.
+    // Finding the path lengths is a search of its own; verifying them is not.
     fn witness(&self, world: &Encoding, assignment: &Assignment, facts: &mut Facts) {
         let snapshot = world.snapshot;
         let price = |from, to| Some(snapshot.exchange_cost(assignment[from]?, assignment[to]?));
@@ -111,23 +111,23 @@ impl Measure for Latency {
     }
 }
 
-/// Where actors are, and what the paths to them cost where they were.
+/// Placements, and the path lengths of an earlier state.
 #[derive(Clone)]
 struct Whereabouts {
     now: Assignment,
-    /// Where they were when paths were worked out.
+    /// The placements when paths were computed.
     then: Assignment,
-    /// By actor, what the most expensive path to it cost then.
+    /// By actor, the length of its longest path then.
     until: IxVec<ActorIx, i64>,
-    /// The most expensive of all.
+    /// The longest of all.
     latest: i64,
-    /// Who is elsewhere since, and whether an actor is one of them.
+    /// The actors moved since, and whether an actor is one of them.
     gone: Vec<ActorIx>,
     is_gone: IxVec<ActorIx, bool>,
 }
 
 impl Whereabouts {
-    /// Nobody is anywhere.
+    /// With no actor placed.
     fn nowhere(actors: usize) -> Self {
         let nowhere = IxVec::of(None, actors);
         Self {
@@ -140,7 +140,7 @@ impl Whereabouts {
         }
     }
 
-    /// Has `until` follow those who are `gone` to their place of `now`, and says what the most expensive path costs.
+    /// Updates `until` for the actors that are `gone` to their unit in `now`, and returns the length of the longest path.
     fn follow(
         &self,
         snapshot: &Snapshot,
@@ -207,12 +207,12 @@ fn longest(snapshot: &Snapshot, place: impl Fn(ActorIx) -> Option<UnitIx>) -> i6
 }
 
 impl Snapshot {
-    /// How many messages the longest path has, where a level names `latency`; 0 otherwise.
+    /// The number of messages of the longest path, if a level names `latency`; otherwise 0.
     pub fn longest_path(&self) -> usize {
         usize::try_from(self.problem.paths.longest(|_, _| Some(1))).expect("a count of messages is small")
     }
 
-    /// Whom an actor sends messages to, ascending, where a level names `latency`; nobody otherwise.
+    /// The receivers of an actor, ascending, if a level names `latency`; otherwise none.
     pub fn sends_to(&self, actor: ActorIx) -> &[ActorIx] {
         self.problem.paths.next(actor)
     }

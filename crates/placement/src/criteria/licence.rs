@@ -1,4 +1,4 @@
-//! `licence`: what nodes cost while they host anything.
+//! `licence`: the price of nodes that host anything.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ impl Measure for Licence {
         let problem = snapshot.problem();
         let node = problem.unit_node[unit];
         let cost = if is_paid(problem, rooms, node) { 0 } else { problem.licence_cost[node] };
-        // Who is on one unit of a node pays for the others.
+        // The first actor on a node pays for all.
         let shared = cost > 0 && problem.units_of_node[node].len() > 1;
         vec![Some(cost), shared.then_some(i64::from(node.raw()))]
     }
@@ -65,18 +65,18 @@ impl Measure for Licence {
     }
 }
 
-/// Whether a node hosts fixed actors: it is paid for whoever comes.
+/// Whether a node hosts fixed actors: it is paid for anyway.
 fn is_paid(problem: &Problem, rooms: &Rooms, node: NodeIx) -> bool {
     problem.units_of_node[node].iter().any(|unit| rooms.hosts_fixed[*unit])
 }
 
-/// Nodes that cost something as soon as somebody comes, and what.
+/// Nodes that have a price as soon as they host an actor, with the price.
 fn unpaid(problem: &Problem, rooms: &Rooms) -> impl Iterator<Item = (NodeIx, i64)> {
     let costs = problem.licence_cost.enumerate().map(|(node, cost)| (node, *cost));
     costs.filter(move |(node, cost)| *cost > 0 && !is_paid(problem, rooms, *node))
 }
 
-/// By node: how many actors it hosts; and what those cost that host any.
+/// By node: the number of its actors; and the total price of nodes in use.
 #[derive(Clone)]
 struct Paid {
     hosted: IxVec<NodeIx, i64>,
@@ -84,7 +84,7 @@ struct Paid {
 }
 
 impl Paid {
-    /// The node of a step, how many it hosts afterwards, and what that adds.
+    /// The node of a step, its number of actors afterwards, and the change of the price.
     fn after(&self, snapshot: &Snapshot, step: &Step) -> (NodeIx, i64, i64) {
         let problem = snapshot.problem();
         let node = problem.unit_node[step.unit];

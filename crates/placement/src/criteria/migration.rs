@@ -1,11 +1,11 @@
-//! `migration`: the price of what leaves its unit.
+//! `migration`: the cost of moving actors off their unit.
 
 use super::{Amounts, Class, Encoding, Facts, Home, Measure, Placed, add};
 use crate::Snapshot;
 use crate::file::SnapshotFile;
 use crate::ix::ActorIx;
 
-/// Σ move cost of actors that are not where they were.
+/// Σ move cost of actors that are not on their current unit.
 pub(super) struct Migration;
 
 impl Measure for Migration {

@@ -1,4 +1,4 @@
-//! Criteria: what placements are judged by. One file each; less is better.
+//! Criteria by which placements are compared. One file each; less is better.
 //!
 //! A new criterion is a file here that implements [`Measure`], its `mod` line in this one, its line in the list of
 //! [`Criterion`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). Nothing else in this crate or in `search` names one.
@@ -37,78 +37,78 @@ macro_rules! measures {
 
 each_criterion!(measures);
 
-/// What criteria mean to clingo, in their order.
+/// The programs of the criteria, in order.
 pub fn programs() -> impl Iterator<Item = &'static str> {
     MEASURES.iter().map(|measure| measure.program())
 }
 
-/// How a criterion adds up.
+/// The structure of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Over actors: what each costs where it is, whatever others do.
+    /// A sum over actors: the cost of each depends on its unit alone.
     Actors,
-    /// Over pairs of actors.
+    /// A sum over pairs of actors.
     Pairs,
-    /// Over places and groups: what each costs by what is there.
+    /// A sum over units, domains or groups of a function of what they host.
     Places,
-    /// Not a sum of what single actors add to it.
+    /// Not a sum of contributions of single actors.
     Whole,
 }
 
-/// What is known of one criterion.
+/// The implementation of one criterion.
 pub trait Measure: Sync {
-    /// How it adds up; says which of the methods below are asked.
+    /// Its structure, which determines the methods below that are called.
     fn class(&self) -> Class;
 
-    /// Whether it is reported of every placement; the others are worked out only where a level names them.
+    /// Whether it is always reported; the others are only computed if a level names them.
     fn is_always_told(&self) -> bool {
         false
     }
 
-    /// What an assignment costs, worked out afresh, in exact integers.
+    /// The exact integer value of an assignment, computed from scratch.
     fn value(&self, placed: &Placed) -> i64;
 
-    /// The most that it can amount to.
+    /// An upper bound of its value.
     fn most(&self, amounts: &Amounts) -> i128;
 
-    /// What it could add up to in a file whose numbers are too large, and what is to blame, as in `units`, `power`.
+    /// An upper bound in an unchecked file, and the field that it is due to, such as `units`, `power`.
     fn largest(&self, file: &SnapshotFile, sums: &FileSums) -> Option<(&'static str, &'static str, u128)> {
         let _ = (file, sums);
         None
     }
 
-    /// Of pairs: which part of the sums over pairs counts.
+    /// For pairs: the relevant part of the sums over pairs.
     fn of_pairs(&self, pairs: &PairSums) -> i64 {
         let _ = pairs;
         0
     }
 
-    /// Of actors: where each would cost nothing, and what it costs elsewhere.
+    /// For actors: the unit where each costs nothing, and its cost elsewhere.
     fn homes(&self, snapshot: &Snapshot) -> Vec<Home> {
         let _ = snapshot;
         Vec::new()
     }
 
-    /// Of places and of the whole: its value while actors come and go.
+    /// For the other structures: its value, updated incrementally.
     fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
         let _ = snapshot;
         None
     }
 
-    /// How many numbers its figure looks at to say its value; 0 where that is kept up to date with every step.
+    /// The number of values that its incremental term reads to compute its value; 0 if that is updated with every step.
     fn looks_at(&self, snapshot: &Snapshot) -> usize {
         let _ = snapshot;
         0
     }
 
-    /// Whether its being 0 means that no unit is loaded beyond its capacity, or all are equally far.
+    /// Whether a value of 0 means that no unit is overloaded, or all equally.
     fn is_limit_of_load(&self) -> bool {
         false
     }
 
-    /// What it counts of a unit beside who comes there, its kind and its place: units are symmetric only where that is
-    /// equal. What sums over actors and pairs count is looked at anyway; any other criterion has no symmetric units unless
-    /// it says so.
+    /// What it counts of a unit besides its actors, its kind and its domains: units are symmetric only if that is
+    /// equal. Sums over actors and pairs are compared anyway; any other criterion has no symmetric units unless
+    /// it overrides this.
     fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         let _ = (snapshot, rooms);
         match self.class() {
@@ -117,29 +117,29 @@ pub trait Measure: Sync {
         }
     }
 
-    /// Says what its program has to know of a world, where a level names it.
+    /// Writes the facts that its program needs, if a level names it.
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
         let _ = (world, facts);
     }
 
-    /// Says of a finished placement what the program would have to search for otherwise; the program sees that it is right.
+    /// Writes, for a finished placement, facts that its program would otherwise search for; the program verifies them.
     fn witness(&self, world: &Encoding, assignment: &Assignment, facts: &mut Facts) {
         let _ = (world, assignment, facts);
     }
 
-    /// What a solver goes through to judge a finished placement by this, beside ties, counted in facts.
+    /// The effort of a solver to verify it on a finished placement, apart from edges, in facts.
     fn effort_to_judge(&self, world: &Encoding) -> usize {
         let _ = world;
         0
     }
 
-    /// What the program leaves out, because it is so whoever comes; `alone` is the value with fixed actors only.
+    /// The constant part that the program leaves out; `alone` is the value with fixed actors only.
     fn settled(&self, world: &Encoding, alone: i64) -> i64 {
         let _ = world;
         alone
     }
 
-    /// The largest sum that its program can form of its tuples.
+    /// The largest sum of its program's tuples.
     fn most_sum(&self, world: &Encoding) -> i64 {
         match self.class() {
             Class::Pairs => {
@@ -160,13 +160,13 @@ pub trait Measure: Sync {
         }
     }
 
-    /// The largest sum of numbers of work that its program can form.
+    /// The largest sum of work in its program.
     fn most_work(&self, world: &Encoding) -> i64 {
         let _ = world;
         0
     }
 
-    /// By what its values become smaller when numbers of the file are divided.
+    /// How its values shrink if numbers of the file are divided.
     fn scaling(&self) -> Scaling {
         match self.class() {
             Class::Actors | Class::Pairs => Scaling::Own,
@@ -179,7 +179,7 @@ pub trait Measure: Sync {
         false
     }
 
-    /// Whether it adds messages to work: then neither can be divided alone.
+    /// Whether it adds messages to work, so that neither can be divided alone.
     fn adds_messages_to_work(&self) -> bool {
         false
     }
@@ -189,33 +189,33 @@ pub trait Measure: Sync {
         let _ = (file, divide);
     }
 
-    /// What it means to clingo.
+    /// Its program for clingo.
     fn program(&self) -> &'static str;
 }
 
-/// The value of a criterion under an assignment, actor by actor.
+/// The value of a criterion under an assignment, updated actor by actor.
 pub trait Figure: Send + Sync {
-    /// An actor comes to a unit, or leaves one.
+    /// Applies the addition or removal of an actor.
     fn count(&mut self, snapshot: &Snapshot, step: &Step);
 
-    /// What it comes to.
+    /// Its value.
     fn value(&self, snapshot: &Snapshot) -> i64;
 
-    /// What it would come to after a step.
+    /// Its value after a step.
     fn with(&self, snapshot: &Snapshot, step: &Step) -> i64;
 
-    /// What was counted stays for some time: what is asked next differs little from it.
+    /// Commits the present state: the next queries will differ little from it.
     fn keep(&mut self, snapshot: &Snapshot) {
         let _ = snapshot;
     }
 
-    /// Whether it depends on where an actor is.
+    /// Whether it depends on an actor's unit.
     fn concerns(&self, snapshot: &Snapshot, actor: ActorIx) -> bool {
         let _ = (snapshot, actor);
         true
     }
 
-    /// The same again.
+    /// A boxed copy.
     fn boxed(&self) -> Box<dyn Figure>;
 }
 
@@ -225,54 +225,54 @@ impl Clone for Box<dyn Figure> {
     }
 }
 
-/// An actor comes to a unit, or leaves it, and what that makes of the unit.
+/// The addition of an actor to a unit or its removal, with the effect on the unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Who.
+    /// The actor.
     pub actor: ActorIx,
-    /// Where.
+    /// The unit.
     pub unit: UnitIx,
-    /// Whether it comes.
+    /// Whether it is added.
     pub comes: bool,
     /// The unit's load before and after.
     pub load: (i64, i64),
-    /// How many the unit hosts before and after.
+    /// The unit's number of actors before and after.
     pub hosted: (u64, u64),
 }
 
 impl Step {
-    /// 1 if it comes, -1 if it leaves.
+    /// 1 for an addition, -1 for a removal.
     pub fn sign(&self) -> i64 {
         if self.comes { 1 } else { -1 }
     }
 }
 
-/// What an actor costs wherever it is but at home.
+/// An actor's cost on every unit but one.
 #[derive(Clone, Copy, Debug)]
 pub struct Home {
-    /// Who.
+    /// The actor.
     pub actor: ActorIx,
-    /// Where it costs nothing.
+    /// The unit where it costs nothing.
     pub unit: UnitIx,
-    /// What it costs elsewhere.
+    /// Its cost elsewhere.
     pub price: i64,
-    /// Whether it costs that without a place too.
+    /// Whether that applies if it is unplaced, too.
     pub without_place: bool,
 }
 
-/// Sums over pairs of actors that have a place.
+/// Sums over pairs of placed actors.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PairSums {
-    /// Σ messages × exchange cost of those on different units.
+    /// Σ messages × exchange cost of pairs on different units.
     pub exchanged: i64,
-    /// Σ annoyance of those on different units.
+    /// Σ annoyance of pairs on different units.
     pub apart: i64,
-    /// Σ interference of those that share a unit.
+    /// Σ interference of pairs that share a unit.
     pub together: i64,
 }
 
 impl PairSums {
-    /// What one of each sum is worth to criteria with these weights.
+    /// The weight of each sum under these weights of criteria.
     pub fn weighed(criteria: &[(Criterion, i64)]) -> Self {
         let of = |one: Self| -> i64 {
             criteria.iter().map(|(criterion, weight)| weight * criterion.measure().of_pairs(&one)).sum()
@@ -285,11 +285,11 @@ impl PairSums {
     }
 }
 
-/// A whole assignment with its loads.
+/// An assignment with its loads.
 pub struct Placed<'a> {
-    /// The world.
+    /// The snapshot.
     pub snapshot: &'a Snapshot,
-    /// Where everybody is.
+    /// The placements.
     pub assignment: &'a Assignment,
     /// By unit: Σ work.
     pub load: IxVec<UnitIx, i64>,
@@ -297,12 +297,12 @@ pub struct Placed<'a> {
     pub in_use: IxVec<UnitIx, bool>,
     /// Over all pairs, each once.
     pub pairs: PairSums,
-    /// Where only a part is priced ([`Snapshot::own_part`]): by unit, whether it hosts one of that part.
+    /// If only a share is priced ([`Snapshot::own_part`]): by unit, whether it hosts an actor of that share.
     pub part: Option<IxVec<UnitIx, bool>>,
 }
 
 impl Placed<'_> {
-    /// The units that count, with their loads.
+    /// The relevant units, with their loads.
     pub fn units(&self) -> impl Iterator<Item = (UnitIx, i64)> {
         let loads = self.load.enumerate().map(|(unit, load)| (unit, *load));
         loads.filter(|(unit, _)| self.part.as_ref().is_none_or(|part| part[*unit]))
@@ -314,47 +314,47 @@ impl Placed<'_> {
     }
 }
 
-/// What sums can reach in a checked snapshot.
+/// Upper bounds of sums in a checked snapshot.
 pub struct Amounts<'a> {
-    /// The world.
+    /// The snapshot.
     pub snapshot: &'a Snapshot,
-    /// Σ over actors of the most work that each is on any kind.
+    /// Σ over actors of their largest work on any kind.
     pub work: i64,
-    /// The most that one message can cost.
+    /// The maximum cost of one message.
     pub message: i128,
     /// Over all pairs, each once: messages, annoyance, interference.
     pub edges: (i128, i128, i128),
 }
 
-/// What sums can reach in a file that is still to be checked.
+/// Upper bounds of sums in an unchecked file.
 pub struct FileSums {
-    /// Σ over actors of the most work that each is on any kind.
+    /// Σ over actors of their largest work on any kind.
     pub work: u128,
-    /// The most that one message can cost.
+    /// The maximum cost of one message.
     pub message: u128,
 }
 
 impl Criterion {
-    /// What is known of it.
+    /// Its implementation.
     pub fn measure(self) -> &'static dyn Measure {
         MEASURES[self as usize]
     }
 
-    /// Whether it is reported of every placement; the others are worked out only where a level names them.
+    /// Whether it is always reported; the others are only computed if a level names them.
     pub fn is_always_told(self) -> bool {
         self.measure().is_always_told()
     }
 
-    /// Whether it is a figure of the whole, no sum of what single actors add to it.
+    /// Whether it is not a sum of contributions of single actors.
     pub fn is_of_the_whole(self) -> bool {
         self.measure().class() == Class::Whole
     }
 }
 
-/// Σ over units of what each costs by its load and by how many it hosts: the figure of such a criterion.
+/// Σ over units of a function of load and number of actors: the incremental term of such a criterion.
 #[derive(Clone)]
 pub(crate) struct OverUnits {
-    /// What a unit costs.
+    /// The cost of a unit.
     pub cost: fn(&Snapshot, UnitIx, i64, u64) -> i64,
     pub sum: i64,
 }
@@ -387,7 +387,7 @@ impl Figure for OverUnits {
 /// Why a sum cannot overflow.
 pub(crate) const SUMS_FIT: &str = "worlds whose sums could pass 2^53 are refused on input";
 
-/// A sum that a checked world cannot overflow.
+/// A sum that cannot overflow in a checked snapshot.
 pub(crate) fn add(a: i64, b: i64) -> i64 {
     a.checked_add(b).expect(SUMS_FIT)
 }

@@ -1,52 +1,52 @@
-//! What is asked of a problem again and again.
+//! Look-ups in a problem.
 
 use super::{AddedCosts, Edge, Implementation, Problem, Rule};
 use crate::file::Scope;
 use crate::ix::{ActorIx, KindIx, PlaceIx, UnitIx};
 
 impl Problem {
-    /// Units that the actor may be on as far as the actor alone decides, ascending.
+    /// Units permitted by constraints on the actor alone, ascending.
     #[inline]
     pub fn candidates(&self, actor: ActorIx) -> &[UnitIx] {
         &self.candidate_sets[self.candidate_set[actor]]
     }
 
-    /// What the actor needs on the unit's kind, `None` if it cannot run there.
+    /// The actor's requirements on the unit's kind; `None` if it cannot run there.
     #[inline]
     pub fn implementation(&self, actor: ActorIx, unit: UnitIx) -> Option<&Implementation> {
         self.implementations[actor][self.unit_kind[unit]].as_ref()
     }
 
-    /// Where a fixed actor is; `None` of those that can move.
+    /// The unit of a fixed actor; `None` for a movable one.
     pub fn fixed_at(&self, actor: ActorIx) -> Option<UnitIx> {
         self.current[actor].filter(|_| self.fixed[actor])
     }
 
-    /// Every fixed actor and where it is.
+    /// Every fixed actor with its unit.
     pub fn residents(&self) -> impl Iterator<Item = (ActorIx, UnitIx)> {
         let all = self.current.positions();
         all.filter_map(|actor| Some((actor, self.fixed_at(actor)?)))
     }
 
-    /// Work that the actor asks of the unit; 0 where it cannot run there.
+    /// The work of the actor on the unit; 0 if it cannot run there.
     #[inline]
     pub fn work(&self, actor: ActorIx, unit: UnitIx) -> i64 {
         self.implementation(actor, unit).map_or(0, |needs| needs.work)
     }
 
-    /// What ties two actors; nothing where nothing does.
+    /// The edge between two actors; zero if there is none.
     pub fn edge(&self, a: ActorIx, b: ActorIx) -> Edge {
         let edges = &self.edges[a];
         let found = edges.binary_search_by_key(&b, |edge| edge.peer);
         found.map_or(Edge { peer: b, ..Edge::default() }, |at| edges[at])
     }
 
-    /// Whether a rule lets the actor be on the unit.
+    /// Whether a rule permits the actor on the unit.
     pub fn obeys(&self, actor: ActorIx, unit: UnitIx, rule: &Rule) -> bool {
         rule.allows[unit] || (rule.except_current && self.current[actor] == Some(unit))
     }
 
-    /// A unit's place within a scope.
+    /// The domain of a unit within a scope.
     #[inline]
     pub fn place(&self, scope: Scope, unit: UnitIx) -> PlaceIx {
         match scope {
@@ -57,12 +57,12 @@ impl Problem {
         }
     }
 
-    /// Cost of one message between two kinds, before places add to it.
+    /// The cost of a message between two kinds, without surcharges.
     pub fn kind_cost(&self, a: KindIx, b: KindIx) -> i64 {
         self.kind_cost[a][b]
     }
 
-    /// What differing places add to a message: NUMA domains of one node, nodes, and zones on top of nodes.
+    /// The surcharges of a message: NUMA domains of one node, nodes, and zones in addition to nodes.
     pub fn added_costs(&self) -> AddedCosts {
         AddedCosts { numa: self.other_numa, node: self.other_node, zone: self.other_zone }
     }
@@ -84,7 +84,7 @@ impl Problem {
         self.pair_cost.get(&(a.min(b), a.max(b))).copied().unwrap_or_else(|| self.class_cost(a, b))
     }
 
-    /// Cost of one message between two different units by kinds and places alone.
+    /// Cost of one message between two different units by kinds and domains alone.
     #[inline]
     pub fn class_cost(&self, a: UnitIx, b: UnitIx) -> i64 {
         let mut cost = self.kind_cost[self.unit_kind[a]][self.unit_kind[b]];

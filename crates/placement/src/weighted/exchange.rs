@@ -1,25 +1,25 @@
-//! What one message costs between any two units, as fast as it can be asked.
+//! The exchange cost between any two units, optimized for look-ups.
 
 use crate::Snapshot;
 use crate::ix::{IxVec, KindIx, NodeIx, PlaceIx, UnitIx};
 
-/// Up to so many units the costs of all pairs are kept: a megabyte.
+/// Up to this many units the costs of all pairs are stored: a megabyte.
 const MOST_IN_TABLE: usize = 512;
 
 /// Exchange costs of all pairs of units.
 pub enum Exchange {
     /// By pair, row after row.
     Table {
-        /// How many units there are: the length of a row.
+        /// The number of units, which is the length of a row.
         units: usize,
         /// Row after row.
         costs: Vec<u32>,
     },
-    /// By kinds and places.
+    /// By kinds and domains.
     Classes(Classes),
 }
 
-/// The parts that a cost is made of.
+/// The components of a cost.
 pub struct Classes {
     spots: IxVec<UnitIx, Spot>,
     kinds: usize,
@@ -27,7 +27,7 @@ pub struct Classes {
     other_numa: i64,
     other_node: i64,
     other_zone: i64,
-    /// By unit: the units that it has a cost of its own to, ascending.
+    /// By unit: the units with a pair cost of their own, ascending.
     pairs: IxVec<UnitIx, Vec<(UnitIx, i64)>>,
 }
 
@@ -41,7 +41,7 @@ struct Spot {
 }
 
 impl Exchange {
-    /// Lays out what the snapshot says.
+    /// Lays out the costs of a snapshot.
     pub fn new(snapshot: &Snapshot) -> Self {
         let units = snapshot.units();
         if units <= MOST_IN_TABLE
@@ -63,7 +63,7 @@ impl Exchange {
 }
 
 impl Exchange {
-    /// Adds to each unit's number the exchange cost to a place, so many times.
+    /// Adds a multiple of the exchange cost to a unit to each unit's number.
     #[inline]
     pub fn add_row(&self, place: UnitIx, times: i64, to: &mut [i64]) {
         match self {
@@ -80,7 +80,7 @@ impl Exchange {
     }
 }
 
-/// The whole table, unless a cost is too large for it.
+/// The full table, unless a cost is too large for its entries.
 fn table(snapshot: &Snapshot) -> Option<Vec<u32>> {
     let units = UnitIx::first(snapshot.units());
     let pairs = units.clone().flat_map(|a| units.clone().map(move |b| (a, b)));

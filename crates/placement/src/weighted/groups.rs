@@ -1,31 +1,31 @@
-//! What items have to do with each other by channels between whole groups, in the objective's weights.
+//! Edges of items due to channels between whole groups, in the objective's weights.
 
 use std::collections::BTreeMap;
 
 use crate::channels::{Channel, Channels};
 use crate::ix::{ActorIx, EndIx, ItemIx, IxVec};
 
-/// Ties of an item, on average, up to which ties are looked at one by one: published worlds have 4 to 5.
+/// The mean number of edges of an item up to which edges are expanded: published instances have 4 to 5.
 const SPARSE: usize = 8;
 
-/// How often what an item would cost is asked for each time that it changes, or more.
+/// How often an item's cost is queried, at least, for each of its changes.
 const ASKED_FOR_A_CHANGE: usize = 8;
 
-/// Channels between groups that are weighed whole.
+/// Group channels that are evaluated without expansion.
 #[derive(Clone, Debug)]
 pub struct Groups {
     /// By group: its channels.
     pub of: IxVec<EndIx, Vec<Channel>>,
-    /// By group: the items that have actors of it, ascending.
+    /// By group: the items with its members, ascending.
     pub items: IxVec<EndIx, Vec<ItemIx>>,
-    /// By item: the groups of its actors, ascending, and how many actors of each.
+    /// By item: the groups of its actors, ascending, with their numbers.
     shares: IxVec<ItemIx, Vec<(EndIx, i64)>>,
-    /// By item: what its actors have to do with each other, each pair counted at both ends.
+    /// By item: the edges among its own actors, each pair counted at both ends.
     own: IxVec<ItemIx, Channel>,
 }
 
 impl Groups {
-    /// Whether channels are to be weighed whole: no edge stands for them, or looking at units takes less than looking at
+    /// Whether channels stay unexpanded: there are no edges for them, or visiting units is cheaper than visiting
     /// edges.
     pub(super) fn are_worth_while(channels: &Channels, units: usize) -> bool {
         let members: usize = channels.members.iter().map(Vec::len).sum();
@@ -35,7 +35,7 @@ impl Groups {
         channels.are_whole() || ties > SPARSE && ties * ASKED_FOR_A_CHANGE >= for_a_change
     }
 
-    /// The channels with these weights of exchange cost and of being apart.
+    /// The channels with these weights of exchange cost and separation.
     pub(super) fn new(
         channels: &Channels,
         members: &IxVec<ItemIx, Vec<ActorIx>>,
@@ -64,13 +64,13 @@ impl Groups {
         groups
     }
 
-    /// The groups of an item's actors, ascending, and how many actors of each.
+    /// The groups of an item's actors, ascending, with their numbers.
     #[inline]
     pub fn shares(&self, item: ItemIx) -> &[(EndIx, i64)] {
         &self.shares[item]
     }
 
-    /// What the actors of an item have to do with each other, each pair counted at both ends.
+    /// The edges among the actors of an item, each pair counted at both ends.
     #[inline]
     pub fn own(&self, item: ItemIx) -> Channel {
         self.own[item]
@@ -83,7 +83,7 @@ impl Groups {
         of.binary_search_by_key(&b, |channel| channel.peer).ok().map(|at| &of[at])
     }
 
-    /// What the actors of two items have to do with each other.
+    /// The total edge between two items.
     #[inline]
     pub fn between(&self, a: ItemIx, b: ItemIx) -> Channel {
         let mut sum = Channel::default();

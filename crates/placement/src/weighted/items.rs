@@ -1,4 +1,4 @@
-//! What a search moves: an actor, or actors that must share a unit, looked at as one.
+//! Items, the objects that a search moves: an actor, or actors that must share a unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +7,18 @@ use crate::file::Scope;
 use crate::ix::{ActorIx, ItemIx, IxVec, RelationIx, ResourceIx, SetIx, UnitIx};
 use crate::room::Rooms;
 
-/// The free actors by item, and where each item may be.
+/// The movable actors by item, and the candidates of each item.
 pub(super) struct Items {
     /// By item: its actors, ascending.
     pub members: IxVec<ItemIx, Vec<ActorIx>>,
     /// By item: position in `sets`.
     pub set_of: IxVec<ItemIx, SetIx>,
-    /// Units that items may be on as far as they alone and the fixed actors decide, ascending.
+    /// Candidates with regard to fixed actors, ascending.
     pub sets: IxVec<SetIx, Vec<UnitIx>>,
 }
 
 impl Items {
-    /// Joins what must share a unit, where there is a unit that could take it all beside the fixed actors.
+    /// Joins actors that must share a unit, if some unit could host them all beside the fixed actors.
     pub fn new(snapshot: &Snapshot) -> Self {
         let free: Vec<ActorIx> =
             ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)).collect();
@@ -41,7 +41,7 @@ impl Items {
     }
 }
 
-/// The free actors that `together` ties to one unit, directly or through others; the others alone.
+/// The movable actors that `together` joins on one unit, transitively; the others alone.
 fn bundles(snapshot: &Snapshot, free: &[ActorIx]) -> Vec<Vec<ActorIx>> {
     let mut head: IxVec<ActorIx, ActorIx> = ActorIx::first(snapshot.actors()).collect();
     let tied = snapshot.problem().relations.iter().filter(|given| !given.apart && given.scope == Scope::Unit);
@@ -61,7 +61,7 @@ fn bundles(snapshot: &Snapshot, free: &[ActorIx]) -> Vec<Vec<ActorIx>> {
     bundles.into_values().collect()
 }
 
-/// The actor that stands for all that are joined with this one.
+/// The representative of an actor's item.
 fn find(head: &mut IxVec<ActorIx, ActorIx>, mut actor: ActorIx) -> ActorIx {
     while head[actor] != actor {
         head[actor] = head[head[actor]];
@@ -70,7 +70,7 @@ fn find(head: &mut IxVec<ActorIx, ActorIx>, mut actor: ActorIx) -> ActorIx {
     actor
 }
 
-/// Sets of units, each kept once.
+/// Deduplicated sets of units.
 struct Sets<'a> {
     snapshot: &'a Snapshot,
     /// What fixed actors leave of units and nodes.
@@ -93,7 +93,7 @@ impl<'a> Sets<'a> {
         }
     }
 
-    /// The units that an actor may be on beside the fixed actors.
+    /// The candidates of an actor beside the fixed actors.
     fn of(&mut self, actor: ActorIx) -> SetIx {
         let problem = self.snapshot.problem();
         if self.beside_fixed(actor).next().is_some() {
@@ -108,7 +108,7 @@ impl<'a> Sets<'a> {
         set
     }
 
-    /// The units that could take all of these at once; `None` where there is none.
+    /// The units that could host all of these at once; `None` if there is none.
     fn shared(&mut self, bundle: &[ActorIx]) -> Option<SetIx> {
         let relations = &self.snapshot.problem().relations;
         let clash = bundle
@@ -151,7 +151,7 @@ impl<'a> Sets<'a> {
         problem.candidates(actor).iter().copied().filter(allowed).collect()
     }
 
-    /// The relations that the actor has to fixed actors, and where those are.
+    /// The actor's relations with fixed actors, and the domains of those.
     fn beside_fixed(&self, actor: ActorIx) -> impl Iterator<Item = (RelationIx, UnitIx)> {
         let snapshot = self.snapshot;
         snapshot.problem().relations_of[actor].iter().flat_map(move |&relation| {
@@ -162,7 +162,7 @@ impl<'a> Sets<'a> {
         })
     }
 
-    /// Whether the unit would take all of these beside the fixed actors.
+    /// Whether the unit could host all of these beside the fixed actors.
     fn has_room(&self, bundle: &[ActorIx], unit: UnitIx) -> bool {
         let problem = self.snapshot.problem();
         let slots = self.rooms.slots[unit].map_or(i64::MAX, |slots| slots.left);

@@ -1,4 +1,4 @@
-//! A problem as one number to be made small: items instead of actors, rows of needs, weighted edges and unary costs.
+//! A problem with a single objective: items instead of actors, rows of requirements, weighted edges and unary costs.
 
 mod exchange;
 mod groups;
@@ -20,49 +20,49 @@ pub use groups::Groups;
 use items::Items;
 pub use weights::Weights;
 
-/// What stands in for a unit where an item has no place.
+/// A sentinel unit of an unplaced item.
 pub const NOWHERE: UnitIx = UnitIx::NONE;
 
 /// No implementation for a kind.
 const NO_ROW: u32 = u32::MAX;
 
-/// What ties an item to another one, in the objective's weights.
+/// A weighted edge between two items.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tie {
     /// The other item.
     pub peer: ItemIx,
-    /// For each unit of exchange cost.
+    /// Per unit of exchange cost.
     pub rate: i64,
-    /// When the two are on different units.
+    /// If the two are on different units.
     pub apart: i64,
-    /// When they share a unit.
+    /// If they share a unit.
     pub shared: i64,
 }
 
-/// A rule on where items are relative to each other.
+/// A rule about the relative location of items.
 #[derive(Clone, Debug)]
 pub struct ItemRelation {
-    /// All at different places, else all at one.
+    /// All in different domains, otherwise all in one.
     pub apart: bool,
-    /// Of which places.
+    /// The topology level.
     pub scope: Scope,
-    /// Free items, ascending.
+    /// Movable items, ascending.
     pub items: Vec<ItemIx>,
 }
 
-/// A problem whose levels are weighed into one objective, laid out for a search that looks at millions of steps a second.
+/// A problem whose levels are weighted into one objective, laid out for a search that evaluates millions of steps a second.
 ///
-/// Items are the free ones first, then the fixed actors. The objective is Σ unary costs + Σ weighted edges, counted once
-/// per pair, and what is no such sum: overload where it is no limit, bottleneck, units in use, watts, spread, latency,
+/// Movable items come first, then the fixed actors. The objective is Σ unary costs + Σ weighted edges, counted once
+/// per pair, plus non-additive terms: overload unless it is a limit, bottleneck, units in use, power, spread, latency,
 /// and a policy's rules.
 pub struct Weighted<'a> {
-    /// The world.
+    /// The snapshot.
     pub snapshot: &'a Snapshot,
     /// By item: its actors, ascending.
     pub members: IxVec<ItemIx, Vec<ActorIx>>,
-    /// How many items can move; those after are fixed.
+    /// The number of movable items; those after are fixed.
     pub free: usize,
-    /// How many units there are.
+    /// The number of units.
     pub units: usize,
     kinds: usize,
     kind_of: IxVec<UnitIx, KindIx>,
@@ -70,15 +70,15 @@ pub struct Weighted<'a> {
     pub node_of: IxVec<UnitIx, NodeIx>,
     /// By node: its units.
     pub units_of_node: IxVec<NodeIx, Vec<UnitIx>>,
-    /// What a message costs between two units.
+    /// Exchange costs between units.
     pub exchange: Exchange,
-    /// By unit, `dims` each: work first, then slots and resources. What is left beside the fixed actors.
+    /// By unit, `dims` each: work first, then slots and resources, minus those of fixed actors.
     pub unit_left: Vec<i64>,
-    /// How many limits each unit has.
+    /// The number of limits of each unit.
     pub dims: usize,
-    /// By node, `node_dims` each: what is left of resources beside the fixed actors.
+    /// By node, `node_dims` each: remaining resources, minus those of fixed actors.
     pub node_left: Vec<i64>,
-    /// How many limits each node has.
+    /// The number of limits of each node.
     pub node_dims: usize,
     /// By item and kind: row in `needs`.
     rows: Vec<u32>,
@@ -89,34 +89,34 @@ pub struct Weighted<'a> {
     set_bits: IxVec<SetIx, Vec<u64>>,
     tie_start: Vec<u32>,
     ties: Vec<Tie>,
-    /// Channels between groups, where ties leave them out.
+    /// Group channels that edges leave out.
     pub groups: Option<Groups>,
     unary_start: Vec<u32>,
     unary: Vec<(UnitIx, i64)>,
-    /// By item: what it costs with every preference missed, and what it costs without a place.
+    /// By item: its cost with every preference missed, and its cost if unplaced.
     pub base: IxVec<ItemIx, (i64, i64)>,
-    /// Rules on where items are relative to each other.
+    /// Rules about the relative location of items.
     pub relations: IxVec<RelationIx, ItemRelation>,
     relation_start: Vec<u32>,
     relations_of: Vec<RelationIx>,
     /// By scope and unit.
     places: [IxVec<UnitIx, PlaceIx>; 4],
-    /// What each criterion counts.
+    /// The weight of each criterion.
     pub weights: Weights,
-    /// Whether overload is kept to as a limit of each unit; else it is part of the objective.
+    /// Whether overload is a limit of each unit; otherwise it is part of the objective.
     pub has_limit: bool,
-    /// Where the fixed items are, in their order.
+    /// The units of the fixed items, in order.
     pub fixed_places: Vec<UnitIx>,
 }
 
 impl<'a> Weighted<'a> {
-    /// Takes a snapshot apart.
+    /// Lays out a snapshot.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         Self::with(snapshot, overload_is_a_limit(snapshot, &[]))
     }
 
-    /// The same, with overload as a limit though it comes after who is excused: right where both can be 0 at once. `None` where
-    /// overload does not come next, or cannot be 0.
+    /// The same with overload as a limit although grandfathered violations precede it, which is valid if both can be 0 at once. `None`
+    /// if overload does not follow, or cannot be 0.
     pub fn with_nobody_excused(snapshot: &'a Snapshot) -> Option<Self> {
         overload_is_a_limit(snapshot, &[Criterion::Excused]).then(|| Self::with(snapshot, true))
     }
@@ -233,7 +233,7 @@ impl<'a> Weighted<'a> {
             let item = ItemIx::new(self.free + position);
             let (dims, node_dims) = (self.dims, self.node_dims);
             let Some(row) = self.row(item, unit) else {
-                // It loads nothing where it cannot run, and takes a slot all the same.
+                // It causes no load on a kind that it does not support, but takes a slot.
                 if has_slots {
                     self.unit_left[unit.at() * dims + 1] -= 1;
                 }
@@ -247,7 +247,7 @@ impl<'a> Weighted<'a> {
             let left = &mut self.node_left[node * node_dims..(node + 1) * node_dims];
             left.iter_mut().zip(needs).for_each(|(left, need)| *left -= need);
         }
-        // What fixed actors overfill takes nothing more; who needs nothing of it may come all the same.
+        // An overcommitted limit accepts nothing more; items that need nothing of it may still be added.
         for (position, left) in self.unit_left.iter_mut().enumerate() {
             if position % self.dims > 0 {
                 *left = (*left).max(0);
@@ -356,73 +356,73 @@ impl<'a> Weighted<'a> {
         }
     }
 
-    /// The row of what an item needs on a unit.
+    /// The row of an item's requirements on a unit.
     #[inline]
     fn row(&self, item: ItemIx, unit: UnitIx) -> Option<usize> {
         let row = self.rows[item.at() * self.kinds + self.kind_of[unit].at()];
         (row != NO_ROW).then_some(row as usize)
     }
 
-    /// The kinds that an item runs on, and what it needs of a unit of each, in the order of [`Weighted::needs`].
+    /// The kinds of an item, and its requirements on a unit of each, in the order of [`Weighted::needs`].
     pub fn ways(&self, item: ItemIx) -> impl Iterator<Item = (KindIx, &[i64])> {
         let rows = &self.rows[item.at() * self.kinds..][..self.kinds];
         let known = KindIx::first(self.kinds).zip(rows).filter(|(_, row)| **row != NO_ROW);
         known.map(|(kind, row)| (kind, &self.needs[*row as usize * self.dims..][..self.dims]))
     }
 
-    /// What an item needs of a unit: work first, then slots and resources. The unit is of a kind that it runs on.
+    /// The requirements of an item on a unit of a supported kind: work first, then slots and resources.
     #[inline]
     pub fn needs(&self, item: ItemIx, unit: UnitIx) -> &[i64] {
         let row = self.rows[item.at() * self.kinds + self.kind_of[unit].at()] as usize;
         &self.needs[row * self.dims..(row + 1) * self.dims]
     }
 
-    /// What an item needs of a unit's node.
+    /// The requirements of an item on a unit's node.
     #[inline]
     pub fn node_needs(&self, item: ItemIx, unit: UnitIx) -> &[i64] {
         let row = self.rows[item.at() * self.kinds + self.kind_of[unit].at()] as usize;
         &self.node_needs[row * self.node_dims..(row + 1) * self.node_dims]
     }
 
-    /// Whether the item alone may be on the unit.
+    /// Whether constraints on the item alone permit the unit.
     #[inline]
     pub fn allows(&self, item: ItemIx, unit: UnitIx) -> bool {
         let bits = &self.set_bits[self.set_of[item]];
         bits[unit.at() / 64] >> (unit.at() % 64) & 1 == 1
     }
 
-    /// The units that the item may be on.
+    /// The candidates of the item.
     #[inline]
     pub fn candidates(&self, item: ItemIx) -> &[UnitIx] {
         &self.sets[self.set_of[item]]
     }
 
-    /// The ties of a free item.
+    /// The edges of a movable item.
     #[inline]
     pub fn ties(&self, item: ItemIx) -> &[Tie] {
         &self.ties[self.tie_start[item.at()] as usize..self.tie_start[item.at() + 1] as usize]
     }
 
-    /// Units that a free item is cheaper on, and by how much.
+    /// The units on which a movable item is cheaper, with the difference.
     #[inline]
     pub fn unary(&self, item: ItemIx) -> &[(UnitIx, i64)] {
         &self.unary[self.unary_start[item.at()] as usize..self.unary_start[item.at() + 1] as usize]
     }
 
-    /// The relations of a free item.
+    /// The relations of a movable item.
     #[inline]
     pub fn relations_of(&self, item: ItemIx) -> &[RelationIx] {
         let (from, to) = (self.relation_start[item.at()], self.relation_start[item.at() + 1]);
         &self.relations_of[from as usize..to as usize]
     }
 
-    /// The place of a unit within a scope.
+    /// The domain of a unit within a scope.
     #[inline]
     pub fn place(&self, scope: Scope, unit: UnitIx) -> PlaceIx {
         self.places[scope as usize][unit]
     }
 
-    /// What a free item costs on a unit, its ties left out.
+    /// The unary cost of a movable item on a unit.
     #[inline]
     pub fn cost_alone(&self, item: ItemIx, unit: UnitIx) -> i64 {
         let mut cost = self.base[item].0;
@@ -432,7 +432,7 @@ impl<'a> Weighted<'a> {
         cost
     }
 
-    /// What the pair of a tie costs at two places.
+    /// The cost of an edge, given both units.
     #[inline]
     pub fn tie_cost(&self, tie: &Tie, at: UnitIx, peer_at: UnitIx) -> i64 {
         if at == peer_at {
@@ -444,7 +444,7 @@ impl<'a> Weighted<'a> {
         }
     }
 
-    /// Where the actors are when the items are at these places.
+    /// The assignment of actors, given the units of items.
     pub fn assignment(&self, places: &IxVec<ItemIx, UnitIx>) -> Assignment {
         let mut assignment: Assignment = IxVec::of(None, self.snapshot.actors());
         for (members, place) in self.members.iter().zip(places) {
@@ -455,7 +455,7 @@ impl<'a> Weighted<'a> {
         assignment
     }
 
-    /// Where the items are in an assignment; an item whose actors are not on one unit is nowhere.
+    /// The units of items in an assignment; an item whose actors are on several units is unplaced.
     pub fn places(&self, assignment: &Assignment) -> IxVec<ItemIx, UnitIx> {
         let mut places = IxVec::new();
         for members in &self.members.raw()[..self.free] {
@@ -468,8 +468,8 @@ impl<'a> Weighted<'a> {
     }
 }
 
-/// Whether the most important level, but for one `above` it, is overload alone, and can be 0 for all that the sum of capacities says:
-/// then the least that is found for the largest is a limit that every unit keeps to.
+/// Whether the first level, except one `above` it, is overload alone, and can be 0 as far as the sum of capacities shows: then the
+/// smallest maximum found is a limit of every unit.
 fn overload_is_a_limit(snapshot: &Snapshot, above: &[Criterion]) -> bool {
     let levels = snapshot.objectives().levels();
     let (first, is_there) = match above {
@@ -494,7 +494,7 @@ fn bits(set: &[UnitIx], units: usize) -> Vec<u64> {
     bits
 }
 
-/// A position as it is kept in long lists.
+/// A position in its stored type.
 pub(crate) fn small(position: usize) -> u32 {
     u32::try_from(position).expect("positions of units and actors are far below 2^32")
 }

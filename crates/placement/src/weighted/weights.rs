@@ -1,28 +1,28 @@
-//! One number for a vector: each level's weight is more than all levels below can amount to.
+//! One number for a vector: the weight of each level exceeds the maximum of all levels below.
 
 use crate::criteria::Amounts;
 use crate::ix::ActorIx;
 use crate::{Criterion, Snapshot};
 
-/// What the energy may reach at most, so that differences of it never overflow.
+/// The maximum of the energy, so that its differences never overflow.
 const LARGEST_ENERGY: i128 = 1 << 61;
 
-/// A level yields less than one part in so many of what it can amount to: less than a search ever decides about for sure.
+/// A level yields to lower ones by less than this fraction of its maximum, which no search decides reliably.
 const SMALL_PART: i128 = 1 << 12;
 
-/// The weight of each criterion in the energy that a search lowers.
+/// The weight of each criterion in the energy that a search minimizes.
 ///
-/// Two energies compare as the vectors do. Where the levels are too many or too large for 64 bits the weights lie closer together:
-/// all of a level then outweighs a small part of one above it. Where even that does not fit, the lowest have no weight. Answers are compared by their whole vectors all the same.
+/// Energies compare like the vectors. If the levels are too many or too large for 64 bits, the weights are closer together: the
+/// maximum of a level then exceeds a small fraction of one above it. If even that does not fit, the lowest levels have no weight.
 #[derive(Clone, Debug)]
 pub struct Weights {
     by_criterion: Vec<(Criterion, i64)>,
-    /// The weight of one actor that is not where it runs now: decides between what is equal otherwise.
+    /// The weight of one actor off its current unit: breaks ties.
     pub leaving: i64,
 }
 
 impl Weights {
-    /// Weighs the levels, those criteria left out that `is_bound` names: they are kept to as limits.
+    /// Weights of the levels, except criteria that `is_bound` treats as limits.
     pub fn new(snapshot: &Snapshot, is_bound: impl Fn(Criterion) -> bool) -> Self {
         let amounts = amounts(snapshot);
         let most = |criterion: &Criterion| criterion.measure().most(&amounts);
@@ -43,13 +43,13 @@ impl Weights {
         }
     }
 
-    /// The weight of a criterion; 0 where it is not aimed at.
+    /// The weight of a criterion; 0 if it is not an objective.
     pub fn of(&self, criterion: Criterion) -> i64 {
         self.by_criterion.iter().find(|(named, _)| *named == criterion).map_or(0, |(_, weight)| *weight)
     }
 }
 
-/// Weights of levels that can amount to so much, the most important first; 0 for the lowest where even near each other not all fit.
+/// Weights of levels with these maxima, the most important first; 0 for the lowest if even close weights do not all fit.
 fn weigh(sizes: &[i128]) -> Vec<i64> {
     let all = (0..=sizes.len()).rev();
     let weights = all.into_iter().find_map(|kept| near(&sizes[..kept]));
@@ -58,10 +58,10 @@ fn weigh(sizes: &[i128]) -> Vec<i64> {
     weights
 }
 
-/// The same for all of them: each level weighs more than all below it can amount to, or as much more as fits. What does not fit
-/// is taken, bit by bit, where it is the least part of what the level can amount to; `None` where it is no small part.
+/// The same for all of them: each level outweighs the maximum of those below, or as much of it as fits. The excess is removed bit
+/// by bit where it is the smallest fraction of a level's maximum; `None` if it is not a small fraction.
 fn near(sizes: &[i128]) -> Option<Vec<i64>> {
-    // By level: how much more it weighs than the one below, and how much of it then weighs no more than all below.
+    // By level: its factor over the level below, and the amount of it that then does not outweigh those below.
     let mut factors: Vec<i128> = sizes.iter().skip(1).map(|below| below + 1).chain([1]).collect();
     factors.truncate(sizes.len());
     let mut yielded = vec![1i128; sizes.len()];
@@ -113,7 +113,7 @@ fn amounts(snapshot: &Snapshot) -> Amounts<'_> {
     Amounts {
         snapshot,
         work: ActorIx::first(snapshot.actors()).map(heaviest).sum(),
-        // What is sent has a weight also where it is free.
+        // Messages have a weight even where they are free.
         message: of_classes.max(of_pairs).max(1),
         edges,
     }
@@ -123,7 +123,7 @@ fn amounts(snapshot: &Snapshot) -> Amounts<'_> {
 mod tests {
     use super::*;
 
-    /// What levels can amount to, and their weights.
+    /// Maxima of levels, and the expected weights.
     #[test]
     fn levels_outweigh_those_below_as_far_as_fits() {
         let cases: [(&[i128], &[i64]); 9] = [
@@ -131,12 +131,12 @@ mod tests {
             (&[7], &[1]),
             (&[100, 9, 4], &[50, 5, 1]),
             (&[1 << 40, (1 << 20) - 1, 0], &[1 << 20, 1, 1]),
-            // The upper level yields to the lower one in less than one part of a thousand millions.
+            // The upper level yields to the lower one by less than a billionth.
             (&[(1 << 51) - 1, (1 << 30) - 1], &[1 << 9, 1]),
             (&[(1 << 40) - 1, (1 << 20) - 1, (1 << 10) - 1], &[1 << 20, 1 << 10, 1]),
-            // Where each yields as small a part as can be, all fit.
+            // If each yields by the smallest possible fraction, all fit.
             (&[1 << 40, 1 << 30, 1 << 20, 1 << 10], &[1 << 20, 1 << 13, 1 << 6, 1]),
-            // A level that is small yields nothing.
+            // A small level does not yield.
             (&[5, (1 << 30) - 1, (1 << 50) - 1], &[1 << 30, 1, 0]),
             (&[1 << 53, 1 << 53], &[1, 0]),
         ];
