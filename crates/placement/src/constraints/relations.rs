@@ -1,4 +1,4 @@
-//! What `apart` and `together` have in common: each is about where actors are relative to each other.
+//! Shared code of `apart` and `together`, which concern the relative location of actors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use crate::lifted::{Lifted, LiftedLimit, listed};
 use crate::problem::{self, Problem};
 use crate::written::{MOST_LITERALS, Now, Writer};
 
-/// By relation and place: how many of its actors are there.
+/// By relation and domain: the number of its actors there.
 pub(crate) struct Company(IxVec<RelationIx, BTreeMap<PlaceIx, usize>>);
 
 impl Company {
-    /// Nobody is anywhere.
+    /// With no actor placed.
     pub fn new(problem: &Problem) -> Self {
         Self(IxVec::of(BTreeMap::new(), problem.relations.len()))
     }
 
-    /// An actor comes to a unit or leaves it.
+    /// Applies the addition or removal of an actor.
     pub fn count(&mut self, problem: &Problem, actor: ActorIx, unit: UnitIx, comes: bool) {
         for &relation in &problem.relations_of[actor] {
             let place = problem.place(problem.relations[relation].scope, unit);
@@ -31,7 +31,7 @@ impl Company {
         }
     }
 
-    /// Every relation that the actor, which has no place now, would break on the unit.
+    /// Every relation that the unplaced actor would violate on the unit.
     pub fn broken<'a>(
         &'a self,
         problem: &'a Problem,
@@ -46,10 +46,10 @@ impl Company {
     }
 }
 
-/// The name of what is lifted: whatever ties an actor to the others of a relation.
+/// The name of a suspended relation between an actor and the others.
 const RELATED: &str = "related";
 
-/// Who of a relation stands against somebody now, not both of them fixed.
+/// The actors of a relation that currently violate it with another one, not both fixed.
 fn in_breach(problem: &Problem, relation: &problem::Relation) -> Vec<ActorIx> {
     let there = relation.actors.iter();
     let places: Vec<(ActorIx, PlaceIx)> = there
@@ -71,10 +71,10 @@ fn in_breach(problem: &Problem, relation: &problem::Relation) -> Vec<ActorIx> {
     places.into_iter().filter(stands).map(|(actor, _)| actor).collect()
 }
 
-/// Who of a relation is at one place now, ascending: among themselves they keep together, or break that they are apart.
+/// The actors of a relation that currently share a domain, ascending: they satisfy `together` among themselves, or violate `apart`.
 type Crowds = BTreeMap<PlaceIx, Vec<ActorIx>>;
 
-/// Literals that a relation takes at most, of whose actors some are in breach, and each could be at so many units.
+/// The maximum number of literals of a relation with violating actors and a number of possible units.
 fn most_literals(
     problem: &Problem,
     relation: &problem::Relation,
@@ -85,7 +85,7 @@ fn most_literals(
     if relation.apart {
         return 2 * all(actors) + 5 * all(in_breach);
     }
-    // Each crowd is told of everybody who is nowhere now.
+    // Each co-located set is combined with every unplaced actor.
     let at = |actor: &ActorIx| problem.current[*actor].map(|unit| problem.place(relation.scope, unit));
     let crowds = actors.iter().filter_map(at).collect::<BTreeSet<PlaceIx>>().len();
     let coming: Vec<ActorIx> = actors.iter().copied().filter(|actor| at(actor).is_none()).collect();
@@ -93,7 +93,7 @@ fn most_literals(
     3 * all(actors) + 5 * all(in_breach) + beside
 }
 
-/// Writes out what those of a relation demand of each other who keep to it now, and who breaks it with whom: place by place, and not
+/// Grounds the demands among actors that currently satisfy a relation, and the pairs that violate it: domain by domain rather than
 /// pair by pair.
 fn write_out(writer: &mut Writer, relation: &problem::Relation) {
     let (file, problem, lifted) = (writer.file, writer.problem, writer.lifted);
@@ -129,14 +129,14 @@ fn write_out(writer: &mut Writer, relation: &problem::Relation) {
     });
 }
 
-/// Only those of one crowd may be at a place; who is nowhere now is one by itself. Whoever has another one of its crowd there is
-/// excused.
+/// Only actors of one co-located set may share a domain; an unplaced actor is a set of its own. An actor that shares a domain with
+/// another one of its set has a grandfathered violation.
 fn write_apart(writer: &mut Writer, relation: &problem::Relation, crowds: Crowds, others: &[ActorIx]) {
     let problem = writer.problem;
-    // By place: of each crowd that it is there, and who.
+    // By domain: for each co-located set, whether it is there, and its members.
     let mut at: BTreeMap<PlaceIx, Vec<(i32, Vec<i32>)>> = BTreeMap::new();
     for crowd in crowds.into_values().chain(others.iter().map(|actor| vec![*actor])) {
-        // By actor: that it is at a place, and another one with it.
+        // By actor: that it is in a domain, and another one with it.
         let mut beside: BTreeMap<ActorIx, Vec<i32>> = BTreeMap::new();
         for (place, there) in could_be(writer, relation.scope, &crowd) {
             let literals: Vec<i32> = there.iter().map(|(_, literal)| *literal).collect();
@@ -161,13 +161,13 @@ fn write_apart(writer: &mut Writer, relation: &problem::Relation, crowds: Crowds
     }
 }
 
-/// Each crowd is at one place, with everybody who is nowhere now. As long as crowds are at several, whoever is in one is excused.
+/// Each co-located set is in one domain, with all unplaced actors. While sets are in several domains, members are grandfathered.
 fn write_together(writer: &mut Writer, relation: &problem::Relation, crowds: &Crowds, others: &[ActorIx]) {
     let problem = writer.problem;
     let coming = could_be(writer, relation.scope, others);
     let coming = somebody(writer, &coming);
     let others: Vec<i32> = others.iter().map(|actor| anywhere(writer, *actor)).collect();
-    // By place: of each crowd that it is there.
+    // By domain: for each co-located set, whether it is there.
     let mut taken: BTreeMap<PlaceIx, Vec<i32>> = BTreeMap::new();
     for crowd in crowds.values() {
         let there = could_be(writer, relation.scope, crowd);
@@ -199,8 +199,8 @@ fn write_together(writer: &mut Writer, relation: &problem::Relation, crowds: &Cr
     }
 }
 
-/// At most one of these may be, each with at most so many of the members. The fewer are left beside a second one, the less it is
-/// broken.
+/// At most one of these may hold, each with a maximum number of members. The fewer members are beside a second one, the smaller the
+/// violation.
 fn write_clash(
     writer: &mut Writer,
     relation: &problem::Relation,
@@ -214,13 +214,13 @@ fn write_clash(
     for (literal, weight) in weights.chain(members.iter().map(|literal| (*literal, 1))) {
         *body.entry(literal).or_default() += weight;
     }
-    // One with all its members is one less.
+    // One with all its members counts one less.
     let clash = writer.if_sum(2 * most + 2, body.into_iter().collect());
     let demands = super::says(writer.file, relation.constraint);
     writer.never(clash, LiftedLimit::Constraint(relation.constraint), demands);
 }
 
-/// What an actor breaks of a relation, told one of those with whom it does now, and how many they are.
+/// The violation of a relation by an actor, with one of its current counterparts and their number.
 fn write_breach(
     writer: &mut Writer,
     relation: &problem::Relation,
@@ -238,10 +238,10 @@ fn write_breach(
     writer.never(breaks, LiftedLimit::Breach(relation.constraint, actor), says);
 }
 
-/// By place: who could be there, each with the literal that says that it is.
+/// By domain: the possible actors, each with the literal of its presence.
 type There = BTreeMap<PlaceIx, Vec<(ActorIx, i32)>>;
 
-/// Where some actors could be.
+/// The possible domains of some actors.
 fn could_be(writer: &mut Writer, scope: Scope, actors: &[ActorIx]) -> There {
     let mut found = There::new();
     for &actor in actors {
@@ -257,20 +257,20 @@ fn could_be(writer: &mut Writer, scope: Scope, actors: &[ActorIx]) -> There {
     found
 }
 
-/// By place: the literal that says that one of those who could be there is.
+/// By domain: the literal that one of the possible actors is there.
 fn somebody(writer: &mut Writer, there: &There) -> BTreeMap<PlaceIx, i32> {
     let literals = |there: &[(ActorIx, i32)]| there.iter().map(|(_, literal)| *literal).collect::<Vec<_>>();
     there.iter().map(|(place, there)| (*place, writer.any(&literals(there)))).collect()
 }
 
-/// The literal that says that an actor is somewhere.
+/// The literal that an actor is placed.
 fn anywhere(writer: &mut Writer, actor: ActorIx) -> i32 {
     let units = writer.places(actor);
     let literals: Vec<i32> = units.into_iter().map(|unit| writer.at(actor, unit)).collect();
     writer.any(&literals)
 }
 
-/// A scope in plain words.
+/// A scope as a word.
 fn in_words(scope: Scope) -> String {
     match scope {
         Scope::Numa => "NUMA domain".to_owned(),
@@ -278,15 +278,15 @@ fn in_words(scope: Scope) -> String {
     }
 }
 
-/// What tells `apart` from `together`.
+/// The difference between `apart` and `together`.
 pub(super) trait Relation: Sync {
-    /// Whether its actors may not share a place; they must otherwise.
+    /// Whether its actors may not share a domain; otherwise they must.
     const APART: bool;
 
-    /// Its scope and its actors, if this is one of the type.
+    /// Its scope and actors, if the constraint is of this type.
     fn of(given: &Constraint) -> Option<(Scope, &[String])>;
 
-    /// What it demands of actors, told the scope in plain words.
+    /// Its demand as a sentence, given the scope.
     fn demands(scope: &str) -> String;
 }
 
@@ -347,7 +347,7 @@ impl<T: Relation> Limit for T {
     }
 }
 
-/// Finds the relations of one type that two actors break which are not both fixed.
+/// Finds the relations of one type that two actors violate that are not both fixed.
 fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
     for (&position, actors) in &checked.reading.related {
         let Some((scope, _)) = T::of(&checked.file.constraints[position]) else { continue };
@@ -355,7 +355,7 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
             actors.iter().filter_map(|&actor| Some((actor, checked.assignment[actor]?))).collect();
         let name = listed(position);
         let is_lifted = |actor: ActorIx| checked.is_lifted(RELATED, &name, &checked.actor(actor).id);
-        // What is not written out binds, whatever runs.
+        // A relation that is not grounded binds, whatever the current placement.
         let is_written = checked.ruled.has_any(RELATED, &name);
         let is_excused = |a: ActorIx, b: ActorIx| {
             let before = checked.now[a].zip(checked.now[b]);
@@ -379,7 +379,7 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether two units are at one place.
+/// Whether two units are in one domain.
 fn is_same_place(checked: &Checked, scope: Scope, a: UnitIx, b: UnitIx) -> bool {
     let (one, other) = (checked.unit(a), checked.unit(b));
     a == b

@@ -1,11 +1,11 @@
-//! `reserve`: so much of a unit's resource stays free. What is left is checked with the other [resources](super::resources).
+//! `reserve`: a quantity of a unit's resource stays free. The remainder is checked with the other [resources](super::resources).
 
 use super::Limit;
 use crate::file::{Constraint, SnapshotFile};
 use crate::problem::Problem;
 use crate::reading::number;
 
-/// Keeps so much of a unit's resource free.
+/// Reserves a quantity of a unit's resource.
 pub(super) struct Reserve;
 
 impl Limit for Reserve {

@@ -1,4 +1,4 @@
-//! Units and nodes give no more of a resource than they have left.
+//! Resources of units and nodes are not overcommitted.
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -13,22 +13,22 @@ use crate::problem::Problem;
 use crate::reading::number;
 use crate::written::{Now, UNLIMITED, Writer};
 
-/// What is required of units and nodes is there.
+/// The requirements of actors fit into units and nodes.
 pub(super) struct Resources;
 
-/// What units and nodes have left of each resource.
+/// The remaining resources of units and nodes.
 pub(crate) struct Remaining {
     pub unit: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
     pub node: IxVec<NodeIx, IxVec<ResourceIx, i64>>,
 }
 
 impl Remaining {
-    /// Nobody has taken anything.
+    /// With no actor placed.
     pub fn new(problem: &Problem) -> Self {
         Self { unit: problem.unit_provides.clone(), node: problem.node_provides.clone() }
     }
 
-    /// An actor comes to a unit or, below 0, leaves it.
+    /// Adds an actor to a unit or, with a negative sign, removes it.
     pub fn count(&mut self, problem: &Problem, actor: ActorIx, unit: UnitIx, sign: i64) {
         let Some(needs) = problem.implementation(actor, unit) else { return };
         for &(resource, quantity) in &needs.requires {
@@ -39,8 +39,8 @@ impl Remaining {
         }
     }
 
-    /// Every resource that the actor needs more of than is left: whether it is the node's, which, how much is needed,
-    /// how much is left; those of the unit first.
+    /// Every resource that is insufficient for the actor: whether it is the node's, which, the requirement, and
+    /// the remainder; those of the unit first.
     pub fn missing<'a>(
         &'a self,
         problem: &'a Problem,
@@ -57,10 +57,10 @@ impl Remaining {
     }
 }
 
-/// How much is wanted of each resource at one place, and by whom.
+/// The demand of each resource in one place, with the actors.
 type Wanted<'a> = BTreeMap<&'a str, Used>;
 
-/// The names of what is lifted: a resource of a unit, and one of a node.
+/// The names of suspended limits: a resource of a unit, and one of a node.
 const OF_UNIT: &str = "unit";
 const OF_NODE: &str = "node";
 
@@ -180,7 +180,7 @@ impl Limit for Resources {
     }
 }
 
-/// What is wanted of each unit and each node.
+/// The demand on each unit and each node.
 fn all_wanted<'a>(
     checked: &Checked<'a>,
     places: &Assignment,
@@ -198,7 +198,7 @@ fn all_wanted<'a>(
     (of_units, of_nodes)
 }
 
-/// What is wanted of a place above what is left there, in plain words. What only fixed actors want is not held against anybody.
+/// The excess demand in a place, as sentences. Demand of fixed actors alone is no violation.
 fn passed<'a>(
     place: &str,
     wanted: &Wanted<'a>,
@@ -211,21 +211,21 @@ fn passed<'a>(
     })
 }
 
-/// Adds what somebody wants.
+/// Adds an actor's demand.
 fn want<'a>(checked: &Checked, wanted: &mut Wanted<'a>, of: &'a BTreeMap<String, u64>, actor: ActorIx) {
     for (resource, quantity) in of.iter().filter(|(_, quantity)| **quantity > 0) {
         wanted.entry(resource).or_default().add(checked, actor, number(*quantity));
     }
 }
 
-/// What an actor on a unit needs of a resource of the unit, or of its node.
+/// The requirement of an actor on a unit, of a resource of the unit or of its node.
 fn need(problem: &Problem, of_node: bool, actor: ActorIx, unit: UnitIx, resource: ResourceIx) -> i64 {
     let needs = problem.implementation(actor, unit);
     let needs = needs.map(|needs| if of_node { &needs.node_requires } else { &needs.requires });
     needs.into_iter().flatten().find(|(of, _)| *of == resource).map_or(0, |(_, quantity)| *quantity)
 }
 
-/// What is used of a resource by all who could be on some units, and what there is of it.
+/// The demand of all possible actors of some units, and the supply.
 fn uses(
     writer: &Writer,
     of_node: bool,
@@ -239,7 +239,7 @@ fn uses(
             let amount = if could_run || of_node || writer.problem.current[actor] == Some(unit) {
                 need(writer.problem, of_node, actor, unit, resource)
             } else {
-                // Whatever it would run there, it needs this itself.
+                // The actor itself requires this on every kind.
                 let own = &writer.file.actors[actor.at()].requires;
                 own.get(&writer.problem.resources[resource]).map_or(0, |quantity| number(*quantity))
             };

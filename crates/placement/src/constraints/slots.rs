@@ -1,4 +1,4 @@
-//! Units host at most so many actors.
+//! Units host a limited number of actors.
 
 use super::Limit;
 use crate::checked::{Checked, Rule, Used, Violation};
@@ -10,13 +10,13 @@ use crate::reading::number;
 use crate::written::{Now, Writer};
 use crate::{Assignment, Snapshot};
 
-/// The name of what is lifted: slots of a unit.
+/// The name of suspended slots of a unit.
 const SLOTS: &str = "slots";
 
 /// A unit hosts no more actors than it has slots.
 pub(super) struct Slots;
 
-/// Whether a unit that hosts so many has a slot left.
+/// Whether a unit with this number of actors has a free slot.
 #[inline]
 pub(crate) fn has_slot(snapshot: &Snapshot, unit: UnitIx, hosted: u64) -> bool {
     snapshot.problem.slots[unit].is_none_or(|slots| i64::try_from(hosted).is_ok_and(|hosted| hosted < slots))

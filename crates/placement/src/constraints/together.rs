@@ -1,4 +1,4 @@
-//! `together`: actors share one place.
+//! `together`: actors share one domain.
 
 use super::relations::Relation;
 use crate::file::{Constraint, Scope};

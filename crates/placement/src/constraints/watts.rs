@@ -1,4 +1,4 @@
-//! Watts of units as rules: they follow from load, and are rounded up unit by unit.
+//! The power of units as rules: a function of load, rounded up unit by unit.
 
 use crate::file::{SnapshotFile, Unit};
 use crate::ix::{IxVec, KindIx, UnitIx};
@@ -6,20 +6,20 @@ use crate::problem::Problem;
 use crate::reading::number;
 use crate::written::{MOST_LITERALS, Writer, gcd};
 
-/// Watts of a unit up to which they may be told one by one.
+/// The maximum power of a unit that is encoded watt by watt.
 const MOST_STEPS: i128 = 2_048;
 
-/// What the weights of a rule may add up to, so that clingo, which computes in 32 bits, follows it with room to spare.
+/// The maximum sum of a rule's weights, so that clingo's 32 bits have room to spare.
 const LARGEST_SUM: i128 = 1 << 29;
 
-/// What could be on a unit.
+/// The possible actors of a unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
-    /// How many actors.
+    /// Their number.
     actors: usize,
     /// Their work.
     work: i128,
-    /// What the work of each is a multiple of; 0 where nobody has any.
+    /// The common factor of their work; 0 if there is none.
     common: i64,
 }
 
@@ -31,7 +31,7 @@ impl Load {
     }
 }
 
-/// By unit: everybody who can move and runs on its kind, and whoever else is there now.
+/// By unit: all movable actors that support its kind, and other actors currently there.
 pub(super) fn most_loads(problem: &Problem) -> IxVec<UnitIx, Load> {
     let mut of_kind: IxVec<KindIx, Load> = IxVec::of(Load::default(), problem.kinds.len());
     for &actor in &problem.movable {
@@ -52,7 +52,7 @@ pub(super) fn most_loads(problem: &Problem) -> IxVec<UnitIx, Load> {
     loads
 }
 
-/// Whether what some units draw takes no more literals, and no larger numbers, than are written out.
+/// Whether the rules for some units' power stay within the limits of literals and numbers.
 pub(super) fn is_small(
     file: &SnapshotFile,
     units: impl Iterator<Item = UnitIx>,
@@ -62,7 +62,7 @@ pub(super) fn is_small(
     for unit in units {
         let load = loads[unit];
         let meter = Meter::new(&file.units[unit.at()], load);
-        // Each rule is about everybody, that of a bit about those above as well; one more asks whether anybody is there.
+        // Each rule contains all actors, that of a bit also the higher bits; one more tests whether the unit is in use.
         let (rules, above, sum) = match meter.steps() {
             Some(steps) => (steps, 0, meter.load),
             None => (meter.bits as usize, meter.bits as usize, meter.sum_of_bits()),
@@ -73,8 +73,8 @@ pub(super) fn is_small(
     literals <= MOST_LITERALS && most <= i128::from(i64::MAX / 2)
 }
 
-/// Literals for what a unit draws, each with its watts. Whether by bits is decided by who could be there by kinds alone, as that is
-/// known when the size is asked.
+/// Literals for a unit's power, each with its watts. Whether bits are used is decided by kinds alone, which are known when the size
+/// is computed.
 pub(super) fn write_out(writer: &mut Writer, unit: UnitIx, by_kinds: Load, watts: &mut Vec<(i32, i64)>) {
     let (given, problem) = (&writer.file.units[unit.at()], writer.problem);
     let (mut here, mut most) = (Vec::new(), Load::default());
@@ -99,7 +99,7 @@ pub(super) fn write_out(writer: &mut Writer, unit: UnitIx, by_kinds: Load, watts
         }
         return;
     }
-    // The bits above that are not set, as if they were load.
+    // The higher bits that are not set count like load.
     let mut above: Vec<(i32, i64)> = Vec::new();
     for bit in (0..meter.bits).rev() {
         let load = load.iter().map(|(literal, load)| (*literal, fits(i128::from(*load) * meter.per_load)));
@@ -113,19 +113,19 @@ fn fits(number: i128) -> i64 {
     i64::try_from(number).expect("a cap of such numbers is not written out")
 }
 
-/// How watts follow from load: load · `per_load` / `per_watt`, in lowest terms and rounded up. They are told bit by bit from the
-/// highest on: a bit is set where they reach it together with those above that are. Where those numbers are too large for
-/// clingo and there are few watts, they are told one by one, each from what load on.
+/// The power as a function of load: load · `per_load` / `per_watt`, in lowest terms and rounded up. It is encoded bit by bit from the
+/// highest: a bit is set if the power reaches it together with the higher bits that are set. If those numbers are too large for
+/// clingo and the range is small, it is encoded watt by watt, each with its threshold of load.
 struct Meter {
-    /// What load is counted in: so much work.
+    /// The unit of load: an amount of work.
     share: i64,
-    /// The most load, in that.
+    /// The maximum load, in that unit.
     load: i128,
-    /// The same, in what the work of each is a multiple of.
+    /// The same, in multiples of the common factor of the actors' work.
     least: i128,
     per_load: i128,
     per_watt: i128,
-    /// Watts at most, and bits of that.
+    /// The maximum power, and its number of bits.
     watts: i128,
     bits: u32,
 }
@@ -143,19 +143,19 @@ impl Meter {
         Self { share, load, least, per_load, per_watt, watts, bits: i128::BITS - watts.leading_zeros() }
     }
 
-    /// How many watts are told one by one, if they are.
+    /// The number of watts that are encoded one by one, if they are.
     fn steps(&self) -> Option<usize> {
         let is_worth_it = self.sum_of_bits() > LARGEST_SUM && self.least <= LARGEST_SUM;
         usize::try_from(self.watts).ok().filter(|_| is_worth_it && self.watts <= MOST_STEPS)
     }
 
-    /// From what load on more watts are drawn than these.
+    /// The load from which the power exceeds these watts.
     fn passed(&self, watts: i128) -> i128 {
         watts * self.per_watt / self.per_load + 1
     }
 
-    /// From what sum on a bit is set, of the load times `per_load` and of those bits above that are not set times `per_watt`: watts
-    /// reach W where load · `per_load` > (W - 1) · `per_watt`.
+    /// The sum from which a bit is set, of load times `per_load` and of the higher bits that are not set times `per_watt`: the power
+    /// reaches W if load · `per_load` > (W - 1) · `per_watt`.
     fn reached(&self, bit: u32) -> i128 {
         ((1_i128 << self.bits) - (1_i128 << bit) - 1) * self.per_watt + 1
     }
