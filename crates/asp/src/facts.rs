@@ -29,7 +29,7 @@ pub(crate) struct Encoded<'a> {
     /// Symbols of all units.
     pub units: Vec<String>,
     /// By component of the vector: the constant cost of fixed actors, which the program leaves out.
-    settled: Vec<i64>,
+    constant_part: Vec<i64>,
 }
 
 impl<'a> Encoded<'a> {
@@ -128,14 +128,14 @@ impl<'a> Encoded<'a> {
         writer.work(&world, &weighed);
         writer.limits(&world);
         writer.relations();
-        let settled = settled(&world);
+        let constant_part = constant_part(&world);
         let (mut facts, Writer { problem, actors, units, .. }) = writer.sorted();
         facts.extend(snapshot.rules().map(|rules| {
             let placed = finished.map(|finished| finished.assignment);
             ruled::text(snapshot, rules, placed, &actors, &units)
         }));
         let actors = problem.movable.iter().map(|&actor| actors[actor].clone()).collect();
-        Self { snapshot, facts, actors, units: units.raw().to_vec(), settled }
+        Self { snapshot, facts, actors, units: units.raw().to_vec(), constant_part }
     }
 
     /// Decodes a model: by position in `actors`, the position of a unit.
@@ -153,14 +153,14 @@ impl<'a> Encoded<'a> {
 
     /// The vector of the program's sums: without the constant 1 of each level, with the constant part of fixed actors.
     pub fn vector(&self, sums: &[i64]) -> Vec<i64> {
-        let settled = self.settled.iter().copied().chain(std::iter::repeat(0));
-        sums.iter().zip(settled).map(|(sum, settled)| sum - 1 + settled).collect()
+        let constant_part = self.constant_part.iter().copied().chain(std::iter::repeat(0));
+        sums.iter().zip(constant_part).map(|(sum, constant_part)| sum - 1 + constant_part).collect()
     }
 
     /// The sums of a model with this vector: the inverse of [`Encoded::vector`].
     pub fn sums(&self, vector: &[i64]) -> Vec<i64> {
-        let settled = self.settled.iter().copied().chain(std::iter::repeat(0));
-        vector.iter().zip(settled).map(|(value, settled)| value + 1 - settled).collect()
+        let constant_part = self.constant_part.iter().copied().chain(std::iter::repeat(0));
+        vector.iter().zip(constant_part).map(|(value, constant_part)| value + 1 - constant_part).collect()
     }
 }
 
@@ -223,7 +223,7 @@ fn alone(snapshot: &Snapshot) -> Assignment {
 }
 
 /// The constant part of each level, which the program leaves out.
-fn settled(world: &Encoding) -> Vec<i64> {
+fn constant_part(world: &Encoding) -> Vec<i64> {
     let snapshot = world.snapshot;
     let alone = alone(snapshot);
     // The program itself states what the policy's rules cost.
@@ -232,8 +232,8 @@ fn settled(world: &Encoding) -> Vec<i64> {
     let cost = Cost { policy, unplaced: 0, ..snapshot.cost(&alone) };
     let named = snapshot.objectives().levels().iter().flatten();
     let settle = |cost: Cost, criterion: &Criterion| {
-        let settled = criterion.measure().settled(world, cost.of(*criterion));
-        cost.with(*criterion, settled)
+        let constant_part = criterion.measure().constant_part(world, cost.of(*criterion));
+        cost.with(*criterion, constant_part)
     };
     named.fold(cost, settle).vector(snapshot)
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::ix::{ActorIx, IxVec, UnitIx};
-use placement::{Assignment, Rules, Ruling, Snapshot, State};
+use placement::{Assignment, RuleEvaluator, Rules, Snapshot, State};
 
 /// How a placement affects the rules, beyond atoms that it alone decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -238,7 +238,7 @@ fn find(leader: &mut [usize], of: usize) -> usize {
 pub(crate) struct PartialAssignment<'a> {
     pub state: State<'a>,
     /// The question's actors in the rules' positions; the rules whose violations are permanent; all other rules.
-    rulings: Option<(&'a IxVec<ActorIx, ActorIx>, Ruling<'a>, Ruling<'a>)>,
+    rulings: Option<(&'a IxVec<ActorIx, ActorIx>, RuleEvaluator<'a>, RuleEvaluator<'a>)>,
 }
 
 impl<'a> PartialAssignment<'a> {
@@ -247,7 +247,7 @@ impl<'a> PartialAssignment<'a> {
         let rulings = kept.policy.map(|policy| {
             let of = |grows: bool| {
                 let others = (0..policy.grows.len()).filter(|demand| policy.grows[*demand] != grows);
-                Ruling::without(policy.rules, others.chain(kept.dropped.iter().copied()).collect())
+                RuleEvaluator::without(policy.rules, others.chain(kept.dropped.iter().copied()).collect())
             };
             (&policy.actors, of(true), of(false))
         });

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{Constraint, Places};
 use placement::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
-use placement::{GroundConstraint, LiftedLimit, Rules, Snapshot};
+use placement::{GroundConstraint, Rules, Snapshot, SuspendedLimit};
 
 /// A limit or rule of a snapshot that can be dropped by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,12 +123,12 @@ pub(crate) fn of_case(snapshot: &Snapshot, demand: usize) -> Vec<Limit> {
     let limit = snapshot.rules().and_then(|rules| rules.cases()[demand].limit);
     match limit {
         None => vec![Limit::Case { demand }],
-        Some(LiftedLimit::Slots(unit)) => vec![Limit::Slots { unit }],
-        Some(LiftedLimit::OfNode(node, resource)) => vec![Limit::OfNode { node, resource }],
-        Some(LiftedLimit::Constraint(position) | LiftedLimit::Breach(position, _)) => {
+        Some(SuspendedLimit::Slots(unit)) => vec![Limit::Slots { unit }],
+        Some(SuspendedLimit::OfNode(node, resource)) => vec![Limit::OfNode { node, resource }],
+        Some(SuspendedLimit::Constraint(position) | SuspendedLimit::Breach(position, _)) => {
             vec![Limit::Constraint { position }]
         }
-        Some(LiftedLimit::OfUnit(unit, resource)) => {
+        Some(SuspendedLimit::OfUnit(unit, resource)) => {
             let reserves = reserves(snapshot, unit, resource).into_iter();
             let reserves = reserves.map(|(position, _)| Limit::Constraint { position });
             std::iter::once(Limit::OfUnit { unit, resource }).chain(reserves).collect()
@@ -222,7 +222,7 @@ impl<'a> Naming<'a> {
 
     fn is_lifted(&self, unit: &str, resource: &String) -> bool {
         let problem = self.snapshot.problem();
-        problem.lifted_of_units.contains_key(&(problem.unit_by_id[unit], problem.resource(resource)))
+        problem.suspended_of_units.contains_key(&(problem.unit_by_id[unit], problem.resource(resource)))
     }
 
     fn case(&self, demand: usize) -> &GroundConstraint {

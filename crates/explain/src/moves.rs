@@ -1,12 +1,12 @@
 //! Single moves from an assignment, including the policy's rules.
 
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Criterion, Ruling, Snapshot, State};
+use placement::{Assignment, Criterion, RuleEvaluator, Snapshot, State};
 
 /// An assignment from which one actor at a time is moved.
 pub(crate) struct Moves<'a> {
     pub state: State<'a>,
-    ruling: Option<Ruling<'a>>,
+    ruling: Option<RuleEvaluator<'a>>,
     /// The levels that count grandfathered violations, and penalties.
     levels: [Option<usize>; 2],
 }
@@ -18,7 +18,7 @@ impl<'a> Moves<'a> {
         };
         Self {
             state: State::of(snapshot, assignment),
-            ruling: snapshot.rules().map(|rules| Ruling::of(rules, assignment)),
+            ruling: snapshot.rules().map(|rules| RuleEvaluator::of(rules, assignment)),
             levels: [Criterion::Excused, Criterion::Policy].map(level),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::limit::{Limit, LimitGroup, grouped, numbered, of_case, reserves};
 use placement::ix::{ActorIx, ResourceIx, UnitIx};
-use placement::{Assignment, Ruling, Snapshot, State};
+use placement::{Assignment, RuleEvaluator, Snapshot, State};
 
 /// Limits that together, and none of them alone, keep an actor off a unit.
 pub(crate) type Block = Vec<Limit>;
@@ -58,7 +58,7 @@ fn broken_cases<'a>(
     actor: ActorIx,
     assignment: &Assignment,
 ) -> impl Iterator<Item = Vec<usize>> + use<'a> {
-    let mut ruling = snapshot.rules().map(|rules| Ruling::of(rules, assignment));
+    let mut ruling = snapshot.rules().map(|rules| RuleEvaluator::of(rules, assignment));
     UnitIx::first(snapshot.units()).map(move |unit| {
         let Some(ruling) = &mut ruling else { return Vec::new() };
         ruling.put(actor, unit);

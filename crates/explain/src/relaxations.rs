@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kept_rules::{KeptRules, PartialAssignment};
 use crate::relaxation::{Relaxation, UNLIMITED};
-use placement::constraints::excesses;
+use placement::constraints::violation_trackers;
 use placement::file::Scope;
 use placement::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, SetIx, UnitIx};
 use placement::{Assignment, Implementation, Snapshot};
@@ -319,7 +319,7 @@ fn classes(world: &Snapshot, kept: &KeptRules) -> (IxVec<ActorIx, usize>, Vec<Ac
     let ruled = kept.classes(world.actors());
     // An actor's work, and the constraints with running totals that name it, matter only if there are such
     // constraints.
-    let followed: Vec<BTreeSet<&String>> = excesses(world)
+    let followed: Vec<BTreeSet<&String>> = violation_trackers(world)
         .into_iter()
         .map(|(position, _)| world.file().constraints[position].actors().iter().collect())
         .collect();
@@ -357,5 +357,5 @@ fn classes(world: &Snapshot, kept: &KeptRules) -> (IxVec<ActorIx, usize>, Vec<Ac
 
 /// Whether there are constraints with running totals, such as power caps.
 pub(crate) fn has_running_totals(world: &Snapshot) -> bool {
-    !excesses(world).is_empty()
+    !violation_trackers(world).is_empty()
 }

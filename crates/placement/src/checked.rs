@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use crate::checker_index::CheckerIndex;
 use crate::file::{Actor, SnapshotFile, Unit};
 use crate::ix::{ActorIx, UnitIx};
-use crate::reading::Reading;
-use crate::{Assignment, Lifted};
+use crate::{Assignment, SuspendedLimits};
 
 /// A violation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,15 +47,15 @@ impl fmt::Display for Violation {
 /// The input of constraint checks: the file, and the assignment.
 pub(crate) struct Checked<'a> {
     pub file: &'a SnapshotFile,
-    pub reading: &'a Reading,
+    pub reading: &'a CheckerIndex,
     /// The numbers of actors and units match.
     pub assignment: &'a Assignment,
     /// The current placement, whose violations are grandfathered.
     pub now: &'a Assignment,
     /// Limits that rules represent, inherited from the original snapshot.
-    pub lifted: Option<&'a Lifted>,
+    pub lifted: Option<&'a SuspendedLimits>,
     /// Limits that rules represent in addition, for searches that follow rules.
-    pub ruled: &'a Lifted,
+    pub ruled: &'a SuspendedLimits,
 }
 
 /// The use of one limit in one place.

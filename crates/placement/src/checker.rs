@@ -19,7 +19,8 @@ impl Snapshot {
             return vec![Violation { rule: Rule::Malformed, says: problem }];
         }
         let (file, reading, lifted) = (self.file(), self.reading(), self.inherited());
-        let checked = Checked { file, reading, assignment, now: before, lifted, ruled: &self.problem.lifted };
+        let checked =
+            Checked { file, reading, assignment, now: before, lifted, ruled: &self.problem.suspended_limits };
         let mut found = constraints::check(&checked);
         // Limits of the file in the rules have been checked by the file.
         let of_policy =

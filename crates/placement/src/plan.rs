@@ -8,8 +8,8 @@ use crate::ix::{ActorIx, UnitIx};
 use crate::state::State;
 use crate::{
     Answer, Assignment, Budget, Cost, Criterion, Derived, FoundBy, Judge, JudgeError, Judged, NoPolicy,
-    Objectives, ProvenBy, Rule, Ruling, Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy,
-    Violation,
+    Objectives, ProvenBy, Rule, RuleEvaluator, Snapshot, SnapshotError, SolveError, Stage, StoppedBy,
+    Strategy, Violation,
 };
 
 /// A plan: placements, cost, moves, and unplaced actors.
@@ -310,9 +310,9 @@ fn take_back_idle_moves(
 }
 
 /// Grandfathered violations, updated move by move, if there can be any.
-fn excuses<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> Option<Ruling<'a>> {
+fn excuses<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> Option<RuleEvaluator<'a>> {
     let rules = snapshot.rules().filter(|rules| !rules.excuses().is_empty())?;
-    Some(Ruling::of(rules, assignment))
+    Some(RuleEvaluator::of(rules, assignment))
 }
 
 /// The assignment without the moves that gain nothing as far as is known without the judge, and the actors concerned.

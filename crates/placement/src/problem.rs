@@ -11,7 +11,7 @@ use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
 };
 use crate::paths::Paths;
-use crate::{Criterion, Lifted, Objectives};
+use crate::{Criterion, Objectives, SuspendedLimits};
 
 /// The requirements of an actor on one kind, summed over the actor's and the kind's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,11 +143,11 @@ pub struct Problem {
     /// Caps on power.
     pub caps: Vec<PowerCap>,
     /// Limits that the current placement already violates: they do not bind here, and are rules of the snapshot.
-    pub lifted: Lifted,
+    pub suspended_limits: SuspendedLimits,
     /// The quantities of suspended resources of units.
-    pub lifted_of_units: BTreeMap<(UnitIx, ResourceIx), i64>,
+    pub suspended_of_units: BTreeMap<(UnitIx, ResourceIx), i64>,
     /// The quantities of suspended resources of nodes.
-    pub lifted_of_nodes: BTreeMap<(NodeIx, ResourceIx), i64>,
+    pub suspended_of_nodes: BTreeMap<(NodeIx, ResourceIx), i64>,
     /// The message graph; empty unless a level names `latency`.
     pub(crate) paths: Paths,
     /// Channels between groups.

@@ -7,7 +7,8 @@ use crate::check::{check, check_pairs};
 use crate::file::SnapshotFile;
 use crate::problem::Problem;
 use crate::{
-    Derived, Lifted, Objectives, Rules, Snapshot, SnapshotError, Strict, channels, constraints, others,
+    Derived, Objectives, Rules, Snapshot, SnapshotError, Strict, SuspendedLimits, channels, constraints,
+    others,
 };
 
 impl Snapshot {
@@ -48,7 +49,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::new`].
     pub fn in_numbers(&self, file: SnapshotFile, rules: Option<Rules>) -> Result<Self, SnapshotError> {
-        Ok(Self::made(file, MOST_PAIRS, Some(self.problem.lifted.clone()))?.with_rules(rules))
+        Ok(Self::made(file, MOST_PAIRS, Some(self.problem.suspended_limits.clone()))?.with_rules(rules))
     }
 
     /// This snapshot with fewer actors, or with only the constraints at these positions, ascending. Limits that are already violated
@@ -57,10 +58,14 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::new`].
     pub fn reduced(&self, file: SnapshotFile, kept: &[usize]) -> Result<Self, SnapshotError> {
-        Self::made(file, MOST_PAIRS, Some(self.problem.lifted.renumbered(kept)))
+        Self::made(file, MOST_PAIRS, Some(self.problem.suspended_limits.renumbered(kept)))
     }
 
-    fn made(mut file: SnapshotFile, most_pairs: usize, known: Option<Lifted>) -> Result<Self, SnapshotError> {
+    fn made(
+        mut file: SnapshotFile,
+        most_pairs: usize,
+        known: Option<SuspendedLimits>,
+    ) -> Result<Self, SnapshotError> {
         let is_made = known.is_some();
         others::list(&mut file)?;
         let objectives =

@@ -1,12 +1,12 @@
 //! A policy's rules over placements, grounded for one snapshot: a circuit that every strategy can evaluate.
 //!
 //! The crate `policy` grounds a policy over the actors and their candidates; the result is a set of [`GroundRule`]s over
-//! numbered atoms. [`Rules`] is that set, [`Ruling`](crate::Ruling) its value under an assignment, updated move by move: a
+//! numbered atoms. [`Rules`] is that set, [`RuleEvaluator`](crate::RuleEvaluator) its value under an assignment, updated move by move: a
 //! move visits only what changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::LiftedLimit;
+use crate::SuspendedLimit;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 
 /// `head` holds if the weights of the true literals of the body sum to at least `lower`.
@@ -39,12 +39,12 @@ pub struct GroundConstraint {
     /// The rule and the values of its variables, as a sentence.
     pub says: String,
     /// The already violated limit of the file that it represents.
-    pub limit: Option<LiftedLimit>,
+    pub limit: Option<SuspendedLimit>,
 }
 
 /// An actor that can take part in grandfathered violations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excuse {
+pub struct GrandfatheredViolation {
     /// The actor.
     pub actor: ActorIx,
     /// The atom that says that it does.
@@ -53,7 +53,7 @@ pub struct Excuse {
     pub cases: Vec<(u32, String)>,
 }
 
-impl Excuse {
+impl GrandfatheredViolation {
     /// All its atoms.
     pub(crate) fn atoms(&self) -> impl Iterator<Item = u32> {
         self.cases.iter().map(|(atom, _)| *atom).chain([self.atom])
@@ -69,7 +69,7 @@ pub struct Rules {
     pub(crate) demands: Vec<GroundConstraint>,
     pub(crate) penalties: Vec<(u32, i64)>,
     /// The actors that can take part in grandfathered violations; empty before the current placement was considered.
-    pub(crate) excuses: Option<Vec<Excuse>>,
+    pub(crate) excuses: Option<Vec<GrandfatheredViolation>>,
     /// Cases that the current placement violates, as sentences.
     pub(crate) excusable: Vec<String>,
     /// By atom: the start of its uses in `uses`; one more at the end.
@@ -128,7 +128,7 @@ impl Rules {
         penalties: Vec<(u32, i64)>,
         excused: &[u32],
     ) -> Result<Self, String> {
-        let excuse = |&atom: &u32| Excuse { actor: ActorIx::new(0), atom, cases: Vec::new() };
+        let excuse = |&atom: &u32| GrandfatheredViolation { actor: ActorIx::new(0), atom, cases: Vec::new() };
         Self::of(actors, ground, inputs, demands, penalties, Some(excused.iter().map(excuse).collect()))
     }
 
@@ -138,7 +138,7 @@ impl Rules {
         inputs: &[(ActorIx, UnitIx, u32)],
         demands: Vec<GroundConstraint>,
         penalties: Vec<(u32, i64)>,
-        excuses: Option<Vec<Excuse>>,
+        excuses: Option<Vec<GrandfatheredViolation>>,
     ) -> Result<Self, String> {
         let all = Self::indexed(actors, ground, inputs, demands, penalties, excuses)?;
         all.check_order()?;
@@ -164,13 +164,13 @@ impl Rules {
         inputs: &[(ActorIx, UnitIx, u32)],
         demands: Vec<GroundConstraint>,
         penalties: Vec<(u32, i64)>,
-        excuses: Option<Vec<Excuse>>,
+        excuses: Option<Vec<GrandfatheredViolation>>,
     ) -> Result<Self, String> {
         let named = ground
             .iter()
             .flat_map(|rule| rule.body.iter().map(|(literal, _)| literal.unsigned_abs()).chain([rule.head]));
         let others = inputs.iter().map(|(_, _, atom)| *atom).chain(penalties.iter().map(|(atom, _)| *atom));
-        let of_excuses = excuses.iter().flatten().flat_map(Excuse::atoms);
+        let of_excuses = excuses.iter().flatten().flat_map(GrandfatheredViolation::atoms);
         let others = others.chain(of_excuses).chain(demands.iter().map(|demand| demand.atom));
         let most = named.chain(others).max().unwrap_or(0);
         let atoms = most as usize + 1;
@@ -216,7 +216,7 @@ impl Rules {
     fn told(&self) -> impl Iterator<Item = u32> {
         let demanded = self.demands.iter().map(|demand| demand.atom);
         let paid = self.penalties.iter().map(|(atom, _)| *atom);
-        demanded.chain(paid).chain(self.excuses.iter().flatten().flat_map(Excuse::atoms))
+        demanded.chain(paid).chain(self.excuses.iter().flatten().flat_map(GrandfatheredViolation::atoms))
     }
 
     /// By atom: whether an output depends on it.

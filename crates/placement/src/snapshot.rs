@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use crate::checker_index::CheckerIndex;
 use crate::file::{Scope, SnapshotFile};
 use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, ResourceIx, SetIx, UnitIx};
 use crate::objectives::Objectives;
 use crate::problem::{Edge, Implementation, PowerCap, Problem, kind_cost};
-use crate::reading::Reading;
-use crate::written::Written;
-use crate::{Assignment, Lifted, Rules, others};
+use crate::rule_circuit::RuleCircuit;
+use crate::{Assignment, Rules, SuspendedLimits, others};
 
 /// A checked and indexed snapshot: units, actors, messages, limits, and current placements.
 ///
@@ -20,10 +20,10 @@ pub struct Snapshot {
     objectives: Objectives,
     rules: Option<Arc<Rules>>,
     /// Already violated limits of the file, as rules; none in a snapshot that was derived from another.
-    pub(crate) written: Option<Arc<Written>>,
+    pub(crate) written: Option<Arc<RuleCircuit>>,
     pub(crate) problem: Problem,
     /// The checker's index, created on first use.
-    reading: OnceLock<Arc<Reading>>,
+    reading: OnceLock<Arc<CheckerIndex>>,
     /// The number of constraints, the last ones, that a policy derived.
     pub(crate) derived: usize,
 }
@@ -34,7 +34,7 @@ impl Snapshot {
         file: SnapshotFile,
         objectives: Objectives,
         problem: Problem,
-        written: Option<Written>,
+        written: Option<RuleCircuit>,
     ) -> Self {
         let world = Self {
             file,
@@ -92,13 +92,13 @@ impl Snapshot {
     }
 
     /// The limits that rules represent in a snapshot that was derived from another.
-    pub(crate) fn inherited(&self) -> Option<&Lifted> {
-        self.written.is_none().then_some(&self.problem.lifted)
+    pub(crate) fn inherited(&self) -> Option<&SuspendedLimits> {
+        self.written.is_none().then_some(&self.problem.suspended_limits)
     }
 
     /// The checker's index.
-    pub(crate) fn reading(&self) -> &Reading {
-        self.reading.get_or_init(|| Arc::new(Reading::new(&self.file)))
+    pub(crate) fn reading(&self) -> &CheckerIndex {
+        self.reading.get_or_init(|| Arc::new(CheckerIndex::new(&self.file)))
     }
 
     /// The dense form for searches.
@@ -211,13 +211,13 @@ impl Snapshot {
 
     /// What a unit provides of a resource, minus reservations, even if the limit is suspended.
     pub fn provided_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
-        let lifted = self.problem.lifted_of_units.get(&(unit, resource));
+        let lifted = self.problem.suspended_of_units.get(&(unit, resource));
         lifted.copied().unwrap_or(self.problem.unit_provides[unit][resource])
     }
 
     /// What a node provides of a resource, even if the limit is suspended.
     pub fn provided_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
-        let lifted = self.problem.lifted_of_nodes.get(&(node, resource));
+        let lifted = self.problem.suspended_of_nodes.get(&(node, resource));
         lifted.copied().unwrap_or(self.problem.node_provides[node][resource])
     }
 

@@ -2,11 +2,11 @@
 //!
 //! Strategies share it; the checker does not use it.
 
-use crate::constraints::relations::Company;
+use crate::constraints::relations::ColocationCounts;
 use crate::constraints::resources::Remaining;
 use crate::constraints::slots::has_slot;
-use crate::constraints::{Excess, excesses};
-use crate::criteria::{Class, Figure, Measure, PairSums, Step};
+use crate::constraints::{ViolationTracker, violation_trackers};
+use crate::criteria::{CriterionClass, IncrementalTerm, Measure, PairSums, Step};
 use crate::group_costs::ChannelSums;
 use crate::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
@@ -19,11 +19,11 @@ pub struct State<'a> {
     load: IxVec<UnitIx, i64>,
     hosted: IxVec<UnitIx, u64>,
     remaining: Remaining,
-    company: Company,
+    company: ColocationCounts,
     /// The cost of group channels that no edge represents.
     channels: Option<Box<ChannelSums>>,
     /// Constraints with running totals, by position in the file.
-    limits: Vec<(usize, Box<dyn Excess>)>,
+    limits: Vec<(usize, Box<dyn ViolationTracker>)>,
     /// The levels' criteria with their state.
     levels: Vec<Vec<Term>>,
 }
@@ -34,20 +34,20 @@ struct Term {
     measure: &'static dyn Measure,
     /// By actor: the unit where it costs nothing, and its cost elsewhere. Empty for other criteria.
     homes: IxVec<ActorIx, Vec<(UnitIx, i64)>>,
-    figure: Option<Box<dyn Figure>>,
+    figure: Option<Box<dyn IncrementalTerm>>,
 }
 
 impl Term {
     fn new(snapshot: &Snapshot, criterion: Criterion) -> Self {
         let measure = criterion.measure();
         let mut homes = IxVec::new();
-        if measure.class() == Class::Actors {
+        if measure.class() == CriterionClass::Actors {
             homes = IxVec::of(Vec::new(), snapshot.actors());
-            for home in measure.homes(snapshot) {
+            for home in measure.preferred_units(snapshot) {
                 homes[home.actor].push((home.unit, home.price));
             }
         }
-        Self { criterion, measure, homes, figure: measure.figure(snapshot) }
+        Self { criterion, measure, homes, figure: measure.incremental_term(snapshot) }
     }
 }
 
@@ -61,9 +61,9 @@ impl<'a> State<'a> {
             load: IxVec::of(0, units),
             hosted: IxVec::of(0, units),
             remaining: Remaining::new(&snapshot.problem),
-            company: Company::new(&snapshot.problem),
+            company: ColocationCounts::new(&snapshot.problem),
             channels: ChannelSums::new(&snapshot.problem.channels, units).map(Box::new),
-            limits: excesses(snapshot),
+            limits: violation_trackers(snapshot),
             levels: snapshot
                 .objectives()
                 .levels()
@@ -218,7 +218,7 @@ impl<'a> State<'a> {
     }
 
     /// The value of a criterion with a global term; 0 if no level names it.
-    pub fn of_the_whole(&self, criterion: Criterion) -> i64 {
+    pub fn value_of(&self, criterion: Criterion) -> i64 {
         let mut terms = self.levels.iter().flatten();
         let figure = terms.find(|term| term.criterion == criterion).and_then(|term| term.figure.as_ref());
         figure.map_or(0, |figure| figure.value(self.snapshot))
@@ -236,16 +236,18 @@ impl<'a> State<'a> {
         let pairs = self.pairs(actor, unit);
         let step = self.step(actor, unit, true);
         let of = |term: &Term| match term.measure.class() {
-            Class::Pairs => term.measure.of_pairs(&pairs),
-            Class::Actors => {
+            CriterionClass::Pairs => term.measure.of_pairs(&pairs),
+            CriterionClass::Actors => {
                 let missed = term.homes[actor].iter().filter(|(home, _)| *home != unit);
                 missed.map(|(_, price)| price).sum()
             }
-            Class::Places => {
+            CriterionClass::Places => {
                 let figure = term.figure.as_ref();
                 figure.map_or(0, |figure| figure.with(self.snapshot, &step) - figure.value(self.snapshot))
             }
-            Class::Whole => term.figure.as_ref().map_or(0, |figure| figure.with(self.snapshot, &step)),
+            CriterionClass::NonAdditive => {
+                term.figure.as_ref().map_or(0, |figure| figure.with(self.snapshot, &step))
+            }
         };
         let level = |level: &Vec<Term>| level.iter().filter(|term| counts(term.criterion)).map(of).sum();
         self.levels.iter().map(level).collect()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use strum::IntoEnumIterator as _;
 
-use crate::criteria::Class;
+use crate::criteria::CriterionClass;
 use crate::file::Scope;
 use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, SetIx, UnitIx};
 use crate::problem::Edge;
@@ -16,7 +16,7 @@ use crate::{Criterion, Problem, Snapshot, constraints};
 
 /// Everything that distinguishes units.
 #[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Likeness {
+struct SymmetryKey {
     kind: KindIx,
     /// Zone and NUMA domain, if they matter and are named.
     zone: Option<PlaceIx>,
@@ -50,7 +50,7 @@ struct Near {
 ///
 /// A policy's rules are ignored: rules over placements can distinguish any two units.
 pub fn symmetry_classes(snapshot: &Snapshot, rooms: &Rooms) -> Vec<Vec<UnitIx>> {
-    let mut classes: BTreeMap<Likeness, Vec<UnitIx>> = BTreeMap::new();
+    let mut classes: BTreeMap<SymmetryKey, Vec<UnitIx>> = BTreeMap::new();
     let likenesses = Likenesses::new(snapshot, rooms).of;
     for (unit, likeness) in likenesses.positions().zip(likenesses) {
         classes.entry(likeness).or_default().push(unit);
@@ -64,13 +64,13 @@ struct Likenesses<'a> {
     snapshot: &'a Snapshot,
     problem: &'a Problem,
     rooms: &'a Rooms,
-    of: IxVec<UnitIx, Likeness>,
+    of: IxVec<UnitIx, SymmetryKey>,
 }
 
 impl<'a> Likenesses<'a> {
     fn new(snapshot: &'a Snapshot, rooms: &'a Rooms) -> Self {
         let problem = snapshot.problem();
-        let of = problem.capacity.iter().map(|_| Likeness::default()).collect();
+        let of = problem.capacity.iter().map(|_| SymmetryKey::default()).collect();
         let mut all = Self { snapshot, problem, rooms, of };
         all.candidates();
         all.places();
@@ -129,7 +129,7 @@ impl<'a> Likenesses<'a> {
         let named = Criterion::iter().filter(|criterion| self.snapshot.objectives().names(*criterion));
         for criterion in named {
             for unit in self.problem.capacity.positions() {
-                let counts = criterion.measure().tells_apart(self.snapshot, self.rooms, unit);
+                let counts = criterion.measure().symmetry_key(self.snapshot, self.rooms, unit);
                 self.of[unit].counts.extend(counts);
             }
         }
@@ -141,8 +141,10 @@ impl<'a> Likenesses<'a> {
 
     fn homes(&mut self) {
         let named = Criterion::iter().filter(|criterion| self.snapshot.objectives().names(*criterion));
-        for measure in named.map(Criterion::measure).filter(|measure| measure.class() == Class::Actors) {
-            for home in measure.homes(self.snapshot) {
+        for measure in
+            named.map(Criterion::measure).filter(|measure| measure.class() == CriterionClass::Actors)
+        {
+            for home in measure.preferred_units(self.snapshot) {
                 if home.price > 0 && !self.problem.fixed[home.actor] {
                     self.of[home.unit].homes.push((home.actor, home.price));
                 }

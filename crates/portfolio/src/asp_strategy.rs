@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use asp::{Limits, Session};
 use exact::branch::ProofStatus;
-use placement::criteria::Class;
+use placement::criteria::CriterionClass;
 use placement::{
     Answer, Budget, Criterion, FoundBy, ProvenBy, Snapshot, SolveError, Stage, StoppedBy, Strategy,
 };
@@ -157,7 +157,7 @@ impl Asp {
 /// Whether a construction from scratch may find more: actors that stay keep their units in use, which some criteria
 /// count.
 fn may_gain_from_scratch(snapshot: &Snapshot) -> bool {
-    let counts_places = |criterion: &Criterion| criterion.measure().class() == Class::Places;
+    let counts_places = |criterion: &Criterion| criterion.measure().class() == CriterionClass::Places;
     snapshot.objectives().levels().iter().flatten().any(counts_places)
         && snapshot.problem().movable.iter().any(|actor| snapshot.problem().current[*actor].is_some())
 }

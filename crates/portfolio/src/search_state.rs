@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use asp::{Ended, Outcome, Session, Task, vector};
 use placement::{
-    Answer, Assignment, Budget, FoundBy, Objectives, ProvenBy, Rule, Ruling, Snapshot, SolveError, Stage,
-    StoppedBy,
+    Answer, Assignment, Budget, FoundBy, Objectives, ProvenBy, Rule, RuleEvaluator, Snapshot, SolveError,
+    Stage, StoppedBy,
 };
 
 /// An assignment and how it was found.
@@ -177,7 +177,7 @@ impl<'a> SearchState<'a> {
 
 /// By how much an assignment violates the policy.
 fn violation(snapshot: &Snapshot, assignment: &Assignment) -> i64 {
-    snapshot.rules().map_or(0, |rules| Ruling::of(rules, assignment).degree())
+    snapshot.rules().map_or(0, |rules| RuleEvaluator::of(rules, assignment).degree())
 }
 
 /// Whether the search space was exhausted.

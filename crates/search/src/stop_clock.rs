@@ -31,7 +31,7 @@ impl<'a> StopClock<'a> {
     /// For prices in this snapshot.
     pub fn of_prices(snapshot: &Snapshot, stop: &'a dyn Fn() -> bool) -> Self {
         let criteria = snapshot.objectives().levels().iter().flatten();
-        let numbers_read = criteria.map(|criterion| criterion.measure().looks_at(snapshot)).sum();
+        let numbers_read = criteria.map(|criterion| criterion.measure().evaluation_cost(snapshot)).sum();
         Self { numbers_read, ..Self::new(stop) }
     }
 

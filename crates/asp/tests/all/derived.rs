@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use asp::{ClingoJudge, Limits};
 use placement::file::Constraint;
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Criterion, Derived, Judge, JudgeError, Judged, Ruling, Snapshot};
+use placement::{Assignment, Criterion, Derived, Judge, JudgeError, Judged, RuleEvaluator, Snapshot};
 
 fn judge() -> ClingoJudge {
     ClingoJudge::with_executable(env!("CARGO_BIN_EXE_asp-child"), Limits::default(), 2_000)
@@ -240,7 +240,7 @@ fn grandfathered_limits_are_measured_by_amount() {
     ] {
         let snapshot = world(&format!(":- {body}."));
         let rules = judge().derive(&snapshot).unwrap().rules.unwrap();
-        assert_eq!(Ruling::of(&rules, &three).degree(), degree, "{body}");
+        assert_eq!(RuleEvaluator::of(&rules, &three).degree(), degree, "{body}");
     }
 }
 

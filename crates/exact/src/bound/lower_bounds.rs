@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::criteria::Class;
+use placement::criteria::CriterionClass;
 use placement::ix::ActorIx;
 use placement::{Criterion, Objectives, Snapshot};
 
@@ -86,7 +86,7 @@ fn max_equal_overload(snapshot: &Snapshot) -> Option<i64> {
 
 /// Whether a level counts pairs of actors that no edge represents.
 fn needs_listed_pairs(snapshot: &Snapshot, level: &[Criterion]) -> bool {
-    let is_of_pairs = |criterion: &Criterion| criterion.measure().class() == Class::Pairs;
+    let is_of_pairs = |criterion: &Criterion| criterion.measure().class() == CriterionClass::Pairs;
     snapshot.problem().channels.are_whole() && level.iter().any(is_of_pairs)
 }
 

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::criteria::{Home, PairSums};
+use placement::criteria::{PairSums, UnaryPreference};
 use placement::file::Scope;
 use placement::ix::{ActorIx, Ix, IxVec, KindIx, NodeIx, UnitIx};
 use placement::{Criterion, Edge};
@@ -88,7 +88,7 @@ impl<'a> Relaxation<'a> {
         relaxation.add_pairs(&terms, stop);
         relaxation.limit_places(stop);
         for criterion in level {
-            relaxation.add_preferences(&criterion.measure().homes(view.snapshot), stop);
+            relaxation.add_preferences(&criterion.measure().preferred_units(view.snapshot), stop);
         }
         relaxation.program.shrink_to_fit();
         relaxation
@@ -342,7 +342,7 @@ impl<'a> Relaxation<'a> {
     }
 
     /// An actor away from a preferred unit pays; actors on their preferred unit fit there together.
-    fn add_preferences(&mut self, homes: &[Home], stop: &dyn Fn() -> bool) {
+    fn add_preferences(&mut self, homes: &[UnaryPreference], stop: &dyn Fn() -> bool) {
         let view = self.view;
         // Several preferences of one actor for one unit are added.
         let mut prices: BTreeMap<(UnitIx, ActorIx), i64> = BTreeMap::new();

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use placement::constraints::excesses;
-use placement::criteria::{Class as CriterionClass, PairSums};
+use placement::constraints::violation_trackers;
+use placement::criteria::{CriterionClass, PairSums};
 use placement::file::Scope;
 use placement::ix::{ActorIx, RelationIx, UnitIx};
 use placement::room::Rooms;
@@ -97,7 +97,7 @@ impl<'a> SupportedSnapshot<'a> {
         if problem.channels.are_whole()
             || problem.movable.len() > MAX_CLASSES
             || has_rules
-            || !excesses(snapshot).is_empty()
+            || !violation_trackers(snapshot).is_empty()
         {
             return None;
         }
@@ -297,11 +297,11 @@ impl Weights {
                     Some(sums.map(|sums| i128::from(measure.of_pairs(&sums))).sum())
                 }
                 CriterionClass::Actors => {
-                    let homes = measure.homes(snapshot).into_iter();
+                    let homes = measure.preferred_units(snapshot).into_iter();
                     let prices = homes.filter(|home| !problem.fixed[home.actor]).map(|home| home.price);
                     Some(prices.map(i128::from).sum())
                 }
-                CriterionClass::Places | CriterionClass::Whole => None,
+                CriterionClass::Places | CriterionClass::NonAdditive => None,
             }
         };
         let mut of = BTreeMap::new();
@@ -330,7 +330,7 @@ impl<'a, N: Value> UnaryCosts<'a, N> {
     fn new(snapshot: &'a Snapshot, weights: &Weights) -> Option<Self> {
         let mut homes: BTreeMap<ActorIx, Vec<(UnitIx, N)>> = BTreeMap::new();
         for (criterion, weight) in &weights.of {
-            for home in criterion.measure().homes(snapshot) {
+            for home in criterion.measure().preferred_units(snapshot) {
                 let price = N::of(weight.checked_mul(i128::from(home.price))?)?;
                 homes.entry(home.actor).or_default().push((home.unit, price));
             }

@@ -1,12 +1,12 @@
 //! Fixed actors stay where they are.
 
-use super::Limit;
+use super::ConstraintKind;
 use crate::checked::{Checked, Rule, Violation};
 
 /// An actor of another application is not moved.
 pub(super) struct Fixed;
 
-impl Limit for Fixed {
+impl ConstraintKind for Fixed {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         for (actor, &place) in checked.assignment.enumerate().filter(|(actor, _)| checked.is_fixed(*actor)) {
             if let Some(home) = checked.reading.home[actor].filter(|home| Some(*home) != place) {

@@ -1,12 +1,12 @@
 //! Actors run on the kinds of units that they have an implementation for.
 
-use super::Limit;
+use super::ConstraintKind;
 use crate::checked::{Checked, Rule, Violation};
 
 /// An actor needs an implementation for its unit's kind.
 pub(super) struct Kinds;
 
-impl Limit for Kinds {
+impl ConstraintKind for Kinds {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         for (actor, at) in checked.placed().filter(|(actor, _)| !checked.is_fixed(*actor)) {
             let (given, unit) = (checked.actor(actor), checked.unit(at));

@@ -1,7 +1,7 @@
 //! Constraints that placements must satisfy. One file each.
 //!
-//! A new constraint is a file here that implements [`Limit`], its `mod` line in this one, its entry with its fields in the
-//! list of [`Constraint`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). Reading and
+//! A new constraint is a file here that implements [`ConstraintKind`], its `mod` line in this one, its entry with its fields in the
+//! list of [`Constraint`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). CheckerIndex and
 //! checking of files, the checker, [`State`](crate::State), explanations, `search` and `asp` go by the list and name none.
 
 mod apart;
@@ -28,20 +28,20 @@ use crate::criteria::{Encoding, Facts, Step};
 use crate::error::SnapshotError;
 use crate::file::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, UnitIx};
-use crate::lifted::Lifted;
 use crate::names::Names;
 use crate::problem::Problem;
 use crate::room::Rooms;
-use crate::written::{Now, Writer, Written};
+use crate::rule_circuit::{Now, RuleCircuit, Writer};
+use crate::suspended_limits::SuspendedLimits;
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident { $($fields:tt)+ })+) => {
         /// All constraints: those of the snapshot's units and nodes, and those that a file lists.
-        const LIMITS: &[&dyn Limit] =
+        const CONSTRAINT_KINDS: &[&dyn ConstraintKind] =
             &[&fixed::Fixed, &kinds::Kinds, &slots::Slots, &resources::Resources, $(&$module::$name,)+];
 
         /// The implementation of a constraint of the file.
-        fn limit(given: &Constraint) -> &'static dyn Limit {
+        fn kind_of(given: &Constraint) -> &'static dyn ConstraintKind {
             match given {
                 $(Constraint::$name { .. } => &$module::$name,)+
             }
@@ -52,7 +52,7 @@ macro_rules! limits {
 each_constraint!(limits);
 
 /// The implementation of one constraint.
-pub(crate) trait Limit: Sync {
+pub(crate) trait ConstraintKind: Sync {
     /// Refuses contradictions with an earlier constraint.
     fn agrees<'a>(
         &self,
@@ -93,12 +93,12 @@ pub(crate) trait Limit: Sync {
     }
 
     /// Names the limits that the current placement violates with a movable actor.
-    fn broken(&self, now: &Now, found: &mut Lifted) {
+    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
         let _ = (now, found);
     }
 
     /// Suspends those of them that are its own, before candidates are computed.
-    fn lift(&self, lifted: &Lifted, file: &SnapshotFile, problem: &mut Problem) {
+    fn lift(&self, lifted: &SuspendedLimits, file: &SnapshotFile, problem: &mut Problem) {
         let _ = (lifted, file, problem);
     }
 
@@ -109,7 +109,7 @@ pub(crate) trait Limit: Sync {
 
     /// The incremental violation terms of a snapshot's constraints, each with its position in the file. Not for
     /// those that [`Problem`] itself has lists of: resources of units and nodes, candidates, relations.
-    fn excesses(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
+    fn violation_trackers(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn ViolationTracker>)> {
         let _ = snapshot;
         Vec::new()
     }
@@ -153,7 +153,7 @@ pub(crate) trait Limit: Sync {
 }
 
 /// The violation of a constraint, updated actor by actor.
-pub trait Excess: Send + Sync {
+pub trait ViolationTracker: Send + Sync {
     /// Applies the addition or removal of an actor.
     fn count(&mut self, snapshot: &Snapshot, step: &Step);
 
@@ -170,24 +170,24 @@ pub trait Excess: Send + Sync {
     }
 
     /// A boxed copy.
-    fn boxed(&self) -> Box<dyn Excess>;
+    fn boxed(&self) -> Box<dyn ViolationTracker>;
 }
 
-impl Clone for Box<dyn Excess> {
+impl Clone for Box<dyn ViolationTracker> {
     fn clone(&self) -> Self {
         self.boxed()
     }
 }
 
 /// The violation terms of a snapshot with no actor placed, each with its position in the file.
-pub fn excesses(snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
-    LIMITS.iter().flat_map(|limit| limit.excesses(snapshot)).collect()
+pub fn violation_trackers(snapshot: &Snapshot) -> Vec<(usize, Box<dyn ViolationTracker>)> {
+    CONSTRAINT_KINDS.iter().flat_map(|kind| kind.violation_trackers(snapshot)).collect()
 }
 
 /// The programs of all constraints, each once.
 pub fn programs() -> Vec<&'static str> {
     let mut programs = Vec::new();
-    for program in LIMITS.iter().map(|limit| limit.program()) {
+    for program in CONSTRAINT_KINDS.iter().map(|kind| kind.program()) {
         if !programs.contains(&program) {
             programs.push(program);
         }
@@ -197,25 +197,25 @@ pub fn programs() -> Vec<&'static str> {
 
 /// Writes the facts that the programs of all constraints need.
 pub fn facts(world: &Encoding, facts: &mut Facts) {
-    for limit in LIMITS {
-        limit.facts(world, facts);
+    for kind in CONSTRAINT_KINDS {
+        kind.facts(world, facts);
     }
 }
 
 /// The largest sums of indivisible numbers in the programs: the field that each is due to, and its value.
 pub fn most_sums(world: &Encoding) -> impl Iterator<Item = (&'static str, &'static str, i64)> {
-    LIMITS.iter().filter_map(|limit| limit.most_sum(world))
+    CONSTRAINT_KINDS.iter().filter_map(|kind| kind.most_sum(world))
 }
 
 /// The largest sum of work in a program.
 pub fn most_work(world: &Encoding) -> i64 {
-    LIMITS.iter().map(|limit| limit.most_work(world)).max().unwrap_or(0)
+    CONSTRAINT_KINDS.iter().map(|kind| kind.most_work(world)).max().unwrap_or(0)
 }
 
 /// What constraints count of units besides their actors, unit by unit.
 pub(crate) fn tell_apart(snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
-    for limit in LIMITS {
-        limit.tell_apart(snapshot, rooms, tell);
+    for kind in CONSTRAINT_KINDS {
+        kind.tell_apart(snapshot, rooms, tell);
     }
 }
 
@@ -223,60 +223,60 @@ pub(crate) fn tell_apart(snapshot: &Snapshot, rooms: &Rooms, tell: &mut dyn FnMu
 pub(crate) fn check_names<'a>(file: &'a SnapshotFile, names: &mut Names<'a>) -> Result<(), SnapshotError> {
     file.constraints.iter().enumerate().try_for_each(|(position, given)| {
         names.of_constraint(position, given)?;
-        limit(given).agrees(position, given, names)
+        kind_of(given).agrees(position, given, names)
     })
 }
 
 /// The number of a constraint, by the name of its field.
 pub(crate) fn number(given: &Constraint) -> Option<(&'static str, u64)> {
-    limit(given).number(given)
+    kind_of(given).number(given)
 }
 
 /// Upper bounds of the sums of a file's constraints.
 pub(crate) fn largest(file: &SnapshotFile) -> impl Iterator<Item = (&'static str, &'static str, u128)> {
-    LIMITS.iter().filter_map(|limit| limit.largest(file))
+    CONSTRAINT_KINDS.iter().filter_map(|kind| kind.largest(file))
 }
 
 /// The quantity of a resource that a constraint reserves.
 pub(crate) fn takes(given: &Constraint) -> Option<(&String, u64)> {
-    limit(given).takes(given)
+    kind_of(given).takes(given)
 }
 
 /// Divides a constraint's quantity of a resource.
 pub(crate) fn divide(given: &mut Constraint, factor: &dyn Fn(&str) -> u64) {
-    limit(given).divide(given, factor);
+    kind_of(given).divide(given, factor);
 }
 
 /// Adds the constraints of a file to the dense problem.
 pub(crate) fn enter(file: &SnapshotFile, problem: &mut Problem) {
     for (position, given) in file.constraints.iter().enumerate() {
-        limit(given).enter(position, given, file, problem);
+        kind_of(given).enter(position, given, file, problem);
     }
 }
 
 /// Suspends the limits that the current placement violates, and returns them; or suspends known ones, of a snapshot that this one
 /// is a part or a scaling of.
-pub(crate) fn lift(known: Option<Lifted>, file: &SnapshotFile, problem: &mut Problem) {
+pub(crate) fn lift(known: Option<SuspendedLimits>, file: &SnapshotFile, problem: &mut Problem) {
     let lifted = known.unwrap_or_else(|| {
-        let (now, mut found) = (Now::new(file, problem), Lifted::default());
-        for limit in LIMITS {
-            limit.broken(&now, &mut found);
+        let (now, mut found) = (Now::new(file, problem), SuspendedLimits::default());
+        for kind in CONSTRAINT_KINDS {
+            kind.broken(&now, &mut found);
         }
         found
     });
     if !lifted.is_empty() {
-        for limit in LIMITS {
-            limit.lift(&lifted, file, problem);
+        for kind in CONSTRAINT_KINDS {
+            kind.lift(&lifted, file, problem);
         }
-        problem.lifted = lifted;
+        problem.suspended_limits = lifted;
     }
 }
 
 /// The suspended limits as rules over candidates, or over all units.
-pub(crate) fn write_out(file: &SnapshotFile, problem: &Problem, everywhere: bool) -> Written {
+pub(crate) fn write_out(file: &SnapshotFile, problem: &Problem, everywhere: bool) -> RuleCircuit {
     let mut writer = Writer::new(file, problem, everywhere);
-    for limit in LIMITS {
-        limit.write_out(&mut writer);
+    for kind in CONSTRAINT_KINDS {
+        kind.write_out(&mut writer);
     }
     writer.finish()
 }
@@ -284,8 +284,8 @@ pub(crate) fn write_out(file: &SnapshotFile, problem: &Problem, everywhere: bool
 /// The violations of an assignment.
 pub(crate) fn check(checked: &Checked) -> Vec<Violation> {
     let mut found = Vec::new();
-    for limit in LIMITS {
-        limit.check(checked, &mut found);
+    for kind in CONSTRAINT_KINDS {
+        kind.check(checked, &mut found);
     }
     found
 }
@@ -293,5 +293,5 @@ pub(crate) fn check(checked: &Checked) -> Vec<Violation> {
 /// A constraint as a sentence: its own reason, otherwise its demand.
 pub(crate) fn says(file: &SnapshotFile, position: usize) -> String {
     let given = &file.constraints[position];
-    given.reason().map_or_else(|| limit(given).demands(position, given), str::to_owned)
+    given.reason().map_or_else(|| kind_of(given).demands(position, given), str::to_owned)
 }

@@ -1,6 +1,6 @@
 //! `never`: actors are excluded from some places, current placements exempt if it says so.
 
-use super::{Limit, places};
+use super::{ConstraintKind, places};
 use crate::checked::{Checked, Violation};
 use crate::file::{Constraint, SnapshotFile};
 use crate::problem::Problem;
@@ -8,7 +8,7 @@ use crate::problem::Problem;
 /// Actors may not be in these places.
 pub(super) struct Never;
 
-impl Limit for Never {
+impl ConstraintKind for Never {
     fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Never { actors, places, except_current, .. } = given else { return };
         let allows = problem.inside(places).iter().map(|inside| !inside).collect();

@@ -1,6 +1,6 @@
 //! `only`: actors are in some places or unplaced.
 
-use super::{Limit, places};
+use super::{ConstraintKind, places};
 use crate::checked::{Checked, Violation};
 use crate::file::{Constraint, SnapshotFile};
 use crate::problem::Problem;
@@ -8,7 +8,7 @@ use crate::problem::Problem;
 /// Actors may be in these places only.
 pub(super) struct Only;
 
-impl Limit for Only {
+impl ConstraintKind for Only {
     fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         let Constraint::Only { actors, places, .. } = given else { return };
         let allows = problem.inside(places);

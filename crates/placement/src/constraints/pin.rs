@@ -1,6 +1,6 @@
 //! `pin`: an actor is on one unit or unplaced.
 
-use super::{Limit, places};
+use super::{ConstraintKind, places};
 use crate::checked::{Checked, Violation};
 use crate::error::SnapshotError;
 use crate::file::{Constraint, SnapshotFile};
@@ -10,7 +10,7 @@ use crate::problem::Problem;
 /// An actor may be on this unit only.
 pub(super) struct Pin;
 
-impl Limit for Pin {
+impl ConstraintKind for Pin {
     fn agrees<'a>(
         &self,
         position: usize,

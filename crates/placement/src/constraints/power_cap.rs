@@ -2,23 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Excess, Limit, watts};
+use super::{ConstraintKind, ViolationTracker, watts};
 use crate::checked::{Checked, Rule, Violation};
+use crate::checker_index::number;
 use crate::criteria::{Encoding, Facts, Step};
 use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
-use crate::lifted::{Lifted, LiftedLimit, listed};
 use crate::power::most_power;
 use crate::problem::{self, Problem};
-use crate::reading::number;
 use crate::room::Rooms;
-use crate::written::{MOST_LITERALS, Now, UNLIMITED, Writer};
+use crate::rule_circuit::{MOST_LITERALS, Now, UNLIMITED, Writer};
+use crate::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 use crate::{Assignment, Snapshot};
 
 /// The maximum power of every domain of a scope. Power of fixed actors alone is always permitted.
 pub(super) struct PowerCap;
 
-impl Limit for PowerCap {
+impl ConstraintKind for PowerCap {
     fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::PowerCap { max, .. } = given else { return None };
         Some(("max", *max))
@@ -53,7 +53,7 @@ impl Limit for PowerCap {
         problem.caps.push(cap);
     }
 
-    fn broken(&self, now: &Now, found: &mut Lifted) {
+    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
         let (file, problem) = (now.file, now.problem);
         if problem.caps.is_empty() {
             return;
@@ -80,7 +80,7 @@ impl Limit for PowerCap {
         }
     }
 
-    fn lift(&self, lifted: &Lifted, _: &SnapshotFile, problem: &mut Problem) {
+    fn lift(&self, lifted: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
         for cap in &mut problem.caps {
             for place in cap.limit.positions() {
                 if lifted.has(CAP, &listed(cap.constraint), &cap.name[place]) {
@@ -110,16 +110,20 @@ impl Limit for PowerCap {
                 });
                 let passed = writer.if_sum(number(*max) + 1, drawn);
                 let demands = super::says(file, cap.constraint);
-                writer.never(passed, LiftedLimit::Constraint(cap.constraint), format!("{name}: {demands}"));
+                writer.never(
+                    passed,
+                    SuspendedLimit::Constraint(cap.constraint),
+                    format!("{name}: {demands}"),
+                );
             }
         }
     }
 
-    fn excesses(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
+    fn violation_trackers(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn ViolationTracker>)> {
         let caps = snapshot.problem().caps.iter().enumerate();
         caps.map(|(position, cap)| {
             let drawn = Drawn { cap: position, watts: IxVec::of(0, cap.limit.len()), excess: 0 };
-            (cap.constraint, Box::new(drawn) as Box<dyn Excess>)
+            (cap.constraint, Box::new(drawn) as Box<dyn ViolationTracker>)
         })
         .collect()
     }
@@ -324,7 +328,7 @@ fn added(snapshot: &Snapshot, step: &Step) -> i64 {
         - problem.draw(step.unit, step.load.0, step.hosted.0 > 0)
 }
 
-impl Excess for Drawn {
+impl ViolationTracker for Drawn {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         let cap = &snapshot.problem().caps[self.cap];
         let place = cap.place[step.unit];
@@ -346,7 +350,7 @@ impl Excess for Drawn {
         self.watts[place] + added(snapshot, step) > cap.limit[place]
     }
 
-    fn boxed(&self) -> Box<dyn Excess> {
+    fn boxed(&self) -> Box<dyn ViolationTracker> {
         Box::new(self.clone())
     }
 }

@@ -1,12 +1,12 @@
 //! `prefer`: not a limit, but a penalty of the criterion `policy`; here for its syntax and sentences.
 
-use super::Limit;
+use super::ConstraintKind;
 use crate::file::Constraint;
 
 /// Costs its weight if the actor is placed elsewhere.
 pub(super) struct Prefer;
 
-impl Limit for Prefer {
+impl ConstraintKind for Prefer {
     fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Prefer { weight, .. } = given else { return None };
         Some(("weight", *weight))

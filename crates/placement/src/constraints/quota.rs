@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Excess, Limit};
+use super::{ConstraintKind, ViolationTracker};
 use crate::checked::{Checked, Rule, Used, Violation};
+use crate::checker_index::number;
 use crate::criteria::{Encoding, Facts, Step};
 use crate::file::{Actor, Constraint, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, KindIx, UnitIx};
-use crate::lifted::{Lifted, LiftedLimit, listed};
-use crate::reading::number;
 use crate::room::Rooms;
-use crate::written::{Now, UNLIMITED, Writer};
+use crate::rule_circuit::{Now, UNLIMITED, Writer};
+use crate::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 use crate::{Assignment, Snapshot};
 
 /// The name of a suspended quota.
@@ -81,7 +81,7 @@ impl Ledger {
         let places = fixed.filter_map(|(actor, _)| Some((actor, problem.current[actor]?)));
         ledger.fixed = places.map(|(actor, unit)| ledger.amount(snapshot, actor, unit)).sum();
         ledger.limit = ledger.limit.max(ledger.fixed);
-        if problem.lifted.has(QUOTA, &listed(position), "") {
+        if problem.suspended_limits.has(QUOTA, &listed(position), "") {
             ledger.limit = UNLIMITED;
         }
         ledger
@@ -114,7 +114,7 @@ fn once_each(actors: &[String]) -> impl Iterator<Item = &String> {
     actors.iter().collect::<BTreeSet<&String>>().into_iter()
 }
 
-impl Limit for Quota {
+impl ConstraintKind for Quota {
     fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Quota { max, .. } = given else { return None };
         Some(("max", *max))
@@ -137,7 +137,7 @@ impl Limit for Quota {
         }
     }
 
-    fn broken(&self, now: &Now, found: &mut Lifted) {
+    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
         for (position, given) in now.file.constraints.iter().enumerate() {
             let Constraint::Quota { actors, max, .. } = given else { continue };
             let uses = once_each(actors).filter_map(|id| {
@@ -167,15 +167,15 @@ impl Limit for Quota {
             writer.at_most(
                 &uses,
                 number(*max),
-                LiftedLimit::Constraint(position),
+                SuspendedLimit::Constraint(position),
                 super::says(writer.file, position),
             );
         }
     }
 
-    fn excesses(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn Excess>)> {
+    fn violation_trackers(&self, snapshot: &Snapshot) -> Vec<(usize, Box<dyn ViolationTracker>)> {
         let followed = |(position, ledger)| {
-            (position, Box::new(Running { ledger: Arc::new(ledger), used: 0 }) as Box<dyn Excess>)
+            (position, Box::new(Running { ledger: Arc::new(ledger), used: 0 }) as Box<dyn ViolationTracker>)
         };
         all(snapshot).map(followed).collect()
     }
@@ -263,7 +263,7 @@ struct Running {
     used: i64,
 }
 
-impl Excess for Running {
+impl ViolationTracker for Running {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         self.used += step.sign() * self.ledger.amount(snapshot, step.actor, step.unit);
     }
@@ -281,7 +281,7 @@ impl Excess for Running {
         !self.ledger.amounts[actor].is_empty()
     }
 
-    fn boxed(&self) -> Box<dyn Excess> {
+    fn boxed(&self) -> Box<dyn ViolationTracker> {
         Box::new(self.clone())
     }
 }

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Limit;
+use super::ConstraintKind;
 use crate::checked::{Checked, Rule, Violation};
 use crate::file::{Constraint, Scope, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, RelationIx, UnitIx};
-use crate::lifted::{Lifted, LiftedLimit, listed};
 use crate::problem::{self, Problem};
-use crate::written::{MOST_LITERALS, Now, Writer};
+use crate::rule_circuit::{MOST_LITERALS, Now, Writer};
+use crate::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 
 /// By relation and domain: the number of its actors there.
-pub(crate) struct Company(IxVec<RelationIx, BTreeMap<PlaceIx, usize>>);
+pub(crate) struct ColocationCounts(IxVec<RelationIx, BTreeMap<PlaceIx, usize>>);
 
-impl Company {
+impl ColocationCounts {
     /// With no actor placed.
     pub fn new(problem: &Problem) -> Self {
         Self(IxVec::of(BTreeMap::new(), problem.relations.len()))
@@ -72,7 +72,7 @@ fn in_breach(problem: &Problem, relation: &problem::Relation) -> Vec<ActorIx> {
 }
 
 /// The actors of a relation that currently share a domain, ascending: they satisfy `together` among themselves, or violate `apart`.
-type Crowds = BTreeMap<PlaceIx, Vec<ActorIx>>;
+type GroupUnitCounts = BTreeMap<PlaceIx, Vec<ActorIx>>;
 
 /// The maximum number of literals of a relation with violating actors and a number of possible units.
 fn most_literals(
@@ -110,7 +110,7 @@ fn write_out(writer: &mut Writer, relation: &problem::Relation) {
     let actors: Vec<ActorIx> = actors.into_iter().collect();
     let is_lifted = |actor: &ActorIx| lifted.has(RELATED, &name, &file.actors[actor.at()].id);
     let in_breach: Vec<ActorIx> = actors.iter().copied().filter(is_lifted).collect();
-    let (mut crowds, mut others) = (Crowds::new(), Vec::new());
+    let (mut crowds, mut others) = (GroupUnitCounts::new(), Vec::new());
     for &actor in &actors {
         match problem.current[actor] {
             Some(unit) => crowds.entry(problem.place(relation.scope, unit)).or_default().push(actor),
@@ -131,7 +131,12 @@ fn write_out(writer: &mut Writer, relation: &problem::Relation) {
 
 /// Only actors of one co-located set may share a domain; an unplaced actor is a set of its own. An actor that shares a domain with
 /// another one of its set has a grandfathered violation.
-fn write_apart(writer: &mut Writer, relation: &problem::Relation, crowds: Crowds, others: &[ActorIx]) {
+fn write_apart(
+    writer: &mut Writer,
+    relation: &problem::Relation,
+    crowds: GroupUnitCounts,
+    others: &[ActorIx],
+) {
     let problem = writer.problem;
     // By domain: for each co-located set, whether it is there, and its members.
     let mut at: BTreeMap<PlaceIx, Vec<(i32, Vec<i32>)>> = BTreeMap::new();
@@ -162,7 +167,12 @@ fn write_apart(writer: &mut Writer, relation: &problem::Relation, crowds: Crowds
 }
 
 /// Each co-located set is in one domain, with all unplaced actors. While sets are in several domains, members are grandfathered.
-fn write_together(writer: &mut Writer, relation: &problem::Relation, crowds: &Crowds, others: &[ActorIx]) {
+fn write_together(
+    writer: &mut Writer,
+    relation: &problem::Relation,
+    crowds: &GroupUnitCounts,
+    others: &[ActorIx],
+) {
     let problem = writer.problem;
     let coming = could_be(writer, relation.scope, others);
     let coming = somebody(writer, &coming);
@@ -217,7 +227,7 @@ fn write_clash(
     // One with all its members counts one less.
     let clash = writer.if_sum(2 * most + 2, body.into_iter().collect());
     let demands = super::says(writer.file, relation.constraint);
-    writer.never(clash, LiftedLimit::Constraint(relation.constraint), demands);
+    writer.never(clash, SuspendedLimit::Constraint(relation.constraint), demands);
 }
 
 /// The violation of a relation by an actor, with one of its current counterparts and their number.
@@ -235,7 +245,7 @@ fn write_breach(
         _ => format!("{} and {count} others", id(actor)),
     };
     let says = format!("{whom}: {}", super::says(file, relation.constraint));
-    writer.never(breaks, LiftedLimit::Breach(relation.constraint, actor), says);
+    writer.never(breaks, SuspendedLimit::Breach(relation.constraint, actor), says);
 }
 
 /// By domain: the possible actors, each with the literal of its presence.
@@ -290,7 +300,7 @@ pub(super) trait Relation: Sync {
     fn demands(scope: &str) -> String;
 }
 
-impl<T: Relation> Limit for T {
+impl<T: Relation> ConstraintKind for T {
     fn enter(&self, position: usize, given: &Constraint, _: &SnapshotFile, problem: &mut Problem) {
         if let Some((scope, actors)) = T::of(given) {
             problem.add_relation(position, T::APART, scope, actors);
@@ -306,7 +316,7 @@ impl<T: Relation> Limit for T {
         check::<T>(checked, found);
     }
 
-    fn broken(&self, now: &Now, found: &mut Lifted) {
+    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
         for relation in now.problem.relations.iter().filter(|relation| relation.apart == T::APART) {
             let in_breach = in_breach(now.problem, relation);
             let of = (relation.actors.as_slice(), in_breach.as_slice());
@@ -321,7 +331,7 @@ impl<T: Relation> Limit for T {
         }
     }
 
-    fn lift(&self, lifted: &Lifted, file: &SnapshotFile, problem: &mut Problem) {
+    fn lift(&self, lifted: &SuspendedLimits, file: &SnapshotFile, problem: &mut Problem) {
         for relation in problem.relations.positions() {
             let given = &mut problem.relations[relation];
             if given.apart != T::APART {

@@ -1,14 +1,14 @@
 //! `reserve`: a quantity of a unit's resource stays free. The remainder is checked with the other [resources](super::resources).
 
-use super::Limit;
+use super::ConstraintKind;
+use crate::checker_index::number;
 use crate::file::{Constraint, SnapshotFile};
 use crate::problem::Problem;
-use crate::reading::number;
 
 /// Reserves a quantity of a unit's resource.
 pub(super) struct Reserve;
 
-impl Limit for Reserve {
+impl ConstraintKind for Reserve {
     fn number(&self, given: &Constraint) -> Option<(&'static str, u64)> {
         let Constraint::Reserve { quantity, .. } = given else { return None };
         Some(("quantity", *quantity))

@@ -3,15 +3,15 @@
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
-use super::Limit;
+use super::ConstraintKind;
 use crate::Assignment;
 use crate::checked::{Checked, Rule, Used, Violation};
+use crate::checker_index::number;
 use crate::file::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
-use crate::lifted::{Lifted, LiftedLimit};
 use crate::problem::Problem;
-use crate::reading::number;
-use crate::written::{Now, UNLIMITED, Writer};
+use crate::rule_circuit::{Now, UNLIMITED, Writer};
+use crate::suspended_limits::{SuspendedLimit, SuspendedLimits};
 
 /// The requirements of actors fit into units and nodes.
 pub(super) struct Resources;
@@ -64,7 +64,7 @@ type Wanted<'a> = BTreeMap<&'a str, Used>;
 const OF_UNIT: &str = "unit";
 const OF_NODE: &str = "node";
 
-impl Limit for Resources {
+impl ConstraintKind for Resources {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         let (file, reading) = (checked.file, checked.reading);
         let (of_units, of_nodes) = all_wanted(checked, checked.assignment);
@@ -101,7 +101,7 @@ impl Limit for Resources {
         }
     }
 
-    fn broken(&self, now: &Now, found: &mut Lifted) {
+    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
         let problem = now.problem;
         for (unit, left) in
             problem.unit_provides.enumerate().filter(|(unit, _)| !now.on_unit[*unit].is_empty())
@@ -127,7 +127,7 @@ impl Limit for Resources {
         }
     }
 
-    fn lift(&self, lifted: &Lifted, _: &SnapshotFile, problem: &mut Problem) {
+    fn lift(&self, lifted: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
         let position = |names: &IxVec<ResourceIx, String>, name: &str| {
             names.enumerate().find(|(_, known)| *known == name).map(|(resource, _)| resource)
         };
@@ -136,14 +136,14 @@ impl Limit for Resources {
             if let Some((unit, resource)) = problem.unit_by_id.get(id).zip(resource) {
                 let unit = *unit;
                 let given = std::mem::replace(&mut problem.unit_provides[unit][resource], UNLIMITED);
-                problem.lifted_of_units.insert((unit, resource), given);
+                problem.suspended_of_units.insert((unit, resource), given);
             }
         }
         for (id, name) in lifted.of(OF_NODE) {
             let node = problem.nodes.enumerate().find(|(_, known)| *known == id).map(|(node, _)| node);
             if let Some((node, resource)) = node.zip(position(&problem.resources, name)) {
                 let given = std::mem::replace(&mut problem.node_provides[node][resource], UNLIMITED);
-                problem.lifted_of_nodes.insert((node, resource), given);
+                problem.suspended_of_nodes.insert((node, resource), given);
             }
         }
     }
@@ -161,7 +161,7 @@ impl Limit for Resources {
             });
             let left = (provided - takes.sum::<i64>()).max(0);
             let uses = uses(writer, false, &[unit], resource);
-            let limit = LiftedLimit::OfUnit(unit, resource);
+            let limit = SuspendedLimit::OfUnit(unit, resource);
             writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
         }
         for (id, name) in writer.lifted.of(OF_NODE) {
@@ -170,7 +170,7 @@ impl Limit for Resources {
             let left = provides.and_then(|all| all.get(name)).map_or(0, |quantity| number(*quantity));
             let Some((node, _)) = problem.nodes.enumerate().find(|(_, known)| *known == id) else { continue };
             let uses = uses(writer, true, &problem.units_of_node[node], resource);
-            let limit = LiftedLimit::OfNode(node, resource);
+            let limit = SuspendedLimit::OfNode(node, resource);
             writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
         }
     }

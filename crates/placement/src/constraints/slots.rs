@@ -1,13 +1,13 @@
 //! Units host a limited number of actors.
 
-use super::Limit;
+use super::ConstraintKind;
 use crate::checked::{Checked, Rule, Used, Violation};
+use crate::checker_index::number;
 use crate::file::SnapshotFile;
 use crate::ix::{IxVec, UnitIx};
-use crate::lifted::{Lifted, LiftedLimit};
 use crate::problem::Problem;
-use crate::reading::number;
-use crate::written::{Now, Writer};
+use crate::rule_circuit::{Now, Writer};
+use crate::suspended_limits::{SuspendedLimit, SuspendedLimits};
 use crate::{Assignment, Snapshot};
 
 /// The name of suspended slots of a unit.
@@ -22,7 +22,7 @@ pub(crate) fn has_slot(snapshot: &Snapshot, unit: UnitIx, hosted: u64) -> bool {
     snapshot.problem.slots[unit].is_none_or(|slots| i64::try_from(hosted).is_ok_and(|hosted| hosted < slots))
 }
 
-impl Limit for Slots {
+impl ConstraintKind for Slots {
     fn check(&self, checked: &Checked, found: &mut Vec<Violation>) {
         let hosted = |places: &Assignment| {
             let mut hosted: IxVec<UnitIx, Used> = IxVec::of(Used::default(), checked.file.units.len());
@@ -44,7 +44,7 @@ impl Limit for Slots {
         }
     }
 
-    fn broken(&self, now: &Now, found: &mut Lifted) {
+    fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
         for (unit, slots) in now.problem.slots.enumerate() {
             let uses = now.on_unit[unit].iter().map(|actor| (*actor, 1));
             if slots.is_some_and(|slots| now.is_broken(uses, slots)) {
@@ -53,7 +53,7 @@ impl Limit for Slots {
         }
     }
 
-    fn lift(&self, lifted: &Lifted, _: &SnapshotFile, problem: &mut Problem) {
+    fn lift(&self, lifted: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
         for (id, _) in lifted.of(SLOTS) {
             if let Some(unit) = problem.unit_by_id.get(id) {
                 problem.slots[*unit] = None;
@@ -71,7 +71,7 @@ impl Limit for Slots {
             writer.at_most(
                 &uses,
                 slots,
-                LiftedLimit::Slots(unit),
+                SuspendedLimit::Slots(unit),
                 format!("{id}: at most {slots} actors, by its slots"),
             );
         }

@@ -1,7 +1,7 @@
 //! `bottleneck`: the most loaded unit.
 
 use super::encoding::sum_of_bits;
-use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, Step};
+use super::{Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, Placed, Step};
 use crate::Snapshot;
 use crate::counts::Counts;
 use crate::file::SnapshotFile;
@@ -12,8 +12,8 @@ use crate::room::Rooms;
 pub(super) struct Bottleneck;
 
 impl Measure for Bottleneck {
-    fn class(&self) -> Class {
-        Class::Whole
+    fn class(&self) -> CriterionClass {
+        CriterionClass::NonAdditive
     }
 
     fn value(&self, placed: &Placed) -> i64 {
@@ -33,11 +33,11 @@ impl Measure for Bottleneck {
         Some(("units", "bottleneck", (sums.work * 1000).div_ceil(u128::from(smallest))))
     }
 
-    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+    fn incremental_term(&self, snapshot: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
         Some(Box::new(Fullness(Counts::of(snapshot.units()))))
     }
 
-    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         vec![Some(snapshot.problem().capacity[unit]), Some(rooms.work[unit].left)]
     }
 
@@ -52,7 +52,7 @@ impl Measure for Bottleneck {
         facts.bits("peak_bit", &[], peak(world, &full));
     }
 
-    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, _: &Encoding, _: i64) -> i64 {
         0
     }
 
@@ -98,7 +98,7 @@ fn peak(world: &Encoding, full: &[UnitIx]) -> i64 {
 #[derive(Clone)]
 struct Fullness(Counts);
 
-impl Figure for Fullness {
+impl IncrementalTerm for Fullness {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         let of = |load| snapshot.fullness(step.unit, load);
         self.0.change(of(step.load.0), of(step.load.1));
@@ -113,7 +113,7 @@ impl Figure for Fullness {
         self.0.extremes_with(of(step.load.0), of(step.load.1)).1
     }
 
-    fn boxed(&self) -> Box<dyn Figure> {
+    fn boxed(&self) -> Box<dyn IncrementalTerm> {
         Box::new(self.clone())
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::encoding::sum_of_bits;
-use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, SUMS_FIT, Step, add};
+use super::{
+    Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, Placed, SUMS_FIT, Step, add,
+};
 use crate::channels;
 use crate::counts::Counts;
 use crate::file::SnapshotFile;
@@ -16,8 +18,8 @@ use crate::{Edge, Problem, Snapshot};
 pub(super) struct Busiest;
 
 impl Measure for Busiest {
-    fn class(&self) -> Class {
-        Class::Whole
+    fn class(&self) -> CriterionClass {
+        CriterionClass::NonAdditive
     }
 
     fn value(&self, placed: &Placed) -> i64 {
@@ -49,7 +51,7 @@ impl Measure for Busiest {
         Some(("units", "busiest", most.saturating_mul(1000).div_ceil(u128::from(smallest.max(1)))))
     }
 
-    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+    fn incremental_term(&self, snapshot: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
         Some(Box::new(Busy {
             place: IxVec::of(None, snapshot.actors()),
             to_do: IxVec::of(0, snapshot.units()),
@@ -57,7 +59,7 @@ impl Measure for Busiest {
         }))
     }
 
-    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         let problem = snapshot.problem();
         vec![
             Some(problem.capacity[unit]),
@@ -87,7 +89,7 @@ impl Measure for Busiest {
         facts.bits("busy_bit", &[], peak(world, &told));
     }
 
-    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, _: &Encoding, _: i64) -> i64 {
         0
     }
 
@@ -201,7 +203,7 @@ impl Busy {
     }
 }
 
-impl Figure for Busy {
+impl IncrementalTerm for Busy {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         for (unit, change) in self.changes(snapshot.problem(), step) {
             let (before, after) = self.of(snapshot, unit, change);
@@ -220,7 +222,7 @@ impl Figure for Busy {
         self.full.most_with(changes.into_iter().map(|(unit, change)| self.of(snapshot, unit, change)))
     }
 
-    fn boxed(&self) -> Box<dyn Figure> {
+    fn boxed(&self) -> Box<dyn IncrementalTerm> {
         Box::new(self.clone())
     }
 }

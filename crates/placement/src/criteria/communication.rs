@@ -1,14 +1,14 @@
 //! `communication`: messages between units.
 
-use super::{Amounts, Class, Encoding, Facts, Measure, PairSums, Placed};
+use super::{Amounts, CriterionClass, Encoding, Facts, Measure, PairSums, Placed};
 use crate::file::SnapshotFile;
 
 /// Σ messages × exchange cost over pairs on different units (APO III-B, M2).
 pub(super) struct Communication;
 
 impl Measure for Communication {
-    fn class(&self) -> Class {
-        Class::Pairs
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Pairs
     }
 
     fn is_always_told(&self) -> bool {

@@ -1,6 +1,6 @@
 //! `consolidate`: units in use.
 
-use super::{Amounts, Class, Encoding, Facts, Figure, Measure, OverUnits, Placed};
+use super::{Amounts, CriterionClass, Encoding, Facts, IncrementalTerm, Measure, OverUnits, Placed};
 use crate::Snapshot;
 use crate::ix::UnitIx;
 use crate::room::Rooms;
@@ -9,8 +9,8 @@ use crate::room::Rooms;
 pub(super) struct Consolidate;
 
 impl Measure for Consolidate {
-    fn class(&self) -> Class {
-        Class::Places
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Places
     }
 
     fn value(&self, placed: &Placed) -> i64 {
@@ -21,11 +21,11 @@ impl Measure for Consolidate {
         amounts.snapshot.units() as i128
     }
 
-    fn figure(&self, _: &Snapshot) -> Option<Box<dyn Figure>> {
+    fn incremental_term(&self, _: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
         Some(Box::new(OverUnits { cost: |_, _, _, hosted| i64::from(hosted > 0), sum: 0 }))
     }
 
-    fn tells_apart(&self, _: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, _: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         vec![Some(i64::from(rooms.hosts_fixed[unit]))]
     }
 
@@ -36,7 +36,7 @@ impl Measure for Consolidate {
         }
     }
 
-    fn settled(&self, world: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, world: &Encoding, _: i64) -> i64 {
         world.rooms.hosts_fixed.iter().map(|hosts| i64::from(*hosts)).sum()
     }
 

@@ -1,6 +1,6 @@
 //! Criteria that are sums of drags over pairs of actors; each only defines which drags and which pairs count.
 
-use super::{Amounts, Class, Encoding, Facts, Measure, PairSums, Placed};
+use super::{Amounts, CriterionClass, Encoding, Facts, Measure, PairSums, Placed};
 use crate::file::{Drag, GroupMessage, SnapshotFile};
 use crate::problem::Edge;
 
@@ -29,8 +29,8 @@ pub(super) trait Drags: Sync {
 }
 
 impl<C: Drags> Measure for C {
-    fn class(&self) -> Class {
-        Class::Pairs
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Pairs
     }
 
     fn is_always_told(&self) -> bool {

@@ -1,6 +1,8 @@
 //! `energy`: power of all units.
 
-use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, OverUnits, Placed, add};
+use super::{
+    Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, OverUnits, Placed, add,
+};
 use crate::file::SnapshotFile;
 use crate::ix::UnitIx;
 use crate::power::most_power;
@@ -11,8 +13,8 @@ use crate::{LARGEST, Snapshot};
 pub(super) struct Energy;
 
 impl Measure for Energy {
-    fn class(&self) -> Class {
-        Class::Places
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Places
     }
 
     fn value(&self, placed: &Placed) -> i64 {
@@ -34,12 +36,12 @@ impl Measure for Energy {
         Some(("units", "power", most_power(file)))
     }
 
-    fn figure(&self, _: &Snapshot) -> Option<Box<dyn Figure>> {
+    fn incremental_term(&self, _: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
         let cost = |snapshot: &Snapshot, unit, load, hosted| snapshot.problem().draw(unit, load, hosted > 0);
         Some(Box::new(OverUnits { cost, sum: 0 }))
     }
 
-    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         rooms.of_unit(snapshot.problem(), unit)
     }
 
@@ -47,7 +49,7 @@ impl Measure for Energy {
         world.say_watts(facts, |_| true);
     }
 
-    fn settled(&self, world: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, world: &Encoding, _: i64) -> i64 {
         let meters = world.meters().into_iter().collect();
         let kept = world.rooms.hosts_fixed.enumerate().filter(|(_, hosts)| **hosts);
         kept.map(|(unit, _)| world.settled_watts(&meters, unit)).sum()

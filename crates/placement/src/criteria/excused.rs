@@ -1,6 +1,6 @@
 //! `excused`: the number of actors in grandfathered violations of rules or limits.
 
-use super::{Amounts, Class, Encoding, Measure, Placed};
+use super::{Amounts, CriterionClass, Encoding, Measure, Placed};
 use crate::{Rules, Snapshot};
 
 /// The number of actors in grandfathered violations, as the rules determine.
@@ -12,8 +12,8 @@ fn most(snapshot: &Snapshot) -> i64 {
 }
 
 impl Measure for Excused {
-    fn class(&self) -> Class {
-        Class::Actors
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Actors
     }
 
     fn value(&self, placed: &Placed) -> i64 {
@@ -27,7 +27,7 @@ impl Measure for Excused {
 
     /// Nothing: the ground rules determine it, also for fixed actors, if the rules are of a snapshot in which they were
     /// movable.
-    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, _: &Encoding, _: i64) -> i64 {
         0
     }
 

@@ -1,7 +1,7 @@
 //! `latency`: the longest path of messages.
 
 use super::encoding::sum_of_bits;
-use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, Step};
+use super::{Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, Placed, Step};
 use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::room::Rooms;
@@ -25,8 +25,8 @@ const LOOKED_AT: usize = 4;
 pub(super) struct Latency;
 
 impl Measure for Latency {
-    fn class(&self) -> Class {
-        Class::Whole
+    fn class(&self) -> CriterionClass {
+        CriterionClass::NonAdditive
     }
 
     fn value(&self, placed: &Placed) -> i64 {
@@ -41,18 +41,18 @@ impl Measure for Latency {
         Some(("messages", "latency", sums.message.saturating_mul(file.actors.len() as u128)))
     }
 
-    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+    fn incremental_term(&self, snapshot: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
         Some(Box::new(Whereabouts::nowhere(snapshot.actors())))
     }
 
     // The effect of one actor: its messages and those of a few others, and what is copied for all.
-    fn looks_at(&self, snapshot: &Snapshot) -> usize {
+    fn evaluation_cost(&self, snapshot: &Snapshot) -> usize {
         let sent = ActorIx::first(snapshot.actors()).map(|actor| snapshot.sends_to(actor).len());
         snapshot.actors() / COPIED + LOOKED_AT * sent.sum::<usize>() / snapshot.actors().max(1)
     }
 
     // Edges to fixed actors, and links, are visited anyway.
-    fn tells_apart(&self, _: &Snapshot, _: &Rooms, _: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, _: &Snapshot, _: &Rooms, _: UnitIx) -> Vec<Option<i64>> {
         Vec::new()
     }
 
@@ -94,7 +94,7 @@ impl Measure for Latency {
         messages.saturating_mul(PER_MESSAGE.saturating_add(bits))
     }
 
-    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, _: &Encoding, _: i64) -> i64 {
         0
     }
 
@@ -155,7 +155,7 @@ impl Whereabouts {
     }
 }
 
-impl Figure for Whereabouts {
+impl IncrementalTerm for Whereabouts {
     fn count(&mut self, _: &Snapshot, step: &Step) {
         let actor = step.actor;
         self.now[actor] = step.comes.then_some(step.unit);
@@ -196,7 +196,7 @@ impl Figure for Whereabouts {
         }
     }
 
-    fn boxed(&self) -> Box<dyn Figure> {
+    fn boxed(&self) -> Box<dyn IncrementalTerm> {
         Box::new(self.clone())
     }
 }

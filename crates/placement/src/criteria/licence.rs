@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Amounts, Class, Encoding, Facts, Figure, FileSums, Measure, Placed, SUMS_FIT, Step, add};
+use super::{
+    Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, Placed, SUMS_FIT, Step, add,
+};
 use crate::file::SnapshotFile;
 use crate::ix::{IxVec, NodeIx, UnitIx};
 use crate::room::Rooms;
@@ -12,8 +14,8 @@ use crate::{Problem, Snapshot};
 pub(super) struct Licence;
 
 impl Measure for Licence {
-    fn class(&self) -> Class {
-        Class::Places
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Places
     }
 
     fn value(&self, placed: &Placed) -> i64 {
@@ -32,11 +34,11 @@ impl Measure for Licence {
         Some(("nodes", "licence", costs.map(u128::from).sum()))
     }
 
-    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+    fn incremental_term(&self, snapshot: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
         Some(Box::new(Paid { hosted: IxVec::of(0, snapshot.nodes().len()), sum: 0 }))
     }
 
-    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         let problem = snapshot.problem();
         let node = problem.unit_node[unit];
         let cost = if is_paid(problem, rooms, node) { 0 } else { problem.licence_cost[node] };
@@ -94,7 +96,7 @@ impl Paid {
     }
 }
 
-impl Figure for Paid {
+impl IncrementalTerm for Paid {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         let (node, hosted, more) = self.after(snapshot, step);
         self.hosted[node] = hosted;
@@ -109,7 +111,7 @@ impl Figure for Paid {
         self.sum + self.after(snapshot, step).2
     }
 
-    fn boxed(&self) -> Box<dyn Figure> {
+    fn boxed(&self) -> Box<dyn IncrementalTerm> {
         Box::new(self.clone())
     }
 }

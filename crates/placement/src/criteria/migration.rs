@@ -1,6 +1,6 @@
 //! `migration`: the cost of moving actors off their unit.
 
-use super::{Amounts, Class, Encoding, Facts, Home, Measure, Placed, add};
+use super::{Amounts, CriterionClass, Encoding, Facts, Measure, Placed, UnaryPreference, add};
 use crate::Snapshot;
 use crate::file::SnapshotFile;
 use crate::ix::ActorIx;
@@ -9,8 +9,8 @@ use crate::ix::ActorIx;
 pub(super) struct Migration;
 
 impl Measure for Migration {
-    fn class(&self) -> Class {
-        Class::Actors
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Actors
     }
 
     fn is_always_told(&self) -> bool {
@@ -31,11 +31,11 @@ impl Measure for Migration {
         ActorIx::first(snapshot.actors()).map(|actor| i128::from(snapshot.move_cost(actor))).sum()
     }
 
-    fn homes(&self, snapshot: &Snapshot) -> Vec<Home> {
+    fn preferred_units(&self, snapshot: &Snapshot) -> Vec<UnaryPreference> {
         let running = snapshot.problem().current.enumerate();
         let home = running.filter_map(|(actor, unit)| {
             let price = snapshot.move_cost(actor);
-            Some(Home { actor, unit: (*unit)?, price, without_place: true })
+            Some(UnaryPreference { actor, unit: (*unit)?, price, without_place: true })
         });
         home.collect()
     }
@@ -50,7 +50,7 @@ impl Measure for Migration {
         }
     }
 
-    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, _: &Encoding, _: i64) -> i64 {
         0
     }
 

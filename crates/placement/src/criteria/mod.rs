@@ -44,7 +44,7 @@ pub fn programs() -> impl Iterator<Item = &'static str> {
 
 /// The structure of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum CriterionClass {
     /// A sum over actors: the cost of each depends on its unit alone.
     Actors,
     /// A sum over pairs of actors.
@@ -52,13 +52,13 @@ pub enum Class {
     /// A sum over units, domains or groups of a function of what they host.
     Places,
     /// Not a sum of contributions of single actors.
-    Whole,
+    NonAdditive,
 }
 
 /// The implementation of one criterion.
 pub trait Measure: Sync {
     /// Its structure, which determines the methods below that are called.
-    fn class(&self) -> Class;
+    fn class(&self) -> CriterionClass;
 
     /// Whether it is always reported; the others are only computed if a level names them.
     fn is_always_told(&self) -> bool {
@@ -84,19 +84,19 @@ pub trait Measure: Sync {
     }
 
     /// For actors: the unit where each costs nothing, and its cost elsewhere.
-    fn homes(&self, snapshot: &Snapshot) -> Vec<Home> {
+    fn preferred_units(&self, snapshot: &Snapshot) -> Vec<UnaryPreference> {
         let _ = snapshot;
         Vec::new()
     }
 
     /// For the other structures: its value, updated incrementally.
-    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+    fn incremental_term(&self, snapshot: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
         let _ = snapshot;
         None
     }
 
     /// The number of values that its incremental term reads to compute its value; 0 if that is updated with every step.
-    fn looks_at(&self, snapshot: &Snapshot) -> usize {
+    fn evaluation_cost(&self, snapshot: &Snapshot) -> usize {
         let _ = snapshot;
         0
     }
@@ -109,11 +109,11 @@ pub trait Measure: Sync {
     /// What it counts of a unit besides its actors, its kind and its domains: units are symmetric only if that is
     /// equal. Sums over actors and pairs are compared anyway; any other criterion has no symmetric units unless
     /// it overrides this.
-    fn tells_apart(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, snapshot: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         let _ = (snapshot, rooms);
         match self.class() {
-            Class::Actors | Class::Pairs => Vec::new(),
-            Class::Places | Class::Whole => vec![Some(i64::from(unit.raw()))],
+            CriterionClass::Actors | CriterionClass::Pairs => Vec::new(),
+            CriterionClass::Places | CriterionClass::NonAdditive => vec![Some(i64::from(unit.raw()))],
         }
     }
 
@@ -134,7 +134,7 @@ pub trait Measure: Sync {
     }
 
     /// The constant part that the program leaves out; `alone` is the value with fixed actors only.
-    fn settled(&self, world: &Encoding, alone: i64) -> i64 {
+    fn constant_part(&self, world: &Encoding, alone: i64) -> i64 {
         let _ = world;
         alone
     }
@@ -142,7 +142,7 @@ pub trait Measure: Sync {
     /// The largest sum of its program's tuples.
     fn most_sum(&self, world: &Encoding) -> i64 {
         match self.class() {
-            Class::Pairs => {
+            CriterionClass::Pairs => {
                 let message = world.most_message();
                 let sums = world.open_edges().map(|(_, edge)| PairSums {
                     exchanged: edge.rate.saturating_mul(message),
@@ -151,12 +151,12 @@ pub trait Measure: Sync {
                 });
                 sums.map(|sums| self.of_pairs(&sums)).fold(0, i64::saturating_add)
             }
-            Class::Actors => {
-                let homes = self.homes(world.snapshot).into_iter();
+            CriterionClass::Actors => {
+                let homes = self.preferred_units(world.snapshot).into_iter();
                 let prices = homes.filter(|home| !world.problem().fixed[home.actor]).map(|home| home.price);
                 prices.fold(0, i64::saturating_add)
             }
-            Class::Places | Class::Whole => i64::MAX,
+            CriterionClass::Places | CriterionClass::NonAdditive => i64::MAX,
         }
     }
 
@@ -169,8 +169,8 @@ pub trait Measure: Sync {
     /// How its values shrink if numbers of the file are divided.
     fn scaling(&self) -> Scaling {
         match self.class() {
-            Class::Actors | Class::Pairs => Scaling::Own,
-            Class::Places | Class::Whole => Scaling::Indivisible,
+            CriterionClass::Actors | CriterionClass::Pairs => Scaling::Own,
+            CriterionClass::Places | CriterionClass::NonAdditive => Scaling::Indivisible,
         }
     }
 
@@ -194,7 +194,7 @@ pub trait Measure: Sync {
 }
 
 /// The value of a criterion under an assignment, updated actor by actor.
-pub trait Figure: Send + Sync {
+pub trait IncrementalTerm: Send + Sync {
     /// Applies the addition or removal of an actor.
     fn count(&mut self, snapshot: &Snapshot, step: &Step);
 
@@ -216,10 +216,10 @@ pub trait Figure: Send + Sync {
     }
 
     /// A boxed copy.
-    fn boxed(&self) -> Box<dyn Figure>;
+    fn boxed(&self) -> Box<dyn IncrementalTerm>;
 }
 
-impl Clone for Box<dyn Figure> {
+impl Clone for Box<dyn IncrementalTerm> {
     fn clone(&self) -> Self {
         self.boxed()
     }
@@ -249,7 +249,7 @@ impl Step {
 
 /// An actor's cost on every unit but one.
 #[derive(Clone, Copy, Debug)]
-pub struct Home {
+pub struct UnaryPreference {
     /// The actor.
     pub actor: ActorIx,
     /// The unit where it costs nothing.
@@ -346,8 +346,8 @@ impl Criterion {
     }
 
     /// Whether it is not a sum of contributions of single actors.
-    pub fn is_of_the_whole(self) -> bool {
-        self.measure().class() == Class::Whole
+    pub fn is_non_additive(self) -> bool {
+        self.measure().class() == CriterionClass::NonAdditive
     }
 }
 
@@ -366,7 +366,7 @@ impl OverUnits {
     }
 }
 
-impl Figure for OverUnits {
+impl IncrementalTerm for OverUnits {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         self.sum += self.change(snapshot, step);
     }
@@ -379,7 +379,7 @@ impl Figure for OverUnits {
         self.sum + self.change(snapshot, step)
     }
 
-    fn boxed(&self) -> Box<dyn Figure> {
+    fn boxed(&self) -> Box<dyn IncrementalTerm> {
         Box::new(self.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! `overload`: how unevenly units are loaded beyond their capacities.
 
 use super::encoding::sum_of_bits;
-use super::{Amounts, Class, Encoding, Facts, Figure, Measure, Placed, Scaling, Step};
+use super::{Amounts, CriterionClass, Encoding, Facts, IncrementalTerm, Measure, Placed, Scaling, Step};
 use crate::Snapshot;
 use crate::counts::Counts;
 use crate::ix::UnitIx;
@@ -15,8 +15,8 @@ fn overload(snapshot: &Snapshot, unit: UnitIx, load: i64) -> i64 {
 }
 
 impl Measure for Overload {
-    fn class(&self) -> Class {
-        Class::Whole
+    fn class(&self) -> CriterionClass {
+        CriterionClass::NonAdditive
     }
 
     fn is_always_told(&self) -> bool {
@@ -33,7 +33,7 @@ impl Measure for Overload {
         i128::from(amounts.work)
     }
 
-    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
+    fn incremental_term(&self, snapshot: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
         Some(Box::new(Overloads(Counts::of(snapshot.units()))))
     }
 
@@ -41,7 +41,7 @@ impl Measure for Overload {
         true
     }
 
-    fn tells_apart(&self, _: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, _: &Snapshot, rooms: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         vec![rooms.work[unit].binding()]
     }
 
@@ -59,7 +59,7 @@ impl Measure for Overload {
         facts.bits("least_bit", &[], least);
     }
 
-    fn settled(&self, _: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, _: &Encoding, _: i64) -> i64 {
         0
     }
 
@@ -86,7 +86,7 @@ impl Measure for Overload {
 #[derive(Clone)]
 struct Overloads(Counts);
 
-impl Figure for Overloads {
+impl IncrementalTerm for Overloads {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         let of = |load| overload(snapshot, step.unit, load);
         self.0.change(of(step.load.0), of(step.load.1));
@@ -102,7 +102,7 @@ impl Figure for Overloads {
         most - least
     }
 
-    fn boxed(&self) -> Box<dyn Figure> {
+    fn boxed(&self) -> Box<dyn IncrementalTerm> {
         Box::new(self.clone())
     }
 }

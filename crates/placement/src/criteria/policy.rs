@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Amounts, Class, Encoding, Facts, Home, Measure, Placed};
+use super::{Amounts, CriterionClass, Encoding, Facts, Measure, Placed, UnaryPreference};
 use crate::file::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, UnitIx};
 use crate::{Rules, Snapshot};
@@ -12,8 +12,8 @@ use crate::{Rules, Snapshot};
 pub(super) struct Policy;
 
 impl Measure for Policy {
-    fn class(&self) -> Class {
-        Class::Actors
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Actors
     }
 
     fn value(&self, _: &Placed) -> i64 {
@@ -22,14 +22,15 @@ impl Measure for Policy {
 
     fn most(&self, amounts: &Amounts) -> i128 {
         let of_rules = amounts.snapshot.rules().map_or(0, Rules::most_penalty);
-        let missed: i128 = self.homes(amounts.snapshot).iter().map(|home| i128::from(home.price)).sum();
+        let missed: i128 =
+            self.preferred_units(amounts.snapshot).iter().map(|home| i128::from(home.price)).sum();
         i128::from(of_rules) + missed
     }
 
-    fn homes(&self, snapshot: &Snapshot) -> Vec<Home> {
+    fn preferred_units(&self, snapshot: &Snapshot) -> Vec<UnaryPreference> {
         let problem = snapshot.problem();
         let preferred = snapshot.file().constraints.iter().filter_map(|constraint| match constraint {
-            Constraint::Prefer { actor, unit, weight } => Some(Home {
+            Constraint::Prefer { actor, unit, weight } => Some(UnaryPreference {
                 actor: problem.actor_by_id[actor],
                 unit: problem.unit_by_id[unit],
                 price: i64::try_from(*weight).expect("numbers above 2^53 are refused on input"),
@@ -42,7 +43,9 @@ impl Measure for Policy {
 
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
         let mut weights: BTreeMap<(ActorIx, UnitIx), i64> = BTreeMap::new();
-        for home in self.homes(world.snapshot).iter().filter(|home| !world.problem().fixed[home.actor]) {
+        for home in
+            self.preferred_units(world.snapshot).iter().filter(|home| !world.problem().fixed[home.actor])
+        {
             *weights.entry((home.actor, home.unit)).or_default() += home.price;
         }
         for ((actor, unit), weight) in weights.into_iter().filter(|(_, weight)| *weight > 0) {
@@ -51,7 +54,7 @@ impl Measure for Policy {
     }
 
     fn most_sum(&self, world: &Encoding) -> i64 {
-        let prices = self.homes(world.snapshot).into_iter().map(|home| home.price);
+        let prices = self.preferred_units(world.snapshot).into_iter().map(|home| home.price);
         prices.fold(world.snapshot.rules().map_or(0, Rules::most_penalty), i64::saturating_add)
     }
 

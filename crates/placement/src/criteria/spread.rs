@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::encoding::sum_of_bits;
-use super::{Amounts, Class, Encoding, Facts, Figure, Measure, Placed, Step};
+use super::{Amounts, CriterionClass, Encoding, Facts, IncrementalTerm, Measure, Placed, Step};
 use crate::file::Scope;
 use crate::ix::{ActorIx, GroupIx, IxVec, PlaceIx, UnitIx};
 use crate::room::Rooms;
@@ -13,8 +13,8 @@ use crate::{Problem, Snapshot};
 pub(super) struct Spread;
 
 impl Measure for Spread {
-    fn class(&self) -> Class {
-        Class::Places
+    fn class(&self) -> CriterionClass {
+        CriterionClass::Places
     }
 
     fn value(&self, placed: &Placed) -> i64 {
@@ -36,11 +36,11 @@ impl Measure for Spread {
         amounts.snapshot.actors() as i128
     }
 
-    fn figure(&self, snapshot: &Snapshot) -> Option<Box<dyn Figure>> {
-        Some(Box::new(Crowds { in_zones: IxVec::of(BTreeMap::new(), snapshot.groups()), sum: 0 }))
+    fn incremental_term(&self, snapshot: &Snapshot) -> Option<Box<dyn IncrementalTerm>> {
+        Some(Box::new(ZoneCounts { in_zones: IxVec::of(BTreeMap::new(), snapshot.groups()), sum: 0 }))
     }
 
-    fn tells_apart(&self, snapshot: &Snapshot, _: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
+    fn symmetry_key(&self, snapshot: &Snapshot, _: &Rooms, unit: UnitIx) -> Vec<Option<i64>> {
         let problem = snapshot.problem();
         let zone = problem.unit_zone[unit];
         if zone.at() >= problem.capacity.len() {
@@ -63,7 +63,7 @@ impl Measure for Spread {
         }
     }
 
-    fn settled(&self, world: &Encoding, _: i64) -> i64 {
+    fn constant_part(&self, world: &Encoding, _: i64) -> i64 {
         let problem = world.problem();
         let open = open_groups(problem);
         let mut crowds: BTreeMap<GroupIx, BTreeMap<PlaceIx, i64>> = BTreeMap::new();
@@ -105,12 +105,12 @@ fn count(members: &[ActorIx]) -> i64 {
 
 /// By group: how many of its actors are in each zone; and what the largest come to.
 #[derive(Clone)]
-struct Crowds {
+struct ZoneCounts {
     in_zones: IxVec<GroupIx, BTreeMap<PlaceIx, i64>>,
     sum: i64,
 }
 
-impl Figure for Crowds {
+impl IncrementalTerm for ZoneCounts {
     fn count(&mut self, snapshot: &Snapshot, step: &Step) {
         let problem = snapshot.problem();
         let Some(group) = problem.group[step.actor] else { return };
@@ -140,7 +140,7 @@ impl Figure for Crowds {
         snapshot.problem().group[actor].is_some()
     }
 
-    fn boxed(&self) -> Box<dyn Figure> {
+    fn boxed(&self) -> Box<dyn IncrementalTerm> {
         Box::new(self.clone())
     }
 }

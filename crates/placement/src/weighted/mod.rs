@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use strum::IntoEnumIterator as _;
 
 use crate::channels::Channel;
-use crate::criteria::{Home, Measure, PairSums};
+use crate::criteria::{Measure, PairSums, UnaryPreference};
 use crate::file::Scope;
 use crate::ix::{ActorIx, ItemIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, SetIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
@@ -280,13 +280,13 @@ impl<'a> Weighted<'a> {
             .then(|| Groups::new(channels, &self.members, (rate, apart)));
         let has_pairs = self.groups.is_some() && channels.is_written_out;
         let leaving = problem.current.enumerate().filter_map(|(actor, unit)| {
-            Some(Home { actor, unit: (*unit)?, price: self.weights.leaving, without_place: true })
+            Some(UnaryPreference { actor, unit: (*unit)?, price: self.weights.leaving, without_place: true })
         });
-        let mut homes: IxVec<ActorIx, Vec<Home>> = IxVec::of(Vec::new(), snapshot.actors());
+        let mut homes: IxVec<ActorIx, Vec<UnaryPreference>> = IxVec::of(Vec::new(), snapshot.actors());
         leaving.for_each(|home| homes[home.actor].push(home));
         for (measure, weight) in &weighed {
-            for home in measure.homes(snapshot) {
-                homes[home.actor].push(Home { price: weight * home.price, ..home });
+            for home in measure.preferred_units(snapshot) {
+                homes[home.actor].push(UnaryPreference { price: weight * home.price, ..home });
             }
         }
         self.tie_start.push(0);

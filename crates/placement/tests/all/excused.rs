@@ -294,7 +294,7 @@ fn a_limit_is_as_large_as_what_is_written_of_it() {
     ];
     for (units, others, actors, rules) in cases {
         let snapshot = world(&format!("{units} {others}"), &actors, &rules);
-        assert!(!snapshot.problem().lifted.is_empty(), "{rules}");
+        assert!(!snapshot.problem().suspended_limits.is_empty(), "{rules}");
         assert_eq!(snapshot.violations(&snapshot.incumbent()), [], "{rules}");
     }
 }

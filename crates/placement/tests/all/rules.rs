@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, GroundConstraint, GroundRule, Rules, Ruling};
+use placement::{Assignment, GroundConstraint, GroundRule, RuleEvaluator, Rules};
 use proptest::prelude::*;
 
 use testkit::line::{RULED_ACTORS, RULED_UNITS, at_most_two, inputs, on};
@@ -57,7 +57,7 @@ proptest! {
             (last - 3..last).map(|atom| GroundConstraint { atom, rule: "policy p line 1".into(), says: atom.to_string(), limit: None }).collect();
         let penalties: Vec<(u32, i64)> = (last - 6..last).map(|atom| (atom, i64::from(atom) % 5)).collect();
         let rules = Rules::new(RULED_ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
-        let mut ruling = Ruling::new(&rules);
+        let mut ruling = RuleEvaluator::new(&rules);
         let mut assignment = Assignment::of(None, RULED_ACTORS);
         for _ in 0..20 {
             let actor = ActorIx::new(rng.usize(..RULED_ACTORS));
@@ -77,7 +77,7 @@ proptest! {
             prop_assert_eq!(ruling.penalty(), penalty);
             prop_assert!(ruling.degree() >= i64::try_from(broken.len()).unwrap());
             prop_assert_eq!(ruling.degree() == 0, broken.is_empty());
-            prop_assert_eq!(Ruling::of(&rules, &assignment).degree(), ruling.degree());
+            prop_assert_eq!(RuleEvaluator::of(&rules, &assignment).degree(), ruling.degree());
         }
     }
 }
@@ -85,7 +85,7 @@ proptest! {
 #[test]
 fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     let rules = at_most_two();
-    let mut ruling = Ruling::new(&rules);
+    let mut ruling = RuleEvaluator::new(&rules);
     let degrees: Vec<i64> = ActorIx::first(RULED_ACTORS)
         .map(|actor| {
             ruling.put(actor, UnitIx::new(0));
@@ -103,7 +103,7 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
         limit: None,
     }];
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
-    let mut ruling = Ruling::new(&rules);
+    let mut ruling = RuleEvaluator::new(&rules);
     assert_eq!(ruling.degree(), 3);
     ruling.put(ActorIx::new(0), UnitIx::new(0));
     assert_eq!(ruling.degree(), 2);
@@ -116,7 +116,7 @@ fn of_alternatives_it_is_no_matter_how_many_hold() {
     ground[0] = GroundRule { lower: 1, any: true, ..ground[0].clone() };
     let demands = at_most_two().cases().to_vec();
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
-    let mut ruling = Ruling::new(&rules);
+    let mut ruling = RuleEvaluator::new(&rules);
     let mut degrees = vec![ruling.degree()];
     for actor in ActorIx::first(RULED_ACTORS) {
         ruling.put(actor, UnitIx::new(0));
@@ -134,7 +134,7 @@ fn places_may_come_to_any_number() {
     ground[0] = GroundRule { lower: (1 << 61) + 1, body, ..ground[0].clone() };
     let demands = at_most_two().cases().to_vec();
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
-    let mut ruling = Ruling::new(&rules);
+    let mut ruling = RuleEvaluator::new(&rules);
     let degrees = [0, 1].map(|actor| {
         ruling.put(ActorIx::new(actor), UnitIx::new(actor));
         ruling.degree()

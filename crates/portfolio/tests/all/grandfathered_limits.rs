@@ -24,7 +24,12 @@ fn grandfathered_limits_match_their_definition() {
         let Ok(snapshot) = Snapshot::new(file.clone()) else { continue };
         let before = Passed::now(&file);
         passed += u32::from(before.is_some());
-        assert_eq!(!snapshot.problem().lifted.is_empty(), before.is_some(), "in {}", snapshot.write());
+        assert_eq!(
+            !snapshot.problem().suspended_limits.is_empty(),
+            before.is_some(),
+            "in {}",
+            snapshot.write()
+        );
         let mut visits = 0;
         oracle::every(&file, &mut |places| {
             visits += 1;
@@ -376,7 +381,7 @@ fn relations_too_large_to_ground_are_not_grandfathered() {
         &each(1_000, |i| format!("a{i}:cpu=1:at=u{}", i / 5)),
         &format!("apart node {all}"),
     );
-    assert!(snapshot.problem().lifted.is_empty());
+    assert!(snapshot.problem().suspended_limits.is_empty());
     assert_eq!(snapshot.violations(&snapshot.incumbent())[0].says, "a0, a1: each on a node of its own");
     // One of them draws half of what both do; work · watts exceeds 64 bits.
     let snapshot = line::world(
@@ -384,7 +389,7 @@ fn relations_too_large_to_ground_are_not_grandfathered() {
         "a:cpu=5000000000:at=u,move=9 b:cpu=5000000000:at=u,move=5",
         "powerCap node 7000000000; objectives migration",
     );
-    assert!(snapshot.problem().lifted.is_empty());
+    assert!(snapshot.problem().suspended_limits.is_empty());
     for strategy in [&asp() as &dyn Strategy, &Exhaustive] {
         let plan = plan(&snapshot, strategy, &judge(), &Budget::effort(Some(300), 1)).unwrap();
         assert_eq!(plan.assignment, line::assignment(&snapshot, "a=u b=v"), "{}", strategy.name());

@@ -292,7 +292,7 @@ impl<'a> BundleBuilder<'a> {
             return;
         };
         // Criteria of the whole count once, at the end.
-        let own = state.price_if(actor, unit, |criterion| !criterion.is_of_the_whole());
+        let own = state.price_if(actor, unit, |criterion| !criterion.is_non_additive());
         self.levels.iter_mut().zip(own).for_each(|(level, own)| *level += own);
         self.places.push((actor, unit));
         state.put(actor, unit);
@@ -306,8 +306,8 @@ impl<'a> BundleBuilder<'a> {
     }
 
     fn undo(mut self, state: &mut State) -> BundlePlacement {
-        for criterion in Criterion::iter().filter(|criterion| criterion.is_of_the_whole()) {
-            self.add(criterion, state.of_the_whole(criterion));
+        for criterion in Criterion::iter().filter(|criterion| criterion.is_non_additive()) {
+            self.add(criterion, state.value_of(criterion));
         }
         for &(actor, _) in &self.places {
             state.take(actor);

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Rules, Ruling, Snapshot};
+use placement::{Assignment, RuleEvaluator, Rules, Snapshot};
 
 use crate::stop_clock::{Expired, StopClock};
 use crate::union_find::find_root;
@@ -20,7 +20,7 @@ pub(crate) fn drop_violators(
     stop: &dyn Fn() -> bool,
 ) -> Assignment {
     let Some(rules) = snapshot.rules() else { return assignment };
-    let ruling = Ruling::of(rules, &assignment);
+    let ruling = RuleEvaluator::of(rules, &assignment);
     if ruling.degree() == 0 {
         return assignment;
     }
@@ -43,7 +43,7 @@ struct Candidate {
 
 /// Actors that are unplaced, and the rules over the others.
 struct Removal<'a> {
-    ruling: Ruling<'a>,
+    ruling: RuleEvaluator<'a>,
     assignment: Assignment,
     /// Actors that may be unplaced, ascending, in components whose rules are connected. The gain within one component
     /// does not depend on another.
@@ -191,7 +191,7 @@ mod tests {
 
     /// Reference: tries every actor each time.
     fn by_trying_all(snapshot: &Snapshot, mut assignment: Assignment) -> Assignment {
-        let mut ruling = Ruling::of(snapshot.rules().unwrap(), &assignment);
+        let mut ruling = RuleEvaluator::of(snapshot.rules().unwrap(), &assignment);
         while ruling.degree() > 0 {
             let mut best: Option<(i64, ActorIx, UnitIx)> = None;
             for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
@@ -257,7 +257,7 @@ mod tests {
             let found = drop_violators(&snapshot, places.clone(), &stop);
             assert!(asked.get() <= 1, "seed {seed}");
             let rules = snapshot.rules().unwrap();
-            let [before, after] = [&places, &found].map(|places| Ruling::of(rules, places).degree());
+            let [before, after] = [&places, &found].map(|places| RuleEvaluator::of(rules, places).degree());
             let mut pairs = places.iter().zip(&found);
             assert!(pairs.all(|(before, after)| after.is_none() || after == before), "seed {seed}");
             assert!(after < before || found == places, "seed {seed}");

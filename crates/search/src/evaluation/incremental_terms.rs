@@ -2,12 +2,12 @@
 //! reverting it.
 
 use crate::model::{Change, Model};
-use placement::constraints::{Excess, excesses};
-use placement::criteria::{Figure, Step};
+use placement::constraints::{ViolationTracker, violation_trackers};
+use placement::criteria::{IncrementalTerm, Step};
 use placement::ix::{ActorIx, ItemIx, IxVec, UnitIx};
 use placement::weighted::NOWHERE;
 use placement::weighted::Weights;
-use placement::{Criterion, Ruling, Snapshot};
+use placement::{Criterion, RuleEvaluator, Snapshot};
 use strum::IntoEnumIterator as _;
 
 /// The weighted value of the terms, and the violation of limits.
@@ -24,11 +24,11 @@ pub(crate) struct IncrementalTerms<'m> {
     load: IxVec<UnitIx, i64>,
     hosted: IxVec<UnitIx, u32>,
     /// By criterion that is no sum over items and pairs: its weight, and its term.
-    pub terms: Vec<(i64, Box<dyn Figure>)>,
+    pub terms: Vec<(i64, Box<dyn IncrementalTerm>)>,
     /// Constraints whose violation is tracked incrementally.
-    limits: Vec<Box<dyn Excess>>,
+    limits: Vec<Box<dyn ViolationTracker>>,
     /// The weights of a grandfathered actor and of a penalty, and the policy's rules.
-    ruling: Option<(i64, i64, Ruling<'m>)>,
+    ruling: Option<(i64, i64, RuleEvaluator<'m>)>,
     /// The present sums, and those before the last changes.
     now: Sums,
     before: Sums,
@@ -45,16 +45,16 @@ impl<'m> IncrementalTerms<'m> {
         let weights: &Weights = &model.weights;
         let terms = Criterion::iter().filter_map(|criterion| {
             let weight = Some(weights.of(criterion)).filter(|weight| *weight > 0)?;
-            Some((weight, criterion.measure().figure(snapshot)?))
+            Some((weight, criterion.measure().incremental_term(snapshot)?))
         });
         let mut terms = Self {
             snapshot,
             load: IxVec::of(0, model.units),
             hosted: IxVec::of(0, model.units),
             terms: terms.collect(),
-            limits: excesses(snapshot).into_iter().map(|(_, excess)| excess).collect(),
+            limits: violation_trackers(snapshot).into_iter().map(|(_, excess)| excess).collect(),
             ruling: snapshot.rules().map(|rules| {
-                (weights.of(Criterion::Excused), weights.of(Criterion::Policy), Ruling::new(rules))
+                (weights.of(Criterion::Excused), weights.of(Criterion::Policy), RuleEvaluator::new(rules))
             }),
             now: Sums::default(),
             before: Sums::default(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use placement::criteria::{Figure, Step};
+use placement::criteria::{IncrementalTerm, Step};
 use placement::{Criterion, Snapshot};
 
 use placement::ix::{ItemIx, IxVec, UnitIx};
@@ -36,7 +36,7 @@ impl CountingTerm {
     }
 }
 
-impl Figure for CountingTerm {
+impl IncrementalTerm for CountingTerm {
     fn count(&mut self, _: &Snapshot, _: &Step) {}
 
     fn value(&self, _: &Snapshot) -> i64 {
@@ -48,7 +48,7 @@ impl Figure for CountingTerm {
         0
     }
 
-    fn boxed(&self) -> Box<dyn Figure> {
+    fn boxed(&self) -> Box<dyn IncrementalTerm> {
         Box::new(self.clone())
     }
 }
@@ -105,7 +105,7 @@ fn slow_terms_shorten_batches() {
         place_remaining(&mut solution, &|| false);
         assert!(counter.take_count() <= 1);
         let mut annealer = Annealer::new(solution, 1);
-        let numbers_read = Criterion::Latency.measure().looks_at(&snapshot) as u64;
+        let numbers_read = Criterion::Latency.measure().evaluation_cost(&snapshot) as u64;
         let most = BY_STEP * (2 * STEPS * ROUND * 8).max(32 * numbers_read);
         let in_samples = counter.take_count() as u64 * numbers_read;
         assert!(in_samples <= most, "{stages:?}: {in_samples} of {most} numbers for the sampled losses");

@@ -64,7 +64,8 @@ impl<'a> Model<'a> {
 
     fn of(snapshot: &'a Snapshot, problem: Weighted<'a>) -> Self {
         let weighted = Criterion::iter().filter(|criterion| problem.weights.of(*criterion) > 0);
-        let numbers_read: usize = weighted.map(|criterion| criterion.measure().looks_at(snapshot)).sum();
+        let numbers_read: usize =
+            weighted.map(|criterion| criterion.measure().evaluation_cost(snapshot)).sum();
         Self {
             numbers_read,
             relative_step_time: relative_step_time(&problem, numbers_read / SPARSE),

@@ -328,7 +328,7 @@ proptest! {
     /// them, a short search repairs its answer, and a second one may find a better one.
     #[test]
     fn a_carried_out_plan_is_a_fixed_point(snapshot in any_world()) {
-        prop_assume!(snapshot.problem().lifted.is_empty());
+        prop_assume!(snapshot.problem().suspended_limits.is_empty());
         let first = by(&Greedy, &snapshot);
         let then = carried_out(&snapshot, &first);
         let second = by(&Greedy, &then);

@@ -8,7 +8,7 @@ use crate::ix::{ActorIx, IxVec, UnitIx};
 
 /// Names of the file resolved to positions.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct CheckerIndex {
     /// By actor: its current unit.
     pub home: Assignment,
     /// By actor: the `pin`, `only` and `never` that name it, by position.
@@ -25,7 +25,7 @@ pub(crate) struct Reading {
     pub listed: BTreeMap<String, usize>,
 }
 
-impl Reading {
+impl CheckerIndex {
     pub fn new(file: &SnapshotFile) -> Self {
         let ids = file.actors.iter().map(|actor| actor.id.as_str());
         let actors: BTreeMap<&str, ActorIx> = ids.zip(ActorIx::first(file.actors.len())).collect();

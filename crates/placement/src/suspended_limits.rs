@@ -10,7 +10,7 @@ use crate::ix::{ActorIx, NodeIx, ResourceIx, UnitIx};
 
 /// A suspended limit, by positions in its snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LiftedLimit {
+pub enum SuspendedLimit {
     /// The slots of a unit.
     Slots(UnitIx),
     /// A resource of a unit.
@@ -26,9 +26,9 @@ pub enum LiftedLimit {
 
 /// Suspended limits by name: the constraint, the place, and the resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lifted(BTreeSet<(&'static str, String, String)>);
+pub struct SuspendedLimits(BTreeSet<(&'static str, String, String)>);
 
-impl Lifted {
+impl SuspendedLimits {
     pub(crate) fn insert(&mut self, what: &'static str, place: &str, of: &str) {
         self.0.insert((what, place.to_owned(), of.to_owned()));
     }

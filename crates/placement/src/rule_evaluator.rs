@@ -9,14 +9,14 @@ use crate::rules::{NONE, Rules};
 impl Rules {
     /// The violations of an assignment, as sentences.
     pub fn violations(&self, assignment: &Assignment) -> Vec<String> {
-        let ruling = Ruling::of(self, assignment);
+        let ruling = RuleEvaluator::of(self, assignment);
         let says = ruling.broken().map(|demand| self.demands[demand].says.clone());
         says.collect()
     }
 
     /// The same, with or without limits of the file.
     pub(crate) fn broken(&self, assignment: &Assignment, with_limits: bool) -> Vec<String> {
-        let ruling = Ruling::of(self, assignment);
+        let ruling = RuleEvaluator::of(self, assignment);
         let demands = ruling.broken().map(|demand| &self.demands[demand]);
         demands
             .filter(|demand| with_limits || demand.limit.is_none())
@@ -26,13 +26,13 @@ impl Rules {
 
     /// The penalties of an assignment.
     pub fn penalty(&self, assignment: &Assignment) -> i64 {
-        Ruling::of(self, assignment).penalty()
+        RuleEvaluator::of(self, assignment).penalty()
     }
 }
 
 /// The value of [`Rules`] under an assignment, updated move by move.
 #[derive(Clone, Debug)]
-pub struct Ruling<'a> {
+pub struct RuleEvaluator<'a> {
     rules: &'a Rules,
     /// Cases that are ignored, by position.
     waived: BTreeSet<usize>,
@@ -50,7 +50,7 @@ pub struct Ruling<'a> {
     changed: Vec<(u32, bool)>,
 }
 
-impl<'a> Ruling<'a> {
+impl<'a> RuleEvaluator<'a> {
     /// With no actor placed.
     pub fn new(rules: &'a Rules) -> Self {
         Self::without(rules, BTreeSet::new())

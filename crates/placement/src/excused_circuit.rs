@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ix::{ActorIx, IxVec, UnitIx};
-use crate::rules::{Excuse, GroundConstraint, GroundRule, Rules};
-use crate::ruling::Ruling;
-use crate::{Assignment, LiftedLimit};
+use crate::rule_evaluator::RuleEvaluator;
+use crate::rules::{GrandfatheredViolation, GroundConstraint, GroundRule, Rules};
+use crate::{Assignment, SuspendedLimit};
 
 /// The placements of actors in the rules: actor and atom.
 type Members = BTreeMap<ActorIx, Vec<(UnitIx, u32)>>;
@@ -26,7 +26,7 @@ impl Rules {
         let alone: Assignment =
             current.enumerate().map(|(actor, place)| place.filter(|_| fixed[actor])).collect();
         let nobody = Assignment::of(None, current.len());
-        let [nobody, alone, now] = [&nobody, &alone, current].map(|places| Ruling::of(&self, places));
+        let [nobody, alone, now] = [&nobody, &alone, current].map(|places| RuleEvaluator::of(&self, places));
         let always: BTreeSet<usize> = nobody.broken().collect();
         let open: BTreeSet<usize> =
             alone.broken().chain(now.broken()).filter(|demand| !always.contains(demand)).collect();
@@ -34,7 +34,7 @@ impl Rules {
             return Ok(Self { excuses: Some(Vec::new()), ..self });
         }
         let grows = self.grow();
-        let mut written = Written::new(&self, fixed);
+        let mut written = ExcusedCircuit::new(&self, fixed);
         let mut told = Vec::new();
         for demand in open {
             written.write(demand, &now, grows[demand], current);
@@ -45,8 +45,8 @@ impl Rules {
 
     /// The actors in grandfathered violations of a feasible assignment, each with the violated rules as sentences.
     pub fn excused(&self, assignment: &Assignment) -> Vec<(ActorIx, Vec<String>)> {
-        let ruling = Ruling::of(self, assignment);
-        let of_actor = |excuse: &Excuse| {
+        let ruling = RuleEvaluator::of(self, assignment);
+        let of_actor = |excuse: &GrandfatheredViolation| {
             let cases = excuse.cases.iter().filter(|(atom, _)| ruling.holds(*atom));
             let says: Vec<String> = cases.map(|(_, says)| says.clone()).collect();
             (!says.is_empty()).then_some((excuse.actor, says))
@@ -56,11 +56,11 @@ impl Rules {
 
     /// The number of actors in grandfathered violations.
     pub(crate) fn excused_count(&self, assignment: &Assignment) -> i64 {
-        if self.excuses().is_empty() { 0 } else { Ruling::of(self, assignment).excused() }
+        if self.excuses().is_empty() { 0 } else { RuleEvaluator::of(self, assignment).excused() }
     }
 
     /// The actors that can take part in a grandfathered violation.
-    pub fn excuses(&self) -> &[Excuse] {
+    pub fn excuses(&self) -> &[GrandfatheredViolation] {
         self.excuses.as_deref().unwrap_or_default()
     }
 
@@ -71,7 +71,7 @@ impl Rules {
 }
 
 /// Collects rules.
-struct Written<'a> {
+struct ExcusedCircuit<'a> {
     rules: &'a Rules,
     fixed: &'a IxVec<ActorIx, bool>,
     /// By atom: the bodies that derive it.
@@ -86,7 +86,7 @@ struct Written<'a> {
     next: u32,
 }
 
-impl<'a> Written<'a> {
+impl<'a> ExcusedCircuit<'a> {
     fn new(rules: &'a Rules, fixed: &'a IxVec<ActorIx, bool>) -> Self {
         let mut concluded_by = vec![Vec::new(); rules.atoms()];
         for (body, rule) in (0..).zip(&rules.ground) {
@@ -109,12 +109,12 @@ impl<'a> Written<'a> {
     }
 
     /// The replacement of a case that is already violated.
-    fn write(&mut self, demand: usize, now: &Ruling, grows: bool, current: &Assignment) {
+    fn write(&mut self, demand: usize, now: &RuleEvaluator, grows: bool, current: &Assignment) {
         self.gone.insert(demand);
         let rules = self.rules;
         let GroundConstraint { atom, says, limit, .. } = &rules.demands[demand];
         let broken = *atom;
-        if let Some(LiftedLimit::Breach(_, actor)) = limit {
+        if let Some(SuspendedLimit::Breach(_, actor)) = limit {
             self.cases.entry(*actor).or_default().push((broken, says.clone()));
             return;
         }
@@ -166,7 +166,7 @@ impl<'a> Written<'a> {
     }
 
     /// An atom that holds if the violation of a case is larger than now; `None` if that is impossible.
-    fn worse(&mut self, demand: usize, now: &Ruling) -> Option<u32> {
+    fn worse(&mut self, demand: usize, now: &RuleEvaluator) -> Option<u32> {
         let (body, too_little) = self.rules.measure(self.rules.demands[demand].atom, &self.concluded_by)?;
         let rules = self.rules;
         let (rule, sum) = (&rules.ground[body as usize], now.sum(body));
@@ -202,7 +202,7 @@ impl<'a> Written<'a> {
         let mut excuses = Vec::new();
         for (actor, cases) in std::mem::take(&mut self.cases) {
             let any = cases.iter().map(|(atom, _)| (literal(*atom), 1)).collect();
-            excuses.push(Excuse { actor, atom: self.rule(1, any), cases });
+            excuses.push(GrandfatheredViolation { actor, atom: self.rule(1, any), cases });
         }
         let kept = self.rules.demands.iter().enumerate().filter(|(demand, _)| !self.gone.contains(demand));
         let demands = kept.map(|(_, demand)| demand.clone()).chain(self.demands).collect();

@@ -6,7 +6,7 @@ use crate::file::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, UnitIx};
 use crate::problem::Problem;
 use crate::rules::{GroundConstraint, GroundRule};
-use crate::{Lifted, LiftedLimit, Rules};
+use crate::{Rules, SuspendedLimit, SuspendedLimits};
 
 /// The remaining quantity of a suspended limit: more than any valid sum, and far from overflow.
 pub(crate) const UNLIMITED: i64 = 1 << 60;
@@ -63,16 +63,16 @@ impl<'a> Now<'a> {
 pub(crate) struct Writer<'a> {
     pub file: &'a SnapshotFile,
     pub problem: &'a Problem,
-    pub lifted: &'a Lifted,
+    pub lifted: &'a SuspendedLimits,
     /// Whether every unit counts as a candidate of every movable actor, for questions about dropped limits.
     pub everywhere: bool,
-    written: Written,
+    written: RuleCircuit,
     next: u32,
 }
 
 /// Rules before grandfathering.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct RuleCircuit {
     ground: Vec<GroundRule>,
     inputs: BTreeMap<(ActorIx, UnitIx), u32>,
     demands: Vec<GroundConstraint>,
@@ -80,10 +80,17 @@ pub(crate) struct Written {
 
 impl<'a> Writer<'a> {
     pub fn new(file: &'a SnapshotFile, problem: &'a Problem, everywhere: bool) -> Self {
-        Self { file, problem, lifted: &problem.lifted, everywhere, written: Written::default(), next: 1 }
+        Self {
+            file,
+            problem,
+            lifted: &problem.suspended_limits,
+            everywhere,
+            written: RuleCircuit::default(),
+            next: 1,
+        }
     }
 
-    pub fn finish(self) -> Written {
+    pub fn finish(self) -> RuleCircuit {
         self.written
     }
 
@@ -151,13 +158,19 @@ impl<'a> Writer<'a> {
     }
 
     /// Adds a case that must not hold.
-    pub fn never(&mut self, literal: i32, limit: LiftedLimit, says: String) {
+    pub fn never(&mut self, literal: i32, limit: SuspendedLimit, says: String) {
         let (atom, rule) = (literal.unsigned_abs(), says.clone());
         self.written.demands.push(GroundConstraint { atom, rule, says, limit: Some(limit) });
     }
 
     /// Adds a case: the use must not exceed a limit.
-    pub fn at_most(&mut self, uses: &[(ActorIx, UnitIx, i64)], most: i64, limit: LiftedLimit, says: String) {
+    pub fn at_most(
+        &mut self,
+        uses: &[(ActorIx, UnitIx, i64)],
+        most: i64,
+        limit: SuspendedLimit,
+        says: String,
+    ) {
         let taken = uses.iter().filter(|(.., amount)| *amount > 0);
         let body = taken.map(|&(actor, unit, amount)| (self.at(actor, unit), amount)).collect();
         let passed = self.if_sum(most.max(0) + 1, body);
@@ -165,7 +178,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-impl Written {
+impl RuleCircuit {
     pub fn is_empty(&self) -> bool {
         self.demands.is_empty()
     }
