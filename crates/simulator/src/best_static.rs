@@ -1,4 +1,4 @@
-//! The best assignment that never changes: every one is tried, up to renaming of equal units.
+//! The best static assignment, by exhaustive search up to symmetry of equal units.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -11,44 +11,44 @@ use crate::platform::Platform;
 use crate::trace::Trace;
 use crate::world::{World, WorldError};
 
-/// More assignments than this are not tried.
+/// Upper limit on the number of enumerated assignments.
 pub const MOST: usize = 4_000_000;
 
-/// What the assignments are worth.
+/// Throughput statistics over all assignments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
-    /// How many were tried.
+    /// Number of assignments evaluated.
     pub count: usize,
-    /// The best one, the first in lexicographic order among equals, and its mean throughput in tasks per millisecond.
+    /// The best assignment (lexicographically first on ties) and its mean throughput in tasks per millisecond.
     pub best: (Vec<usize>, f64),
-    /// The worst one.
+    /// The worst assignment and its mean throughput.
     pub worst: (Vec<usize>, f64),
-    /// The mean over all assignments.
+    /// The mean throughput over all assignments.
     pub mean: f64,
 }
 
-/// Why there is no best assignment.
+/// Why the search has no result.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TriedError {
-    /// There are too many.
+    /// More assignments than the limit.
     #[error(
         "{actors} actors on {units} units have more than {MOST} assignments; fewer actors or units can be tried"
     )]
     TooMany {
-        /// Actors of the trace.
+        /// Number of actors in the trace.
         actors: usize,
-        /// Units of the platform.
+        /// Number of units of the platform.
         units: usize,
     },
-    /// No actor can be placed.
+    /// The platform has no unit for any actor.
     #[error("an actor runs on no kind of unit that there is")]
     Nowhere,
-    /// A world cannot go on.
+    /// A simulation cannot continue.
     #[error(transparent)]
     World(#[from] WorldError),
 }
 
-/// For each unit the first one that is equal to it: of one kind, speed and place, with the same factors to all others.
+/// Maps each unit to the first equal one: same kind, speed and place, and same message factors to all other units.
 pub fn equals(platform: &Platform) -> Vec<usize> {
     let same = |a: usize, b: usize| {
         let describe = |unit: usize| {
@@ -62,7 +62,7 @@ pub fn equals(platform: &Platform) -> Vec<usize> {
     (0..platform.units()).map(|unit| (0..=unit).find(|first| same(*first, unit)).unwrap_or(unit)).collect()
 }
 
-/// Every assignment in lexicographic order in which equal units are used in their order.
+/// All assignments in lexicographic order; of equal units, lower numbers are used first.
 fn all(allowed: &[Vec<usize>], equal: &[usize]) -> Option<Vec<Vec<u16>>> {
     let mut found = Vec::new();
     let mut partial: Vec<u16> = Vec::new();
@@ -95,12 +95,12 @@ fn extend(
     true
 }
 
-/// Tries every assignment over the first `windows` windows on all cores; `done` is told how many are ready.
+/// Simulates every assignment for the first `windows` windows on all cores; `done` receives the number finished.
 ///
-/// `allowed` are the units of each actor, ascending.
+/// `allowed` holds the feasible units of each actor, ascending.
 ///
 /// # Errors
-/// When there are too many, none at all, or a world cannot go on.
+/// Too many assignments, no assignment, or a simulation that cannot continue.
 pub fn best_static(
     platform: &Platform,
     trace: &Trace,
@@ -132,7 +132,7 @@ pub fn best_static(
     })
 }
 
-/// The mean throughput of the first windows of one assignment; 0 where the trace ends in the first window.
+/// Mean throughput of one assignment over the first windows; 0 if the trace ends within the first window.
 fn throughput(
     platform: &Platform,
     trace: &Trace,
@@ -144,10 +144,10 @@ fn throughput(
     Ok(mean(&world.throughputs(windows)?).unwrap_or(0.0))
 }
 
-/// Does `count` pieces of work on all cores; the results are in the order of the pieces.
+/// Runs `count` jobs on all cores and returns their results in job order.
 ///
 /// # Errors
-/// The first error of a piece that was met.
+/// The first error that a job returns.
 pub fn in_parallel<T: Send, E: Send>(
     count: usize,
     done: &(dyn Fn(usize, usize) + Sync),

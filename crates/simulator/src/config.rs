@@ -1,4 +1,4 @@
-//! The configuration of a world, as users write it.
+//! The simulation configuration as written in a YAML file.
 
 use std::collections::BTreeMap;
 
@@ -6,104 +6,104 @@ use serde::Deserialize;
 
 use crate::gamma::Gamma;
 
-/// How tasks keep their order across actors, which decides what gets in the way of progress.
+/// Synchronization between actors; it determines which kind of delay is counted as annoyance.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum Paradigm {
-    /// Tasks run ahead and are rolled back when they were too early; rollbacks get in the way.
+    /// Optimistic: tasks run ahead and are rolled back when a straggler arrives. Delay: rollbacks.
     #[default]
     Optimistic,
-    /// A task runs when nothing earlier can come; null messages say so, and get in the way.
+    /// Conservative: a task runs once no earlier one can arrive, as null messages announce. Delay: null messages.
     Conservative,
-    /// A task runs when everything that it waits for has come; waiting gets in the way.
+    /// Blocking: a task runs once all messages it depends on have arrived. Delay: idle time.
     ForkJoin,
 }
 
-/// Which rates a planner is shown.
+/// Time span over which the planner's rates are computed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum Counters {
-    /// Those of the time since the last plan.
+    /// Since the last plan.
     #[default]
     Window,
-    /// Messages and annoyance since the start, as the authors of the APO paper do; work since the last plan.
+    /// Messages and annoyance since the start, as in the APO authors' program; work since the last plan.
     Cumulative,
 }
 
-/// How global virtual time is found.
+/// How global virtual time (GVT) is computed.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub enum Gvt {
-    /// From the actors alone, as the authors of the APO paper do: a message in flight can reach below it.
+    /// From the actors alone, as in the APO authors' program: a message in flight may be earlier.
     #[default]
     Actors,
-    /// Messages in flight count too: what is committed is never undone.
+    /// Including messages in flight: a committed task is never rolled back.
     InFlight,
 }
 
-/// Where actors are at the start.
+/// The initial assignment.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(untagged)]
 pub enum Start {
-    /// Actor by actor, unit by unit.
+    /// Round-robin: actor by actor, unit by unit.
     #[default]
     #[serde(skip)]
     RoundRobin,
-    /// The unit of each actor, by number.
+    /// The unit number of each actor.
     Assignment(Vec<usize>),
-    /// By name; the only name is `round-robin`.
+    /// By name; the only valid name is `round-robin`.
     Named(String),
 }
 
-/// Some units of one kind.
+/// A group of equal units.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Units {
-    /// Their kind.
+    /// Unit kind.
     pub kind: String,
-    /// How many.
+    /// Number of units.
     pub count: usize,
-    /// How fast, relative to [`Config::task_milliseconds`].
+    /// Speed relative to [`Config::task_milliseconds`].
     pub speed: f64,
-    /// The NUMA domain that they are in.
+    /// NUMA domain.
     #[serde(default)]
     pub numa: Option<String>,
-    /// The node that they are on; one node for all where none is named.
+    /// Node name; groups without a name share one node.
     #[serde(default)]
     pub node: Option<String>,
-    /// Power above idle at full load, of each.
+    /// Power per unit above idle at full load.
     #[serde(default)]
     pub power_watts: f64,
-    /// Power when it hosts an actor and does nothing, of each.
+    /// Power per unit that hosts an actor but is idle.
     #[serde(default)]
     pub idle_watts: f64,
 }
 
-/// What is known of some actors.
+/// Kind restrictions of some actors.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Actors {
-    /// Their numbers.
+    /// Actor numbers.
     pub actors: Vec<usize>,
-    /// The kinds of unit that they can run on.
+    /// Unit kinds that these actors can run on.
     pub runs_on: Vec<String>,
 }
 
-/// A world as users write it; durations in milliseconds of simulated time.
+/// A simulation configuration; durations are milliseconds of simulated time.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    /// The computing units, numbered in this order.
+    /// Processing units, numbered in this order.
     pub units: Vec<Units>,
-    /// One task on a unit of speed 1.
+    /// Duration of a task on a unit of speed 1.
     pub task_milliseconds: f64,
-    /// One rollback.
+    /// Duration of a rollback.
     pub undo_milliseconds: f64,
-    /// One message at factor 1.
+    /// Duration of a message at factor 1.
     pub communication_milliseconds: f64,
-    /// Factor of a message between kinds; a pair may be written in either order.
+    /// Message factors between kinds; a pair may be written in either order.
     pub exchange_factors: BTreeMap<String, BTreeMap<String, f64>>,
-    /// Factor of a message within a unit.
+    /// Message factor within a unit.
     pub same_unit_factor: f64,
     /// Added to the factor between NUMA domains of a node.
     #[serde(default)]
@@ -111,43 +111,43 @@ pub struct Config {
     /// Added to the factor between nodes.
     #[serde(default)]
     pub other_node_factor: f64,
-    /// Throughput is measured per window.
+    /// Length of a throughput measurement window.
     pub window_milliseconds: f64,
-    /// The planner is asked after so many windows, again and again.
+    /// Number of windows between two planner calls.
     pub replan_every_windows: u64,
-    /// Where actors are at the start.
+    /// The initial assignment.
     #[serde(default)]
     pub start: Start,
-    /// Which actors run on some kinds only; all others run everywhere.
+    /// Kind restrictions; actors not listed run on every kind.
     #[serde(default)]
     pub actors: Vec<Actors>,
-    /// The most power that the units may be planned to draw together.
+    /// Upper bound on the planned power of all units together.
     #[serde(default)]
     pub power_cap: Option<u64>,
-    /// How long an actor that moves runs nowhere.
+    /// Downtime of an actor during a migration.
     #[serde(default)]
     pub migration_milliseconds: f64,
-    /// Whether a decision takes effect only after the time that planning takes.
+    /// Whether a decision takes effect only after the planning time.
     #[serde(default)]
     pub charge_planning: bool,
-    /// How long planning takes, where it is charged.
+    /// Planning time, if it is charged.
     #[serde(default = "planning_milliseconds")]
     pub planning_milliseconds: f64,
-    /// Which rates a planner is shown.
+    /// Time span over which the planner's rates are computed.
     #[serde(default)]
     pub counters: Counters,
-    /// How tasks keep their order.
+    /// Synchronization between actors.
     #[serde(default)]
     pub world: Paradigm,
-    /// How global virtual time is found.
+    /// How global virtual time is computed.
     #[serde(default)]
     pub gvt: Gvt,
-    /// The weights of what gets in the way of progress.
+    /// Annoyance weights.
     #[serde(default)]
     pub gamma: Gamma,
 }
 
-/// A decision under the operator's usual budget.
+/// One decision under the operator's default budget.
 fn planning_milliseconds() -> f64 {
     50.0
 }

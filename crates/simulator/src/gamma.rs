@@ -1,18 +1,18 @@
-//! The weights of the annoyance (APO paper, section III-C).
+//! Annoyance weights γ (APO paper, section III-C).
 
 use serde::Deserialize;
 
-/// The weights of what gets in the way: rational numbers, as `2`, `0.5` or `1/3`.
+/// Annoyance weights as rational numbers, such as `2`, `0.5` or `1/3`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Gamma {
-    /// Of rollbacks, null messages and idle time: numerators over the common denominator.
+    /// Weights of rollbacks, null messages and idle time: numerators over the common denominator.
     numerators: [u64; 3],
     /// σ: the least common multiple of the denominators.
     sigma: u64,
 }
 
-/// The weights as they are written.
+/// The weights as text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -28,7 +28,7 @@ fn one() -> String {
     "1".to_owned()
 }
 
-/// A weight that is none.
+/// A weight that cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is no weight; write a whole number, a decimal or a fraction such as \"1/3\", of at most 1000"
@@ -78,27 +78,27 @@ fn divisor(a: u64, b: u64) -> u64 {
 }
 
 impl Gamma {
-    /// Weights from their texts.
+    /// Parses the weights.
     ///
     /// # Errors
-    /// The first that is no number.
+    /// The first text that is not a number.
     pub fn new(rollback: &str, null: &str, idle: &str) -> Result<Self, GammaError> {
         let parts = [fraction(rollback)?, fraction(null)?, fraction(idle)?];
         let sigma = parts.iter().fold(1, |sigma, (_, below)| sigma / divisor(sigma, *below) * below);
         Ok(Self { numerators: parts.map(|(above, below)| above * (sigma / below)), sigma })
     }
 
-    /// The annoyance of an ordered pair: σ · Σ γ · time lost / λ, not rounded yet.
+    /// Annoyance of an ordered pair, unrounded: σ · Σ γ · time lost / λ.
     ///
-    /// `lost` are milliseconds lost by rollbacks, null messages and idle time; λ is `useful`, those of a task on a unit of
-    /// speed 1.
+    /// `lost` holds the milliseconds lost to rollbacks, null messages and idle time; λ is `useful`, the task duration on a
+    /// unit of speed 1.
     pub fn annoyance(&self, lost: [f64; 3], useful: f64) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "weights are small")]
         let weighted = lost.iter().zip(self.numerators).map(|(lost, weight)| lost * weight as f64);
         weighted.sum::<f64>() / useful
     }
 
-    /// σ, by which annoyances were multiplied.
+    /// σ, the factor by which annoyances are scaled to integers.
     pub fn sigma(&self) -> u64 {
         self.sigma
     }

@@ -1,8 +1,8 @@
-//! Seeded worlds without a clock, in which the planner that the operator runs can be tried again and again.
+//! Seeded discrete-event simulations, free of wall-clock time, that run the operator's planner reproducibly.
 //!
-//! A [`trace::Trace`] says which task schedules which; a [`config::Config`] says on what units they run. A world
-//! ([`world`]) runs the trace window by window and counts what an operator would see. [`experiments`] is the registry of
-//! the papers' experiments. The program `cairn-sim` is the command line.
+//! A [`trace::Trace`] lists which task schedules which; a [`config::Config`] describes the units. The simulations in
+//! [`world`] run a trace window by window and count what an operator would observe. [`experiments`] registers the
+//! papers' experiments. The program `cairn-sim` is the command line.
 
 pub mod best_static;
 pub mod config;

@@ -1,8 +1,8 @@
 //! The correctly rounded mean.
 
-/// The mean of finite numbers, rounded once: partial sums keep what each addition loses (Shewchuk, 1997).
+/// The mean of finite numbers, rounded once: partial sums keep the rounding error of each addition (Shewchuk, 1997).
 ///
-/// `None` of nothing.
+/// `None` for an empty slice.
 pub fn mean(numbers: &[f64]) -> Option<f64> {
     let mut partials: Vec<f64> = Vec::new();
     for &number in numbers {
@@ -24,8 +24,8 @@ pub fn mean(numbers: &[f64]) -> Option<f64> {
         partials.truncate(kept);
         partials.push(carried);
     }
-    // Partials do not overlap and ascend: from the largest down, the sum is exact until it is not, and then done but for
-    // a tie that the next one decides.
+    // The partials are non-overlapping and ascending. Summed from the largest down, the sum is exact up to the first
+    // rounding, which is final except for a tie that the next partial decides.
     let mut sum = partials.pop()?;
     while let Some(next) = partials.pop() {
         let before = sum;

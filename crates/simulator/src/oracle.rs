@@ -1,46 +1,46 @@
-//! An oracle: decides at the same times as a planner, with the trace before it, by running what would come of it.
+//! An oracle that knows the trace: at each planning time it simulates its candidate decisions and keeps the best.
 
 use crate::mean::mean;
 use crate::planner::{Observed, Planner, PlannerError, Proposal};
 use crate::run::{Case, Report, RunError};
 use crate::world::{World, WorldError};
 
-/// More decision sequences than this are not all tried.
+/// Upper limit on the number of decision sequences for exhaustive search.
 pub const MOST: usize = 5_000;
 
-/// Times that neighbours of the best assignment are gone through at each decision.
+/// Passes of local search per decision.
 const SWEEPS: usize = 2;
 
-/// With more actors than this the neighbours are too many.
+/// With more actors than this, neighbourhoods are too large for local search.
 const MOST_CLIMBED: usize = 16;
 
-/// An assignment that an oracle looks at.
+/// A candidate assignment for the oracle.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hint {
-    /// After which window alone, where only then.
+    /// If set, the candidate applies after this window only.
     pub after: Option<u64>,
     /// The unit of each actor.
     pub assignment: Vec<usize>,
 }
 
-/// What an oracle decided.
+/// The oracle's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreseen {
-    /// Its run; moves are charged as the configuration says, planning is not.
+    /// The run; migrations are charged as configured, planning is not.
     pub report: Report,
-    /// Whether no sequence of decisions is better: all were tried. Otherwise it is a lower bound of that.
+    /// Whether the search was exhaustive, so that the result is optimal; otherwise it is a lower bound of the optimum.
     pub exact: bool,
 }
 
-/// The best that decisions at the end of every `replanEveryWindows`-th window can do, with foresight.
+/// The best mean throughput that decisions after every `replanEveryWindows`-th window reach, with perfect foresight.
 ///
-/// A world's state depends on everything that was decided before, so that there is nothing to share between sequences:
-/// where there are at most [`MOST`], all are tried. Otherwise each decision is the best that single moves and exchanges
-/// find, from what runs and from `hints`, judged by what comes until the second next decision; with more than 16 actors, the best of
-/// the hints. That is a bound from below.
+/// The state of a simulation depends on all earlier decisions, so sequences share no work. Up to [`MOST`] sequences
+/// are searched exhaustively. Beyond that each decision is a local optimum of single moves and swaps, started from the
+/// running assignment and from `hints`, and judged up to the second next decision. With more than 16 actors it is the
+/// best hint. Both are lower bounds.
 ///
 /// # Errors
-/// When a world cannot go on.
+/// A simulation that cannot continue.
 pub fn foresee(case: &Case, hints: &[Hint]) -> Result<Foreseen, RunError> {
     let schedule = match exact(case)? {
         Some(schedule) => (schedule, true),
@@ -52,7 +52,7 @@ pub fn foresee(case: &Case, hints: &[Hint]) -> Result<Foreseen, RunError> {
     Ok(Foreseen { report, exact: schedule.1 })
 }
 
-/// Decides what it was told beforehand.
+/// A planner that replays a fixed sequence of decisions.
 struct Script {
     schedule: std::vec::IntoIter<Vec<usize>>,
 }
@@ -63,13 +63,13 @@ impl Planner for Script {
     }
 }
 
-/// A world at a decision.
+/// A simulation at a decision point.
 #[derive(Clone)]
 struct State<'a> {
     world: World<'a>,
-    /// Windows that may still come.
+    /// Windows left to run.
     left: u64,
-    /// The sum of throughputs so far, and of how many windows.
+    /// Sum of throughputs so far, and the number of windows in it.
     sum: (f64, u64),
     at: Vec<usize>,
 }
@@ -83,7 +83,7 @@ impl<'a> State<'a> {
         Ok(state)
     }
 
-    /// Goes on for so many windows; less than 1 came where the trace ends.
+    /// Runs up to this many windows; returns fewer if the trace ends.
     fn go_on(&mut self, windows: u64) -> Result<bool, WorldError> {
         let values = self.world.throughputs(windows.min(self.left))?;
         self.sum = (self.sum.0 + values.iter().sum::<f64>(), self.sum.1 + values.len() as u64);
@@ -108,7 +108,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// The best sequence of all; `None` where there are too many.
+/// The best of all sequences; `None` if there are too many.
 fn exact(case: &Case) -> Result<Option<Vec<Vec<usize>>>, RunError> {
     let Some(windows) = case.windows else { return Ok(None) };
     let decisions = windows.saturating_sub(1) / case.config.replan_every_windows;
@@ -127,7 +127,7 @@ fn exact(case: &Case) -> Result<Option<Vec<Vec<usize>>>, RunError> {
     Ok(Some(best_of(case, &state, &all)?.1))
 }
 
-/// The best mean throughput from here, and the decisions that lead to it; staying comes first among equals.
+/// The best mean throughput from here and the decisions that reach it; staying wins ties.
 fn best_of(case: &Case, state: &State, all: &[Vec<usize>]) -> Result<(f64, Vec<Vec<usize>>), WorldError> {
     let mut best = (state.mean(), Vec::new());
     if state.left == 0 {
@@ -146,7 +146,7 @@ fn best_of(case: &Case, state: &State, all: &[Vec<usize>]) -> Result<(f64, Vec<V
     Ok(best)
 }
 
-/// One decision after the other, each by single moves and exchanges.
+/// Greedy search: one decision after the other, each by local search with single moves and swaps.
 fn climb(case: &Case, hints: &[Hint]) -> Result<Vec<Vec<usize>>, RunError> {
     let every = case.config.replan_every_windows;
     let mut state = State::start(case)?;
@@ -194,14 +194,14 @@ fn climb(case: &Case, hints: &[Hint]) -> Result<Vec<Vec<usize>>, RunError> {
     Ok(schedule)
 }
 
-/// A small change of an assignment.
+/// A move or swap in the neighbourhood of an assignment.
 enum Change {
     Move(usize, usize),
     Swap(usize, usize),
 }
 
 impl Change {
-    /// Whether it changes something that may be.
+    /// Whether the move changes the assignment and is feasible.
     fn apply(&self, assignment: &mut [usize], allowed: &[Vec<usize>]) -> bool {
         match *self {
             Self::Move(actor, unit) => std::mem::replace(&mut assignment[actor], unit) != unit,

@@ -1,11 +1,11 @@
-//! A configuration, checked, as the numbers that worlds compute with.
+//! A validated configuration in the numeric form that the simulations use.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::config::{Config, Gvt, Start, Units};
 
-/// What is wrong with a configuration: where, what, and what to do.
+/// A configuration error: location, problem and remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -13,17 +13,17 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A field is not what it should be.
+    /// A field has an invalid value.
     #[error("{}: {field}: {problem}", path.display())]
     Field {
         /// The file.
         path: PathBuf,
-        /// The path of the field within the file.
+        /// Path of the field within the file.
         field: String,
-        /// What is wrong, and what to do.
+        /// Problem and remedy.
         problem: String,
     },
 }
@@ -32,7 +32,7 @@ impl Config {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// When it cannot be read, is no YAML, or a field is wrong.
+    /// The file cannot be read, is not YAML, or has an invalid field.
     pub fn read(path: &Path) -> Result<(Self, Platform), ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -43,7 +43,7 @@ impl Config {
         })
     }
 
-    /// Reads the text of a configuration; an error is the path of a field, and what is wrong with it.
+    /// Parses a configuration; an error holds the path of a field and the problem.
     ///
     /// # Errors
     /// As [`Config::read`].
@@ -56,12 +56,12 @@ impl Config {
     }
 }
 
-/// The distance that a message goes.
+/// Distance class of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
     /// Within a unit.
     SameUnit,
-    /// To another unit of the kind.
+    /// To another unit of the same kind.
     SameKind,
     /// To a unit of another kind.
     OtherKind,
@@ -71,41 +71,41 @@ pub enum Distance {
     OtherNode,
 }
 
-/// How many distances there are.
+/// Number of distance classes.
 pub const DISTANCES: usize = 5;
 
-/// A checked configuration as numbers by unit: what worlds compute with.
+/// A validated configuration as numbers by unit, the input of the simulations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Platform {
-    /// By unit: its label, `KIND_NUMBER`.
+    /// By unit: label `KIND_NUMBER`.
     pub labels: Vec<String>,
-    /// By unit: its kind.
+    /// By unit: kind.
     pub kinds: Vec<String>,
-    /// By unit: where its label comes among all labels; at equal times events are ordered by it.
+    /// By unit: rank of its label in text order, the tie-break between simultaneous events.
     pub rank: Vec<u32>,
     /// By unit: relative speed.
     pub speed: Vec<f64>,
-    /// By unit: milliseconds of a task.
+    /// By unit: task duration in milliseconds.
     pub task: Vec<f64>,
-    /// By pair of units: factor of a message.
+    /// By pair of units: message factor.
     pub factor: Vec<Vec<f64>>,
-    /// By pair of units: milliseconds of a message.
+    /// By pair of units: message duration in milliseconds.
     pub latency: Vec<Vec<f64>>,
-    /// By pair of units.
+    /// By pair of units: distance class.
     pub distance: Vec<Vec<Distance>>,
     /// By unit: NUMA domain and node.
     pub numa: Vec<Option<String>>,
     /// By unit.
     pub node: Vec<String>,
-    /// By unit: power at full load above idle, and idle.
+    /// By unit: power above idle at full load, and idle power.
     pub watts: Vec<(f64, f64)>,
-    /// Milliseconds of a rollback.
+    /// Rollback duration in milliseconds.
     pub undo: f64,
-    /// Milliseconds of a window.
+    /// Window length in milliseconds.
     pub window: f64,
-    /// Milliseconds that a moving actor runs nowhere.
+    /// Migration downtime in milliseconds.
     pub migration: f64,
-    /// Whether global virtual time knows of messages in flight.
+    /// Whether global virtual time includes messages in flight.
     pub gvt: Gvt,
 }
 
@@ -131,7 +131,7 @@ fn not_negative(field: &str, value: f64) -> Result<f64, Wrong> {
     }
 }
 
-/// More units than this are a misprint.
+/// Sanity limit on the number of units: larger values are typing errors.
 const MOST_UNITS: usize = 4096;
 
 impl Platform {
@@ -281,13 +281,13 @@ impl Platform {
         }
     }
 
-    /// How many units there are.
+    /// Number of units.
     pub fn units(&self) -> usize {
         self.labels.len()
     }
 }
 
-/// The place of each label in the order of all labels as texts, from 1: 0 is before every unit.
+/// The rank of each label in text order, from 1; 0 precedes every unit.
 fn ranks(labels: &[String]) -> Vec<u32> {
     let mut order: Vec<usize> = (0..labels.len()).collect();
     order.sort_by(|a, b| labels[*a].cmp(&labels[*b]));

@@ -1,4 +1,4 @@
-//! A run: a world, window by window, and a planner that is asked now and then.
+//! A run: a simulation, window by window, with a planner that is called periodically.
 
 use serde::Serialize;
 
@@ -9,37 +9,37 @@ use crate::platform::{Distance, Platform};
 use crate::trace::Trace;
 use crate::world::{Counted, World, WorldError};
 
-/// What is told of a window.
+/// Statistics of one window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
     /// Committed tasks per millisecond.
     pub throughput: f64,
-    /// Tasks that became final.
+    /// Tasks committed.
     pub committed: u64,
-    /// Tasks that ran, also those undone later.
+    /// Tasks executed, including those rolled back later.
     pub executed: u64,
-    /// Tasks that were undone.
+    /// Tasks rolled back.
     pub rolled_back: u64,
-    /// Committed tasks that were undone all the same.
+    /// Committed tasks that were rolled back nevertheless.
     #[serde(skip_serializing_if = "is_zero")]
     pub undone_committed: u64,
-    /// What was sent.
+    /// Messages sent.
     pub messages: Messages,
-    /// Actors that came to another unit.
+    /// Actors that migrated.
     pub moves: u64,
     /// Mean power, in watts.
     #[serde(skip_serializing_if = "is_nothing")]
     pub watts: f64,
 }
 
-/// Messages of a window by distance.
+/// Messages of a window by distance class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Messages {
     /// Within a unit.
     pub same_unit: u64,
-    /// To another unit of the kind.
+    /// To another unit of the same kind.
     pub same_kind: u64,
     /// To a unit of another kind.
     pub other_kind: u64,
@@ -47,9 +47,9 @@ pub struct Messages {
     pub other_numa: u64,
     /// To another node.
     pub other_node: u64,
-    /// Messages that take others back.
+    /// Anti-messages.
     pub anti: u64,
-    /// Messages that only say that nothing earlier comes.
+    /// Null messages.
     pub null: u64,
 }
 
@@ -87,7 +87,7 @@ impl Window {
     }
 }
 
-/// Mean power of a window: idle power of the units that host an actor, and what their work adds.
+/// Mean power of a window: idle power of the units that host an actor, plus the power of their work.
 fn watts(counted: &Counted, platform: &Platform, hosts: &[usize]) -> f64 {
     let of_unit = |unit: usize| {
         let (full, idle) = platform.watts[unit];
@@ -97,42 +97,42 @@ fn watts(counted: &Counted, platform: &Platform, hosts: &[usize]) -> f64 {
     (0..platform.units()).map(of_unit).sum()
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Window by window.
+    /// Statistics by window.
     pub windows: Vec<Window>,
     /// The mean of the windows' throughputs, rounded once; absent without a window.
     pub mean: Option<f64>,
-    /// Where every actor is at the end.
+    /// The final assignment.
     pub assignment: Vec<usize>,
-    /// After which windows the planner changed something.
+    /// The windows after which the planner changed the assignment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub replanned: Vec<u64>,
-    /// The same changes, each with what would have been without it; where that was asked for.
+    /// The same changes with their counterfactuals, if requested.
     #[serde(skip)]
     pub changes: Vec<Change>,
 }
 
-/// A change of the assignment, held against staying.
+/// A change of the assignment, compared with staying.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// After which window.
+    /// The window before the change.
     pub after: u64,
-    /// The throughput of each window until the next decision.
+    /// Throughput of each window until the next decision.
     pub went: Vec<f64>,
-    /// The same in a world that goes on from the same state with everything where it was.
+    /// The same in a copy of the simulation that keeps the old assignment.
     pub stayed: Vec<f64>,
-    /// How many actors were ordered elsewhere.
+    /// Number of actors to migrate.
     pub moves: usize,
-    /// Where everybody was ordered.
+    /// The new assignment.
     pub to: Vec<usize>,
-    /// What the planner knew.
+    /// The estimate that the decision was based on.
     pub known: Option<Known>,
 }
 
 impl Report {
-    /// The throughput of each window.
+    /// Throughput of each window.
     pub fn throughputs(&self) -> Vec<f64> {
         self.windows.iter().map(|window| window.throughput).collect()
     }
@@ -141,42 +141,42 @@ impl Report {
 /// Why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The world cannot go on.
+    /// The simulation cannot continue.
     #[error(transparent)]
     World(#[from] WorldError),
     /// The planner failed.
     #[error("no plan after window {window}")]
     Planner {
-        /// After which window.
+        /// The window before the failed plan.
         window: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: PlannerError,
     },
-    /// Several entries leave an actor no kind.
+    /// The entries together leave an actor without a kind.
     #[error("actors[{entry}].runsOn: nothing is left of the kinds of actor {actor}; name it once")]
     Nowhere {
-        /// Which entry.
+        /// Index of the entry.
         entry: usize,
-        /// Whose kinds.
+        /// The actor.
         actor: usize,
     },
-    /// The configuration speaks of an actor that the trace has not.
+    /// The configuration names an actor that is not in the trace.
     #[error("actors[{entry}]: there is no actor {actor}; the trace has {actors}")]
     NoActor {
-        /// Which entry.
+        /// Index of the entry.
         entry: usize,
-        /// What it names.
+        /// The unknown actor.
         actor: usize,
-        /// How many there are.
+        /// Number of actors in the trace.
         actors: usize,
     },
 }
 
-/// The units of each actor, ascending: those of its kinds.
+/// The feasible units of each actor, ascending: those of its kinds.
 ///
 /// # Errors
-/// When the configuration names an actor that the trace has not.
+/// The configuration names an actor that is not in the trace, or leaves one without a kind.
 pub fn allowed(config: &Config, platform: &Platform, actors: usize) -> Result<Vec<Vec<usize>>, RunError> {
     let mut allowed = vec![(0..platform.units()).collect::<Vec<usize>>(); actors];
     for (entry, of) in config.actors.iter().enumerate() {

@@ -1,18 +1,18 @@
-//! The strategies that can decide in a simulated world, by name; the only place that knows where they come from.
+//! Registry of the strategies that a simulation can use, by name.
 
 use placement::Strategy;
 use portfolio::{Limits, Purpose};
 
 use crate::planner::{Facts, Placing, Planner};
 
-/// The name that stands for never moving anything.
+/// The strategy name that never moves an actor.
 pub const NONE: &str = "none";
 
-/// A strategy, and how its answers are taken.
+/// A strategy and how its answers are applied.
 struct Entry {
     strategy: Box<dyn Strategy>,
-    /// Whether they are carried out as they are: baselines get no help from `plan()`, which keeps what runs where an
-    /// answer is worse.
+    /// Whether answers are applied unchanged: baselines bypass `plan()`, which keeps the running assignment if an answer
+    /// is worse.
     as_it_is: bool,
 }
 
@@ -34,16 +34,16 @@ fn entries() -> Vec<Entry> {
     ours.chain(baselines.map(|strategy| Entry { strategy, as_it_is: true })).collect()
 }
 
-/// All strategies, in the order in which they are listed to people.
+/// All strategies, in listing order.
 pub fn strategies() -> Vec<Box<dyn Strategy>> {
     entries().into_iter().map(|entry| entry.strategy).collect()
 }
 
-/// A planner that uses the strategy of this name; an inner `None` never moves anything. Plans of ours have to gain
-/// `least_gain`, where it is given ([`Placing::behind`]).
+/// A planner with the named strategy; an inner `None` never moves an actor. Plans of Cairn's own strategies must gain
+/// `least_gain`, if given ([`Placing::behind`]).
 ///
 /// # Errors
-/// When there is no such strategy; names those that there are.
+/// An unknown name; the error lists the valid ones.
 pub fn planner(
     name: &str,
     facts: Facts,

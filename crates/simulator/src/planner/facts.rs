@@ -1,4 +1,4 @@
-//! From counters to a snapshot: what the planner is told of a world.
+//! Builds the planner's snapshot from simulation counters.
 
 use std::collections::BTreeMap;
 
@@ -13,59 +13,59 @@ use super::work;
 use crate::config::Counters;
 use crate::gamma::Gamma;
 
-/// What work is measured in.
+/// Unit of measurement for work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// Tenths of a microsecond of a unit ([`work::time`]).
+    /// Tenths of a microsecond of unit time ([`work::time`]).
     #[default]
     Time,
-    /// The same with room for half an actor more on every unit: actors are not divisible.
+    /// The same with capacity for half an actor more per unit, as actors are indivisible.
     Roomy,
-    /// Tasks, as the APO paper says: those that ran, and 1.01 times what the unit ran as its capacity.
+    /// Executed tasks, with 1.01 times the tasks of the unit as its capacity (APO paper).
     Tasks,
-    /// The same with the approximation of its authors' program: every actor is taken to have run the mean of all.
+    /// The same as approximated in the authors' program: every actor counts as the mean of all.
     Mean,
-    /// Tenths of a microsecond of a unit, as if nothing went to another one ([`work::alone`]).
+    /// Tenths of a microsecond of unit time as if all messages were local ([`work::alone`]).
     Alone,
 }
 
-/// What a message between two units costs.
+/// Cost of a message between two units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exchange {
-    /// The factors of the configuration, as in the APO paper.
+    /// The configured factors, as in the APO paper.
     #[default]
     Factors,
-    /// Half of the time that it takes, shared among all units, in the currency of [`Measure::Time`]: added to overload,
-    /// that is how much longer the busiest unit has to work. Half, since a task's measured time has the sender's part in it.
+    /// Half of its duration, divided by the number of units, in the units of [`Measure::Time`]: added to overload, it
+    /// extends the busiest unit's work. Half, since a task's measured time includes the sender's share.
     Time,
-    /// The time that it takes longer than within a unit, in the currency of [`Measure::Alone`].
+    /// Its extra duration over a message within a unit, in the units of [`Measure::Alone`].
     Longer,
 }
 
-/// How a world becomes a snapshot.
+/// Parameters for building a snapshot from counters.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// What work is measured in.
+    /// Unit of measurement for work.
     pub measure: Measure,
-    /// What messages cost.
+    /// Cost of messages.
     pub exchange: Exchange,
-    /// The weights of what gets in the way.
+    /// Annoyance weights.
     pub gamma: Gamma,
-    /// The levels that plans are compared by.
+    /// Objective levels of plans.
     pub objectives: Levels,
-    /// The rates of messages and annoyance, where not those that the configuration says.
+    /// Time span of message and annoyance rates, if different from the configuration.
     pub counters: Option<Counters>,
 }
 
 impl Facts {
-    /// Overload and the time of messages as one level, in the same currency; then annoyance.
+    /// Overload and message time as one level, in the same unit; then annoyance.
     pub fn in_time(gamma: Gamma) -> Self {
         use Criterion::{Annoyance, Communication, Migration, Overload};
         let objectives = Levels::InOrder(vec![vec![Overload, Communication, Migration], vec![Annoyance]]);
         Self { exchange: Exchange::Time, gamma, objectives, ..Self::default() }
     }
 
-    /// What the busiest unit has to do with what its actors send; then the difference to who has least to do, who runs ahead;
+    /// Work of the busiest unit including its messages; then the difference to the least loaded unit, which runs ahead;
     /// then annoyance, then all messages.
     pub fn busiest(gamma: Gamma) -> Self {
         use Criterion::{Annoyance, Busiest, Communication, Migration, Overload};
@@ -80,10 +80,10 @@ impl Facts {
 }
 
 impl Facts {
-    /// The snapshot of what was observed; rates are per window.
+    /// The snapshot of an observation; rates are per window.
     ///
     /// # Errors
-    /// When the numbers are too large for a snapshot.
+    /// The numbers exceed the range of a snapshot.
     pub fn snapshot(&self, observed: &Observed) -> Result<Snapshot, SnapshotError> {
         let (config, platform) = (observed.config, observed.platform);
         let mut file = SnapshotFile {
@@ -125,7 +125,7 @@ impl Facts {
         };
         let windows = match counters {
             Counters::Window => counted.milliseconds / platform.window,
-            // The authors do not divide: sums grow with the run.
+            // The authors' program does not divide: its sums grow with the run.
             Counters::Cumulative => 1.0,
         };
         let actors = observed.assignment.len();
@@ -136,7 +136,7 @@ impl Facts {
                 if count > 0 {
                     file.messages.push(Message { from: name(from), to: name(at), count });
                 }
-                // A rollback loses the time of undoing one, a null message that of a message at factor 1.
+                // A rollback loses the duration of one rollback, a null message that of a message at factor 1.
                 let lost = [
                     f64::from(counted.late.get(at, from)) * platform.undo,
                     f64::from(counted.nulls.get(at, from)) * config.communication_milliseconds,
@@ -151,12 +151,12 @@ impl Facts {
     }
 }
 
-/// The id of an actor in snapshots.
+/// The actor id used in snapshots.
 fn name(actor: usize) -> String {
     format!("sim/trace/a-{actor}")
 }
 
-/// Rounded to the nearest whole number, not below 0.
+/// Rounded to the nearest non-negative integer.
 fn whole(number: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -167,8 +167,8 @@ fn whole(number: f64) -> u64 {
     number
 }
 
-/// A trace has no rate at which its tasks come: a unit that hosts an actor may be at work all the time, running ahead if
-/// nothing else, and draws what it draws then.
+/// A trace has no arrival rate: a unit that hosts an actor may be busy all the time, if only by running ahead, so its
+/// full-load power counts.
 fn unit_of(observed: &Observed, unit: usize, capacity: f64) -> Unit {
     let platform = observed.platform;
     let (full, idle) = platform.watts[unit];
@@ -184,7 +184,7 @@ fn unit_of(observed: &Observed, unit: usize, capacity: f64) -> Unit {
 }
 
 impl Facts {
-    /// An actor that needs so much of each unit; units of a kind are alike.
+    /// An actor with this work on each unit; units of a kind are equal.
     fn actor_of(&self, observed: &Observed, actor: usize, work: &[f64]) -> Actor {
         let platform = observed.platform;
         let needs = |unit: usize| RunsOn { work: whole(work[unit]), ..RunsOn::default() };
@@ -200,8 +200,8 @@ impl Facts {
         }
     }
 
-    /// What a move costs, in the currency of communication: the time that the actor runs nowhere, in messages, shared
-    /// among the windows until the next plan.
+    /// Migration cost in the unit of communication cost: the downtime in messages, spread over the windows until the
+    /// next plan.
     fn move_cost(&self, observed: &Observed) -> u64 {
         let config = observed.config;
         if config.migration_milliseconds <= 0.0 || config.communication_milliseconds <= 0.0 {
@@ -213,7 +213,7 @@ impl Facts {
         whole(messages * self.scale(observed)).max(1)
     }
 
-    /// By what factors are multiplied to be costs, after `less` has been taken off.
+    /// Scale from factors, reduced by `less`, to integer costs.
     fn scale(&self, observed: &Observed) -> f64 {
         let platform = observed.platform;
         if self.exchange == Exchange::Time {
@@ -233,7 +233,7 @@ impl Facts {
         [1.0, 2.0, 10.0].into_iter().find(|scale| fits(*scale)).unwrap_or(100.0)
     }
 
-    /// Costs between kinds, and between units where their places make a difference.
+    /// Costs between kinds, and between units where the place matters.
     fn exchange_cost(&self, observed: &Observed) -> ExchangeCost {
         let (platform, config) = (observed.platform, observed.config);
         let scale = self.scale(observed);
@@ -256,7 +256,7 @@ impl Facts {
     }
 }
 
-/// The levels that plans are compared by: the usual ones, or ordered by their relevance in what was counted.
+/// Objective levels: the default ones, or ordered by relevance in the counters.
 pub fn levels(adaptive: bool) -> Levels {
     if adaptive { Levels::Adaptive } else { Levels::default() }
 }

@@ -1,4 +1,4 @@
-//! Who decides where actors go, and what is shown to them.
+//! Planners for simulations, and the observations they receive.
 
 mod facts;
 mod observed;

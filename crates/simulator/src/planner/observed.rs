@@ -1,4 +1,4 @@
-//! What a planner is shown, and what it answers.
+//! A planner's input and output.
 
 use control::Gain;
 
@@ -6,71 +6,71 @@ use crate::config::Config;
 use crate::platform::Platform;
 use crate::world::Counted;
 
-/// What an operator would know at the end of a window.
+/// The operator's knowledge at the end of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// The configuration.
     pub config: &'a Config,
-    /// Its numbers.
+    /// Its numeric form.
     pub platform: &'a Platform,
-    /// By actor: the units that it may be on.
+    /// By actor: feasible units.
     pub allowed: &'a [Vec<usize>],
-    /// By actor: the unit that it is on or ordered to.
+    /// By actor: its unit, or the target of its migration.
     pub assignment: &'a [usize],
     /// Windows since the start.
     pub windows: u64,
-    /// What was counted since the last plan was due.
+    /// Counters since the last plan was due.
     pub period: &'a Counted,
-    /// By window: the same, and what was counted for some plans before it.
+    /// The same counters by window, preceded by those of some earlier planning periods.
     pub recent: &'a [Counted],
-    /// What was counted since the start.
+    /// Counters since the start.
     pub total: &'a Counted,
 }
 
-/// Why there is no plan.
+/// Why planning failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlannerError {
-    /// What was observed makes no snapshot.
+    /// The observation does not form a valid snapshot.
     #[error("what was observed makes no snapshot")]
     Snapshot(#[from] placement::SnapshotError),
-    /// The strategy found nothing that may be done.
+    /// The strategy found no feasible plan.
     #[error(transparent)]
     Plan(#[from] placement::PlanError),
-    /// An actor has no place.
+    /// An actor is unplaced.
     #[error("{actor} has no place: {reason}")]
     Unplaced {
-        /// Which.
+        /// The actor.
         actor: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A decision to move something.
+/// A decision to change the assignment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// Where every actor should be.
+    /// The new assignment.
     pub assignment: Vec<usize>,
-    /// What was known of it; absent where nobody compared it to staying.
+    /// The estimated gain; absent if the plan was not compared with staying.
     pub known: Option<Known>,
 }
 
-/// What staying and going cost by the facts that a plan was made from.
+/// Estimated costs of staying and of migrating, from the snapshot of the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Known {
-    /// By level: what staying costs.
+    /// By level: cost of staying.
     pub stay: Vec<i64>,
-    /// By level: what the plan costs.
+    /// By level: cost of the plan.
     pub go: Vec<i64>,
-    /// What going gains; absent where staying was no question.
+    /// Gain of the plan; absent if staying was not an option.
     pub gain: Option<Gain>,
 }
 
-/// Decides, again and again, where actors go.
+/// Decides repeatedly where actors run.
 pub trait Planner {
-    /// What should change; `None` leaves everything where it is.
+    /// The change to make; `None` keeps the assignment.
     ///
     /// # Errors
-    /// When no decision can be made.
+    /// No decision can be made.
     fn plan(&mut self, observed: &Observed) -> Result<Option<Proposal>, PlannerError>;
 }

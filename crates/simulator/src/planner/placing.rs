@@ -1,5 +1,5 @@
-//! The planner that the operator runs, in a simulated world: the same `plan()` on the same snapshot type, and what the
-//! operator asks before it commits.
+//! The operator's planner in a simulation: the same `plan()` on the same snapshot type, and the same checks before a
+//! commit.
 
 use control::{Verdict, gain, require_gain, revalidate_plan};
 use placement::ix::UnitIx;
@@ -8,7 +8,7 @@ use placement::{Assignment, Budget, Judge, NoPolicy, PlanError, Snapshot, Snapsh
 use super::facts::Facts;
 use super::observed::{Known, Observed, Planner, PlannerError, Proposal};
 
-/// Plans with a strategy.
+/// A planner that uses a placement strategy.
 pub struct Placing {
     strategy: Box<dyn Strategy>,
     facts: Facts,
@@ -19,28 +19,28 @@ pub struct Placing {
 }
 
 impl Placing {
-    /// Plans with `strategy` on what `facts` makes of counters; `effort` of each plan and `seed` make it replay. Every plan
-    /// that is better at all is carried out, as in the APO paper.
+    /// Plans with `strategy` on the snapshot that `facts` builds; reproducible by `effort` per plan and `seed`. Every
+    /// improvement is applied, as in the APO paper.
     pub fn new(strategy: Box<dyn Strategy>, facts: Facts, effort: Option<u64>, seed: u64) -> Self {
         Self { strategy, facts, effort, seed, least_gain: None, as_it_is: false }
     }
 
-    /// The same with the strategy's answers carried out as they are: neither compared to what runs nor tidied.
+    /// The same, but applies the strategy's answers unchanged: no comparison with the running assignment, no repair.
     #[must_use]
     pub fn as_it_is(mut self) -> Self {
         self.as_it_is = true;
         self
     }
 
-    /// The same behind [`control::go_or_stay`]: with what a plan has to gain at least, beside the time that movers run
-    /// nowhere.
+    /// The same with the gate [`control::go_or_stay`]: a plan must gain this minimum in addition to the migration
+    /// downtime.
     #[must_use]
     pub fn behind(mut self, least_gain: Option<f64>) -> Self {
         self.least_gain = least_gain;
         self
     }
 
-    /// What the strategy answers; nothing moves where that is not feasible, or leaves an actor out.
+    /// The strategy's raw answer; no change if it is infeasible or incomplete.
     fn answer(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Option<Proposal>, PlannerError> {
         let strategy = self.strategy.name();
         let answer = self.strategy.solve(snapshot, budget);
@@ -50,7 +50,7 @@ impl Placing {
         Ok(assignment.map(|assignment| Proposal { assignment, known: None }))
     }
 
-    /// What the operator would commit.
+    /// The plan that the operator would commit.
     fn decide(
         &self,
         snapshot: &Snapshot,
@@ -75,12 +75,12 @@ impl Placing {
             Some(least) => require_gain(snapshot, &windows, plan, least + lost(observed)),
             None => plan,
         };
-        // Feasible, and not worse than what runs, in the newest world.
+        // Feasible and not worse than the running assignment, by the latest snapshot.
         let Verdict::Valid(plan) = revalidate_plan(snapshot, &plan, snapshot, true) else { return Ok(None) };
         Ok(everybody(&plan.assignment).map(|assignment| Proposal { assignment, known: Some(known) }))
     }
 
-    /// The facts of each window that is remembered: a gain that other windows had not had is not certain to last.
+    /// One snapshot per remembered window: a gain that other windows do not confirm may not last.
     fn by_window(&self, observed: &Observed) -> Result<Vec<Snapshot>, SnapshotError> {
         let alone = observed.recent.iter().map(|period| Observed { period, total: period, ..*observed });
         alone.map(|observed| self.facts.snapshot(&observed)).collect()
@@ -91,7 +91,7 @@ fn everybody(assignment: &Assignment) -> Option<Vec<usize>> {
     assignment.iter().map(|place| place.map(UnitIx::at)).collect()
 }
 
-/// What movers lose until the next plan, as a part of it: while one runs nowhere, the others wait for it in the end.
+/// Migration downtime as a fraction of the time until the next plan; the other actors eventually wait for it.
 fn lost(observed: &Observed) -> f64 {
     let config = observed.config;
     #[expect(clippy::cast_precision_loss, reason = "a small number")]
@@ -101,7 +101,7 @@ fn lost(observed: &Observed) -> f64 {
 
 impl Planner for Placing {
     fn plan(&mut self, observed: &Observed) -> Result<Option<Proposal>, PlannerError> {
-        // Every decision has a seed of its own, or a random strategy would repeat itself.
+        // A seed per decision; otherwise a random strategy would repeat itself.
         let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(observed.windows);
         let budget = Budget::effort(self.effort, seed);
         let snapshot = self.facts.snapshot(observed)?;

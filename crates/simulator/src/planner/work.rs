@@ -1,21 +1,20 @@
-//! What actors need and units have: from counters to work and capacities.
+//! Work and capacities from simulation counters.
 
 use super::observed::Observed;
 
-/// Capacities by unit, and by actor its work on each unit.
+/// Capacity by unit, and by actor its work on each unit.
 pub type Work = (Vec<f64>, Vec<Vec<f64>>);
 
-/// Units of work in a millisecond: tenths of a microsecond, so that rounding is far below what is measured.
+/// Work units per millisecond: tenths of a microsecond keep rounding well below the measurement error.
 pub const PER_MILLISECOND: f64 = 10_000.0;
 
 /// One per cent above the share at perfect balance.
 const SLACK: f64 = 1.01;
 
-/// Tasks of each actor per window, at the pace at which they all go on together.
+/// Tasks of each actor per window at the common pace of all actors.
 ///
-/// Actors that run ahead are no busier for it: what an actor has to do is its tasks per logical time. Tasks that ran and
-/// were not undone, over how far its logical time came meanwhile, do not depend on where it was; one whose time stood still
-/// has nothing to do.
+/// Running ahead does not increase demand: demand is tasks per logical time. Committed executions divided by the
+/// progress of logical time do not depend on the assignment. An actor without progress has no demand.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 pub fn demand(observed: &Observed) -> Vec<f64> {
     let period = observed.period;
@@ -31,8 +30,8 @@ pub fn demand(observed: &Observed) -> Vec<f64> {
     rates.iter().map(|rate| rate * sum / of_rates / windows).collect()
 }
 
-/// Milliseconds that a task takes on a unit, with what it sends and undoes: as measured on the units of its kind, and where none
-/// worked, its own time and a message within the unit.
+/// Milliseconds per task on a unit, including sends and rollbacks: measured on busy units of its kind; without such a
+/// unit, the task duration plus a message within the unit.
 fn service(observed: &Observed, unit: usize) -> f64 {
     let (platform, period) = (observed.platform, observed.period);
     let alike = (0..platform.units()).filter(|other| platform.kinds[*other] == platform.kinds[unit]);
@@ -46,8 +45,8 @@ fn service(observed: &Observed, unit: usize) -> f64 {
     busy / ran
 }
 
-/// Time: an actor's [`demand`] times what a task was measured to take on the kind. The demand of a trace has no bound, so
-/// each unit's capacity is its share of the work at perfect balance, and one per cent, and `room` actors of mean work.
+/// Time: an actor's [`demand`] times the measured task time on the kind. The demand of a trace has no bound, so a unit's
+/// capacity is its share of the work at perfect balance, plus one per cent and `room` actors of mean work.
 pub fn time(observed: &Observed, room: f64) -> Work {
     let tasks = demand(observed);
     let units = 0..observed.platform.units();
@@ -61,7 +60,7 @@ pub fn time(observed: &Observed, room: f64) -> Work {
     (capacity, work)
 }
 
-/// By actor: [`demand`] over what it ran, by which what it sent is corrected as well.
+/// By actor: [`demand`] divided by its executed tasks, the correction factor for its messages.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 pub fn paces(observed: &Observed) -> Vec<f64> {
     let windows = observed.period.milliseconds / observed.platform.window;
@@ -69,8 +68,8 @@ pub fn paces(observed: &Observed) -> Vec<f64> {
     demand(observed).iter().zip(ran).map(|(tasks, ran)| if ran > 0.0 { tasks / ran } else { 0.0 }).collect()
 }
 
-/// Time as if all messages stayed within units: an actor's [`demand`] times its task's own time, and what it sends at the
-/// price within a unit. A capacity is half of the share at perfect balance: overload tells who has less to do than others, too.
+/// Time as if all messages were local: an actor's [`demand`] times its task duration plus its sends within a unit. The
+/// capacity is half of the share at perfect balance, so that overload also distinguishes the less loaded units.
 pub fn alone(observed: &Observed) -> Work {
     let (platform, period) = (observed.platform, observed.period);
     let windows = period.milliseconds / platform.window;
@@ -85,13 +84,13 @@ pub fn alone(observed: &Observed) -> Work {
         (0..platform.units()).map(|unit| on(unit) * PER_MILLISECOND).collect()
     };
     let work: Vec<Vec<f64>> = (0..tasks.len()).map(of).collect();
-    // All units together do all work in this time, were it divisible.
+    // The time in which all units together would do all work if it were divisible.
     let needs = |unit: usize| work.iter().map(|of| of[unit]).sum::<f64>();
     let together: f64 = (0..platform.units()).map(|unit| 1.0 / needs(unit).max(1.0)).sum();
     (vec![0.5 / together; platform.units()], work)
 }
 
-/// Tasks that ran, and 1.01 times what the unit ran as its capacity: the numbers of the APO paper's authors.
+/// Executed tasks, with 1.01 times the tasks of the unit as its capacity (APO authors' program).
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 pub fn tasks(observed: &Observed) -> Work {
     let platform = observed.platform;
@@ -106,7 +105,7 @@ pub fn tasks(observed: &Observed) -> Work {
     (capacity.collect(), work.collect())
 }
 
-/// [`tasks`], with the mean of all actors for each, rounded down: a unit's workload is its actors times the mean.
+/// [`tasks`] with the mean of all actors for each, rounded down: a unit's work is its number of actors times the mean.
 #[expect(clippy::cast_precision_loss, reason = "actors are few")]
 pub fn mean_tasks(observed: &Observed) -> Work {
     let (capacity, mut work) = tasks(observed);

@@ -1,11 +1,11 @@
-//! A world of any paradigm, which can be forked: from one state, several futures.
+//! A simulation with any synchronization, which can be forked: several futures of one state.
 
 use super::{Blocking, Counted, Optimistic, Windows, WorldError};
 use crate::config::Paradigm;
 use crate::platform::Platform;
 use crate::trace::Trace;
 
-/// A world of one of the paradigms; a clone goes on from the same state.
+/// A simulation with either synchronization; a clone continues from the same state.
 #[derive(Clone, Debug)]
 pub enum World<'a> {
     /// Tasks run ahead.
@@ -15,7 +15,7 @@ pub enum World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// Every actor on its unit, at time 0.
+    /// Every actor on its initial unit, at time 0.
     pub fn new(paradigm: Paradigm, platform: &'a Platform, trace: &'a Trace, start: &[usize]) -> Self {
         let blocking =
             |conservative| Self::Blocking(Box::new(Blocking::new(platform, trace, start, conservative)));
@@ -29,7 +29,7 @@ impl<'a> World<'a> {
     /// As [`Windows::window`].
     ///
     /// # Errors
-    /// When nothing can go on.
+    /// No actor can make progress.
     pub fn window(&mut self) -> Result<Option<&Counted>, WorldError> {
         match self {
             Self::Optimistic(world) => world.window(),
@@ -45,10 +45,10 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The throughput of up to `most` further windows, fewer where the trace ends.
+    /// The throughput of up to `most` further windows; fewer if the trace ends.
     ///
     /// # Errors
-    /// When nothing can go on.
+    /// No actor can make progress.
     pub fn throughputs(&mut self, most: u64) -> Result<Vec<f64>, WorldError> {
         let mut values = Vec::new();
         for _ in 0..most {

@@ -1,10 +1,10 @@
-//! The worlds in which nothing is undone: a task waits until nothing that it depends on can be missing.
+//! Simulations without rollback: a task waits until all messages it depends on have arrived.
 //!
-//! In the conservative world an actor knows of its channels only what messages say. After each execution a null message
-//! goes to every actor that it ever sends to and did not send to now: "nothing from me before my next timestamp plus the
-//! lookahead of the channel", which is the least distance into the future of any task on it (Chandy and Misra, 1979). A
-//! message carries the same promise. In the fork/join world an actor knows what it waits for, and no null messages are
-//! needed. In both, a message costs its sender time as in the optimistic world, null or not.
+//! With conservative synchronization an actor learns about its channels only from messages. After each execution it sends
+//! a null message on every channel that got no task: no message before my next timestamp plus the channel's lookahead,
+//! the smallest time difference of any task on it (Chandy and Misra, 1979). A task message carries the same promise. With
+//! fork/join an actor knows which messages it waits for, and null messages are not needed. In both, every message costs
+//! its sender time as in the optimistic simulation, null messages included.
 
 use std::sync::Arc;
 
@@ -15,60 +15,60 @@ use super::windows::{Windows, WorldError};
 use crate::platform::Platform;
 use crate::trace::Trace;
 
-/// Messages to an actor that has moved come so much later, in milliseconds.
+/// Extra delay of messages to an actor that has migrated, in milliseconds.
 const FORWARDING: f64 = 0.1;
 
 #[derive(Clone, Debug)]
 struct Actor {
-    /// Rows that ran.
+    /// Rows executed.
     taken: usize,
-    /// Where it is.
+    /// Its unit.
     unit: usize,
-    /// By message that it will get: whether it is here.
+    /// By expected message: whether it has arrived.
     arrived: Vec<bool>,
-    /// The first message that is not here.
+    /// The first message that has not arrived.
     missing: usize,
-    /// On its way to another unit.
+    /// Migrating to another unit.
     moving: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Unit {
     actors: Vec<u32>,
-    /// Since when it does nothing; `None` while it works.
+    /// Start of the current idle period; `None` while busy.
     idle: Option<f64>,
     flagged: bool,
 }
 
-/// What a message in flight says.
+/// Content of a message in flight.
 #[derive(Clone, Copy, Debug)]
 struct Parcel {
-    /// Which of the receiver's messages it is; `None` for a null message.
+    /// Index among the receiver's expected messages; `None` for a null message.
     place: Option<u32>,
-    /// Nothing earlier than this comes after it.
+    /// Promise: no later message on this channel has an earlier timestamp.
     promise: f64,
 }
 
-/// A run of a trace in which tasks wait.
+/// A simulation in which tasks wait for their inputs.
 #[derive(Clone, Debug)]
 pub struct Blocking<'a> {
     platform: &'a Platform,
     trace: &'a Trace,
     channels: Arc<Channels>,
-    /// Whether null messages are needed.
+    /// Whether null messages are sent.
     conservative: bool,
     actors: Vec<Actor>,
-    /// By actor: the logical time of its next row.
+    /// By actor: logical time of its next row.
     next: Vec<f64>,
-    /// By receiver: who sends to it, and until when it is known that nothing comes.
+    /// By receiver: its senders, and the promised lower bound on their next messages.
     clocks: Vec<Vec<(u32, f64)>>,
     units: Vec<Unit>,
     by_rank: Vec<usize>,
     agenda: Agenda,
-    /// What messages say, by number; free numbers are used again.
+    /// Message contents by number; freed numbers are reused.
     parcels: Vec<Parcel>,
     free: Vec<u32>,
-    /// Events that are no windows.
+    /// Events other than window ends.
     pending: usize,
     wanted: Vec<usize>,
     now: f64,
@@ -77,7 +77,7 @@ pub struct Blocking<'a> {
 }
 
 impl<'a> Blocking<'a> {
-    /// Every actor on its unit, at time 0.
+    /// Every actor on its initial unit, at time 0.
     pub fn new(platform: &'a Platform, trace: &'a Trace, start: &[usize], conservative: bool) -> Self {
         let channels = Channels::of(trace);
         let next: Vec<f64> = (0..start.len()).map(|actor| trace.of(actor)[0].at).collect();
@@ -128,7 +128,7 @@ impl<'a> Blocking<'a> {
         self.agenda.push(event);
     }
 
-    /// Whether everything that the actor's next task depends on is here.
+    /// Whether all inputs of the actor's next task have arrived.
     fn may_run(&self, actor: usize) -> bool {
         let at = self.next[actor];
         let inbound = &self.channels.inbound[actor];
@@ -136,14 +136,14 @@ impl<'a> Blocking<'a> {
         all_here && (!self.conservative || self.clocks[actor].iter().all(|(_, clock)| *clock >= at))
     }
 
-    /// The actor of the unit with the smallest next timestamp that may run, the first of them on a tie.
+    /// The runnable actor of the unit with the smallest next timestamp; the first on a tie.
     fn choose(&self, unit: usize) -> Option<usize> {
         let actors = self.units[unit].actors.iter().map(|actor| *actor as usize);
         let able = actors.filter(|actor| self.may_run(*actor));
         able.min_by(|a, b| self.next[*a].total_cmp(&self.next[*b]).then(a.cmp(b)))
     }
 
-    /// An idle unit looks for something to do; `cause` is the message that came, by receiver and sender.
+    /// Dispatches an idle unit; `cause` is the message that arrived, by receiver and sender.
     fn begin(&mut self, unit: usize, now: f64, cause: Option<(usize, usize)>) {
         let Some(since) = self.units[unit].idle else { return };
         let Some(actor) = self.choose(unit) else { return };
@@ -214,7 +214,7 @@ impl<'a> Blocking<'a> {
             number(self.parcels.len() - 1)
         };
         let rank = self.platform.rank[self.actors[to as usize].unit];
-        // The number of the parcel takes the place of the logical time: it orders what else is equal.
+        // The message number stands in for the logical time as the last tie-break.
         self.put(Event::receive(time, rank, f64::from(number), to, index(from)));
     }
 
@@ -258,7 +258,7 @@ impl<'a> Blocking<'a> {
         self.begin(unit, now, None);
     }
 
-    /// Every actor of an idle unit whose place is elsewhere now goes there.
+    /// Starts the migration of every actor on an idle unit whose assigned unit has changed.
     fn leave(&mut self, unit: usize, now: f64) {
         self.units[unit].flagged = false;
         let (stay, leave): (Vec<u32>, Vec<u32>) =

@@ -1,30 +1,30 @@
-//! Who waits for whom in a blocking world, worked out from the trace beforehand.
+//! Message dependencies of the blocking simulations, precomputed from the trace.
 
 use crate::platform::Platform;
 use crate::trace::Trace;
 
-/// A message that an actor will get.
+/// A message that an actor will receive.
 #[derive(Clone, Copy, Debug)]
 pub struct Inbound {
     /// Its logical time.
     pub time: f64,
-    /// Who sends it.
+    /// Its sender.
     pub sender: u32,
 }
 
 /// The channels between the actors of a trace.
 #[derive(Debug)]
 pub struct Channels {
-    /// By actor: what it will get from others, times ascending.
+    /// By actor: messages from other actors, times ascending.
     pub inbound: Vec<Vec<Inbound>>,
-    /// By actor and row: where the message is among what its receiver gets.
+    /// By actor and row: index of the message among its receiver's messages.
     pub place: Vec<Vec<u32>>,
-    /// By actor: to whom it ever sends but itself, ascending, and how far ahead at least (its lookahead).
+    /// By actor: the other actors it sends to, ascending, and the lookahead of each channel.
     pub outbound: Vec<Vec<(u32, f64)>>,
 }
 
 impl Channels {
-    /// Of a whole trace.
+    /// The channels of a whole trace.
     pub fn of(trace: &Trace) -> Self {
         let actors = trace.actors();
         let mut arriving: Vec<Vec<(f64, u32, u32)>> = vec![Vec::new(); actors];
@@ -57,7 +57,7 @@ impl Channels {
     }
 }
 
-/// The unit of each rank of a label; rank 0 is none.
+/// The unit of each label rank; rank 0 is none.
 pub fn units_by_rank(platform: &Platform) -> Vec<usize> {
     let mut by_rank = vec![usize::MAX; platform.units() + 1];
     for (unit, rank) in platform.rank.iter().enumerate() {
@@ -66,7 +66,7 @@ pub fn units_by_rank(platform: &Platform) -> Vec<usize> {
     by_rank
 }
 
-/// A position as it is kept.
+/// A position in compact form.
 pub fn number(position: usize) -> u32 {
     u32::try_from(position).expect("traces hold fewer rows than 2^32")
 }

@@ -1,8 +1,8 @@
-//! What a world counts in a window: what an operator would see of it.
+//! Counters of a window: what an operator would observe.
 
 use crate::platform::{DISTANCES, Distance};
 
-/// Counters by ordered pair of actors: who suffers, and who causes it.
+/// Counters by ordered pair of actors: the delayed one and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pairs {
     actors: usize,
@@ -10,24 +10,24 @@ pub struct Pairs {
 }
 
 impl Pairs {
-    /// Nothing counted yet.
+    /// All counters at zero.
     pub fn new(actors: usize) -> Self {
         Self { actors, counts: vec![0; actors * actors] }
     }
 
-    /// Counts `amount` more.
+    /// Adds `amount`.
     #[inline]
     pub fn add(&mut self, at: usize, from: usize, amount: u32) {
         let count = &mut self.counts[at * self.actors + from];
         *count = count.saturating_add(amount);
     }
 
-    /// How many were counted.
+    /// The count of a pair.
     pub fn get(&self, at: usize, from: usize) -> u32 {
         self.counts[at * self.actors + from]
     }
 
-    /// Adds all of `other`.
+    /// Adds all counts of `other`.
     pub fn absorb(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count = count.saturating_add(*more);
@@ -39,49 +39,49 @@ impl Pairs {
     }
 }
 
-/// The counters of a time: a window, or all windows since the last plan.
+/// Counters of a period: one window, or all windows since the last plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// Milliseconds counted.
+    /// Length of the period in milliseconds.
     pub milliseconds: f64,
-    /// Tasks that became final.
+    /// Tasks committed.
     pub committed: u64,
-    /// By actor: the same.
+    /// By actor: tasks committed.
     pub committed_by: Vec<u64>,
-    /// By actor: tasks that ran, also those undone later.
+    /// By actor: tasks executed, including those rolled back later.
     pub executed: Vec<u64>,
-    /// By actor: tasks that were undone.
+    /// By actor: tasks rolled back.
     pub undone: Vec<u64>,
-    /// By actor: how far its logical time came; below 0 where it was rolled back farther.
+    /// By actor: progress of its logical time; negative after a rollback below the start of the period.
     pub progress: Vec<f64>,
-    /// By unit: the same.
+    /// By unit: tasks executed.
     pub executed_on: Vec<u64>,
-    /// By unit: milliseconds at work.
+    /// By unit: busy milliseconds.
     pub busy: Vec<f64>,
-    /// Tasks that were undone.
+    /// Tasks rolled back.
     pub rolled_back: u64,
-    /// Committed tasks that were undone all the same: messages in flight reached below global virtual time.
+    /// Committed tasks rolled back nevertheless: a message in flight was earlier than global virtual time.
     pub undone_committed: u64,
     /// By [`Distance`]: tasks sent.
     pub sent: [u64; DISTANCES],
-    /// Messages that take others back.
+    /// Anti-messages.
     pub anti_messages: u64,
-    /// Messages that only say that nothing earlier comes.
+    /// Null messages.
     pub null_messages: u64,
-    /// Actors that came to another unit.
+    /// Actors that migrated.
     pub moves: u64,
     /// By receiver and sender: messages that arrived.
     pub messages: Pairs,
-    /// By receiver and sender: messages that arrived too late (ρ of the APO paper, section III-C).
+    /// By receiver and sender: stragglers (ρ of the APO paper, section III-C).
     pub late: Pairs,
     /// By receiver and sender: null messages (η).
     pub nulls: Pairs,
-    /// By who waits and whom for: microseconds in which a unit did nothing (ι).
+    /// By waiting actor and awaited actor: microseconds of idle units (ι).
     pub waited: Pairs,
 }
 
 impl Counted {
-    /// Nothing counted yet.
+    /// All counters at zero.
     pub fn new(actors: usize, units: usize) -> Self {
         Self {
             milliseconds: 0.0,
@@ -105,7 +105,7 @@ impl Counted {
         }
     }
 
-    /// Adds all that `other` counted.
+    /// Adds all counts of `other`.
     pub fn absorb(&mut self, other: &Self) {
         self.milliseconds += other.milliseconds;
         for (sum, more) in [
@@ -136,7 +136,7 @@ impl Counted {
         self.waited.absorb(&other.waited);
     }
 
-    /// Counts from nothing again.
+    /// Resets all counters.
     pub fn clear(&mut self) {
         let zero = |counts: &mut Vec<u64>| counts.fill(0);
         zero(&mut self.committed_by);
@@ -162,7 +162,7 @@ impl Counted {
         }
     }
 
-    /// Counts a task that is sent so far.
+    /// Counts a task sent over this distance.
     #[inline]
     pub(super) fn send(&mut self, distance: Distance) {
         self.sent[distance as usize] += 1;

@@ -1,45 +1,45 @@
 //! Events and their order.
 
-/// What happens; at one place and time in this order.
+/// Event kinds; simultaneous events at one place are processed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum What {
     /// A window ends.
     Window,
-    /// A decision takes effect.
+    /// An assignment takes effect.
     Reassign,
-    /// An actor comes to a unit.
+    /// A migrating actor arrives at a unit.
     Bind,
     /// A message arrives.
     Receive,
-    /// A unit has done what it began.
+    /// A unit finishes an execution.
     End,
-    /// A unit takes its next actor.
+    /// A unit dispatches its next actor.
     Begin,
 }
 
-/// Something that happens: ordered by time, place, kind, logical time, actor and sender.
+/// An event, ordered by time, place, kind, logical time, actor and sender.
 ///
-/// A place is the rank of a unit's label; what concerns the whole world has place 0 and comes first.
+/// A place is the rank of a unit's label; global events have place 0 and are processed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Event {
     time: u64,
     place: u32,
     what: What,
     logical: u64,
-    /// Whom it concerns.
+    /// The actor concerned.
     pub actor: u32,
-    /// Who sent it.
+    /// The sender.
     pub sender: u32,
 }
 
 impl Event {
-    /// An event of a place alone; times are not negative.
+    /// An event that concerns only a place; times are not negative.
     pub fn at(time: f64, place: u32, what: What) -> Self {
         Self { time: time.to_bits(), place, what, logical: 0, actor: 0, sender: 0 }
     }
 
-    /// An actor comes; times are not negative.
+    /// The arrival of an actor; times are not negative.
     pub fn bind(time: f64, place: u32, actor: u32) -> Self {
         Self { actor, ..Self::at(time, place, What::Bind) }
     }
@@ -49,46 +49,46 @@ impl Event {
         Self { logical: logical.to_bits(), actor, sender, ..Self::at(time, place, What::Receive) }
     }
 
-    /// Whether it happens before the other: the same as the order, and times nearly always decide.
+    /// Whether it precedes the other: the derived order, with a fast path since times nearly always differ.
     #[inline]
     fn before(self, other: Self) -> bool {
         self.time < other.time || (self.time == other.time && self < other)
     }
 
-    /// When it happens: bits of numbers that are not negative are in the order of the numbers.
+    /// Simulated time; the bits of non-negative floats order like the numbers.
     pub fn time(self) -> f64 {
         f64::from_bits(self.time)
     }
 
-    /// The logical time of a message.
+    /// Logical time of a message.
     pub fn logical(self) -> f64 {
         f64::from_bits(self.logical)
     }
 
-    /// What happens.
+    /// The event kind.
     pub fn what(self) -> What {
         self.what
     }
 
-    /// Where.
+    /// The place.
     pub fn place(self) -> u32 {
         self.place
     }
 }
 
-/// What is still to happen: a binary heap, the first one at the root.
+/// The event queue: a binary heap with the earliest event at the root.
 ///
-/// Nearly every event that is taken brings forth another: the root is left open until then, so that taking and putting
-/// back cost one descent together.
+/// Nearly every event schedules another one. A pop leaves the root vacant for the next push, so that both together cost
+/// one sift-down.
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
     heap: Vec<Event>,
-    /// Whether the root was taken and nothing is in its place yet.
+    /// Whether the root is vacant after a pop.
     open: bool,
 }
 
 impl Agenda {
-    /// Puts an event in.
+    /// Schedules an event.
     #[inline]
     pub fn push(&mut self, event: Event) {
         if self.open {
@@ -109,7 +109,7 @@ impl Agenda {
         self.heap[at] = event;
     }
 
-    /// Takes the first event.
+    /// Removes the earliest event.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
         if self.open {
@@ -124,12 +124,12 @@ impl Agenda {
         Some(first)
     }
 
-    /// Every message in flight.
+    /// All messages in flight.
     pub fn messages(&self) -> impl Iterator<Item = Event> {
         self.heap[usize::from(self.open)..].iter().copied().filter(|event| event.what == What::Receive)
     }
 
-    /// Puts an event at the root and lets it down to its place.
+    /// Places an event at the root and sifts it down.
     #[inline]
     fn sink(&mut self, event: Event) {
         let heap = &mut self.heap[..];

@@ -1,4 +1,4 @@
-//! The worlds: what runs a trace on a platform, window by window.
+//! Discrete-event simulations that run a trace on a platform, window by window.
 
 mod any;
 mod blocking;

@@ -1,7 +1,7 @@
-//! The optimistic world of the APO paper's meta-simulator: tasks run ahead, and are undone when they were too early.
+//! Optimistic simulation (Time Warp) of the APO paper's meta-simulator: tasks run ahead, stragglers cause rollbacks.
 //!
-//! The rules are those of the authors' program, ties and order of sums included, so that its published figures come out
-//! digit for digit.
+//! The rules are those of the authors' program, including tie-breaks and summation order, so that it reproduces the
+//! published numbers digit for digit.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,45 +15,45 @@ use crate::config::Gvt;
 use crate::platform::Platform;
 use crate::trace::Trace;
 
-/// Messages to an actor that has moved come so much later, in milliseconds.
+/// Extra delay of messages to an actor that has migrated, in milliseconds.
 const FORWARDING: f64 = 0.1;
 
-/// What an actor has done and has to do.
+/// An actor's history and pending tasks.
 #[derive(Clone, Debug, Default)]
 struct Actor {
-    /// Rows taken.
+    /// Rows consumed.
     taken: usize,
-    /// Logical times of tasks that came too late and still have to run, as ordered bits.
+    /// Logical times of stragglers to be executed, as ordered bits.
     stragglers: BinaryHeap<Reverse<u64>>,
-    /// Logical times of the tasks that ran, ascending; what was committed long ago is left out.
+    /// Logical times of executed tasks, ascending, without those committed long ago.
     executed: Vec<f64>,
-    /// How many of them are committed.
+    /// Number of committed tasks among them.
     committed: usize,
     /// Its logical time.
     logical: f64,
-    /// Its logical time at the end of the window before.
+    /// Its logical time at the end of the previous window.
     before: f64,
-    /// Where it is.
+    /// Its unit.
     unit: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Unit {
     queue: Vec<u32>,
-    /// Whether actors have to leave at the next end of an execution.
+    /// Whether migrations start when the current execution ends.
     flagged: bool,
 }
 
-/// A run of a trace on a platform.
+/// An optimistic simulation of a trace on a platform.
 #[derive(Clone, Debug)]
 pub struct Optimistic<'a> {
     platform: &'a Platform,
     trace: &'a Trace,
     actors: Vec<Actor>,
-    /// By actor: its next timestamp, the smaller of next row and first straggler; infinite when there is none.
+    /// By actor: its next timestamp, the smaller of next row and first straggler; infinite without either.
     next: Vec<f64>,
     units: Vec<Unit>,
-    /// By rank of the label: the unit.
+    /// By label rank: the unit.
     by_rank: Vec<usize>,
     agenda: Agenda,
     wanted: Vec<usize>,
@@ -64,7 +64,7 @@ pub struct Optimistic<'a> {
 }
 
 impl<'a> Optimistic<'a> {
-    /// Every actor on its unit, at time 0.
+    /// Every actor on its initial unit, at time 0.
     pub fn new(platform: &'a Platform, trace: &'a Trace, start: &[usize]) -> Self {
         let mut world = Self {
             platform,
@@ -92,7 +92,7 @@ impl<'a> Optimistic<'a> {
         world
     }
 
-    /// Global virtual time as far as windows have shown it.
+    /// Global virtual time as of the last window.
     pub fn gvt(&self) -> f64 {
         self.gvt
     }
@@ -115,7 +115,7 @@ impl<'a> Optimistic<'a> {
         self.next[actor] = row.min(straggler);
     }
 
-    /// The first actor of the queue runs all its tasks of its next timestamp.
+    /// The first actor of the ready queue executes all its tasks of its next timestamp.
     fn begin(&mut self, unit: usize, now: f64) {
         let Some(&first) = self.units[unit].queue.first() else { return };
         let actor = first as usize;
@@ -156,14 +156,14 @@ impl<'a> Optimistic<'a> {
         self.agenda.push(Event::at(time, self.place(unit), What::End));
     }
 
-    /// A task goes to another actor; returns the time at which it arrives, until which the unit is busy with it.
+    /// Sends a task to another actor; returns its arrival time, until which the unit is busy sending.
     #[inline]
     fn send(&mut self, from: usize, unit: usize, to: u32, logical: f64, time: f64) -> f64 {
         let goal = self.actors[to as usize].unit;
         let time = time + self.platform.latency[unit][goal];
         self.counted.send(self.platform.distance[unit][goal]);
-        // What an actor sends itself comes before its unit does anything else: while it is later than what the actor
-        // does, nothing but the count would happen.
+        // A message to the actor itself is processed before its unit does anything else. As long as its timestamp is
+        // later than the current one, it changes only the counter.
         if to as usize == from && logical > self.actors[from].logical {
             self.counted.messages.add(from, from, 1);
         } else {
@@ -205,7 +205,7 @@ impl<'a> Optimistic<'a> {
                 self.agenda.push(Event::at(now, self.place(unit), What::Begin));
             }
         } else {
-            // Nothing can come between: what is at this time and place comes before the end.
+            // No event can fall in between: events at this time and place precede the end of the execution.
             self.begin(unit, now);
         }
     }
@@ -222,7 +222,7 @@ impl<'a> Optimistic<'a> {
         state.executed.truncate(kept);
         self.counted.undone_committed += state.committed.saturating_sub(kept) as u64;
         state.committed = state.committed.min(kept);
-        // The receivers of what is taken back, in the order first met, each with its earliest time.
+        // The receivers of anti-messages in first-seen order, each with its earliest time.
         let mut taken_back: Vec<(u32, f64)> = Vec::new();
         while state.taken > 0 && rows[state.taken - 1].at >= to {
             state.taken -= 1;
@@ -248,7 +248,7 @@ impl<'a> Optimistic<'a> {
         self.agenda.push(Event::at(time, self.place(unit), What::End));
     }
 
-    /// Every actor of the queue whose place is elsewhere now goes there.
+    /// Starts the migration of every actor in the ready queue whose assigned unit has changed.
     fn leave(&mut self, unit: usize, now: f64) {
         self.units[unit].flagged = false;
         let (stay, leave): (Vec<u32>, Vec<u32>) =
@@ -269,7 +269,7 @@ impl<'a> Optimistic<'a> {
             self.agenda.push(Event::at(event.time(), event.place(), What::Begin));
         }
         push(&mut self.units[unit].queue, &self.next, event.actor);
-        // Where it should be may have changed while it was on its way.
+        // The assignment may have changed during the migration.
         self.units[unit].flagged |= self.wanted[event.actor as usize] != unit;
     }
 
@@ -287,7 +287,7 @@ impl<'a> Optimistic<'a> {
             let more = committed.saturating_sub(state.committed) as u64;
             self.counted.committed += more;
             self.counted.committed_by[actor] += more;
-            // The last one stays: what is earlier than it is outdated.
+            // Only the last pending assignment counts.
             let forgotten = committed.saturating_sub(1);
             state.executed.drain(..forgotten);
             state.committed = committed - forgotten;

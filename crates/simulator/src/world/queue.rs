@@ -1,6 +1,6 @@
-//! The queue of a unit: a binary heap of actors by next timestamp, arranged exactly as Python's `heapq` does.
+//! The ready queue of a unit: a binary heap of actors by next timestamp, laid out exactly like Python's `heapq`.
 //!
-//! With equal timestamps everywhere the arrangement decides who runs, so it is part of the rules of the world.
+//! The layout is the tie-break between equal timestamps, hence part of the simulation's semantics.
 
 /// Arranges `queue` into a heap by `next`, the next timestamp of each actor: `heapq.heapify`.
 #[inline]
@@ -17,8 +17,8 @@ pub fn push(queue: &mut Vec<u32>, next: &[f64], actor: u32) {
     move_up(queue, next, 0, last);
 }
 
-/// The smaller child moves up, the right one on a tie, until a leaf is reached; then the item moves back up while it is
-/// strictly smaller than its parent.
+/// Moves the smaller child up, the right one on a tie, down to a leaf; then sifts the item up while it is strictly
+/// smaller than its parent.
 #[inline]
 fn sift(queue: &mut [u32], next: &[f64], root: usize) {
     let item = queue[root];
@@ -57,7 +57,7 @@ mod tests {
 
     use super::{heapify, push};
 
-    /// What Python makes of these keys, as positions.
+    /// The layout that Python produces for these keys, as positions.
     #[test]
     fn ties_fall_as_in_cpython() {
         let cases: [(&[f64], &[u32]); 4] = [

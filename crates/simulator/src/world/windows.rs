@@ -1,75 +1,75 @@
-//! What every world offers, and why one cannot go on.
+//! The interface of all simulations, and their errors.
 
 use super::counters::Counted;
 use crate::config::Start;
 use crate::platform::Platform;
 
-/// Why a world cannot go on.
+/// Why a simulation cannot continue.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorldError {
-    /// Everybody waits for somebody.
+    /// Deadlock: every actor waits for another one.
     #[error("at {milliseconds} ms no actor can go on: {problem}")]
     Stuck {
-        /// When.
+        /// Simulated time.
         milliseconds: u64,
-        /// Who waits for what.
+        /// Which actor waits for which.
         problem: String,
     },
-    /// A start assignment that does not fit the trace.
+    /// The initial assignment has a wrong length.
     #[error("the start names {given} units and the trace has {actors} actors; name one unit for each")]
     Start {
-        /// Units that are named.
+        /// Number of units given.
         given: usize,
-        /// Actors of the trace.
+        /// Number of actors in the trace.
         actors: usize,
     },
-    /// A start assignment that names a unit which is not there.
+    /// The initial assignment names a unit that does not exist.
     #[error("actor {actor} starts on unit {unit}; there are {units}, from 0")]
     NoUnit {
-        /// Whose start.
+        /// The actor.
         actor: usize,
-        /// What is named.
+        /// The unknown unit.
         unit: usize,
-        /// How many there are.
+        /// Number of units.
         units: usize,
     },
-    /// A start on a unit of a kind that the actor cannot run on.
+    /// The initial assignment places an actor on a unit of an incompatible kind.
     #[error("actor {actor} starts on {unit}, and cannot run there; see runsOn in the configuration")]
     NotThere {
-        /// Whose start.
+        /// The actor.
         actor: usize,
-        /// The unit that is named.
+        /// The unit.
         unit: String,
     },
-    /// More actors than pairs are counted for.
+    /// Too many actors for counters by pair.
     #[error("the trace has {actors} actors; worlds count messages of every pair, of at most {most}")]
     TooMany {
-        /// Actors of the trace.
+        /// Number of actors in the trace.
         actors: usize,
-        /// The most that are possible.
+        /// The limit.
         most: usize,
     },
 }
 
-/// A world that is looked at window by window.
+/// A simulation that advances window by window.
 pub trait Windows {
-    /// Runs to the end of the next window; `None` when the trace of an actor is exhausted before.
+    /// Runs to the end of the next window; `None` if the trace of an actor ends before.
     ///
     /// # Errors
-    /// When nothing can go on.
+    /// No actor can make progress.
     fn window(&mut self) -> Result<Option<&Counted>, WorldError>;
 
-    /// Orders every actor to a unit, in effect `delay` milliseconds from now.
+    /// Assigns every actor to a unit, in effect after `delay` milliseconds.
     fn reassign(&mut self, wanted: &[usize], delay: f64);
 }
 
-/// Counters by pair of actors take 16 bytes for each.
+/// Limits the memory of counters by pair, 16 bytes each.
 const MOST_ACTORS: usize = 2048;
 
-/// The unit of each actor at the start, checked; round-robin goes through the units that an actor may be on.
+/// The validated initial assignment; round-robin cycles through the feasible units of each actor.
 ///
 /// # Errors
-/// When it does not fit trace and platform.
+/// The assignment does not match the trace or the platform.
 pub fn start(start: &Start, allowed: &[Vec<usize>], platform: &Platform) -> Result<Vec<usize>, WorldError> {
     let (actors, units) = (allowed.len(), platform.units());
     if actors > MOST_ACTORS {
