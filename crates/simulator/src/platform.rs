@@ -93,9 +93,9 @@ pub struct Platform {
     pub latency: Vec<Vec<f64>>,
     /// By pair of units: distance class.
     pub distance: Vec<Vec<Distance>>,
-    /// By unit: NUMA domain and node.
+    /// By unit: NUMA domain.
     pub numa: Vec<Option<String>>,
-    /// By unit.
+    /// By unit: node.
     pub node: Vec<String>,
     /// By unit: power above idle at full load, and idle power.
     pub watts: Vec<(f64, f64)>,

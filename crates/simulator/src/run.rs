@@ -191,33 +191,33 @@ pub fn allowed(config: &Config, platform: &Platform, actors: usize) -> Result<Ve
     Ok(allowed)
 }
 
-/// For so many plans, windows are remembered one by one beside those since the last plan.
+/// Number of planning periods for which counters are also kept by window.
 const REMEMBERED: u64 = 4;
 
-/// A world, and what is asked of it.
+/// A simulation and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
     /// The configuration.
     pub config: &'a Config,
-    /// Its numbers.
+    /// Its numeric form.
     pub platform: &'a Platform,
-    /// What runs.
+    /// The trace.
     pub trace: &'a Trace,
-    /// The unit of each actor at the start.
+    /// The initial assignment.
     pub start: &'a [usize],
-    /// By actor, where it may be.
+    /// By actor: feasible units.
     pub allowed: &'a [Vec<usize>],
-    /// At most so many windows.
+    /// Maximum number of windows.
     pub windows: Option<u64>,
-    /// Whether every change is held against staying, in a second world.
+    /// Whether every change is compared with staying, in a forked simulation.
     pub compared: bool,
 }
 
 impl Case<'_> {
-    /// Runs it to the end of the trace; `told` hears of every window.
+    /// Runs to the end of the trace; `told` receives the statistics of every window.
     ///
     /// # Errors
-    /// When the world cannot go on, or the planner fails.
+    /// The simulation cannot continue, or the planner fails.
     pub fn run(
         &self,
         mut planner: Option<&mut dyn Planner>,

@@ -1,4 +1,4 @@
-//! Graphs made ready for a pool: numbers in place of names.
+//! Task graphs prepared for a pool: indices instead of names.
 
 use std::collections::BTreeMap;
 
@@ -8,48 +8,48 @@ use taskgraph::{Cost, Costs, FileError, Graph, HostCores, Kind, Platform, Stream
 
 use super::arrivals::Arrival;
 
-/// Times beyond this many nanoseconds (36 years) are refused, so that no sum overflows.
+/// Upper limit on times in nanoseconds (36 years), so that no sum overflows.
 const LONGEST: u128 = 1 << 60;
-/// Workloads with more tasks, in every frame, are refused: they take minutes, and some 16 bytes each.
+/// Upper limit on the tasks of a workload over all frames: such a run takes minutes and about 16 bytes per task.
 const MOST_TASKS: u64 = 50_000_000;
 
-/// Everything that a run needs to know of its graphs and of its platform.
+/// A workload's graphs and the properties of the platform that a run needs.
 #[derive(Clone, Debug)]
 pub struct Applications {
-    /// One per graph, in the workload's order.
+    /// One per graph, in workload order.
     pub all: Vec<Application>,
     pub(super) classes: Classes,
     pub(super) names: Vec<String>,
-    /// The core that an accelerator's worker lives on.
+    /// The core that hosts an accelerator's worker thread.
     pub(super) hosts: Vec<Option<usize>>,
     pub(super) costs: Costs,
 }
 
-/// A graph on a pool.
+/// A task graph on a pool.
 #[derive(Clone, Debug)]
 pub struct Application {
-    /// Its name.
+    /// Name of the graph.
     pub name: String,
-    /// Its tasks' names.
+    /// Names of its tasks.
     pub tasks: Vec<String>,
     pub(super) class: Vec<u32>,
     pub(super) origin: Vec<u32>,
-    /// Actual times, transfer included, by task × processing element.
+    /// Actual execution times including transfers, by task × processing element.
     pub(super) actual: Vec<u64>,
     pub(super) successors: Vec<Vec<u32>>,
     pub(super) predecessors: Vec<Vec<u32>>,
     pub(super) heads: Vec<u32>,
     pub(super) streaming: Streaming,
     pub(super) frames: u32,
-    /// The longest that one instance can take, in nanoseconds.
+    /// Upper bound on the duration of one instance, in nanoseconds.
     longest: u128,
 }
 
 impl Applications {
-    /// Makes `graphs` ready for the pool of `platform`.
+    /// Prepares `graphs` for the pool of `platform`.
     ///
     /// # Errors
-    /// A graph that is not priced by times per kind, and a task that runs on nothing in the pool; with its number.
+    /// A graph without times per kind, or a task that no processing element of the pool can run; with the graph's index.
     pub fn new(graphs: &[&Graph], platform: &Platform, actual: &Actual) -> Result<Self, (usize, FileError)> {
         let mut classes = Classes::new(platform);
         let mut origins = BTreeMap::new();
@@ -66,12 +66,12 @@ impl Applications {
         Ok(Self { all, classes, names, hosts, costs: platform.costs })
     }
 
-    /// The pool's names, in order.
+    /// Names of the processing elements, in pool order.
     pub fn pes(&self) -> &[String] {
         &self.names
     }
 
-    /// Refuses what might not fit into memory, or run beyond the end of time.
+    /// Rejects workloads that may exceed memory or overflow simulated time.
     pub(super) fn check(&self, arrivals: &[Arrival]) -> Result<(), FileError> {
         let tasks: u64 = arrivals.iter().map(|one| self.all[one.application].tasks_in_all()).sum();
         if tasks > MOST_TASKS {
@@ -89,7 +89,7 @@ impl Applications {
 }
 
 impl Application {
-    /// How many tasks an instance runs, in every frame.
+    /// Number of tasks of an instance over all frames.
     fn tasks_in_all(&self) -> u64 {
         self.tasks.len() as u64 * u64::from(self.frames)
     }
@@ -140,7 +140,7 @@ impl Application {
                 this.actual[position * pes.len() + pe] = whole;
                 longest = longest.max(whole).max(implementation.expected_ns());
             }
-            // Jitter may double it; dispatch and the round come on top.
+            // Jitter may double the time; dispatch and scheduling overhead are added.
             let around = u128::from(platform.costs.dispatch) + u128::from(platform.costs.assign);
             this.longest += (2 * u128::from(longest) + around) * u128::from(this.frames);
         }

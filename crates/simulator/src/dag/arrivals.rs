@@ -1,22 +1,22 @@
-//! When instances arrive.
+//! Arrival times of application instances.
 
 use taskgraph::files::workload::{Arrivals, Arriving};
 
 use super::draws::{exponential, mix};
 
-/// An instance that arrives.
+/// The arrival of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, in nanoseconds.
+    /// Arrival time in nanoseconds.
     pub at: u64,
-    /// Of which graph of the workload.
+    /// Index of its graph in the workload.
     pub application: usize,
 }
 
-/// All arrivals of a workload in their order; at equal times, in the workload's.
+/// All arrivals of a workload by time; ties in workload order.
 ///
-/// Instance k = 1… of a graph arrives at k periods, or at the sum of k draws from an exponential distribution (by
-/// inversion; every graph has a sequence of its own).
+/// Instance k = 1… of a graph arrives after k periods, or after the sum of k exponential draws (by inversion; every graph
+/// has its own random stream).
 pub fn arrivals(dags: &[Arriving], seed: u64) -> Vec<Arrival> {
     let mut all = Vec::new();
     for (application, dag) in dags.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Draws that depend on what they are for, and on nothing that was drawn before.
+//! Random draws keyed by their purpose, independent of earlier draws.
 
-/// A draw from the exponential distribution of this mean, by inversion of `uniform` in [0, 1).
+/// An exponential draw with this mean, by inversion of `uniform` in [0, 1).
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -11,7 +11,7 @@ pub(super) fn exponential(mean: u64, uniform: f64) -> u64 {
     (-(1.0 - uniform).ln() * mean as f64).floor() as u64
 }
 
-/// `actual` times a factor from 1 - percent/100 to 1 + percent/100, the same for the same `draw`, whoever schedules.
+/// `actual` times a factor between 1 - percent/100 and 1 + percent/100; equal for equal `draw`, whatever the scheduler.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -26,7 +26,7 @@ pub(super) fn jitter(actual: u64, percent: f64, draw: &[u64]) -> u64 {
     (actual as f64 * (1.0 + (2.0 * uniform - 1.0) * percent / 100.0)).floor() as u64
 }
 
-/// One number of several, by `SplitMix64`'s finaliser.
+/// Hashes several numbers into one with the `SplitMix64` finalizer.
 pub(super) fn mix(parts: &[u64]) -> u64 {
     parts.iter().fold(0x9e37_79b9_7f4a_7c15, |sum, part| {
         let mut z = (sum ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -10,11 +10,11 @@ const LEFT: f64 = 90.0;
 const WIDTH: f64 = 1000.0;
 const ROW: f64 = 26.0;
 const TOP: f64 = 30.0;
-/// With more tasks than this, none is named: the drawing would be too large to show.
+/// Task labels are omitted above this number of tasks: the file would be too large to display.
 const MOST_NAMED: usize = 1000;
 
-/// A chart of what ran when and where: one row per processing element, one colour per frame and instance; with at
-/// most 1,000 tasks, each by its name.
+/// A Gantt chart: one row per processing element, one colour per frame and instance; tasks are labelled up to a limit
+/// of 1,000.
 #[expect(clippy::cast_precision_loss, reason = "positions on a drawing")]
 pub fn gantt(applications: &Applications, records: &[Record], title: &str) -> String {
     let first = records.iter().map(|record| record.start).min().unwrap_or(0);
@@ -103,7 +103,7 @@ pub fn gantt(applications: &Applications, records: &[Record], title: &str) -> St
     text
 }
 
-/// Text in which no character has a meaning to XML.
+/// Escapes text for XML.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

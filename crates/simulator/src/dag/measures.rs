@@ -1,58 +1,58 @@
-//! What a run is measured by.
+//! Measurements of a run.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// One task that ran.
+/// An executed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Record {
-    /// The instance, from 0, by arrival.
+    /// Index of the instance, by arrival.
     pub instance: usize,
-    /// Its application, by position in the workload.
+    /// Index of its application in the workload.
     pub application: usize,
-    /// The frame, from 0.
+    /// Index of the frame.
     pub frame: u32,
-    /// The task, by position in its graph.
+    /// Index of the task in its graph.
     pub task: usize,
-    /// Where it ran, by position in the pool.
+    /// Index of its processing element in the pool.
     pub pe: usize,
-    /// When it joined the ready queue, in nanoseconds.
+    /// Time at which it entered the ready queue, in nanoseconds.
     pub ready: u64,
-    /// When it started.
+    /// Start time.
     pub start: u64,
-    /// When it ended.
+    /// End time.
     pub end: u64,
 }
 
-/// What a run comes to; times in nanoseconds, summed over applications.
+/// Totals of a run; times in nanoseconds, summed over applications.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measures {
-    /// How many instances ran.
+    /// Number of instances.
     pub applications: u64,
-    /// How many tasks ran, in every frame.
+    /// Number of executed tasks over all frames.
     pub tasks: u64,
-    /// Last end - first start of each instance.
+    /// Σ (last end - first start) of each instance.
     pub execution_ns: u64,
     /// Σ (end - start) of all tasks.
     pub cumulative_ns: u64,
-    /// Time that rounds took.
+    /// Scheduling overhead: total time of all scheduling rounds.
     pub overhead_ns: u64,
-    /// Σ (start - end of the task before on that processing element).
+    /// Σ (start - end of the previous task on the processing element).
     pub dispatch_ns: u64,
-    /// Last end - first start of all.
+    /// Makespan: last end - first start of all tasks.
     pub end_to_end_ns: u64,
-    /// How many rounds there were.
+    /// Number of scheduling rounds.
     pub rounds: u64,
-    /// How often a processing element or kind was looked at.
+    /// Number of evaluations of a processing element or kind.
     pub looks: u64,
-    /// Time that each processing element worked.
+    /// Busy time of each processing element.
     pub busy_ns: BTreeMap<String, u64>,
 }
 
 impl Measures {
-    /// Busy time over end-to-end time of the processing elements whose names begin with `title`, on average.
+    /// Mean utilization (busy time over makespan) of the processing elements whose names begin with `title`.
     #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn utilisation(&self, title: &str) -> f64 {
         let busy: Vec<u64> =

@@ -1,6 +1,6 @@
-//! CEDR's runtime in simulated time: a management thread, workers, and the schedulers of `taskgraph`.
+//! CEDR's runtime in simulated time: a management thread, worker threads, and the schedulers of `taskgraph`.
 //!
-//! Time is counted in whole nanoseconds; docs/reference/task-graphs.md states every rule.
+//! Times are whole nanoseconds; docs/reference/task-graphs.md specifies every rule.
 
 mod applications;
 mod arrivals;

@@ -10,16 +10,16 @@ use super::arrivals::Arrival;
 use super::draws::jitter;
 use super::measures::{Measures, Record};
 
-/// How a run goes.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
-    /// Whether earlier decisions are taken again.
+    /// Whether scheduling decisions are cached.
     pub cache: bool,
     /// Whether processing elements have queues.
     pub queueing: bool,
-    /// Every actual time is drawn from as much below to as much above, in percent.
+    /// Jitter: actual times vary uniformly by this percentage in both directions.
     pub jitter_percent: f64,
-    /// Decides every draw.
+    /// Seed of every random draw.
     pub seed: u64,
 }
 
@@ -29,10 +29,10 @@ impl Default for Setting {
     }
 }
 
-/// Runs `arrivals`, which are in order of time, under `scheduler`; every task that was handed over goes to `log`.
+/// Runs `arrivals`, sorted by time, under `scheduler`; every dispatched task is passed to `log`.
 ///
 /// # Errors
-/// A workload that might run for more than 36 years.
+/// A workload that may exceed 36 years of simulated time.
 pub fn run(
     applications: &Applications,
     arrivals: &[Arrival],
@@ -46,21 +46,21 @@ pub fn run(
     Ok(runtime.measures())
 }
 
-/// A task that was handed over and not yet collected.
+/// A dispatched task whose completion has not been collected.
 struct Running {
     end: u64,
     instance: usize,
     task: usize,
 }
 
-/// An instance that has arrived.
+/// An active instance.
 struct Instance {
     application: usize,
-    /// Without streaming: predecessors of each task that have not ended. With it: frames that each task finished.
+    /// By task: without streaming the number of unfinished predecessors, with streaming the number of finished frames.
     counts: Vec<u32>,
-    /// Of streaming instances: tasks that are ready or running.
+    /// Streaming only: tasks that are ready or running.
     busy: Vec<bool>,
-    /// Of streaming instances: whether something ended since the last scan.
+    /// Streaming only: whether a task finished since the last scan.
     changed: bool,
     left: u64,
     ready: Vec<u64>,
@@ -75,12 +75,12 @@ struct Runtime<'a> {
     now: u64,
     arrived: usize,
     instances: Vec<Instance>,
-    /// Streaming instances that have not ended, in order.
+    /// Unfinished streaming instances, in order.
     streams: Vec<usize>,
     queue: Vec<Ready>,
     pool: Pool,
     running: Vec<VecDeque<Running>>,
-    /// When each worker has served all that it was handed.
+    /// By worker: time at which it is free.
     free: Vec<u64>,
     last_end: Vec<Option<u64>>,
     busy: Vec<u64>,
@@ -130,7 +130,7 @@ impl<'a> Runtime<'a> {
             self.sums.looks += looks;
             self.now = end;
             if handed.is_empty() {
-                // Whoever refused is at work, so that there is an event to wait for.
+                // A processing element that rejected a task is busy, so a completion event is pending.
                 self.now = end.max(self.next_event().unwrap_or(end));
             }
             for one in &handed {
@@ -139,7 +139,7 @@ impl<'a> Runtime<'a> {
         }
     }
 
-    /// Completions up to now, one processing element after the other.
+    /// Collects completions up to now, by processing element.
     fn collect(&mut self) {
         for pe in 0..self.running.len() {
             while self.running[pe].front().is_some_and(|front| front.end <= self.now) {
@@ -172,7 +172,7 @@ impl<'a> Runtime<'a> {
         }
     }
 
-    /// Arrivals up to now: heads join the queue, in task order.
+    /// Processes arrivals up to now: entry tasks join the ready queue in task order.
     fn admit(&mut self) {
         while let Some(arrival) = self.arrivals.get(self.arrived).filter(|arrival| arrival.at <= self.now) {
             let number = self.instances.len();
@@ -205,7 +205,7 @@ impl<'a> Runtime<'a> {
         }
     }
 
-    /// Tasks of streaming instances that have become ready, instance by instance, task by task.
+    /// Adds tasks of streaming instances that became ready, by instance, then by task.
     fn scan(&mut self) {
         for number in &self.streams {
             let instance = &mut self.instances[*number];
@@ -213,7 +213,7 @@ impl<'a> Runtime<'a> {
                 continue;
             }
             let application = &self.applications.all[instance.application];
-            // Only sequential heads look at the whole frame.
+            // Only sequential entry tasks depend on the whole frame.
             let slowest = instance.counts.iter().copied().min().unwrap_or(0);
             for task in 0..instance.counts.len() {
                 let own = instance.counts[task];
@@ -246,14 +246,14 @@ impl<'a> Runtime<'a> {
         self.streams.retain(|number| instances[*number].left > 0);
     }
 
-    /// The next completion or arrival.
+    /// Time of the next completion or arrival.
     fn next_event(&self) -> Option<u64> {
         let ends = self.running.iter().filter_map(|queue| queue.front().map(|front| front.end));
         ends.chain(self.arrivals.get(self.arrived).map(|arrival| arrival.at)).min()
     }
 
-    /// A worker is handed a task: it starts when the worker, and the core that an accelerator's worker lives on, have
-    /// served all that they were handed before, and the dispatch is over.
+    /// Dispatches a task to a worker. It starts when the dispatch is complete and the worker, and for an accelerator its
+    /// host core, have finished their earlier tasks.
     fn serve(&mut self, one: &HandOver) -> Record {
         let HandOver { task: Ready { token, .. }, pe, at } = *one;
         let (number, task) = split(token);
@@ -296,7 +296,7 @@ impl<'a> Runtime<'a> {
     }
 }
 
-/// Puts a task at the end of the ready queue.
+/// Appends a task to the ready queue.
 fn ready(
     application: &Application,
     instance: &mut Instance,

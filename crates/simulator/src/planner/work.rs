@@ -13,8 +13,8 @@ const SLACK: f64 = 1.01;
 
 /// Tasks of each actor per window at the common pace of all actors.
 ///
-/// Running ahead does not increase demand: demand is tasks per logical time. Committed executions divided by the
-/// progress of logical time do not depend on the assignment. An actor without progress has no demand.
+/// Running ahead does not increase demand: demand is tasks per logical time. Executions that were not rolled back,
+/// divided by the progress of logical time, do not depend on the assignment. An actor without progress has no demand.
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 pub fn demand(observed: &Observed) -> Vec<f64> {
     let period = observed.period;

@@ -1,47 +1,47 @@
-//! Generators of traces: the same parameters and seed give the same rows.
+//! Trace generators: equal parameters and seed produce equal rows.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::rows::Row;
 
-/// What is generated.
+/// The kind of trace to generate.
 ///
-/// In the first three, every actor runs a task at every whole time from 1 and sends the next one to itself; it also
-/// sends one to its right neighbour for a tenth later whenever the time is a multiple of the period (scenarios A and B of the
-/// APO paper, section IV-A, and the authors' chain).
+/// In the first three, every actor runs a task at every whole time from 1 and sends the next one to itself. Whenever
+/// the time is a multiple of the period, it also sends one to its right neighbour, a tenth later (scenarios A and B of
+/// the APO paper, section IV-A, and the authors' chain).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Nobody sends to anybody else: scenario A.
+    /// No messages between actors: scenario A.
     NonConnected {
-        /// How many actors.
+        /// Number of actors.
         actors: u32,
-        /// The first time that is not generated any more.
+        /// End of the trace in logical time, exclusive.
         end: u32,
     },
-    /// To the neighbour every 10: scenario B.
+    /// Messages to the right neighbour, period 10: scenario B.
     Ring {
-        /// How many actors.
+        /// Number of actors.
         actors: u32,
-        /// The first time that is not generated any more.
+        /// End of the trace in logical time, exclusive.
         end: u32,
     },
-    /// To the neighbour every 2.
+    /// Messages to the right neighbour, period 2.
     Chain {
-        /// How many actors.
+        /// Number of actors.
         actors: u32,
-        /// The first time that is not generated any more.
+        /// End of the trace in logical time, exclusive.
         end: u32,
     },
-    /// To a random other actor with a given probability.
+    /// Messages to a random other actor with a given probability.
     Phold(Phold),
     /// The motivating example of the APO paper.
     Surveillance(Surveillance),
-    /// Uniform and hot phases in turn.
+    /// Alternating uniform and hot phases.
     Hotspot(Hotspot),
 }
 
-/// A parameter that makes no sense.
+/// A parameter out of range.
 #[derive(Debug, PartialEq, thiserror::Error)]
 #[error("{field} is {value}; {wanted}")]
 pub struct KindError {
@@ -50,61 +50,61 @@ pub struct KindError {
     wanted: &'static str,
 }
 
-/// Every actor runs a task at every whole time and sends itself the next one; with a probability it also sends one to a
-/// uniformly random other actor, for a tenth later.
+/// Every actor runs a task at every whole time and sends the next one to itself; with a probability it also sends one to
+/// a uniformly random other actor, a tenth later.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phold {
-    /// How many actors.
+    /// Number of actors.
     pub actors: u32,
-    /// The first time that is not generated any more.
+    /// End of the trace in logical time, exclusive.
     pub end: u32,
-    /// How likely an actor sends at each time.
+    /// Probability of a message at each time.
     pub probability: f64,
-    /// Decides who sends to whom.
+    /// Seed of the receivers.
     pub seed: u64,
 }
 
 /// The motivating example (APO paper, section II-C): two actors crop, five classify, one localizes.
 ///
-/// At each whole time both croppers cut five tiles; each tile is a task of a classifier, and its answer one of the
-/// localizer. In uniform phases every classifier gets one tile of each cropper; in hot ones four of five tiles go to the
-/// phase's hot classifier and the fifth to a random one.
+/// At each whole time each cropper cuts five tiles; each tile is a task of a classifier, whose answer is a task of the
+/// localizer. In uniform phases every classifier gets one tile from each cropper. In hot phases four of five tiles go to
+/// the phase's hot classifier and the fifth to a random one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Surveillance {
-    /// The number of frames.
+    /// Number of frames.
     pub end: u32,
-    /// The length of a phase in frames; uniform and hot phases take turns.
+    /// Length of a phase in frames; uniform and hot phases alternate.
     pub phase: u32,
-    /// Decides where single tiles go.
+    /// Seed of the receivers of single tiles.
     pub seed: u64,
 }
 
-/// Tasks that each send one to a random actor: in balanced phases to any, in imbalanced ones only to the hot actors (APO
-/// paper, section IV-C).
+/// PHOLD: each task sends one to a random actor, to any actor in balanced phases and only to hot ones in imbalanced
+/// phases (APO paper, section IV-C).
 ///
-/// As in the authors' files, every actor has tasks of its own all the time, at exponentially distributed distances, and
-/// sends to others for a thousandth later; times have four decimals. Or `relayed`: a task is only there where one was
-/// sent, an exponentially distributed time of mean 1 later, so that cold actors have nothing to do in imbalanced phases;
-/// every actor then runs one last task at the end, so that no cold one ends the run early.
+/// As in the authors' files, every actor has its own tasks throughout, at exponentially distributed intervals, and sends
+/// to others a thousandth later; times have four decimals. If `relayed`, a task exists only where one was sent, an
+/// exponentially distributed time of mean 1 later, so that cold actors are idle in imbalanced phases. Every actor then
+/// runs one last task at the end, so that a cold one does not end the run early.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hotspot {
-    /// How many actors.
+    /// Number of actors.
     pub actors: u32,
-    /// The end of the trace.
+    /// End of the trace in logical time.
     pub end: f64,
-    /// The length of a balanced phase; the first one.
+    /// Length of a balanced phase; the trace starts with one.
     pub balanced: f64,
-    /// The length of an imbalanced phase.
+    /// Length of an imbalanced phase.
     pub imbalanced: f64,
-    /// The part of the actors that is hot, above 0 and at most 1.
+    /// Fraction of hot actors, above 0 and at most 1.
     pub hot: f64,
     /// Tasks per actor and unit of logical time.
     pub rate: f64,
-    /// Whether each imbalanced phase has hot actors of its own; otherwise they stay the same.
+    /// Whether each imbalanced phase draws its own hot actors; otherwise they stay the same.
     pub moving: bool,
-    /// Whether work goes where tasks are sent.
+    /// Whether work moves with the messages.
     pub relayed: bool,
-    /// Decides who sends to whom, and when.
+    /// Seed of receivers and times.
     pub seed: u64,
 }
 
@@ -112,7 +112,7 @@ impl Kind {
     /// The rows, times ascending.
     ///
     /// # Errors
-    /// When there is no actor, or a parameter is out of its range.
+    /// There is no actor, or a parameter is out of range.
     pub fn rows(self) -> Result<Box<dyn Iterator<Item = Row>>, KindError> {
         self.check()?;
         Ok(match self {
@@ -247,7 +247,7 @@ impl Hotspot {
             }
             next.push(Reverse((Time(at + exponential(&mut random) / self.rate), from)));
             let (first, count) = self.receivers(at);
-            // Nobody sends to itself who has somebody else to send to.
+            // An actor never sends to itself if there is another receiver.
             let number = (from + self.actors - first) % self.actors;
             let to = if number < count && count > 1 {
                 let other = random.u32(0..count - 1);
@@ -289,7 +289,7 @@ impl Hotspot {
         .chain(last)
     }
 
-    /// Who may get what is sent at this time: the first of them, and how many in a row.
+    /// The possible receivers at this time: the first one and their number, consecutive.
     fn receivers(&self, at: f64) -> (u32, u32) {
         let cycle = self.balanced + self.imbalanced;
         if at % cycle < self.balanced {
@@ -309,17 +309,17 @@ impl Hotspot {
     }
 }
 
-/// Four decimals, as in the authors' files.
+/// Rounds to four decimals, as in the authors' files.
 fn decimals(time: f64) -> f64 {
     (time * 10_000.0).round() / 10_000.0
 }
 
-/// A time between tasks: exponential, mean 1.
+/// An exponential time between tasks, mean 1.
 fn exponential(random: &mut fastrand::Rng) -> f64 {
     -(1.0 - random.f64()).ln()
 }
 
-/// A finite time, ordered.
+/// A finite time with a total order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Time(f64);
 
@@ -399,7 +399,7 @@ mod tests {
             let (hot, balanced): (Vec<Row>, Vec<Row>) = rows.partition(|row| row.at % 20.0 >= 10.0);
             assert!(hot.iter().all(|row| row.to < 2));
             assert!(balanced.iter().any(|row| row.to >= 2));
-            // Whether cold actors have work in the last part of a hot phase is what the two differ in.
+            // The two differ in whether cold actors have work in the last part of a hot phase.
             let cold = hot.iter().filter(|row| row.at % 20.0 > 18.0 && row.from >= 2).count();
             assert_eq!(cold > 50, kind == own, "{cold}");
         }

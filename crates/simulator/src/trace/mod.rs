@@ -1,4 +1,4 @@
-//! Traces: which task schedules which, at what logical times; read, written, generated and kept in memory.
+//! Traces: which task schedules which at what logical times; read, written, generated and held in memory.
 
 mod generate;
 mod read;

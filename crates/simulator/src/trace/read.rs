@@ -1,4 +1,4 @@
-//! The reader of trace files: line by line, in bounded memory.
+//! Reader of trace files: line by line, in bounded memory.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use super::rows::{Builder, HEADER, Row, Trace};
 
-/// What is wrong with a trace: where, what, and what to do.
+/// A trace error: location, problem and remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The file cannot be opened or read.
@@ -15,7 +15,7 @@ pub enum TraceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The file cannot be written.
@@ -23,22 +23,22 @@ pub enum TraceError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A line is not what it should be.
+    /// A line is invalid.
     #[error("{}: line {line}: {problem}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Its line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong, and what to do.
+        /// Problem and remedy.
         problem: String,
     },
 }
 
-/// Reads rows one after the other; it holds one line at a time.
+/// An iterator-like reader of rows that holds one line at a time.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: R,
@@ -48,10 +48,10 @@ pub struct Reader<R> {
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header from `input`; `path` is for messages.
+    /// Reads the header from `input`; `path` is used in errors only.
     ///
     /// # Errors
-    /// When the first line is not the header.
+    /// The first line is not the header.
     pub fn new(input: R, path: &Path) -> Result<Self, TraceError> {
         let mut reader = Self { input, path: path.to_owned(), line: 0, text: Vec::new() };
         reader.next_line()?;
@@ -64,7 +64,7 @@ impl<R: BufRead> Reader<R> {
         Ok(reader)
     }
 
-    /// The number of the line that was read last, from 1.
+    /// Number of the last line read, from 1.
     pub fn line(&self) -> usize {
         self.line
     }
@@ -72,7 +72,7 @@ impl<R: BufRead> Reader<R> {
     /// Reads the next row; `None` at the end.
     ///
     /// # Errors
-    /// When the file cannot be read, or the line is no row.
+    /// The file cannot be read, or the line is not a row.
     pub fn read(&mut self) -> Result<Option<Row>, TraceError> {
         if !self.next_line()? {
             return Ok(None);
@@ -124,7 +124,7 @@ fn number<T: FromStr>(text: &str, field: &str, wanted: &str) -> Result<T, String
 /// Reads a whole trace file into memory: 24 bytes a row.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// The first invalid line.
 pub fn read_file(path: &Path) -> Result<Trace, TraceError> {
     let file = File::open(path).map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
     let mut reader = Reader::new(BufReader::with_capacity(1 << 18, file), path)?;

@@ -3,42 +3,42 @@
 /// The first line of a trace file.
 pub const HEADER: &str = "src_ts,src_id,dst_ts,dst_id";
 
-/// One row: at logical time `at` the actor `from` runs a task that sends one for logical time `time` to actor `to`.
+/// A row: at logical time `at`, actor `from` runs a task that sends one for logical time `time` to actor `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     /// Logical time of the task.
     pub at: f64,
-    /// The actor that runs it.
+    /// The actor that executes it.
     pub from: u32,
-    /// Logical time of the task that it sends.
+    /// Logical time of the task sent.
     pub time: f64,
-    /// The actor that gets it.
+    /// The receiving actor.
     pub to: u32,
 }
 
-/// What an actor sends, without its own number: 24 bytes a row.
+/// A row without the sending actor: 24 bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sent {
-    /// Logical time of the task that sends.
+    /// Logical time of the sending task.
     pub at: f64,
-    /// Logical time of the task that is sent.
+    /// Logical time of the task sent.
     pub time: f64,
-    /// Who gets it.
+    /// The receiving actor.
     pub to: u32,
 }
 
-/// A whole trace, by actor, each actor's rows in the order of their times.
+/// A whole trace, by actor; each actor's rows ascend by time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     rows: Vec<Vec<Sent>>,
 }
 
 impl Trace {
-    /// Puts rows under their actors; rows of equal time keep their order.
+    /// Groups rows by actor; rows of equal time keep their order.
     ///
     /// # Errors
-    /// The first row that goes back in its actor's time, arrives before it is sent, has a time that is no number of
-    /// at least 0, or names an actor that is the source of no row.
+    /// The first row that precedes an earlier row of its actor, arrives before it is sent, has a negative or non-finite
+    /// time, or names an actor that sends no row.
     pub fn collect(rows: impl IntoIterator<Item = Row>) -> Result<Self, String> {
         let mut builder = Builder::default();
         for (index, row) in rows.into_iter().enumerate() {
@@ -47,12 +47,12 @@ impl Trace {
         builder.finish().map_err(|(row, problem)| format!("row {row}: {problem}"))
     }
 
-    /// How many actors there are.
+    /// Number of actors.
     pub fn actors(&self) -> usize {
         self.rows.len()
     }
 
-    /// How many rows there are.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows.iter().map(Vec::len).sum()
     }
@@ -63,10 +63,10 @@ impl Trace {
     }
 }
 
-/// An actor's number is not larger than this: a trace is kept by actor, and one misprint must not fill the memory.
+/// Upper limit on actor numbers: memory is allocated by actor, and a typing error must not exhaust it.
 const LARGEST_ACTOR: u32 = 999_999;
 
-/// Collects rows and checks each against those before it.
+/// Collects rows and validates each against the previous ones.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     rows: Vec<Vec<Sent>>,
@@ -113,12 +113,12 @@ impl Builder {
         Ok(())
     }
 
-    /// The trace, or the line that names an actor which never runs, and what to do.
+    /// The trace, or the line that names an actor without tasks, and the remedy.
     pub(super) fn finish(mut self) -> Result<Trace, (usize, String)> {
         if self.rows.is_empty() {
             return Err((1, format!("there is no row; write rows below the header {HEADER}")));
         }
-        // One that a row names is a misprint there rather than a gap below it.
+        // An actor named by a row is reported as a typing error there, not as a gap in the numbering.
         let mut idle: Vec<usize> =
             (0..self.rows.len()).filter(|&actor| self.rows[actor].is_empty()).collect();
         idle.sort_by_key(|&actor| self.named[actor] == 0);

@@ -1,4 +1,4 @@
-//! The writer of trace files, row by row.
+//! Writer of trace files, row by row.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::read::TraceError;
 use super::rows::{HEADER, Row};
 
-/// Writes rows one after the other; times in the shortest form that reads back as the same number.
+/// Writes rows one by one; times in the shortest form that parses to the same number.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     output: W,
@@ -17,7 +17,7 @@ impl<W: Write> Writer<W> {
     /// Writes the header.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// The file cannot be written.
     pub fn new(mut output: W) -> io::Result<Self> {
         writeln!(output, "{HEADER}")?;
         Ok(Self { output })
@@ -26,15 +26,15 @@ impl<W: Write> Writer<W> {
     /// Writes one row.
     ///
     /// # Errors
-    /// When nothing can be written.
+    /// The file cannot be written.
     pub fn write(&mut self, row: Row) -> io::Result<()> {
         writeln!(self.output, "{},{},{},{}", row.at, row.from, row.time, row.to)
     }
 
-    /// Makes sure that everything is written.
+    /// Flushes the output.
     ///
     /// # Errors
-    /// When it is not.
+    /// The file cannot be written.
     pub fn finish(mut self) -> io::Result<()> {
         self.output.flush()
     }
@@ -43,7 +43,7 @@ impl<W: Write> Writer<W> {
 /// Writes a whole trace file, in bounded memory.
 ///
 /// # Errors
-/// When it cannot be written.
+/// The file cannot be written.
 pub fn write_file(path: &Path, rows: impl IntoIterator<Item = Row>) -> Result<(), TraceError> {
     let write = || -> io::Result<()> {
         let mut writer = Writer::new(BufWriter::with_capacity(1 << 18, File::create(path)?))?;
