@@ -20,15 +20,15 @@ pub const TABLES: Experiment = Experiment::new(
     tables,
 );
 
-/// Where an improved annealing that has not come to its own end is cut short, in pieces of effort: before most graphs
-/// of Table I come to their ends, and after nearly all of up to 200 tasks have.
+/// Effort limits for an improved annealing that has not converged: one before it converges on most graphs of Table I, and
+/// one after it has on nearly all of up to 200 tasks.
 const LIMITS: [u64; 2] = [30, 600];
-/// An instance has at least and at most so many trials.
+/// Minimum and maximum number of trials per instance.
 const TRIALS: (usize, usize) = (3, 6);
-/// The trials of an instance are enough when the 95 % interval is narrower than this share of the mean.
+/// Trials stop once the 95 % interval is narrower than this fraction of the mean.
 const NARROW: f64 = 0.1;
 
-/// The share of instances, in %, in which the paper's annealer is better than K-way, A-BFD and standard annealing.
+/// Percentage of instances in which the paper's annealer beats K-way, A-BFD and standard annealing.
 const PAPER: [(Family, f64, Option<f64>, f64); 5] = [
     (Family::Binomial, 94.0, None, 95.0),
     (Family::Convolution, 12.0, Some(92.0), 76.0),
@@ -37,12 +37,12 @@ const PAPER: [(Family, f64, Option<f64>, f64); 5] = [
     (Family::Jacobi, 32.0, Some(92.0), 88.0),
 ];
 
-/// What "equal time" may mean.
+/// Interpretations of "equal time".
 #[derive(Clone, Copy)]
 enum Equal {
-    /// Equally many mappings are priced: time in a program that computes Eq. 3 anew for each, as Algorithm 1 is printed.
+    /// Equal numbers of evaluated mappings: time of a program that computes Eq. 3 anew for each, as in Algorithm 1.
     Evaluations,
-    /// Equally many moves of single tasks are priced: time in ours, where a move is priced by what it changes.
+    /// Equal numbers of evaluated single-task moves: time of this program, which evaluates moves incrementally.
     Moves,
 }
 
@@ -57,7 +57,7 @@ impl World {
         Ok(mapper.map(&self.graph, &self.platform, budget)?)
     }
 
-    /// The improved annealer, once, to its end or to a limit.
+    /// One run of the improved annealer, to convergence or to a limit.
     fn improved(&self, seed: u64, limit: u64, literal: bool) -> Result<Mapped, Failure> {
         let pieces = AtomicU64::new(0);
         let stop = || pieces.fetch_add(1, Ordering::Relaxed) + 1 >= limit;
@@ -65,7 +65,7 @@ impl World {
         self.map(&mapper, &Budget { effort: None, seed, stop: &stop })
     }
 
-    /// The standard annealer for as long; it begins anew until that is over.
+    /// The standard annealer for the same time, with restarts.
     fn standard(&self, seed: u64, literal: bool, improved: &Mapped, equal: Equal) -> Result<f64, Failure> {
         let effort = match equal {
             Equal::Evaluations => improved.evaluations.div_ceil(PIECE),
@@ -76,7 +76,7 @@ impl World {
     }
 }
 
-/// A family's graph on a platform: the means of its trials, which differ in the mappers' seeds alone.
+/// A family's graph on a platform: means over trials that differ only in the mappers' seeds.
 struct Instance {
     family: Family,
     strip: usize,
@@ -88,9 +88,9 @@ struct Instance {
     improved: [f64; 2],
     standard: [f64; 2],
     kway: f64,
-    /// Absent where a vector fits nowhere.
+    /// Absent if a vector does not fit any processing element.
     packed: Option<f64>,
-    /// The improved and the standard annealer in the first trial at the long limit, read otherwise: equal moves; both as
+    /// Alternative readings, first trial at the long limit: equal moves for both annealers, and both annealers as
     /// printed.
     otherwise: [(f64, f64); 2],
 }
@@ -270,7 +270,7 @@ fn markdown(all: &[Instance]) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Least and most.
+/// Minimum and maximum.
 fn spread(values: impl Iterator<Item = f64>) -> String {
     let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), value| (a.min(value), b.max(value)));
     if least.is_finite() { format!("{least:.3e} / {most:.3e}") } else { "-".to_owned() }

@@ -1,4 +1,4 @@
-//! The experiments of the APO paper, and those that it leaves to the future.
+//! The experiments of the APO paper, and those that it names as future work.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::oracle::Hint;
 use crate::run::Report;
 use crate::trace::{Hotspot, Kind, Phold, Surveillance};
 
-/// What is the same in every configuration.
+/// The common part of all configurations.
 const WINDOWS: &str =
     "sameUnitFactor: 0.5\nwindowMilliseconds: 500\nreplanEveryWindows: 5\nstart: round-robin\n";
 
@@ -38,14 +38,14 @@ exchangeFactors: {{cpu: {{cpu: 1, fpga: 10, gpu: 5}}, fpga: {{fpga: 1, gpu: 20}}
     )
 }
 
-/// The first lines of a page.
+/// The head of a results page.
 fn page(title: &str) -> String {
     format!("# {title}\n\n")
 }
 
 /// Table I: scenario A, scenario B and the chain; the last of eight windows, so one decision.
 pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
-    // Eight windows need no more; a longer trace begins with the same rows.
+    // Eight windows need only this many rows; a longer trace has the same prefix.
     let (actors, end) = (8, 80_000);
     let cases = [
         (
@@ -79,7 +79,7 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
     setting.write("table-1.md", &text)
 }
 
-/// The sentence about the oracle, and its throughput after the first decision.
+/// A sentence about the oracle, and its throughput after the first decision.
 fn foreseen(
     contest: &Contest,
     results: &[Result],
@@ -144,16 +144,16 @@ fn figure(results: &[Result], title: &str, level: Option<(&str, f64)>) -> String
     lines(&labels, &[Panel { title: String::new(), series }])
 }
 
-/// What came of everybody in one world.
+/// Results of all contestants in one simulation.
 struct Described {
     text: String,
-    /// By contestant: the mean after the first decision, and the half-width of its interval.
+    /// By contestant: mean throughput after the first decision, and the half-width of its interval.
     values: Vec<(&'static str, (f64, f64))>,
-    /// What the oracle reaches after the first decision.
+    /// The oracle's throughput after the first decision.
     oracle: f64,
 }
 
-/// Runs one world to its end and describes it.
+/// Runs one simulation to its end and describes it.
 fn described(
     setting: &Setting,
     contest: &Contest,
@@ -186,7 +186,7 @@ fn described(
     Ok(Described { text, values, oracle })
 }
 
-/// Figure 4: the motivating example, with the units of scenarios A and B, and the authors' own trace of it.
+/// Figure 4: the motivating example on the units of scenarios A and B, and the authors' trace of it.
 pub fn figure_4(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Figure 4: surveillance example");
     let kind = Kind::Surveillance(Surveillance { end: 12_000, phase: 3_000, seed: 1 });
@@ -200,7 +200,7 @@ pub fn figure_4(setting: &Setting) -> std::result::Result<(), Failure> {
     setting.write("figure-4.md", &text)
 }
 
-/// The surveillance folder of the authors: a PHOLD trace on two CPUs, a GPU and an FPGA.
+/// The authors' surveillance folder: a PHOLD trace on two CPUs, a GPU and an FPGA.
 pub fn surveillance(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Surveillance workload of the authors' files");
     let kind = Kind::Phold(Phold { actors: 8, end: 50_000, probability: 0.125, seed: 1 });
@@ -215,7 +215,7 @@ pub fn surveillance(setting: &Setting) -> std::result::Result<(), Failure> {
     setting.write("surveillance.md", &text)
 }
 
-/// The stochastic trace: phases, end, rate, and whether other actors are hot each time.
+/// The stochastic trace: phases, end, rate, and whether hot actors change with each phase.
 fn hotspot(actors: u32, phases: (f64, f64), rate: f64, moving: bool, seed: u64) -> Kind {
     let (end, phase) = phases;
     Kind::Hotspot(Hotspot {
@@ -231,13 +231,13 @@ fn hotspot(actors: u32, phases: (f64, f64), rate: f64, moving: bool, seed: u64) 
     })
 }
 
-/// What the authors' program gave, for the pages with 64 actors.
+/// Results of the authors' program, for the pages with 64 actors.
 const AUTHORS: &str = "64 actors, 8 CPUs, 2 GPUs, 1 FPGA. The paper claims up to 45 % over metis-apolike in a phase. \
     Re-running the authors' program (1000/200/200, 4 and 2 times as fast) gave in tasks/ms: APO 83.5 at its limit of 5 s, \
     METIS without capacities 96.7, \"asp-like\" 87.5, round-robin 84.7, random 67.2, METIS with capacities 65.3. The traces are \
     regenerated from the parameters with the costs of the paper's Table II, so only the order of strategies can be compared.\n";
 
-/// The worlds of Figure 5 in one table.
+/// The simulations of Figure 5 in one table.
 fn beside(worlds: &[(String, Described)]) -> String {
     let shown = ["asp", "authors' objective", "metis", "metis-apolike", "annealing-next-state"];
     let mut text = format!(
@@ -274,20 +274,20 @@ pub fn figure_5(setting: &Setting) -> std::result::Result<(), Failure> {
                 world.text
             )?;
             worlds.push((format!("{end} units, GPU {gpu} and FPGA {fpga} times"), world));
-            // Each part takes minutes: what is done is kept.
+            // Each part takes minutes: partial results are written.
             setting.write("figure-5.md", &format!("{text}{}", beside(&worlds)))?;
         }
     }
     Ok(())
 }
 
-/// What charges moves and planning: an actor that moves runs nowhere for 20 ms, and a decision comes 100 ms late.
+/// Charged migrations and planning: a downtime of 20 ms per migration, and a planning time of 100 ms.
 const CHARGED: &str = "migrationMilliseconds: 20\nchargePlanning: true\nplanningMilliseconds: 100\n";
 
-/// Pieces of effort of a plan of ours where many runs are made.
+/// Effort per plan in experiments with many runs.
 const QUICK: u64 = 150;
 
-/// The 64 actors of the authors' files over traces of several seeds, moves and planning free and charged.
+/// The 64 actors of the authors' files on traces of several seeds, with free and with charged migrations and planning.
 pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("64 actors on 11 units over several traces");
     text.push_str(AUTHORS);
@@ -339,7 +339,7 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
     Ok(())
 }
 
-/// A hotspot that is elsewhere in each phase, with moves and planning free, and charged.
+/// A hotspot that moves with each phase, with free and with charged migrations and planning.
 pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Moving hotspot");
     text.push_str(
@@ -356,7 +356,7 @@ pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
     Ok(())
 }
 
-/// Energy: the same world without a cap on power and with one.
+/// Energy: the same simulation without and with a power cap.
 pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Energy under a power cap");
     text.push_str(
@@ -376,7 +376,7 @@ pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
         .copied()
         .collect();
     for cap in [None, Some(400), Some(200)] {
-        // Everything starts on the FPGA and a CPU, which every cap allows.
+        // All actors start on the FPGA and a CPU, which every cap allows.
         let config = watts.replace("start: round-robin", "start: [0, 2, 0, 2, 0, 2, 0, 2]");
         let config = cap.map_or(config.clone(), |cap: u32| format!("{config}powerCap: {cap}\n"));
         let contest = Contest::new(&config, kind, Some(12))?;
@@ -403,7 +403,7 @@ pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
     setting.write("energy.md", &text)
 }
 
-/// Actors that run on some kinds only.
+/// Actors restricted to some kinds.
 pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Actors restricted to some device kinds");
     let config = format!(
@@ -421,7 +421,7 @@ pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
     setting.write("partial-kinds.md", &text)
 }
 
-/// How the weights of the annoyance change what is decided in the three worlds.
+/// Sensitivity of decisions to the annoyance weights, for each synchronization.
 pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Weights of the annoyance criterion");
     text.push_str(

@@ -1,35 +1,35 @@
-//! Line charts as SVG: panels in a grid with common axes, one legend.
+//! Line charts as SVG: a grid of panels with common axes and one legend.
 
 use std::fmt::Write as _;
 
 use crate::dag::escape;
 
-/// Points joined by a line.
+/// A data series.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What the legend says; series of one name have one colour.
+    /// Legend text; series of one name share a colour.
     pub name: String,
-    /// Positions, by x.
+    /// Points, by x.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Axes with series.
+/// A panel: axes with series.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What stands above it.
+    /// Panel title.
     pub title: String,
-    /// What is drawn.
+    /// Series of the panel.
     pub series: Vec<Series>,
 }
 
-/// What stands around the panels.
+/// Titles and axes of the whole chart.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
-    /// Above all.
+    /// Chart title.
     pub title: &'a str,
-    /// Below.
+    /// Label of the horizontal axis.
     pub x: &'a str,
-    /// Beside the title.
+    /// Label of the vertical axis.
     pub y: &'a str,
     /// Whether the vertical axis is logarithmic.
     pub log: bool,
@@ -41,7 +41,7 @@ const LEFT: f64 = 56.0;
 const TOP: f64 = 62.0;
 const GAP: f64 = 34.0;
 
-/// Draws `panels` with the same axes in all of them.
+/// Draws `panels` with common axes.
 pub fn lines(labels: &Labels<'_>, panels: &[Panel]) -> String {
     let columns = panels.len().clamp(1, 4);
     let (width, height) = if panels.len() == 1 { (640.0, 320.0) } else { (230.0, 150.0) };
@@ -78,7 +78,7 @@ pub fn lines(labels: &Labels<'_>, panels: &[Panel]) -> String {
     );
     let in_row = if names.len() > 8 { names.len() } else { names.len().div_ceil(2).max(5) };
     for (number, name) in names.iter().enumerate() {
-        // Two rows of names fit above the panels.
+        // Two legend rows fit above the panels.
         let (row, column) = (number / in_row, number % in_row);
         let at = |count: usize| f64::from(u32::try_from(count).expect("few series"));
         let (x, y) = (LEFT + 120.0 * at(column), 25.0 + 13.0 * at(row));
@@ -142,14 +142,14 @@ pub fn lines(labels: &Labels<'_>, panels: &[Panel]) -> String {
     text
 }
 
-/// The next number of one digit and zeros, or 1.5 or 2.5 of them.
+/// The next round number: a power of ten times 1, 1.5, 2, 2.5 or another digit.
 fn round_up(value: f64) -> f64 {
     let unit = 10_f64.powf(value.log10().floor());
     let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0];
     steps.iter().map(|step| step * unit).find(|step| *step >= value).unwrap_or(10.0 * unit)
 }
 
-/// Where an axis is labelled.
+/// Axis ticks.
 fn ticks(from: f64, to: f64, log: bool) -> Vec<f64> {
     if log {
         let powers = std::iter::successors(Some(from), |tick| Some(tick * 10.0));
@@ -160,7 +160,7 @@ fn ticks(from: f64, to: f64, log: bool) -> Vec<f64> {
     all.take_while(|tick| *tick <= to * 1.001).map(tidy).collect()
 }
 
-/// Without what floating point adds at the end.
+/// Formats without floating-point noise.
 fn tidy(value: f64) -> f64 {
     format!("{value:.6}").parse().unwrap_or(value)
 }

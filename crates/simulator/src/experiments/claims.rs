@@ -1,8 +1,8 @@
-//! What a paper claims beside what came out here.
+//! A paper's claims compared with our results.
 
 use std::fmt::Write as _;
 
-/// A claim, what the paper says of it, and what came out here.
+/// A claim, the paper's value and ours.
 pub type Claim<'a> = (&'a str, &'a str, String);
 
 /// A Markdown table of claims, after an empty line.
@@ -14,7 +14,7 @@ pub fn claims(rows: &[Claim]) -> String {
     text
 }
 
-/// Whether a claim holds, in a word.
+/// The verdict on a claim, in a word.
 pub const fn yes(holds: bool) -> &'static str {
     if holds { "yes" } else { "no" }
 }

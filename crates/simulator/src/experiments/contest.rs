@@ -1,4 +1,4 @@
-//! Several strategies in one world, over several seeds, and tables of what came of it.
+//! Compares several strategies in one simulation over several seeds.
 
 use std::fmt::Write as _;
 
@@ -14,40 +14,40 @@ use crate::strategies::{NONE, planner};
 use crate::trace::{Kind, Trace};
 use crate::world;
 
-/// A strategy and what it is told.
+/// A strategy and its inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Contestant {
-    /// How tables call it.
+    /// Name in tables.
     pub label: &'static str,
     /// The strategy.
     pub strategy: &'static str,
-    /// What it is told, and how its answers are taken.
+    /// Its model of the simulation, and how its answers are applied.
     pub told: Told,
-    /// Pieces of work of a plan.
+    /// Effort per plan.
     pub effort: Option<u64>,
 }
 
-/// What a strategy is told of a world.
+/// The snapshot model that a strategy receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// What the busiest unit has to do, with what its actors send; a plan has to gain 2 %.
+    /// Work of the busiest unit including its messages; a plan must gain 2 %.
     Busiest,
-    /// The same; every better plan is carried out.
+    /// The same; every improvement is applied.
     Ungated,
-    /// Time, with the usual levels; every better plan is carried out.
+    /// Time, default levels; every improvement is applied.
     Levels,
-    /// The same with room for half an actor more on every unit, with which METIS and annealing do best.
+    /// The same with capacity for half an actor more per unit, the best setting for METIS and annealing.
     Roomy,
-    /// Time, with overload and messages as one level; every better plan is carried out.
+    /// Time, with overload and messages as one level; every improvement is applied.
     Time,
-    /// Time, with the usual levels, their order left to the facts.
+    /// Time, default levels ordered by the counters.
     Adaptive,
-    /// Tasks, as the paper says.
+    /// Tasks, as in the paper.
     Paper,
-    /// The same, adaptive.
+    /// The same, with adaptive levels.
     PaperAdaptive,
-    /// What the authors' program makes of it: the mean of all actors' tasks for each, rates since the start, and levels by
-    /// their relevance.
+    /// As in the authors' program: the mean task count for every actor, rates since the start, and levels ordered by
+    /// relevance.
     Authors,
 }
 
@@ -72,10 +72,10 @@ impl Told {
     }
 }
 
-/// What a plan of `asp` has to gain: what a decision may lose at most, too.
+/// Minimum gain of a plan of `asp`, also the largest acceptable loss of a decision.
 const LEAST_GAIN: f64 = 0.02;
 
-/// Pieces of work of a plan of ours: about a second for 64 actors, of which the authors' limit allows five.
+/// Effort per plan: about a second for 64 actors; the authors' limit is five.
 const EFFORT: u64 = 500;
 
 const fn ours(label: &'static str, told: Told) -> Contestant {
@@ -86,7 +86,7 @@ const fn other(strategy: &'static str) -> Contestant {
     Contestant { label: strategy, strategy, told: Told::Roomy, effort: None }
 }
 
-/// Everybody: ours first.
+/// All contestants; ours is the first.
 pub const ALL: &[Contestant] = &[
     ours("asp", Told::Busiest),
     ours("asp without gate", Told::Ungated),
@@ -109,26 +109,26 @@ pub const ALL: &[Contestant] = &[
     Contestant { label: "static start", ..other(NONE) },
 ];
 
-/// The contestants whose changes are held against staying in results.
+/// The contestants whose changes the results compare with staying.
 const OURS: [&str; 4] = ["asp", "asp without gate", "asp, objective in time", "asp, plain objective"];
 
-/// A world in which strategies compete.
+/// A simulation in which strategies compete.
 pub struct Contest {
     /// Its configuration.
     pub config: Config,
-    /// Its numbers.
+    /// Its numeric form.
     pub platform: Platform,
-    /// What runs, by seed of the trace.
+    /// The trace, by seed.
     pub trace: Trace,
-    /// At most so many windows.
+    /// Maximum number of windows.
     pub windows: Option<u64>,
     start: Vec<usize>,
     allowed: Vec<Vec<usize>>,
 }
 
-/// What came of one contestant.
+/// Runs of one contestant.
 pub struct Result {
-    /// Who.
+    /// The contestant.
     pub label: &'static str,
     /// By seed.
     pub reports: Vec<Report>,
@@ -138,7 +138,7 @@ impl Contest {
     /// From the text of a configuration and a generated trace.
     ///
     /// # Errors
-    /// When they do not fit.
+    /// The configuration does not match the trace.
     pub fn new(config: &str, kind: Kind, windows: Option<u64>) -> std::result::Result<Self, Failure> {
         let (config, platform) =
             Config::parse(config).map_err(|(field, problem)| format!("{field}: {problem}"))?;
@@ -160,7 +160,7 @@ impl Contest {
         }
     }
 
-    /// Everybody's runs, with seeds from 1.
+    /// The runs of all contestants, with seeds from 1.
     ///
     /// # Errors
     /// The first run that fails.
@@ -192,11 +192,11 @@ impl Contest {
         Ok(case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {})?)
     }
 
-    /// The best assignment that never changes as far as hill climbing, by the mean of the first `windows`, finds it: from where each of
-    /// `from` ends, single moves and exchanges of two actors are tried as long as one is better.
+    /// The best static assignment that hill climbing finds, by the mean of the first `windows`: single moves and swaps,
+    /// started from the final assignment of each run in `from`.
     ///
     /// # Errors
-    /// When a world cannot go on.
+    /// A simulation that cannot continue.
     pub fn best_static_found(
         &self,
         from: &[Result],
@@ -227,11 +227,11 @@ impl Contest {
         }
     }
 
-    /// By contestant: the mean, over its runs, of what the assignment at their end is worth in the first `windows` of a
-    /// world that begins with it.
+    /// By contestant: mean throughput, over its runs, in the first `windows` of a simulation that starts from the final
+    /// assignment.
     ///
     /// # Errors
-    /// When a world cannot go on.
+    /// A simulation that cannot continue.
     pub fn from_the_start(
         &self,
         results: &[Result],
@@ -247,22 +247,22 @@ impl Contest {
         results.iter().map(of).collect()
     }
 
-    /// Windows before the first decision takes effect.
+    /// Number of windows before the first decision takes effect.
     pub fn before(&self) -> usize {
         usize::try_from(self.config.replan_every_windows).unwrap_or(usize::MAX)
     }
 
-    /// What no assignments can pass over a run: every unit at work all the time, every message within its unit, nothing done twice.
-    /// In tasks per millisecond; each task sends one message, as in traces.
+    /// Upper bound on the throughput of any sequence of assignments, in tasks per millisecond: all units busy, all messages
+    /// local, no rollbacks. Each task sends one message, as in traces.
     pub fn most(&self) -> f64 {
         let rate = |unit: usize| 1.0 / (self.platform.task[unit] + self.platform.latency[unit][unit]);
         (0..self.platform.units()).map(rate).sum()
     }
 
-    /// What an oracle does that decides when the others do, with the assignments at which they end as hints.
+    /// An oracle that decides at the same times, with the contestants' final assignments as hints.
     ///
     /// # Errors
-    /// When a world cannot go on.
+    /// A simulation that cannot continue.
     pub fn foreseen(&self, hints: &[Hint]) -> std::result::Result<Foreseen, Failure> {
         Ok(foresee(&Case { compared: false, ..self.case(&self.start, self.windows) }, hints)?)
     }
@@ -287,7 +287,7 @@ impl Contest {
     }
 }
 
-/// The mean of numbers and the half-width of its 95 % interval (normal approximation); 0 of one number.
+/// The mean and the half-width of its 95 % interval (normal approximation); half-width 0 for one number.
 pub fn interval(numbers: &[f64]) -> (f64, f64) {
     let centre = mean(numbers).unwrap_or(0.0);
     if numbers.len() < 2 {
@@ -299,21 +299,21 @@ pub fn interval(numbers: &[f64]) -> (f64, f64) {
     (centre, 1.96 * (variance / count).sqrt())
 }
 
-/// One number per run.
+/// A measure of a run.
 pub type Of<'a> = &'a dyn Fn(&Report) -> f64;
 
-/// The throughput of the last window that was finished.
+/// Throughput of the last complete window.
 pub fn last(report: &Report) -> f64 {
     report.windows.last().map_or(0.0, |window| window.throughput)
 }
 
-/// The mean throughput of the run.
+/// Mean throughput of the run.
 pub fn overall(report: &Report) -> f64 {
     report.mean.unwrap_or(0.0)
 }
 
-/// A Markdown table: who, the value and the mean of all windows relative to `reference` and with intervals, moves, and the
-/// change that lost most against staying. `added` is one column more: its title, and a number by contestant.
+/// A Markdown table: contestant, its value and the mean of all windows relative to `reference` with intervals, migrations,
+/// and the worst change compared with staying. `added` is an extra column: its title, and a number by contestant.
 pub fn table(
     results: &[Result],
     reference: f64,
@@ -351,30 +351,30 @@ fn moves(report: &Report) -> f64 {
     moves
 }
 
-/// The mean of staying and of going, over the windows that both worlds have: one may be at the end of its rows before.
+/// Means of staying and of moving over their common windows: one of the traces may end earlier.
 fn means(change: &Change) -> (f64, f64) {
     let both = change.went.len().min(change.stayed.len());
     let of = |windows: &[f64]| mean(&windows[..both]).unwrap_or(0.0);
     (of(&change.stayed), of(&change.went))
 }
 
-/// What a change won against staying, in per cent.
+/// Gain of a change over staying, in per cent.
 fn percent(change: &Change) -> f64 {
     let (stayed, went) = means(change);
     if stayed > 0.0 { (went / stayed - 1.0) * 100.0 } else { 0.0 }
 }
 
-/// The mean of windows, and each of them.
+/// The mean over windows, and each window.
 fn each_window(mean: f64, windows: &[f64]) -> String {
     let each: Vec<String> = windows.iter().map(|window| format!("{window:.1}")).collect();
     format!("{mean:.2} ({})", each.join(" "))
 }
 
-/// A change that loses more than this against staying is listed, in per cent.
+/// Changes that lose more than this against staying are listed, in per cent.
 const LOSS: f64 = 2.0;
 
-/// Every change of ours until the next decision against staying: how many there were, and those that lost more than 2 %
-/// with the facts that the planner had.
+/// Compares every change with staying until the next decision: the number of changes, and those that lost more than 2 %
+/// with the planner's observation.
 pub fn losses(results: &[Result]) -> String {
     let mut text = String::from(
         "\nRe-planning against staying, from the same state until the next decision:\n\n\

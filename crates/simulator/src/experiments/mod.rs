@@ -14,7 +14,7 @@ mod statistics;
 
 pub use setting::{Experiment, Failure, Setting};
 
-/// Every experiment, in the order in which they are listed to people.
+/// Every experiment, in listing order.
 pub const ALL: &[Experiment] = &[
     Experiment::new("table-1", "APO: non-connected, ring and chain after one decision", apo::table_1),
     Experiment::new("figure-4", "APO, Figure 4: surveillance example", apo::figure_4),
@@ -56,7 +56,7 @@ pub const ALL: &[Experiment] = &[
     semi_static::TIME,
 ];
 
-/// The experiment of this name.
+/// The experiment with this name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
 }

@@ -1,27 +1,27 @@
-//! Where an experiment writes, and how much it does.
+//! Output folder and effort of an experiment.
 
 use std::error::Error;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What goes wrong in an experiment; people read it, nobody matches on it.
+/// An experiment's error, for display only.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// One experiment.
+/// A registered experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The name on the command line and the stem of the files that it writes.
+    /// Name on the command line and stem of its files.
     pub name: &'static str,
-    /// One line for people who choose; its first word is the paper, and names the folder of the results.
+    /// One-line description; its first word is the paper, and names the results folder.
     pub summary: &'static str,
-    /// Whether chance plays a part, so that it is tried with several seeds.
+    /// Whether it is randomized, hence repeated with several seeds.
     pub seeded: bool,
     /// Runs it.
     pub run: fn(&Setting) -> Result<(), Failure>,
 }
 
 impl Experiment {
-    /// An experiment by its parts, tried with several seeds.
+    /// A randomized experiment, repeated with several seeds.
     #[must_use]
     pub const fn new(
         name: &'static str,
@@ -31,42 +31,42 @@ impl Experiment {
         Self { name, summary, seeded: true, run }
     }
 
-    /// The same with one outcome, whatever the seeds.
+    /// A deterministic experiment.
     #[must_use]
     pub const fn without_seeds(self) -> Self {
         Self { seeded: false, ..self }
     }
 }
 
-/// Where an experiment writes and how much it may do.
+/// Output folder and effort of a run of an experiment.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Which experiment it is.
+    /// The experiment.
     pub experiment: Experiment,
-    /// The folder of its files; it exists.
+    /// Output folder; it exists.
     pub out: PathBuf,
-    /// How many seeds are tried where chance plays a part.
+    /// Number of seeds for randomized experiments.
     pub seeds: u64,
     /// Whether progress is shown on standard error.
     pub progress: bool,
-    /// The commit that pages say they were made at, where one is known.
+    /// The commit that pages name, if known.
     pub commit: Option<String>,
 }
 
 impl Setting {
-    /// Says on standard error how many of all pieces are ready, where progress is shown.
+    /// Reports progress on standard error, if enabled.
     pub fn tell(&self, done: usize, all: usize) {
         if self.progress {
-            // That nobody can read it is no error.
+            // Progress is best effort.
             let _ =
                 write!(std::io::stderr(), "\r{done} of {all} runs {}", if done == all { "\n" } else { "" });
         }
     }
 
-    /// Writes one file of the results; a page, which is Markdown, says last how it was made.
+    /// Writes a results file; Markdown pages get a provenance paragraph.
     ///
     /// # Errors
-    /// When the folder cannot be written to.
+    /// The folder is not writable.
     pub fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
         let path = self.out.join(name);
         let page = path.extension().is_some_and(|extension| extension == "md");
@@ -74,7 +74,7 @@ impl Setting {
         std::fs::write(&path, text).map_err(|source| unwritable(&path, &source))
     }
 
-    /// The last paragraph of a page: at which commit it was made, where one is known, and by which command.
+    /// The provenance paragraph of a page: commit, if known, and command.
     fn made(&self) -> String {
         let Experiment { name, seeded, .. } = self.experiment;
         let seeds = if seeded { format!(" --seeds {}", self.seeds) } else { String::new() };
@@ -94,7 +94,7 @@ fn unwritable(path: &Path, source: &std::io::Error) -> Failure {
 mod tests {
     use super::{Experiment, Setting};
 
-    /// What is in a file of this name when `text` was written to it.
+    /// Content of a file of this name after writing `text`.
     fn written(experiment: Experiment, commit: Option<&str>, name: &str, text: &str) -> String {
         let folder = tempfile::tempdir().expect("a folder");
         let out = folder.path().to_owned();

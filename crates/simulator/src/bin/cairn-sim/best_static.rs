@@ -1,4 +1,4 @@
-//! `cairn-sim best-static`: the best assignment that never changes.
+//! `cairn-sim best-static`: the best static assignment.
 
 use std::path::PathBuf;
 
@@ -13,16 +13,16 @@ use crate::{Failure, Output, print};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The configuration of the world.
+    /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// The trace.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// Assignments are judged by the mean of so many first windows.
+    /// Number of windows over which an assignment's mean throughput is measured.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..))]
     windows: u64,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }

@@ -1,4 +1,4 @@
-//! `cairn-sim dag …`: one sub-command per line of [`Command`], each in a file of its own beside this one.
+//! `cairn-sim dag …`: one sub-command per line of [`Command`], each in its own file.
 
 mod check;
 mod convert;
@@ -15,7 +15,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::Failure;
 
-/// Whether there is a command to offer.
+/// Whether any sub-command exists.
 pub const ANY: bool = true;
 
 #[derive(Args)]
@@ -26,28 +26,28 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say whether a graph is sound, and what it has.
+    /// Validate a graph and summarize it.
     Check(check::Arguments),
-    /// Write a graph in another format.
+    /// Convert a graph to another format.
     Convert(convert::Arguments),
-    /// Write one of the papers' graphs.
+    /// Generate one of the papers' graphs.
     Generate(generate::Arguments),
-    /// Map a graph before it runs.
+    /// Map a graph offline.
     Map(map::Arguments),
-    /// Say what a mapping costs.
+    /// Evaluate the cost of a mapping.
     Evaluate(evaluate::Arguments),
-    /// Map every region of a graph's parameters before it runs, and look mappings up while it runs.
+    /// Build a table of mappings over the regions of a graph's parameters, and look mappings up online.
     Table(table::Arguments),
-    /// Schedule a workload while it runs, in simulated time.
+    /// Schedule a workload online, in simulated time.
     Run(run::Arguments),
 }
 
-/// How a result is printed.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people.
+    /// A readable table.
     Text,
-    /// One object, for programs.
+    /// One JSON object.
     Json,
 }
 

@@ -1,4 +1,4 @@
-//! `cairn-sim experiment NAME`: repeat one experiment, or list them.
+//! `cairn-sim experiment NAME`: run an experiment, or list all.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use crate::{Failure, print};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Which one.
+    /// Name of the experiment.
     #[arg(required_unless_present = "list")]
     name: Option<String>,
-    /// Print the names with one line each.
+    /// List the experiments.
     #[arg(long)]
     list: bool,
-    /// The folder for tables and figures; made if it does not exist.
+    /// The folder for tables and figures; created if missing.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     out: PathBuf,
-    /// How many seeds are tried where chance plays a part.
+    /// Number of seeds for randomized experiments.
     #[arg(long, value_name = "N", default_value_t = 10)]
     seeds: u64,
-    /// The commit that pages say they were made at [default: none is named]
+    /// The commit named on generated pages [default: none]
     #[arg(long, value_name = "COMMIT", env = "CAIRN_COMMIT")]
     commit: Option<String>,
     /// Show no progress.
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         out: arguments.out.clone(),
         seeds: arguments.seeds.max(1),
         progress: !arguments.quiet,
-        // An empty variable names none.
+        // An empty variable counts as unset.
         commit: arguments.commit.clone().filter(|commit| !commit.is_empty()),
     };
     (experiment.run)(&setting)

@@ -1,6 +1,6 @@
-//! `cairn-sim`: replay traces and task graphs in simulated worlds, and repeat the papers' experiments.
+//! `cairn-sim`: simulates traces and task graphs, and repeats the papers' experiments.
 //!
-//! Every sub-command is in a file of its own.
+//! Every sub-command has its own file.
 
 mod best_static;
 mod dag;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// Replay traces and task graphs in simulated worlds, and repeat the papers' experiments.
+/// Simulate traces and task graphs, and repeat the papers' experiments.
 #[derive(Parser)]
 #[command(name = "cairn-sim", version)]
 struct Arguments {
@@ -27,36 +27,36 @@ struct Arguments {
 enum Command {
     /// Replay a trace under a strategy.
     Run(run::Arguments),
-    /// Find the best assignment that never changes: all are tried, up to renaming of equal units.
+    /// Find the best static assignment by exhaustive search, up to symmetry of equal units.
     BestStatic(best_static::Arguments),
     /// Generate a trace.
     Trace(trace::Arguments),
-    /// Repeat an experiment of a paper.
+    /// Run an experiment of a paper.
     Experiment(experiment::Arguments),
     /// Schedule and map task graphs.
     #[command(hide = !dag::ANY)]
     Dag(dag::Arguments),
 }
 
-/// How a result is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// One JSON object.
     Json,
-    /// A table for people.
+    /// A readable table.
     Table,
 }
 
-/// What goes wrong in a command; people read it.
+/// A command's error, for display only.
 type Failure = Box<dyn Error + Send + Sync>;
 
 fn main() -> ExitCode {
     portfolio::run_child_if_asked();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        // Help and version are what was asked for; anything else is bad usage, 1 here and 2 with clap.
+        // Help and version succeed; bad usage exits with 1 here, with 2 in clap.
         Err(error) => {
-            // Nobody is left to tell when even this cannot be written.
+            // Printing is best effort.
             let _ = error.print();
             return ExitCode::from(u8::from(error.use_stderr()));
         }
@@ -88,7 +88,7 @@ fn complain(error: &(dyn Error + 'static)) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints a result; that the reader has gone away is no error.
+/// Prints a result; a closed pipe is not an error.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -97,7 +97,7 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Numbers as `--assignment` takes them.
+/// Numbers in the format of `--assignment`.
 fn list(numbers: &[usize]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }

@@ -1,9 +1,9 @@
-//! Progress of long work, on standard error, where a person looks at it.
+//! Progress display on standard error, if it is a terminal.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One line that is written over again and again.
+/// A line that is overwritten.
 pub struct Progress {
     what: &'static str,
     shown: bool,
@@ -11,17 +11,17 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is shown where standard error is no terminal.
+    /// Shows nothing unless standard error is a terminal.
     pub fn new(what: &'static str) -> Self {
         Self { what, shown: std::io::stderr().is_terminal(), last: AtomicUsize::new(0) }
     }
 
-    /// `done` of `all` pieces are ready; shown at every thousandth.
+    /// Reports `done` of `all` jobs, in steps of a thousandth.
     pub fn tell(&self, done: usize, all: usize) {
         let part = done * 1000 / all.max(1);
         if self.shown && part > self.last.fetch_max(part, Ordering::Relaxed) {
             let filled = "#".repeat(part / 25);
-            // That nobody can read it is no error.
+            // Progress is best effort.
             let _ = write!(std::io::stderr(), "\r{} [{filled:40}] {done} of {all}", self.what);
         }
     }

@@ -13,48 +13,48 @@ use simulator::{trace, world};
 
 use crate::{Failure, Output, print};
 
-/// The name of the strategy that knows what comes.
+/// Name of the strategy that knows the trace.
 const ORACLE: &str = "oracle";
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The configuration of the world.
+    /// The configuration file.
     #[arg(long, value_name = "FILE", required_unless_present = "list_strategies")]
     config: Option<PathBuf>,
     /// The trace.
     #[arg(long, value_name = "FILE", required_unless_present = "list_strategies")]
     trace: Option<PathBuf>,
-    /// Who decides; `none` never moves anything, `oracle` knows what comes.
+    /// The strategy; `none` never moves an actor, `oracle` knows the trace.
     #[arg(long, value_name = "NAME", default_value = NONE)]
     strategy: String,
-    /// Print the strategies with one line each.
+    /// List the strategies.
     #[arg(long)]
     list_strategies: bool,
-    /// The unit of each actor at the start, instead of the configuration's.
+    /// The initial unit of each actor, instead of the configuration's.
     #[arg(long, value_name = "0,1,2,…", value_delimiter = ',')]
     assignment: Option<Vec<usize>>,
-    /// At most so many windows.
+    /// Maximum number of windows.
     #[arg(long, value_name = "N")]
     windows: Option<u64>,
-    /// Decides between equals.
+    /// Seed for tie-breaks.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Pieces of work of each decision; by default what the strategy does by itself.
+    /// Effort per plan [default: the strategy's own]
     #[arg(long, value_name = "N")]
     effort: Option<u64>,
-    /// Order the criteria by their relevance in what was counted.
+    /// Order the objective levels by their relevance in the counters.
     #[arg(long)]
     adaptive: bool,
-    /// Measure work in tasks, as the APO paper says, or as the program of its authors approximates it, not in time.
+    /// Measure work in tasks, as in the APO paper or as approximated by its authors' program, instead of time.
     #[arg(long, value_name = "HOW")]
     count_tasks: Option<Tasks>,
-    /// Plan for what the busiest unit has to do with what its actors send, instead of the usual criteria.
+    /// Minimize the work of the busiest unit including its messages, instead of the default objective.
     #[arg(long, conflicts_with_all = ["adaptive", "count_tasks"])]
     busiest: bool,
-    /// Stay where going gains a smaller part of what staying costs, or the 95 % interval of the gain has a loss in it.
+    /// Minimum gain of a plan as a fraction of the cost of staying; the 95 % interval of the gain must not include a loss.
     #[arg(long, value_name = "PART")]
     least_gain: Option<f64>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
@@ -62,9 +62,9 @@ pub struct Arguments {
 /// How tasks are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Tasks {
-    /// Each actor's own.
+    /// By actor.
     Exact,
-    /// The mean of all for each.
+    /// The mean of all actors for each.
     Mean,
 }
 

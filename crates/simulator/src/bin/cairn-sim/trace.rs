@@ -11,69 +11,69 @@ use crate::Failure;
 pub struct Arguments {
     #[command(subcommand)]
     kind: Which,
-    /// The file to write.
+    /// The trace file to write.
     #[arg(long, value_name = "FILE", global = true, default_value = "trace.csv")]
     out: PathBuf,
 }
 
 #[derive(Subcommand)]
 enum Which {
-    /// Actors that send to nobody else (scenario A of the APO paper).
+    /// Independent actors (scenario A of the APO paper).
     NonConnected(Size),
-    /// To the right neighbour every 10 (scenario B).
+    /// Messages to the right neighbour, period 10 (scenario B).
     Ring(Size),
-    /// To the right neighbour every 2.
+    /// Messages to the right neighbour, period 2.
     Chain(Size),
-    /// To a random other actor with a probability.
+    /// Messages to a random other actor with a given probability.
     Phold {
         #[command(flatten)]
         size: Size,
-        /// How likely an actor sends at each time.
+        /// Probability of a message at each time.
         #[arg(long, default_value_t = 0.125)]
         probability: f64,
-        /// Decides who sends to whom.
+        /// Seed of the receivers.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Two actors crop, five classify, one localizes; uniform and hot phases take turns.
+    /// Two actors crop, five classify, one localizes; uniform and hot phases alternate.
     Surveillance {
-        /// The number of frames.
+        /// Number of frames.
         #[arg(long, default_value_t = 20_000)]
         end: u32,
-        /// The length of a phase in frames.
+        /// Length of a phase in frames.
         #[arg(long, default_value_t = 4_000)]
         phase: u32,
-        /// Decides where single tiles go.
+        /// Seed of the receivers of single tiles.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Balanced phases and phases in which few actors get everything.
+    /// PHOLD: balanced phases alternate with phases in which only hot actors receive messages.
     Hotspot {
-        /// How many actors.
+        /// Number of actors.
         #[arg(long, default_value_t = 64)]
         actors: u32,
-        /// The end in logical time.
+        /// End of the trace in logical time.
         #[arg(long, default_value_t = 1000.0)]
         end: f64,
-        /// The length of a balanced phase.
+        /// Length of a balanced phase.
         #[arg(long, default_value_t = 200.0)]
         balanced: f64,
-        /// The length of an imbalanced phase.
+        /// Length of an imbalanced phase.
         #[arg(long, default_value_t = 200.0)]
         imbalanced: f64,
-        /// The part of the actors that is hot.
+        /// Fraction of hot actors.
         #[arg(long, default_value_t = 0.1)]
         hot: f64,
         /// Tasks per actor and unit of logical time.
         #[arg(long, default_value_t = 12.0)]
         rate: f64,
-        /// Other actors are hot in each imbalanced phase.
+        /// Draw new hot actors in each imbalanced phase.
         #[arg(long)]
         moving: bool,
-        /// Work goes where tasks are sent: cold actors have nothing to do.
+        /// Work moves with the messages: cold actors are idle.
         #[arg(long)]
         relayed: bool,
-        /// Decides who sends to whom, and when.
+        /// Seed of receivers and times.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -81,10 +81,10 @@ enum Which {
 
 #[derive(Args)]
 struct Size {
-    /// How many actors.
+    /// Number of actors.
     #[arg(long, default_value_t = 8)]
     actors: u32,
-    /// The first logical time that is not generated any more.
+    /// End of the trace in logical time, exclusive.
     #[arg(long, default_value_t = 500_000)]
     end: u32,
 }

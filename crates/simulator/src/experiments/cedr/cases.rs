@@ -67,7 +67,7 @@ pub fn charts(setting: &Experiment) -> Result<(), Failure> {
     setting.write("gantt.md", &text)
 }
 
-/// Reads nanoseconds off a run.
+/// Extracts nanoseconds from a run.
 type Total = fn(&Measures) -> u64;
 
 /// `cedr-cache`.
@@ -146,7 +146,7 @@ pub fn queues(setting: &Experiment) -> Result<(), Failure> {
         let how = Setting { queueing, ..Setting::default() };
         let mut points = Vec::new();
         for (count, row) in counts.iter().zip(&mut rows) {
-            // 32 Kb each at 1000 Mbps: more than three cores can take.
+            // 32 Kb each at 1000 Mbps exceed the capacity of three cores.
             let dags = [Arriving {
                 file: String::new(),
                 instances: u64::from(*count),
@@ -171,7 +171,7 @@ pub fn queues(setting: &Experiment) -> Result<(), Failure> {
     setting.write("queues.md", &text)
 }
 
-/// Whether the first line grows more than the second, and where both end.
+/// Whether the first line grows more than the second, and the last points of both.
 fn growth([without, with]: &[Vec<(f64, f64)>; 2]) -> String {
     let end = |points: &[(f64, f64)]| points.last().copied().unwrap_or_default();
     let grows = |points: &[(f64, f64)]| end(points).1 - points.first().copied().unwrap_or_default().1;
@@ -203,7 +203,7 @@ fn streamed(name: &str, mode: Streaming) -> Result<(Applications, Measures, Vec<
 pub fn streaming(setting: &Experiment) -> Result<(), Failure> {
     let mut text = page("Streaming (Table 6)");
     text += "40 frames under SIMPLE on 3 cores, 1 FFT, 1 MMULT: sequential, or pipelined with single or double buffers.\n\n";
-    // Frame after frame and in a pipeline: time, then utilisation of the cores.
+    // Sequential and pipelined: time, then core utilization.
     let published = [[19.35, 9.80, 28.74, 56.32], [86.41, 63.03, 36.68, 50.27]];
     let mut rows = Vec::new();
     for ((name, _), paper) in STREAMED.iter().zip(published) {

@@ -1,4 +1,4 @@
-//! What CEDR's experiments share: pools, graphs, runs, tables.
+//! Shared parts of CEDR's experiments: pools, graphs, runs, tables.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use taskgraph::{Costs, Graph, Group, Kind, Platform};
 use crate::dag::{Applications, Measures, Record, Setting, arrivals, run};
 use crate::experiments::setting::Failure;
 
-/// The five schedulers of the paper, in its order; it calls SIMPLE round-robin, RR.
+/// The five schedulers of the paper, in its order; the paper calls SIMPLE round-robin (RR).
 pub(super) const SCHEDULERS: [&str; 5] = ["SIMPLE", "MET", "EFT", "ETF", "HEFT_RT"];
 
-/// Cores, FFT and MMULT accelerators.
+/// Numbers of cores, FFT and MMULT accelerators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts(pub(super) usize, pub(super) usize, pub(super) usize);
 
@@ -62,7 +62,7 @@ pub(super) fn measure(
     Ok(run(applications, &arrivals(dags, setting.seed), &mut *scheduler, setting, &mut |_| {})?)
 }
 
-/// One run with everything that ran.
+/// One run with its task log.
 pub(super) fn record(
     applications: &Applications,
     dags: &[Arriving],
@@ -76,13 +76,13 @@ pub(super) fn record(
     Ok((measures, records))
 }
 
-/// Milliseconds of `total` nanoseconds per application.
+/// Milliseconds per application of `total` nanoseconds.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 pub(super) fn each_ms(total: u64, measures: &Measures) -> f64 {
     total as f64 / 1e6 / measures.applications.max(1) as f64
 }
 
-/// Nanoseconds in milliseconds.
+/// Nanoseconds as milliseconds.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 pub(super) fn ms(total: u64) -> f64 {
     total as f64 / 1e6
@@ -97,12 +97,12 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The first lines of a page of results.
+/// The head of a results page.
 pub(super) fn page(title: &str) -> String {
     format!("# {title}\n\nTimes are in milliseconds. ")
 }
 
-/// ours / paper, and both.
+/// The ratio ours / paper, our value, and the paper's.
 pub(super) fn beside(ours: f64, paper: f64) -> [String; 3] {
     [format!("{:.2}", ours / paper), format!("{ours:.2}"), format!("{paper}")]
 }

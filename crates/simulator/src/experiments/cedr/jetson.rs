@@ -1,4 +1,4 @@
-//! The same workload on a board with a GPU, where moving data costs more than computing.
+//! The same workload on a board with a GPU, where data transfers cost more than computation.
 
 use taskgraph::generate::cedr::{Pair, actual};
 use taskgraph::{Cost, Costs, Graph, Group, HostCores, Kind, Platform, Transfer, Variable};
@@ -9,16 +9,16 @@ use crate::experiments::chart::{Labels, Panel, Series, lines};
 use crate::experiments::claims::{claims, yes};
 use crate::experiments::setting::{Failure, Setting as Experiment};
 
-/// The Jetson's costs (ours): ETF's overhead is 10 ms per application there and 65.5 on the ZCU102 (Figures 16(b), 7(b)),
-/// so that what decisions cost is 0.153 of the ZCU102's; dispatch is as there.
+/// Our estimate of the Jetson's costs: ETF's overhead per application is 10 ms there and 65.5 ms on the ZCU102 (Figures
+/// 16(b), 7(b)), hence scheduling costs are 0.153 of the ZCU102's; dispatch costs are equal.
 const JETSON: Costs =
     Costs { assign: 153, look: 13, compare: 15, dispatch: 56_000, host_cores: HostCores::Shared };
 
-/// What a transform's copies and launches take on the GPU (ours): two copies of 30 µs, and 11 GB/s.
+/// Our estimate of a transform's copies and launches on the GPU: two copies of 30 µs, and 11 GB/s.
 const TRANSFER: Transfer = Transfer { fixed_ns: 60_000, ns_per_kib: 90.0 };
 
-/// Transforms run on the GPU in place of the FFT, as the authors changed their files: what schedulers expect stays, and
-/// does not include moving the 4 KiB of arguments.
+/// Replaces the FFT by the GPU for transforms, as the authors' files do: the expected times of the schedulers stay, and
+/// exclude the transfer of the 4 KiB of arguments.
 fn with_gpu(graph: Graph) -> Result<Graph, Failure> {
     let mut parts = graph.into_parts();
     let variable = Variable {
@@ -105,7 +105,7 @@ pub fn gpu(setting: &Experiment) -> Result<(), Failure> {
     setting.write("gpu.md", &text)
 }
 
-/// The scheduler whose value is the largest.
+/// The scheduler with the largest value.
 fn most(values: &[f64]) -> Option<&'static str> {
     SCHEDULERS.into_iter().zip(values).max_by(|a, b| a.1.total_cmp(b.1)).map(|(scheduler, _)| scheduler)
 }

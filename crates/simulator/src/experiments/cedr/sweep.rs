@@ -12,7 +12,7 @@ use crate::experiments::chart::{Labels, Panel, Series, lines};
 use crate::experiments::claims::{Claim, claims, yes};
 use crate::experiments::setting::{Failure, Setting as Experiment};
 
-/// The two workloads, with the name that the paper gives them.
+/// The two workloads with their names in the paper.
 fn workloads() -> [(&'static str, Pair); 2] {
     [("low", Pair::low()), ("high", Pair::high())]
 }
@@ -26,7 +26,7 @@ struct Point {
     measures: Measures,
 }
 
-/// A measure that is drawn: its name, the paper's figure, and how it is read off in milliseconds per application.
+/// A plotted measure: its name, the paper's figure, and its value in milliseconds per application.
 type Shown = (&'static str, u32, fn(&Measures) -> f64);
 
 const SHOWN: [Shown; 3] = [
@@ -35,7 +35,7 @@ const SHOWN: [Shown; 3] = [
     ("overhead", 6, |measures| each_ms(measures.overhead_ns, measures)),
 ];
 
-/// Runs all of `pools` × workloads × schedulers × rates on as many threads as there are cores; the order is fixed.
+/// Runs `pools` × workloads × schedulers × rates on all cores, in a fixed result order.
 fn points(pools: &[Counts]) -> Result<Vec<Point>, Failure> {
     let jobs: Vec<(usize, Counts)> = (0..2).flat_map(|w| pools.iter().map(move |pool| (w, *pool))).collect();
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -122,7 +122,7 @@ pub fn sweep(setting: &Experiment) -> Result<(), Failure> {
     setting.write("sweep.md", &summary(&points))
 }
 
-/// The pools at the highest rate, and what the paper says of them.
+/// The pools at the highest rate, compared with the paper's claims.
 fn summary(points: &[Point]) -> String {
     let mut text = page("Design space sweep of 3,480 runs (Figures 3, 4, 6)");
     text += "12 pools × 5 schedulers × 29 rates × 2 workloads, all in `sweep.csv`; the tables show the highest rate of each workload.\n";
@@ -154,7 +154,7 @@ fn summary(points: &[Point]) -> String {
     text
 }
 
-/// What the paper says of execution over pools (Figure 4, high latency workload at the highest rate).
+/// The paper's claims on execution time over pools (Figure 4, high latency workload at the highest rate).
 fn by_cores(points: &[Point]) -> Vec<Claim<'static>> {
     let execution = |scheduler: &str, pool: Counts| {
         let of =
@@ -192,8 +192,8 @@ fn by_cores(points: &[Point]) -> Vec<Claim<'static>> {
     ]
 }
 
-/// What the paper says of the low latency workload on the full pool, at the highest rate (Figures 5, 7): `times` are each scheduler's
-/// execution and overhead in milliseconds per application.
+/// The paper's claims on the low latency workload on the full pool at the highest rate (Figures 5, 7); `times` holds each
+/// scheduler's execution time and overhead in milliseconds per application.
 fn low_claims(times: &[[f64; 2]; 5]) -> Vec<Claim<'static>> {
     let least = times.iter().map(|times| times[0]).fold(f64::INFINITY, f64::min);
     let most = times.iter().map(|times| times[0]).fold(0.0, f64::max);
@@ -217,7 +217,7 @@ fn low_claims(times: &[[f64; 2]; 5]) -> Vec<Claim<'static>> {
     ]
 }
 
-/// By how much execution changes at most from 1000 Mbps on against that at the highest rate, in per cent.
+/// Maximum deviation of the execution time, from 1000 Mbps on, from that at the highest rate, in per cent.
 fn settled(of: &[&Point]) -> f64 {
     let changes = SCHEDULERS.into_iter().flat_map(|scheduler| {
         let late = of.iter().filter(move |point| point.scheduler == scheduler && point.mbps >= 1000);
@@ -229,7 +229,7 @@ fn settled(of: &[&Point]) -> f64 {
     changes.fold(0.0, f64::max)
 }
 
-/// Execution and overhead per application on the full pool at 2000 Mbps, from the authors' data: SIMPLE, MET, EFT,
+/// Execution time and overhead per application on the full pool at 2000 Mbps in the authors' data: SIMPLE, MET, EFT,
 /// ETF, `HEFT_RT`.
 const PUBLISHED: [[f64; 5]; 2] = [[225.0, 241.0, 219.0, 692.0, 225.0], [0.58, 0.74, 0.72, 65.5, 1.14]];
 
@@ -241,7 +241,7 @@ pub fn slices(setting: &Experiment) -> Result<(), Failure> {
     for (workload, pair) in workloads() {
         let of: Vec<&Point> = points.iter().filter(|point| point.workload == workload).collect();
         for (name, figure, read) in [SHOWN[1], SHOWN[2]] {
-            // Figure 5 is a slice of 4, and 7 of 6.
+            // Figure 5 is a slice of Figure 4, Figure 7 one of Figure 6.
             let figure = figure + 1;
             let title =
                 format!("Figure {figure}, {workload} latency workload, C3-F1-M1: {name} per application");
@@ -329,7 +329,7 @@ pub fn slices(setting: &Experiment) -> Result<(), Failure> {
     setting.write("slices.md", &text)
 }
 
-/// Published utilisation of the FFT accelerator in percent; the text names all but one.
+/// Published utilization of the FFT accelerator in percent; the text gives all but one.
 const FFT_UTILISATION: [[f64; 5]; 2] = [[6.4, 17.9, 27.4, 38.3, 23.1], [23.7, 29.9, 30.6, 4.3, 26.9]];
 
 /// `cedr-utilisation`.

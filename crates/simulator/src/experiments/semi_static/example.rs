@@ -1,4 +1,4 @@
-//! The graph of ten nodes: Tables 3, 4 and 5; and how long mapping takes.
+//! The graph of ten nodes: Tables 3, 4 and 5; and mapping times.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use super::super::claims::{Claim, claims};
 use super::super::setting::{Failure, Setting};
 use super::world::{RECONFIGURATION, Scheme, World, sum};
 
-/// Totals in the paper: On-Off, ECT, the genetic algorithm on-line, ideal; and its tables.
+/// Totals in the paper: On-Off, ECT, the online genetic algorithm, ideal; and its tables.
 const PAPER: [(&str, [f64; 4], &[Row; 21]); 2] = [
     ("A", [1_115_545.0, 1_668_705.0, 1_097_004.0, 1_065_040.0], &TABLE_3),
     ("B", [995_987.0, 1_447_666.0, 947_704.0, 830_460.0], &TABLE_5),
@@ -83,7 +83,7 @@ fn row(iteration: &Iteration) -> String {
     format!("{},{},{}", number(iteration.time), number(iteration.stored), iteration.remapped)
 }
 
-/// How far the times and messages of Table 4 are from ours.
+/// Deviation of our times and messages from Table 4.
 fn table_4() -> Result<[Claim<'static>; 2], Failure> {
     let graph = ten_node();
     let model = ParallelModel::new("table", &graph, &platform(), &Vector::new(PROFILE_A[5]))?;
@@ -106,14 +106,14 @@ fn table_4() -> Result<[Claim<'static>; 2], Failure> {
     ])
 }
 
-/// How many of the decisions of Tables 3 and 5 the rule takes from the times that are printed there, and how many of
-/// their totals are the sums of their rows.
+/// How many decisions of Tables 3 and 5 follow from the printed times by the rule, and how many of their totals are the
+/// sums of their rows.
 fn decisions() -> [Claim<'static>; 2] {
     let runs: [fn(&Row) -> Run; 2] = [|row| row.on_off, |row| row.ect];
     let (mut repeated, mut sums) = (0, 0);
     for (_, totals, rows) in PAPER {
         for (run, printed) in runs.into_iter().zip(totals) {
-            // Before the first iteration the mapping is always taken, and after the last nothing is decided.
+            // The mapping is always taken before the first iteration, and no decision follows the last.
             let decided = rows[1..rows.len() - 1].iter().map(run);
             repeated += decided
                 .filter(|run| worthwhile(run.stored, RECONFIGURATION, run.time) == run.remapped)

@@ -1,4 +1,4 @@
-//! Larger graphs: sampling, shapes and sizes, costs of reconfiguration, the best single mapping.
+//! Larger graphs: sampling, shapes and sizes, reconfiguration costs, the best single mapping.
 
 use std::fmt::Write as _;
 
@@ -16,10 +16,10 @@ use super::super::statistics::{mean, real};
 use super::world::{RECONFIGURATION, Scheme, World, sum};
 
 const SHAPES: [Shape; 4] = [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin];
-/// Sizes of graphs; the paper also has 100 and 200.
+/// Graph sizes; the paper also has 100 and 200.
 const SIZES: [usize; 2] = [10, 50];
 
-/// A quarter of the paper's effort: five vectors in a region, two runs for each, one of them with ECT's mapping.
+/// A quarter of the paper's effort: five vectors per region, two runs for each, one of them seeded with ECT's mapping.
 fn quarter(seed: u64) -> Build {
     Build { samples: 5, seed, divisions: 0, genetic: Settings { runs: 2, ..Settings::default() } }
 }
@@ -121,7 +121,7 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
     setting.write("semi-static-graphs.md", &text)
 }
 
-/// The graphs of a shape under a profile: their sizes, and the totals of On-Off, ECT, the genetic algorithm on-line and
+/// The graphs of a shape under a profile: their sizes, and the totals of On-Off, ECT, the online genetic algorithm and
 /// the ideal.
 struct Group {
     shape: Shape,
@@ -130,14 +130,14 @@ struct Group {
 }
 
 impl Group {
-    /// The mean of total `a` over total `b`, of graphs of at least so many tasks.
+    /// The mean ratio of total `a` to total `b` over graphs of at least this many tasks.
     fn ratio(&self, a: usize, b: usize, least: usize) -> f64 {
         let of = self.rows.iter().filter(|(size, _)| *size >= least).map(|(_, all)| all[a] / all[b]);
         mean(&of.collect::<Vec<f64>>()).0
     }
 }
 
-/// What the paper says of its Figures 7 to 9 (section 5.5).
+/// The paper's claims on its Figures 7 to 9 (section 5.5).
 fn shapes_and_sizes(groups: &[Group]) -> [Claim<'static>; 4] {
     let within = |a: usize, b: usize, paper: f64| {
         let all: Vec<f64> =
@@ -174,7 +174,7 @@ fn shapes_and_sizes(groups: &[Group]) -> [Claim<'static>; 4] {
     ]
 }
 
-/// The least and the most.
+/// Minimum and maximum.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
 }

@@ -1,6 +1,6 @@
-//! The semi-static paper's experiments: tables of mappings against ECT, the genetic algorithm on-line, and the ideal.
+//! The semi-static paper's experiments: mapping tables against ECT, the online genetic algorithm, and the ideal.
 //!
-//! Regions are made when a profile first comes into them: a region built alone equals the table's, and profiles visit
+//! Regions are built when a profile first enters them: a region built alone equals the table's, and profiles visit
 //! few of the 256.
 
 mod example;

@@ -1,4 +1,4 @@
-//! A graph under a profile: the table, ECT, the genetic algorithm on-line, and the ideal.
+//! A graph under a profile: the table, ECT, the online genetic algorithm, and the ideal.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use taskgraph::{Budget, Graph, Mapping, Platform, Range};
 
 use super::super::setting::Failure;
 
-/// What a reconfiguration costs.
+/// Cost of a reconfiguration.
 pub const RECONFIGURATION: f64 = 1000.0;
 
-/// How a region's mapping is chosen (5.4).
+/// How a region's mapping is chosen (section 5.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// The mapping for the region's middle.
+    /// The mapping for the region's centre.
     Middle,
-    /// The table's way.
+    /// As in the table: the best mean over sampled vectors.
     Samples,
 }
 
-/// A graph with the regions that were made so far.
+/// A graph with the regions built so far.
 pub struct World<'a> {
     graph: &'a Graph,
     platform: &'a Platform,
@@ -33,7 +33,7 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// A graph, no region of which was made yet.
+    /// A graph without regions.
     pub fn new(
         graph: &'a Graph,
         platform: &'a Platform,
@@ -48,7 +48,7 @@ impl<'a> World<'a> {
         Ok(ParallelModel::new("table", self.graph, self.platform, vector)?)
     }
 
-    /// Makes the region of a vector if it is not there yet.
+    /// Builds the region of a vector unless it exists.
     fn make(&mut self, index: [usize; 4]) -> Result<(), Failure> {
         if self.regions.contains_key(&index) {
             return Ok(());
@@ -85,7 +85,7 @@ impl<'a> World<'a> {
         }))
     }
 
-    /// Runs a profile with ECT, anew after each iteration.
+    /// Runs a profile with ECT, re-mapped after each iteration.
     pub fn ect(&self, profile: &[Vector], cost: f64) -> Result<Replay, Failure> {
         let models = models(self.graph, self.platform, profile)?;
         Ok(replay(&models, cost, |_, model, _| {
@@ -94,8 +94,8 @@ impl<'a> World<'a> {
         }))
     }
 
-    /// Times of iterations 1 … n with the genetic algorithm while it runs, which starts from its last mapping; and with
-    /// the parameters of the iteration itself, which starts from that and from the table's. Reconfigurations are free.
+    /// Times of iterations 1 … n with the online genetic algorithm, warm-started from its last mapping; and of the ideal, which
+    /// knows the iteration's parameters and starts from that and from the table's mapping. Reconfigurations are free.
     pub fn genetic(
         &self,
         profile: &[Vector],

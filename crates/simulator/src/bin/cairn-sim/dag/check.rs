@@ -12,14 +12,14 @@ use crate::{Failure, print};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The graph: CEDR's JSON where the name ends in .json, else YAML.
+    /// The graph: CEDR's JSON if the name ends in .json, else YAML.
     file: PathBuf,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
-/// What a graph has.
+/// Summary of a graph.
 #[derive(Serialize)]
 struct Facts {
     name: String,
@@ -28,7 +28,7 @@ struct Facts {
     edges: usize,
     variables: usize,
     heads: usize,
-    /// How many tasks have as many predecessors in a row before them at most, from 0.
+    /// Number of tasks by depth, the longest chain of predecessors, from 0.
     levels: Vec<usize>,
     kinds: BTreeSet<String>,
     streaming: String,

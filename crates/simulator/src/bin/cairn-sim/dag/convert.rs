@@ -11,9 +11,9 @@ use crate::{Failure, print};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The graph: CEDR's JSON where the name ends in .json, else YAML.
+    /// The graph: CEDR's JSON if the name ends in .json, else YAML.
     file: PathBuf,
-    /// The format that is written.
+    /// The target format.
     #[arg(long, value_enum)]
     to: Format,
 }
@@ -22,7 +22,7 @@ pub struct Arguments {
 enum Format {
     /// CEDR's JSON.
     Cedr,
-    /// Our YAML.
+    /// Cairn's YAML.
     Yaml,
 }
 
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             });
             if actual {
                 let file = arguments.file.display();
-                // Nobody is left to warn when even this cannot be written.
+                // A warning is best effort.
                 let _ = writeln!(
                     std::io::stderr(),
                     "warning: {file}: CEDR's format has no actual times; left out"

@@ -20,16 +20,16 @@ pub struct Arguments {
     /// The platform.
     #[arg(long, value_name = "FILE")]
     platform: PathBuf,
-    /// The mapping: what `map -o json` prints.
+    /// The mapping, as printed by `map -o json`.
     #[arg(long, value_name = "FILE")]
     mapping: PathBuf,
-    /// How vectors are divided over a processing element's: exact or ceil.
+    /// How vectors are divided over the memory of a processing element: exact or ceil.
     #[arg(long, default_value_t = Division::Exact)]
     division: Division,
     /// The parameters alpha,beta,gamma,mu of a graph of model parallel.
     #[arg(long)]
     vector: Option<Vector>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -58,7 +58,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&priced.text(arguments.output)?)
 }
 
-/// What a mapping of the model `work` costs.
+/// The cost of a mapping in model `work`.
 fn work(graph: &Graph, platform: &Platform, model: &WorkModel, pes: &[usize]) -> Priced {
     let listed = list::schedule(model, pes);
     let loads = platform.pes().iter().map(|pe| pe.name.clone()).zip(model.loads(pes)).collect();
@@ -72,7 +72,7 @@ fn work(graph: &Graph, platform: &Platform, model: &WorkModel, pes: &[usize]) ->
     }
 }
 
-/// What a mapping of the model `parallel` costs; a load is the time for which a processor is busy.
+/// The cost of a mapping in model `parallel`; the load is the busy time of a processor.
 fn parallel(graph: &Graph, platform: &Platform, model: &ParallelModel, plan: &Plan) -> Priced {
     let schedule = offline::schedule(model, plan);
     let mut busy = vec![0.0; platform.pes().len()];

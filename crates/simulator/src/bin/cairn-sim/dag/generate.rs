@@ -13,16 +13,16 @@ pub struct Arguments {
     /// pulse-doppler, wifi-tx, radar-correlator, temporal-mitigation (CEDR); binomial, convolution, gram-schmidt,
     /// gauss-seidel, jacobi (annealing); ten-node, random, in-tree, out-tree, fork-join (semi-static).
     kind: String,
-    /// Tasks of a random, in-tree, out-tree or fork-join graph.
+    /// Number of tasks of a random, in-tree, out-tree or fork-join graph.
     #[arg(long, value_name = "N", default_value_t = 50)]
     size: usize,
-    /// Into how many strips the annealing paper's vectors are cut.
+    /// Number of strips into which the annealing paper's vectors are cut.
     #[arg(long, value_name = "S", default_value_t = 10)]
     strip: usize,
-    /// Decides the weights, and annealing's platform.
+    /// Seed of the weights, and of annealing's platform.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The folder for KIND.json or KIND.yaml, and platform.yaml; made if it does not exist.
+    /// The folder for KIND.json or KIND.yaml, and platform.yaml; created if missing.
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
 }
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     write(&arguments.out, "platform.yaml", &files::platform::write(&platform))
 }
 
-/// A graph of the annealing or of the semi-static paper, and its platform.
+/// A graph of the annealing or the semi-static paper, and its platform.
 fn yaml(arguments: &Arguments) -> Result<Option<(Graph, Platform)>, FileError> {
     let Arguments { kind, size, strip, seed, .. } = arguments;
     if kind == "ten-node" {
@@ -59,7 +59,7 @@ fn yaml(arguments: &Arguments) -> Result<Option<(Graph, Platform)>, FileError> {
     Ok(None)
 }
 
-/// Writes one file, and says so.
+/// Writes a file and prints its name.
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     let path = folder.join(name);
     let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));

@@ -22,28 +22,28 @@ pub struct Arguments {
     /// The platform.
     #[arg(long, value_name = "FILE")]
     platform: PathBuf,
-    /// Who maps.
+    /// The mapper.
     #[arg(long, value_enum)]
     mapper: Name,
-    /// Annealing as it is printed: the current mapping changes only when it is the best so far.
+    /// Annealing exactly as printed: the current mapping changes only when it is the best so far.
     #[arg(long)]
     literal: bool,
-    /// How vectors are divided over a processing element's: exact or ceil.
+    /// How vectors are divided over the memory of a processing element: exact or ceil.
     #[arg(long, default_value_t = Division::Exact)]
     division: Division,
     /// The parameters alpha,beta,gamma,mu of a graph of model parallel.
     #[arg(long)]
     vector: Option<Vector>,
-    /// Decides every draw.
+    /// Seed of every random draw.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Pieces of work: 10,000 priced moves of annealing, one generation of the genetic algorithm.
+    /// Effort: one unit is 10,000 evaluated moves of annealing, or one generation of the genetic algorithm.
     #[arg(long, value_name = "N", conflicts_with = "budget")]
     effort: Option<u64>,
-    /// The longest time, such as 10s or 500ms.
+    /// Time limit, such as 10s or 500ms.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     budget: Option<Duration>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -78,7 +78,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let began = Instant::now();
     let longest = arguments.budget;
     let stop = || longest.is_some_and(|longest| began.elapsed() >= longest);
-    // A time is to be used: the search begins anew until it is over.
+    // With a time limit the search restarts until the limit is reached.
     let effort = if longest.is_some() { Some(u64::MAX) } else { arguments.effort };
     let aside = Aside::new()?;
     let found = mapper

@@ -11,7 +11,7 @@ use taskgraph::{Allotment, Graph, Mapping, Platform, Schedule};
 use super::Output;
 use crate::Failure;
 
-/// What `map` and `evaluate` print.
+/// Output of `map` and `evaluate`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Priced {
@@ -34,13 +34,13 @@ pub struct Priced {
     pub stopped_by: Option<&'static str>,
 }
 
-/// When a task runs.
+/// Execution of a task.
 #[derive(Serialize)]
 pub struct Row {
     pub task: String,
-    /// The processing element, or the type of the processors.
+    /// The processing element, or the processor type.
     pub pe: String,
-    /// How many.
+    /// Number of processors.
     pub processors: usize,
     pub start: f64,
     pub end: f64,
@@ -59,7 +59,7 @@ impl Priced {
     }
 }
 
-/// A mapping by names, data-stores included.
+/// A mapping by name, including data stores.
 pub fn named(graph: &Graph, platform: &Platform, model: Option<&WorkModel>, mapping: &Mapping) -> Places {
     match (mapping, model) {
         (Mapping::Single(pes), Some(model)) => {
@@ -80,7 +80,7 @@ pub fn named(graph: &Graph, platform: &Platform, model: Option<&WorkModel>, mapp
     }
 }
 
-/// A schedule by names, by start.
+/// A schedule by name, in order of start times.
 pub fn schedule(
     graph: &Graph,
     platform: &Platform,

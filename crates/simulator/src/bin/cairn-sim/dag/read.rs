@@ -1,4 +1,4 @@
-//! Files of the sub-commands: every error begins with the file's name.
+//! Reads the sub-commands' files; every error begins with the file name.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -8,10 +8,10 @@ use taskgraph::{FileError, Graph, Platform, files};
 
 use crate::Failure;
 
-/// Files above this are refused unread: 20,000 tasks with all their edges take less.
+/// Size limit of input files: 20,000 tasks with all their edges take less.
 const LARGEST: u64 = 256 << 20;
 
-/// The text of a file.
+/// Reads a text file.
 pub fn text(path: &Path) -> Result<String, Failure> {
     let unreadable = |source| format!("{}: {source}; name a file that can be read", path.display());
     let size = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -21,12 +21,12 @@ pub fn text(path: &Path) -> Result<String, Failure> {
     Ok(std::fs::read_to_string(path).map_err(unreadable)?)
 }
 
-/// Puts the file's name before an error in it.
+/// Prefixes an error with the file name.
 pub fn named<T>(path: &Path, read: Result<T, FileError>) -> Result<T, Failure> {
     read.map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
-/// A graph: CEDR's JSON where the name ends in `.json`, else YAML. Warnings go to standard error.
+/// Reads a graph: CEDR's JSON if the name ends in `.json`, else YAML. Warnings go to standard error.
 pub fn graph(path: &Path) -> Result<Graph, Failure> {
     let text = text(path)?;
     if path.extension().is_none_or(|extension| extension != "json") {
@@ -35,18 +35,18 @@ pub fn graph(path: &Path) -> Result<Graph, Failure> {
     let (graph, warnings) = named(path, files::cedr::read(&text))?;
     let mut err = std::io::stderr().lock();
     for warning in warnings {
-        // Nobody is left to warn when even this cannot be written.
+        // A warning is best effort.
         let _ = writeln!(err, "warning: {}: {warning}", path.display());
     }
     Ok(graph)
 }
 
-/// A platform.
+/// Reads a platform.
 pub fn platform(path: &Path) -> Result<Platform, Failure> {
     named(path, files::platform::read(&text(path)?))
 }
 
-/// A workload.
+/// Reads a workload.
 pub fn workload(path: &Path) -> Result<Workload, Failure> {
     named(path, workload::read(&text(path)?))
 }

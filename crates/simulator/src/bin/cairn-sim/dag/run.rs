@@ -14,31 +14,31 @@ use crate::{Failure, print};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The pool and what its runtime costs.
+    /// The pool and its runtime costs.
     #[arg(long, value_name = "FILE")]
     platform: PathBuf,
-    /// What arrives.
+    /// The workload: applications and arrivals.
     #[arg(long, value_name = "FILE")]
     workload: PathBuf,
-    /// Who decides.
+    /// The scheduler.
     #[arg(long, value_parser = PossibleValuesParser::new(SCHEDULERS))]
     scheduler: String,
-    /// Take earlier decisions again.
+    /// Cache scheduling decisions.
     #[arg(long)]
     cache: bool,
     /// Whether processing elements have queues.
     #[arg(long, value_enum, default_value_t = Switch::On)]
     queueing: Switch,
-    /// Decides jitter and exponential arrivals.
+    /// Seed of jitter and exponential arrivals.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write one line for each task that ran, in the order of hand-over.
+    /// Write one line per executed task, in dispatch order.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// Draw what ran when and where, as SVG.
+    /// Write a Gantt chart as SVG.
     #[arg(long, value_name = "FILE")]
     gantt: Option<PathBuf>,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -49,7 +49,7 @@ enum Switch {
     Off,
 }
 
-/// One line of the log.
+/// A line of the task log.
 #[derive(Serialize)]
 struct Line<'a> {
     instance: usize,

@@ -1,4 +1,4 @@
-//! Standard output for the result alone: METIS prints there that it was asked for too many parts.
+//! Reserves standard output for the result: METIS prints a warning there if it gets more parts than vertices.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -6,18 +6,18 @@ use std::os::fd::AsFd as _;
 
 use crate::Failure;
 
-/// Standard output, put aside: what libraries print goes to standard error, also what C's library still holds at the end.
+/// The real standard output; file descriptor 1 points to standard error, also for output that the C library still buffers.
 pub struct Aside(File);
 
 impl Aside {
-    /// Puts standard output aside until the program ends.
+    /// Redirects file descriptor 1 until the program ends.
     pub fn new() -> Result<Self, Failure> {
         let aside = std::io::stdout().as_fd().try_clone_to_owned()?;
         nix::unistd::dup2_stdout(std::io::stderr())?;
         Ok(Self(aside.into()))
     }
 
-    /// Prints a result; that the reader has gone away is no error.
+    /// Prints a result; a closed pipe is not an error.
     pub fn print(mut self, text: &str) -> Result<(), Failure> {
         match self.0.write_all(text.as_bytes()) {
             Err(source) if source.kind() != ErrorKind::BrokenPipe => Err(source.into()),

@@ -24,9 +24,9 @@ pub struct Arguments {
 enum Command {
     /// Map every region of the parameters.
     Build(BuildArguments),
-    /// Say what a table has for a vector.
+    /// Look a vector up in a table.
     Lookup(LookupArguments),
-    /// Run a profile with a table.
+    /// Replay a profile with a table.
     Replay(ReplayArguments),
 }
 
@@ -38,22 +38,22 @@ struct BuildArguments {
     /// The platform.
     #[arg(long, value_name = "FILE")]
     platform: PathBuf,
-    /// Vectors drawn in each region.
+    /// Vectors sampled per region.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     samples: u64,
-    /// Decides every draw.
+    /// Seed of every random draw.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Runs of the genetic algorithm for each vector.
+    /// Runs of the genetic algorithm per vector.
     #[arg(long, value_name = "N", default_value_t = 10)]
     runs: u64,
-    /// How often a region is halved in every parameter where its mapping is above 1.1 × most of its vectors' own.
+    /// How often a region is halved in every parameter if its mapping exceeds 1.1 × most of its vectors' own.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=2))]
     divisions: u64,
-    /// Threads; the table does not depend on them.
+    /// Number of threads; the table does not depend on it.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// The file of the table.
+    /// The table file to write.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -65,14 +65,14 @@ struct LookupArguments {
     /// The parameters alpha,beta,gamma,mu.
     #[arg(long)]
     vector: Vector,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
 #[derive(Args)]
 struct ReplayArguments {
-    /// The graph that the table was made for.
+    /// The graph of the table.
     #[arg(long, value_name = "FILE")]
     graph: PathBuf,
     /// The platform.
@@ -81,16 +81,16 @@ struct ReplayArguments {
     /// The table.
     #[arg(long, value_name = "FILE")]
     table: PathBuf,
-    /// One vector alpha,beta,gamma,mu a line, from iteration 0.
+    /// The profile: one vector alpha,beta,gamma,mu per line, from iteration 0.
     #[arg(long, value_name = "FILE")]
     profile: PathBuf,
-    /// What changing the mapping costs.
+    /// The cost of a reconfiguration.
     #[arg(long, value_name = "TIME", default_value_t = 1000.0)]
     reconfiguration: f64,
-    /// Whether a mapping's stored time is its mean in the table, or the last observed.
+    /// Whether a mapping's stored time is its mean in the table or the last observed time.
     #[arg(long, default_value_t = Stored::Table)]
     stored: Stored,
-    /// How the result is printed.
+    /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -132,10 +132,10 @@ fn open(path: &Path) -> Result<Table, Failure> {
     read::named(path, table::read(&read::text(path)?))
 }
 
-/// What a table has for a vector.
+/// The entry of a table for a vector.
 #[derive(Serialize)]
 struct Found {
-    /// The interval of each parameter; in a divided region, the halves after it.
+    /// The interval of each parameter, followed by the halves in a divided region.
     region: [usize; 4],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     parts: Vec<[usize; 4]>,
@@ -171,7 +171,7 @@ fn lookup(arguments: &LookupArguments) -> Result<(), Failure> {
     print(&text)
 }
 
-/// What a replay prints.
+/// Output of a replay.
 #[derive(Serialize)]
 struct Replayed {
     total: f64,
@@ -225,7 +225,7 @@ fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {
     print(&text)
 }
 
-/// One vector a line; empty lines and lines that begin with # do not count.
+/// Parses one vector per line; empty lines and lines that begin with # are skipped.
 fn profile(path: &Path) -> Result<Vec<Vector>, Failure> {
     let text = read::text(path)?;
     let lines =
