@@ -21,11 +21,11 @@ if [ "${1-}" = --run ]; then
 fi
 
 export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-2026}
-# The numbers of concurrent e2e programs, and of concurrent tests of `product` (product/installed.rs).
+# The numbers of concurrent e2e programs, and of concurrent tests of `product` (product/installation.rs).
 beside=${CAIRN_TESTS_BESIDE:-3}
 stages=3
 # The longest programs start first, in this order.
-longest=(product metrics real_nodes footprint chaos leaving)
+longest=(product metrics real_nodes footprint chaos uninstall)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 logs=$(mktemp -d)

@@ -202,7 +202,7 @@ mod tests {
     const LINE: &str = r#"{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete","requestURI":"/apis/cairn.dev/v1alpha1/namespaces/n/placements/p/status","verb":"patch","user":{"username":"system:serviceaccount:cairn-system:cairn-operator","groups":["a"],"extra":{"authentication.kubernetes.io/credential-id":["JTI=1"]}},"sourceIPs":["127.0.0.1"],"userAgent":"cairn","objectRef":{"resource":"placements","namespace":"n","name":"p","apiGroup":"cairn.dev","apiVersion":"v1alpha1","subresource":"status"},"responseStatus":{"metadata":{},"code":200},"annotations":{"authorization.k8s.io/decision":"allow"},"requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00.000002Z"}"#;
 
     #[test]
-    fn an_event_says_who_did_what() {
+    fn audit_events_are_parsed() {
         let log = parse(&format!("{LINE}\n{{\"half\":")).unwrap();
         let [event] = log.events() else { panic!("one whole line: {log:?}") };
         assert!(event.is_write());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn since_is_what_was_written_after() {
+    fn since_returns_later_events() {
         let earlier = parse(&format!("{LINE}\n")).unwrap();
         let later = parse(&format!("{LINE}\n{}\n", LINE.replace("patch", "get"))).unwrap();
         assert_eq!(later.since(&earlier).len(), 1);

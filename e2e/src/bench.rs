@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_another_commit_or_size_are_not_mixed_in() {
+    fn results_of_other_commits_or_sizes_are_kept_apart() {
         let row = |commit: &str, size: Size, strategy: &str| Measured {
             commit: commit.into(),
             strategy: strategy.into(),

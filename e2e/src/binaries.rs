@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_in_the_cache_is_not_built_again() {
+    async fn cached_tools_are_not_rebuilt() {
         let cache = tempfile::tempdir().unwrap();
         let set = kubeconform();
         let folder = set.folder(cache.path());
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_set_that_does_not_build_leaves_nothing_in_the_cache() {
+    async fn a_failed_build_leaves_the_cache_empty() {
         let cache = tempfile::tempdir().unwrap();
         // no module that would have the package
         let set = Set {

@@ -75,7 +75,7 @@ mod tests {
     use super::{CommandFailed, run};
 
     #[tokio::test]
-    async fn a_failure_says_what_was_run_and_what_it_said() {
+    async fn errors_contain_the_command_and_its_output() {
         let mut command = tokio::process::Command::new("sh");
         command.args(["-c", "cat; echo no such thing >&2; exit 3"]);
         let error = run(command, "input").await.unwrap_err();

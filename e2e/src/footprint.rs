@@ -368,7 +368,7 @@ mod tests {
     use super::growth;
 
     #[test]
-    fn growth_is_that_of_the_line_and_its_error_that_of_the_rest() {
+    fn growth_and_error_are_those_of_the_regression_line() {
         assert_eq!(growth(&[1.0, 2.0, 3.0, 4.0]), (3.0, 0.0));
         assert_eq!(growth(&[5.0; 9]), (0.0, 0.0));
         let saw: Vec<_> = (0..100).map(|n| f64::from(n % 2)).collect();

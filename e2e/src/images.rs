@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_leads_from_its_index_to_its_files() {
+    fn an_image_archive_links_its_index_to_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let archive = folder.path().join("image.tar");
         let shell = Path::new("/bin/sh").canonicalize().unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ldd_says_is_read() {
+    fn ldd_output_is_parsed() {
         let said = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let libraries = linked(said).unwrap();
         assert_eq!(

@@ -290,7 +290,7 @@ mod tests {
     use super::SimulatedNode;
 
     #[test]
-    fn what_is_asked_for_is_in_the_object() {
+    fn requested_properties_are_in_the_node_object() {
         let node = SimulatedNode::new("n").cpu("8").resource("nvidia.com/gpu", 2).zone("a").taint(
             "k",
             "v",

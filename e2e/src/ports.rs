@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_was_given_is_nobody_elses_though_nobody_listens_there() {
+    fn reserved_ports_are_exclusive_even_if_unbound() {
         let [port] = super::free().unwrap();
         assert!(std::net::TcpListener::bind(("127.0.0.1", port)).is_ok(), "nobody listens there");
         assert!(super::claim(port).is_none());

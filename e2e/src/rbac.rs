@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_every_combination() {
+    fn a_rule_expands_to_every_combination() {
         let rule = serde_json::json!({"apiGroups": ["", "cairn.dev"], "resources": ["pods/status"], "verbs": ["get", "patch"]});
         assert_eq!(
             shown(rule),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_are_found_in_every_part() {
+    fn wildcards_are_detected_in_every_field() {
         let grant =
             |verb: &str, target: &str| Grant { verb: verb.into(), target: target.into(), namespace: None };
         assert!(grant("*", "pods").is_wildcard());

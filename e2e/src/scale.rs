@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_in_mebibytes_is_held_against_megabytes() {
+    fn memory_in_mebibytes_is_compared_with_megabytes() {
         let row = |peak: u64| -> Measured {
             let churn = json!({"seconds": 60.0, "pods": 300, "moves": 0, "searches": 0.0, "cores": 0.1,
                 "mibBefore": 279, "mibAfter": 282});

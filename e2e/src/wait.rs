@@ -55,7 +55,7 @@ mod tests {
     use super::until;
 
     #[tokio::test]
-    async fn says_what_was_seen_last() {
+    async fn a_timeout_reports_the_last_error() {
         let mut looks = 0;
         let seen: Result<(), _> = until(Duration::from_millis(180), async || {
             looks += 1;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_that_hangs_does_not_outlast_the_bound() {
+    async fn a_hanging_check_ends_at_the_deadline() {
         let seen =
             until::<(), String>(Duration::from_millis(60), async || std::future::pending().await).await;
         assert_eq!(seen, Err("nothing: the first look did not come back".to_owned()));

@@ -359,12 +359,12 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_is_known_by_its_flag() {
+    fn arguments_are_replaced_by_flag() {
         assert_eq!(["--listen=a:1", "--perf", "run"].map(flag), ["--listen", "--perf", "run"]);
     }
 
     #[test]
-    fn what_is_not_supported_is_named() {
+    fn unsupported_fields_are_named_in_the_error() {
         let variable = |source: Value| json!({"name": "c", "env": [{"name": "V", "valueFrom": source}]});
         let node = render(variable(json!({"fieldRef": {"fieldPath": "spec.nodeName"}})));
         assert_eq!(

@@ -3,7 +3,7 @@
 use e2e::bench::{Size, measure};
 
 #[tokio::test]
-async fn a_hundred_actors_are_placed_and_bound() {
+async fn one_hundred_actors_are_placed_and_bound() {
     let measured = measure(Size::SHORT, "none", "greedy").await.unwrap();
     assert!(measured.seconds_until_placed <= measured.seconds_until_bound);
     // Each actor has an Instance and a pod; one that the watch has not brought yet may be asked for again.

@@ -5,7 +5,7 @@ use std::path::Path;
 use e2e::chaos::{Size, measure};
 
 #[tokio::test]
-async fn whoever_is_killed_whenever_nobody_lives_twice_or_is_lost() {
+async fn operators_killed_at_any_moment_neither_duplicate_nor_lose_actors() {
     // Where something is found, what to read is kept.
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let batch = measure(Size::SHORT, 7, "none", Some(kept)).await.unwrap();

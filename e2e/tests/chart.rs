@@ -24,7 +24,7 @@ const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "s
     "containers": [{"name": "actor", "image": "none"}]}}"#;
 
 #[tokio::test]
-async fn it_installs_upgrades_and_goes_and_users_keep_what_is_theirs() {
+async fn install_upgrade_and_uninstall_keep_user_objects() {
     let cluster = Cluster::shared();
     cluster.kubectl_with(["create", "-f-"], STRICT).await.unwrap();
 
@@ -106,7 +106,7 @@ async fn it_installs_upgrades_and_goes_and_users_keep_what_is_theirs() {
 }
 
 #[tokio::test]
-async fn every_field_that_is_rendered_is_known_to_the_api_server() {
+async fn rendered_manifests_have_no_unknown_fields() {
     let cluster = Cluster::shared();
     let namespace = cluster.namespace("rendered").await.unwrap();
     let chart = tree("charts/cairn");
@@ -129,7 +129,7 @@ async fn every_field_that_is_rendered_is_known_to_the_api_server() {
 }
 
 #[tokio::test]
-async fn values_that_nobody_reads_are_refused() {
+async fn unknown_values_are_rejected() {
     let cluster = Cluster::shared();
     let cases = [
         ("operator.replica=1", "at '/operator': additional properties 'replica' not allowed"),
@@ -157,7 +157,7 @@ async fn values_that_nobody_reads_are_refused() {
 }
 
 #[test]
-fn every_right_has_a_reason() {
+fn every_rbac_rule_is_commented() {
     for component in ["operator", "agent"] {
         let file = tree("charts/cairn/templates").join(component).join("rbac.yaml");
         let text = fs::read_to_string(file).unwrap();

@@ -15,7 +15,7 @@ const COPIES: [(&str, &str); 2] =
     [("charts/cairn/files/crds", "crds/manifests"), ("charts/cairn/files/policies", "policies")];
 
 #[test]
-fn the_chart_holds_the_definitions_and_the_policies() {
+fn the_chart_contains_the_crds_and_policies() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut changed = Vec::new();
     for (copy, source) in COPIES {
@@ -80,7 +80,7 @@ fn values(text: &str) -> String {
 }
 
 #[test]
-fn the_reference_has_every_value_of_the_chart() {
+fn the_reference_lists_every_chart_value() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let rows = values(&fs::read_to_string(root.join("charts/cairn/values.yaml")).unwrap());
     let page = format!(

@@ -38,7 +38,7 @@ async fn installed() -> &'static (&'static Cluster, e2e::Output) {
 }
 
 #[tokio::test]
-async fn the_kinds_install_without_a_warning() {
+async fn the_crds_install_without_warnings() {
     let (cluster, said) = installed().await;
     assert_eq!(said.stderr, "");
     assert_eq!(said.stdout.lines().count(), 5, "{}", said.stdout);
@@ -109,7 +109,7 @@ async fn judge(api: &Api<DynamicObject>, base: &Value, case: &Case) -> Option<St
 }
 
 #[tokio::test]
-async fn every_rule_is_kept_by_the_api_server_in_the_same_words() {
+async fn the_api_server_enforces_every_rule_with_its_message() {
     let (cluster, _) = installed().await;
     let client = cluster.client().await.unwrap();
     let (mut wrong, mut count) = (Vec::new(), 0);
@@ -140,7 +140,7 @@ async fn the_largest_application_is_accepted() {
 
 /// Every field that is not the pod template's says what it is, in the words that `kubectl explain` prints.
 #[tokio::test]
-async fn every_field_explains_itself() {
+async fn kubectl_explain_describes_every_field() {
     let (cluster, _) = installed().await;
     let definitions = cluster.kubectl(["get", "crd", "-ojson"]).await.unwrap().stdout;
     let definitions: Value = serde_json::from_str(&definitions).unwrap();

@@ -11,7 +11,7 @@ use std::{
 use e2e::{keeper, product};
 
 #[test]
-fn the_demo_shows_the_optimum_and_leaves_nothing() {
+fn the_demo_reaches_the_optimum_and_cleans_up() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = Command::new(keeper::executable().unwrap());
     demo.arg("demo")
@@ -85,7 +85,7 @@ fn without_time(line: &str) -> String {
 }
 
 #[test]
-fn an_excerpt_may_leave_out_and_not_change() {
+fn excerpts_may_omit_but_not_change_lines() {
     let said = "  1.0 s  one\n\n    two  \n    three\n  2.5 s  four\n";
     assert_eq!(is_excerpt(" 9.9 s  one\n\n    two\n", said), Ok(()));
     assert_eq!(is_excerpt(" 9.9 s  one\n    …\n 3.0 s  four\n", said), Ok(()));

@@ -14,7 +14,7 @@ const MOST_CONNECTIONS: usize = 3;
 const LEAST_CHANGES: usize = 6;
 
 #[tokio::test]
-async fn an_agent_whose_devices_and_pods_come_and_go_keeps_nothing_of_them() {
+async fn an_agent_under_device_and_pod_churn_does_not_leak() {
     let measured = measure(Pace::SHORT).await.unwrap();
     let cost = &measured.in_trouble;
     let (growth, error) = cost.growth_mib();

@@ -24,7 +24,7 @@ fn gpus(path: &str, results: &Path) -> std::process::Output {
 }
 
 #[test]
-fn a_table_says_where_they_differ() {
+fn the_table_shows_differences() {
     let folder = tempfile::tempdir().unwrap();
     let tool = folder.path().join("nvidia-smi");
     fs::write(&tool, NVIDIA_SMI).unwrap();
@@ -49,7 +49,7 @@ fn a_table_says_where_they_differ() {
 }
 
 #[test]
-fn without_the_tool_it_says_what_it_needs() {
+fn a_missing_nvidia_smi_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output = gpus(folder.path().to_str().unwrap(), folder.path());
     assert_eq!(output.status.code(), Some(1));

@@ -16,7 +16,7 @@ use e2e::{
 const SOON: Duration = Duration::from_mins(3);
 
 #[tokio::test]
-async fn a_pod_runs_on_a_simulated_node_that_has_what_it_asks_for() {
+async fn a_pod_runs_on_a_simulated_node_with_the_requested_resources() {
     let cluster = Cluster::shared();
     let nodes = [
         SimulatedNode::new("plain").label("for", "pods"),
@@ -60,7 +60,7 @@ async fn a_pod_runs_on_a_simulated_node_that_has_what_it_asks_for() {
 }
 
 #[tokio::test]
-async fn every_test_has_a_namespace_of_its_own_and_leaves_none() {
+async fn tests_have_separate_namespaces_that_are_deleted() {
     let cluster = Cluster::shared();
     let (one, other) = (cluster.namespace("own").await.unwrap(), cluster.namespace("own").await.unwrap());
     assert_ne!(one.name(), other.name());
@@ -79,7 +79,7 @@ async fn every_test_has_a_namespace_of_its_own_and_leaves_none() {
 }
 
 #[tokio::test]
-async fn refusals_quote_the_api_server() {
+async fn refusals_contain_the_api_server_message() {
     let cluster = Cluster::shared();
     let message = cluster.refused(r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "No"}}"#);
     let message = message.await.unwrap();
@@ -89,7 +89,7 @@ async fn refusals_quote_the_api_server() {
 }
 
 #[tokio::test]
-async fn the_audit_log_shows_who_asked_for_what() {
+async fn the_audit_log_attributes_requests() {
     let cluster = Cluster::shared();
     let namespace = cluster.namespace("audit").await.unwrap();
     let before = cluster.audit().await.unwrap();
@@ -104,7 +104,7 @@ async fn the_audit_log_shows_who_asked_for_what() {
 }
 
 #[tokio::test]
-async fn the_tools_are_the_pinned_ones() {
+async fn the_tools_have_the_pinned_versions() {
     let cluster = Cluster::shared();
     assert!(cluster.helm(["version", "--short"]).await.unwrap().stdout.starts_with("v4.3.1"));
     let version = cluster.kubectl(["version", "-ojson"]).await.unwrap().stdout;
@@ -116,7 +116,7 @@ async fn the_tools_are_the_pinned_ones() {
 
 /// The "product" is `kubectl proxy`: it listens, it has a probe, and what it may do is up to its token.
 #[tokio::test]
-async fn a_workload_runs_as_a_process_with_the_rights_of_its_service_account() {
+async fn a_workload_runs_as_a_process_with_its_service_account() {
     let cluster = Cluster::shared();
     let namespace = cluster.namespace("workload").await.unwrap();
     namespace.apply(&WORKLOAD.replace("NAMESPACE", namespace.name())).await.unwrap();
@@ -185,7 +185,7 @@ spec:
 
 /// Whoever holds the pipe is killed: the supervisor stops everything and removes the state folder.
 #[tokio::test]
-async fn a_control_plane_whose_holder_is_killed_leaves_nothing() {
+async fn a_killed_owner_leaves_no_control_plane() {
     let mut holder = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut supervisor = Command::new(keeper::executable().unwrap())
         .arg("up")
@@ -208,7 +208,7 @@ async fn a_control_plane_whose_holder_is_killed_leaves_nothing() {
 
 /// The keeper itself is killed: the kernel kills what it keeps.
 #[tokio::test]
-async fn a_process_whose_keeper_is_killed_dies_with_it() {
+async fn processes_die_with_their_keeper() {
     let folder = tempfile::tempdir().unwrap();
     let mut keeper = Command::new(keeper::executable().unwrap())
         .args(["keep", "--log"])
@@ -229,7 +229,7 @@ async fn a_process_whose_keeper_is_killed_dies_with_it() {
 }
 
 #[tokio::test]
-async fn a_process_ends_as_it_is_told() {
+async fn exit_codes_and_signals_are_reported() {
     let cluster = Cluster::shared();
     let sleep = || {
         let launch = Launch { arguments: vec!["600".into()], ..Launch::default() };

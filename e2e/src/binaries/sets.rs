@@ -251,7 +251,7 @@ mod tests {
     use super::{NODE_SETS, PROMETHEUS, Pins, SETS, Set, fnv1a};
 
     #[test]
-    fn every_set_has_a_pinned_version_and_a_folder_of_its_own() {
+    fn sets_have_pinned_versions_and_separate_folders() {
         let all = || SETS.iter().chain(&NODE_SETS).chain([&PROMETHEUS]);
         let versions: Vec<_> = all().map(|set| format!("{} {}", set.name, set.version())).collect();
         assert_eq!(
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pin_is_another_folder() {
+    fn a_changed_pin_changes_the_folder() {
         let [kubernetes, ..] = SETS;
         let other = Set { pins: Pins { go_sum: "other", ..kubernetes.pins }, ..kubernetes.clone() };
         assert_ne!(kubernetes.folder(Path::new("/")), other.folder(Path::new("/")));

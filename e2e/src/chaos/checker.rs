@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_be_is_no_finding() {
+    fn valid_histories_have_no_findings() {
         let logs = [
             // up, down, and up again
             "want app 2\n start app-a-0 on n\n bind app-a-0 to n\n start app-a-1 on n\n bind app-a-1 to n\n want app 1\n \
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_is_found() {
+    fn violations_are_found() {
         let up = "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n";
         let logs = [
             (

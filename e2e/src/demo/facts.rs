@@ -157,7 +157,7 @@ mod tests {
     use crds::Assignment;
 
     #[test]
-    fn a_place_is_explained_by_work_and_by_messages_that_stay() {
+    fn placements_are_explained_by_work_and_local_messages() {
         let text = r#"{"windowMicroseconds": 30000000, "units": [{"id": "n/c-0", "kind": "cpu", "capacity": 108000000}],
             "actors": [{"id": "a/b/x-0", "runsOn": {"cpu": {"work": 25200000, "nodeRequires": {}}, "gpu": 2160000}},
                 {"id": "a/b/y-0", "runsOn": {"cpu": 1}}],

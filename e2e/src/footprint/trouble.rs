@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scrape_says_what_is_lost_who_is_known_and_how_much_there_is() {
+    fn lost_devices_pods_and_series_are_read_from_a_scrape() {
         let text = "# TYPE cairn_device_health gauge\n\
             cairn_device_health{device=\"gpu-0\",state=\"lost\"} 1\n\
             cairn_device_health{device=\"gpu-0\",state=\"ok\"} 0\n\
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_pod_goes_and_as_many_are_of_actors_as_before() {
+    fn the_oldest_pod_is_replaced_by_one_of_its_kind() {
         let actors = |first: usize| (first..first + PODS).filter(|number| is_actor(*number)).count();
         assert!((0..2 * PODS).all(|first| actors(first) == ACTORS));
     }

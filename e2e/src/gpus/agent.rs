@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scrape_is_read() {
+    fn scrapes_are_parsed() {
         let said = Said::read(
             "# TYPE cairn_device_info gauge\n\
              cairn_device_info{device=\"gpu-0\",kind=\"gpu\",model=\"a \\\"b\\\", {c}\",vendor=\"nvidia\"} 1\n\

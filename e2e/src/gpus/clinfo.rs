@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_told_apart_by_where_they_are() {
+    fn devices_are_identified_by_pci_address() {
         let text = "#PLATFORMS                                       2\n\
             \x20 CL_PLATFORM_NAME                               NVIDIA CUDA\n\
             [NV/*]    CL_PLATFORM_VENDOR                       NVIDIA Corporation\n\

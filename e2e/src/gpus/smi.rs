@@ -66,13 +66,13 @@ mod tests {
         \"clocks.current.sm\" or \"clocks.sm\"\nCurrent frequency of SM clock.\n";
 
     #[test]
-    fn only_what_this_version_knows_is_asked() {
+    fn only_supported_fields_are_queried() {
         assert_eq!(fields(HELP), ["uuid", "pci.bus_id", "power.draw", "clocks.current.sm", "name"]);
         assert_eq!(fields(""), Vec::<&str>::new());
     }
 
     #[test]
-    fn a_list_is_read_and_what_is_not_told_is_missing() {
+    fn unavailable_fields_are_omitted() {
         let csv = "GPU-1, 00000000:3B:00.0, 69.43, [N/A], NVIDIA H100 80GB HBM3\n\
             GPU-2, 00000000:86:00.0, [Not Supported], 1980, Quadro, of long ago\n\n";
         let gpus = read(&fields(HELP), csv).unwrap();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_none_is_refused() {
+    fn invalid_output_is_an_error() {
         let refused = read(&fields(HELP), "No devices were found\n").unwrap_err();
         assert_eq!(refused.to_string(), "nvidia-smi answers 1 of 5 fields: No devices were found");
     }

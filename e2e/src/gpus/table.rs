@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn each_quantity_of_each_gpu_has_a_row_and_who_does_not_tell_a_dash() {
+    fn missing_values_are_dashes() {
         let at = Instant::now();
         let first = Moment { at, agent: scrape(1000), smi: listed("100") };
         let last = Moment { at: at + Duration::from_secs(5), agent: scrape(1600), smi: listed("110.5") };

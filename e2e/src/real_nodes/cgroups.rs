@@ -79,7 +79,7 @@ mod tests {
     use super::{name, owner};
 
     #[test]
-    fn a_cgroup_says_whose_it_is() {
+    fn the_owner_of_a_cgroup_is_in_its_name() {
         assert_eq!(owner(&name("real-0")), Some(std::process::id().to_string().as_str()));
         assert_eq!(owner("cairn-e2e-real-0"), None);
         assert_eq!(owner("kubepods"), None);

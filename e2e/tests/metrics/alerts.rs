@@ -24,7 +24,7 @@ pub fn text<'a>(alert: &'a Value, key: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn each_fires_when_it_should_and_not_before() {
+async fn every_alert_fires_when_it_should_and_not_before() {
     let tools = binaries::ensure_prometheus().await.unwrap();
     for (subcommand, file) in [("check", ALERTS), ("test", TESTS)] {
         let mut promtool = Command::new(tools.path("promtool").unwrap());
@@ -47,7 +47,7 @@ async fn each_fires_when_it_should_and_not_before() {
 }
 
 #[tokio::test]
-async fn the_rule_of_the_chart_is_the_file() {
+async fn the_prometheus_rule_equals_the_alert_file() {
     let settings = ["--set=metrics.prometheusRule.create=true", "--set=metrics.prometheusRule.labels.team=a"];
     let rules = rendered(Cluster::shared(), "PrometheusRule", &settings).await;
     let file: Value = serde_yaml::from_str(&fs::read_to_string(tree(ALERTS)).unwrap()).unwrap();
@@ -56,7 +56,7 @@ async fn the_rule_of_the_chart_is_the_file() {
 }
 
 #[tokio::test]
-async fn pages_are_found_where_the_chart_is_told_they_are() {
+async fn runbook_urls_follow_the_chart_value() {
     let settings = [
         "--set=metrics.prometheusRule.create=true",
         "--set=metrics.prometheusRule.runbooks=https://example.com/cairn/",
@@ -67,7 +67,7 @@ async fn pages_are_found_where_the_chart_is_told_they_are() {
 }
 
 #[test]
-fn each_has_a_page_that_says_where_to_look_and_what_to_do_and_no_page_is_of_none() {
+fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     let mut pages: BTreeSet<String> = fs::read_dir(tree("docs/runbooks"))
         .unwrap()
         .map(|entry| format!("docs/runbooks/{}", entry.unwrap().file_name().to_string_lossy()))
@@ -88,7 +88,7 @@ fn each_has_a_page_that_says_where_to_look_and_what_to_do_and_no_page_is_of_none
 }
 
 #[test]
-fn each_says_how_bad_it_is_and_what_to_do() {
+fn every_alert_has_severity_and_description() {
     let alerts = alerts();
     let names: BTreeSet<_> = alerts.iter().map(|alert| text(alert, "alert")).collect();
     assert_eq!(names.len(), alerts.len(), "two alerts of one name");

@@ -29,7 +29,7 @@ pub fn each(list: &Value) -> &[Value] {
 }
 
 #[test]
-fn panels_have_a_place_of_their_own_and_say_what_they_show() {
+fn panels_do_not_overlap_and_are_described() {
     for (name, dashboard) in dashboards() {
         assert_eq!(dashboard["uid"], name.trim_end_matches(".json"));
         let mut ids = BTreeSet::new();
@@ -56,7 +56,7 @@ fn panels_have_a_place_of_their_own_and_say_what_they_show() {
 }
 
 #[tokio::test]
-async fn the_chart_has_them_as_the_sidecar_wants_them() {
+async fn the_chart_labels_dashboards_for_the_sidecar() {
     let settings =
         ["--set=metrics.dashboards.create=true", "--set=metrics.dashboards.annotations.grafana_folder=a"];
     let maps = rendered(Cluster::shared(), "ConfigMap", &settings).await;

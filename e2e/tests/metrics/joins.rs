@@ -44,7 +44,7 @@ fn query(file: &str, title: &str) -> String {
 }
 
 #[tokio::test]
-async fn they_show_the_same_while_an_agent_is_followed_by_another() {
+async fn joins_are_stable_while_an_agent_is_replaced() {
     let of_agent = |instance: &str, values: &dyn Fn(&str) -> String| -> Vec<Value> {
         let series = SERIES.map(|(name, labels, value)| {
             let series = format!("{name}{{instance=\"{instance}\", node=\"a\", device=\"gpu-0\"{labels}}}");

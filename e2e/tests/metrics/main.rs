@@ -123,7 +123,7 @@ async fn jobs_of(cluster: &Cluster, kind: &str, name: &str) -> [Job; 2] {
 const ANYBODY: &str = "--set=admissionPolicies.install=false";
 
 #[tokio::test]
-async fn every_name_of_the_documentation_is_scraped() {
+async fn every_documented_metric_is_scraped() {
     let cluster = Cluster::shared();
     let machines = cluster.plane().state.join("run/metered");
     fs::create_dir_all(&machines).unwrap();

@@ -16,8 +16,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
+use crate::installation::cluster;
 
 /// What the operator asked for after `before`, in the audit log.
 async fn asked(before: &e2e::AuditLog) -> anyhow::Result<Vec<AuditEvent>> {
@@ -28,7 +28,7 @@ async fn asked(before: &e2e::AuditLog) -> anyhow::Result<Vec<AuditEvent>> {
 
 /// Asks the API server to create something as the account of this name, and takes it for a trial alone: the code of its answer.
 async fn answer_to(
-    stage: &Stage,
+    env: &TestEnv,
     account: &str,
     namespace: &str,
     url: &str,
@@ -38,7 +38,7 @@ async fn answer_to(
     let mut request = Request::new(url).create(&parameters, body.to_string().into_bytes())?;
     let user = format!("system:serviceaccount:{namespace}:{account}");
     request.headers_mut().insert("impersonate-user", user.parse()?);
-    match stage.client.request::<DynamicObject>(request).await {
+    match env.client.request::<DynamicObject>(request).await {
         Ok(_) => Ok(201),
         Err(kube::Error::Api(status)) => Ok(status.code),
         Err(other) => Err(other.into()),
@@ -54,10 +54,10 @@ const TRIES: usize = 10;
 /// R16: the API server answers creations of pods with 429; the operator goes on leading, asks now and then, and is through as
 /// soon as it is let.
 #[tokio::test]
-async fn who_is_throttled_waits_and_is_through_when_it_is_let() {
+async fn throttled_pod_creations_back_off_and_succeed_later() {
     let cluster = cluster();
-    let stage = Stage::set("throttled", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    let history = stage.watch_pods().await;
+    let env = TestEnv::new("throttled", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let history = env.watch_pods().await;
     let flow = json!({"apiVersion": "v1", "kind": "List", "items": [
         {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration", "metadata": {"name": "nothing"},
          "spec": {"type": "Limited", "limited": {"nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
@@ -68,10 +68,10 @@ async fn who_is_throttled_waits_and_is_through_when_it_is_let() {
             "resourceRules": [{"verbs": ["create"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"]}]}]}}]});
     cluster.kubectl_with(["apply", "-f-"], &flow.to_string()).await.unwrap();
     // the one at a time that is let in anyway stands at the gate
-    let gate = e2e::Gate::close(cluster, &stage.namespace, &[("pods", 0)]).await.unwrap();
+    let gate = e2e::Gate::close(cluster, &env.namespace, &[("pods", 0)]).await.unwrap();
     let before = cluster.audit().await.unwrap();
-    stage.apply(&application("app", &[("a", u32::try_from(THROTTLED).unwrap(), &[("cpu", "1ms")])])).await;
-    let tried = wait_for("some renewals after it was throttled", SOON, async || {
+    env.apply(&application("app", &[("a", u32::try_from(THROTTLED).unwrap(), &[("cpu", "1ms")])])).await;
+    let tried = wait_for("some renewals after it was throttled", TIMEOUT, async || {
         let asked = asked(&before).await?;
         let is_throttled = |event: &&AuditEvent| event.resource == "pods" && event.code == 429;
         let first = asked.iter().find(is_throttled).ok_or_else(|| anyhow!("it was not throttled"))?;
@@ -82,26 +82,26 @@ async fn who_is_throttled_waits_and_is_through_when_it_is_let() {
     })
     .await;
     assert!(tried.1 <= THROTTLED * TRIES * (tried.0 + 1), "renewals, pods that were asked for: {tried:?}");
-    assert_eq!(stage.product.operator.exit(), None, "it goes on leading");
-    let started = history.caught_up().await.lives();
+    assert_eq!(env.product.operator.exit(), None, "it goes on leading");
+    let started = history.wait_synced().await.pods_per_actor();
     assert!(started.is_empty(), "{started:?}");
 
     gate.open();
     cluster.kubectl(["delete", "flowschema", "pods-of-the-operator"]).await.unwrap();
-    stage.settled("app", Seen::all_placed).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
     cluster.kubectl(["delete", "prioritylevelconfiguration", "nothing"]).await.unwrap();
-    let lives = history.caught_up().await.lives();
+    let lives = history.wait_synced().await.pods_per_actor();
     assert!(lives.len() == THROTTLED && lives.values().all(|count| *count == 1), "{lives:?}");
-    stage.product.operator.wait_ready().await.unwrap();
+    env.product.operator.wait_ready().await.unwrap();
 }
 
 /// The API server starts anew: waits until the operator has printed that a version which it watched from is too old (410), and
 /// has read all of that kind; false where the operator ended instead.
-async fn reads_what_expired(stage: &Stage) -> anyhow::Result<bool> {
-    let operator = &stage.product.operator;
+async fn reads_what_expired(env: &TestEnv) -> anyhow::Result<bool> {
+    let operator = &env.product.operator;
     let (before, heard) = (cluster().audit().await?, operator.printed()?.len());
     cluster().restart_apiserver()?;
-    let read = wait_for("what expired is read anew", SOON, async || {
+    let read = wait_for("what expired is read anew", TIMEOUT, async || {
         if operator.exit().is_some() {
             return Ok(false);
         }
@@ -123,52 +123,52 @@ async fn reads_what_expired(stage: &Stage) -> anyhow::Result<bool> {
 /// R17: the API server starts anew and does not know any more what happened since the version that was watched (410): what is
 /// there is read again, and nothing is done twice.
 #[tokio::test]
-async fn what_was_missed_in_a_watch_is_read_again_and_nothing_is_done_twice() {
+async fn an_expired_watch_relists_without_duplicate_writes() {
     let cluster = cluster();
-    let mut stage = Stage::set("gap", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    let mut env = TestEnv::new("gap", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let start = cluster.audit().await.unwrap();
-    stage.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
-    let first = stage.settled("app", Seen::all_placed).await;
+    env.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
+    let first = env.wait_reconciled("app", AppState::all_placed).await;
     // where the API server was away for longer than the lease is valid, the operator ends, and its successor watched nothing before
     let mut tries = 0;
-    while !reads_what_expired(&stage).await.unwrap() {
+    while !reads_what_expired(&env).await.unwrap() {
         tries += 1;
         assert!(tries < 3, "the operator ended each time");
-        stage.product.operator = cluster.start_operator().await.unwrap();
+        env.product.operator = cluster.start_operator().await.unwrap();
     }
     let patch = json!({"spec": {"paused": true}}).to_string();
     // who was away for long may be away a little longer
-    let after = wait_for("a change is answered", SOON, async || {
-        if stage.product.operator.exit().is_some() {
-            stage.product.operator = cluster.start_operator().await?;
+    let after = wait_for("a change is answered", TIMEOUT, async || {
+        if env.product.operator.exit().is_some() {
+            env.product.operator = cluster.start_operator().await?;
         }
-        stage.namespace.kubectl(["patch", "actorapp", "app", "--type=merge", "-p", &patch]).await?;
-        let seen = stage.look("app").await?;
-        seen.message("Paused", "True")?;
-        anyhow::Ok(seen)
+        env.namespace.kubectl(["patch", "actorapp", "app", "--type=merge", "-p", &patch]).await?;
+        let state = env.observe("app").await?;
+        state.message("Paused", "True")?;
+        anyhow::Ok(state)
     })
     .await;
-    let uids = |seen: &Seen| -> BTreeSet<_> { seen.pods.iter().map(kube::ResourceExt::uid).collect() };
+    let uids = |state: &AppState| -> BTreeSet<_> { state.pods.iter().map(kube::ResourceExt::uid).collect() };
     assert_eq!(uids(&after), uids(&first), "nobody was started anew");
     let started = |event: &&AuditEvent| {
         event.resource == "pods" && event.verb == "create" && event.code == 201 && !event.is_trial()
     };
-    let here = |event: &&AuditEvent| event.namespace == stage.namespace.name();
+    let here = |event: &&AuditEvent| event.namespace == env.namespace.name();
     let all = asked(&start).await.unwrap();
     assert_eq!(all.iter().filter(here).filter(started).count(), 4, "each pod was made once");
 }
 
 /// R15: the operator is there before a kind that it watches; it waits for it, and goes on when it is there.
 #[tokio::test]
-async fn an_operator_waits_for_kinds_that_are_not_there_yet() {
+async fn the_operator_waits_for_missing_crds() {
     let cluster = cluster();
-    let mut stage = Stage::set("kinds", ["one", "two"].map(SimulatedNode::new), []).await;
-    let _ = stage.product.operator.stop().await;
+    let mut env = TestEnv::new("kinds", ["one", "two"].map(SimulatedNode::new), []).await;
+    let _ = env.product.operator.stop().await;
     cluster.kubectl(["delete", "crd", "devicepools.cairn.dev"]).await.unwrap();
     let before = cluster.audit().await.unwrap();
     let workload = cluster.operator().await.unwrap();
-    stage.product.operator = workload.start(&keeper::built(OPERATOR).unwrap()).await.unwrap();
-    wait_for("it asks in vain", SOON, async || {
+    env.product.operator = workload.start(&keeper::built(OPERATOR).unwrap()).await.unwrap();
+    wait_for("it asks in vain", TIMEOUT, async || {
         let asked = asked(&before).await?;
         let in_vain = |event: &AuditEvent| event.uri.contains("/devicepools") && event.code == 404;
         ensure!(asked.iter().any(in_vain), "{} requests", asked.len());
@@ -180,49 +180,49 @@ async fn an_operator_waits_for_kinds_that_are_not_there_yet() {
         .kubectl(["apply".into(), "--server-side".into(), "-f".into(), file.into_os_string()])
         .await
         .unwrap();
-    stage.product.operator.wait_ready().await.unwrap();
-    wait_for("the kind is served", SOON, async || {
+    env.product.operator.wait_ready().await.unwrap();
+    wait_for("the kind is served", TIMEOUT, async || {
         cluster.kubectl_with(["apply", "-f-"], &cpus().to_string()).await.map(drop)
     })
     .await;
-    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
-    stage.settled("app", Seen::all_placed).await;
+    env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
 }
 
 /// `lose` takes the only GPU away between the plan and its decision, and another one comes: the plan is made again, and nothing of
 /// the old one is begun.
-async fn lost_meanwhile(prefix: &str, lose: impl AsyncFnOnce(&Stage)) {
+async fn lost_meanwhile(prefix: &str, lose: impl AsyncFnOnce(&TestEnv)) {
     let cluster = cluster();
     let node = |name: &str| SimulatedNode::new(name).resource("acme.com/gpu", 1);
-    let mut stage = Stage::set(prefix, [node("one")], [gpus()]).await;
-    stage.machine("one", &[("gpu-0", "GPU")]);
-    stage.offered("gpus", 1).await;
-    let history = stage.watch_pods().await;
-    let gate = e2e::Gate::close(cluster, &stage.namespace, &[("placements", 0)]).await.unwrap();
-    stage.apply(&application("app", &[("a", 1, &[("gpu", "1ms")])])).await;
-    wait_for("the plan is made, and its decision is held", SOON, async || {
+    let mut env = TestEnv::new(prefix, [node("one")], [gpus()]).await;
+    env.describe_devices("one", &[("gpu-0", "GPU")]);
+    env.wait_offered("gpus", 1).await;
+    let history = env.watch_pods().await;
+    let gate = e2e::Gate::close(cluster, &env.namespace, &[("placements", 0)]).await.unwrap();
+    env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")])])).await;
+    wait_for("the plan is made, and its decision is held", TIMEOUT, async || {
         ensure!(gate.held("placements") > 0, "nothing is held");
         anyhow::Ok(())
     })
     .await;
-    lose(&stage).await;
-    stage.offered("gpus", 0).await;
-    stage.machine("two", &[("gpu-0", "GPU")]);
-    stage.nodes.add(node("two")).await.unwrap();
-    stage.offered("gpus", 1).await;
+    lose(&env).await;
+    env.wait_offered("gpus", 0).await;
+    env.describe_devices("two", &[("gpu-0", "GPU")]);
+    env.nodes.add(node("two")).await.unwrap();
+    env.wait_offered("gpus", 1).await;
     gate.open();
-    let seen = stage.settled("app", Seen::all_placed).await;
-    assert_eq!(seen.places()["a-0"], "two/gpus-0");
-    assert_eq!(history.caught_up().await.lives()["a-0"], 1);
+    let state = env.wait_reconciled("app", AppState::all_placed).await;
+    assert_eq!(state.places()["a-0"], "two/gpus-0");
+    assert_eq!(history.wait_synced().await.pods_per_actor()["a-0"], 1);
     assert_eq!(history.unschedulable(), Vec::<String>::new());
 }
 
 /// R32: a foreign pod takes the only GPU while it is planned for.
 #[tokio::test]
-async fn what_becomes_taken_while_it_is_planned_is_not_decided() {
-    lost_meanwhile("meanwhile", async |stage| {
+async fn a_device_taken_during_planning_is_not_committed() {
+    lost_meanwhile("meanwhile", async |env| {
         let limits = json!({"requests": {"acme.com/gpu": "1"}, "limits": {"acme.com/gpu": "1"}});
-        stage
+        env
             .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": {"nodeName": "one",
                 "containers": [{"name": "c", "image": "none", "resources": limits}]}}))
             .await;
@@ -232,50 +232,50 @@ async fn what_becomes_taken_while_it_is_planned_is_not_decided() {
 
 /// R37: the only GPU vanishes while it is planned for.
 #[tokio::test]
-async fn what_vanishes_while_it_is_planned_is_not_decided() {
-    lost_meanwhile("vanished", async |stage| stage.machine("one", &[("gpu-0:lost", "GPU")])).await;
+async fn a_device_lost_during_planning_is_not_committed() {
+    lost_meanwhile("vanished", async |env| env.describe_devices("one", &[("gpu-0:lost", "GPU")])).await;
 }
 
 /// A decision that the API server does not answer holds up its own application, and no other.
 #[tokio::test]
-async fn a_decision_that_is_not_answered_holds_up_nobody_else() {
+async fn an_unanswered_commit_delays_no_other_application() {
     let cluster = cluster();
-    let stage = Stage::set("unanswered", [SimulatedNode::new("one")], [cpus()]).await;
+    let env = TestEnv::new("unanswered", [SimulatedNode::new("one")], [cpus()]).await;
     let beside = cluster.namespace("answered").await.unwrap();
-    let gate = e2e::Gate::close(cluster, &stage.namespace, &[("placements", 0)]).await.unwrap();
+    let gate = e2e::Gate::close(cluster, &env.namespace, &[("placements", 0)]).await.unwrap();
     let manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
-    stage.apply(&manifest).await;
-    wait_for("the decision is held", SOON, async || {
+    env.apply(&manifest).await;
+    wait_for("the decision is held", TIMEOUT, async || {
         ensure!(gate.held("placements") == 1, "nothing is held");
         anyhow::Ok(())
     })
     .await;
     beside.apply(&manifest.to_string()).await.unwrap();
-    wait_for("the other is decided while the first is held", SOON, async || {
+    wait_for("the other is decided while the first is held", TIMEOUT, async || {
         beside.kubectl(["get", "placement", "app"]).await?;
         ensure!(gate.held("placements") == 1, "it was let go meanwhile: {}", gate.held("placements"));
         anyhow::Ok(())
     })
     .await;
     gate.open();
-    stage.settled("app", Seen::all_placed).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
 }
 
 /// R59: what an agent may write reaches neither who leads nor what is decided.
 #[tokio::test]
-async fn an_agent_deposes_nobody_and_decides_nothing() {
-    let stage = Stage::set("deposed", ["one"].map(SimulatedNode::new), [cpus()]).await;
-    let leases = Api::<Lease>::namespaced(stage.client.clone(), NAMESPACE);
+async fn agents_cannot_write_the_leader_lease_or_placements() {
+    let env = TestEnv::new("deposed", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    let leases = Api::<Lease>::namespaced(env.client.clone(), NAMESPACE);
     let holder = async || anyhow::Ok(leases.get(OPERATOR).await?.spec.and_then(|spec| spec.holder_identity));
     let before = holder().await.unwrap();
     let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
     let placement = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "app"}, "spec": {}});
     let forged = [
         (format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"), lease(OPERATOR)),
-        (format!("/apis/cairn.dev/v1alpha1/namespaces/{}/placements", stage.namespace), placement),
+        (format!("/apis/cairn.dev/v1alpha1/namespaces/{}/placements", env.namespace), placement),
     ];
     for (url, body) in forged {
-        assert_eq!(answer_to(&stage, AGENT, NAMESPACE, &url, &body).await.unwrap(), 403, "{url}");
+        assert_eq!(answer_to(&env, AGENT, NAMESPACE, &url, &body).await.unwrap(), 403, "{url}");
     }
     let user = format!("--as=system:serviceaccount:{NAMESPACE}:{AGENT}");
     for verb in ["update", "patch", "delete"] {
@@ -286,6 +286,6 @@ async fn an_agent_deposes_nobody_and_decides_nothing() {
         assert!(said.contains("no"), "{verb}: {said}");
     }
     assert_eq!(holder().await.unwrap(), before, "nobody else leads");
-    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
-    stage.settled("app", Seen::all_placed).await;
+    env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
 }

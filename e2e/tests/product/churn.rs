@@ -6,23 +6,23 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Stage, application, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::installation::cluster;
 
 /// How many foreign pods come and go.
 const FOREIGN: usize = 12;
 
 /// How many searches the operator has made so far.
-async fn searches(stage: &Stage) -> f64 {
-    let port = stage.product.operator.port(8080).unwrap();
+async fn searches(env: &TestEnv) -> f64 {
+    let port = env.product.operator.port(8080).unwrap();
     let text = e2e::process::http(port, "/metrics").await.unwrap().body;
     let of_plans = text.lines().filter(|line| line.starts_with("cairn_operator_plans_total{"));
     of_plans.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
 #[tokio::test]
-async fn foreign_pods_make_nobody_search_whom_they_do_not_hurt() {
-    let stage = Stage::set("churn", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+async fn foreign_pods_trigger_no_needless_searches() {
+    let env = TestEnv::new("churn", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     // One that no clock cuts short, after which it would be taken up again.
     let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unhurried", "namespace": NAMESPACE,
         "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "strategy: greedy\nbudget: {wall: 60s}\n"}});
@@ -31,36 +31,37 @@ async fn foreign_pods_make_nobody_search_whom_they_do_not_hurt() {
     for name in names {
         let mut manifest = application(name, &[("a", 2, &[("cpu", "1ms")])]);
         manifest["spec"]["policy"] = json!("unhurried");
-        stage.apply(&manifest).await;
-        stage.settled(name, super::stage::Seen::all_placed).await;
+        env.apply(&manifest).await;
+        env.wait_reconciled(name, AppState::all_placed).await;
     }
-    let history = stage.watch_pods().await;
-    let before = searches(&stage).await;
+    let history = env.watch_pods().await;
+    let before = searches(&env).await;
     for round in 0..FOREIGN {
         let name = format!("foreign-{round}");
         let node = ["one", "two"][round % 2];
-        stage
-            .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": &name}, "spec": {"nodeName": node,
-                "containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "300m"}}}]}}))
-            .await;
-        wait_for("the foreign pod runs", SOON, async || {
-            let pod = stage.api::<Pod>().get(&name).await?;
+        env.apply(
+            &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": &name}, "spec": {"nodeName": node,
+                "containers": [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "300m"}}}]}}),
+        )
+        .await;
+        wait_for("the foreign pod runs", TIMEOUT, async || {
+            let pod = env.api::<Pod>().get(&name).await?;
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             ensure!(phase == Some("Running"), "{phase:?}");
             anyhow::Ok(())
         })
         .await;
-        stage.namespace.kubectl(["delete", "pod", &name]).await.unwrap();
+        env.namespace.kubectl(["delete", "pod", &name]).await.unwrap();
     }
     // One that changes is planned again, and it alone: what was asked for before it has been looked at by then.
     let channels = json!([{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]);
-    stage.patch("third", &json!({"spec": {"channels": channels}})).await;
-    stage.settled("third", super::stage::Seen::all_placed).await;
-    let after = searches(&stage).await;
+    env.patch("third", &json!({"spec": {"channels": channels}})).await;
+    env.wait_reconciled("third", AppState::all_placed).await;
+    let after = searches(&env).await;
     assert!((after - before - 1.0).abs() < 0.5, "{} searches", after - before);
     let ours = |pod: &Pod| pod.labels().contains_key(crds::labels::ACTOR);
     let moved = history
-        .caught_up()
+        .wait_synced()
         .await
         .states()
         .iter()

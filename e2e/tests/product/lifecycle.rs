@@ -10,111 +10,109 @@ use e2e::{
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus, implementation};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, implementation};
+use crate::installation::cluster;
 
 /// The example of the paper, on the example machines, through everything that happens to applications.
 #[expect(clippy::too_many_lines, reason = "a life, told in its order")]
 #[tokio::test]
-async fn surveillance_through_its_life() {
+async fn the_surveillance_example_from_creation_to_deletion() {
     let cluster = cluster();
-    let stage = Stage::set("vision", [], []).await;
-    stage.example_machines();
+    let env = TestEnv::new("vision", [], []).await;
+    env.describe_example_devices();
     for file in ["examples/nodes.yaml", "examples/pools.yaml"] {
         cluster.kubectl(["apply".as_ref(), "-f".as_ref(), tree(file).as_os_str()]).await.unwrap();
     }
     let examples = ["cairn-cpu", "cairn-fpga", "cairn-gpu", "cairn-numa"];
     let _nodes = cluster.adopt_nodes(examples);
     cluster.wait_nodes_ready(&examples).await.unwrap();
-    e2e::wait_for("the machines are known", SOON, async || {
+    e2e::wait_for("the machines are known", TIMEOUT, async || {
         let known = cluster.kubectl(["get", "nodetopologies", "-oname"]).await?.stdout;
         if known.lines().count() == 4 { Ok(()) } else { bail!("{known}") }
     })
     .await;
     let manifest = std::fs::read_to_string(tree("examples/surveillance.yaml")).unwrap();
-    stage.namespace.apply(&manifest.replace("namespace: vision", "")).await.unwrap();
+    env.namespace.apply(&manifest.replace("namespace: vision", "")).await.unwrap();
 
     // as the paper has it: proven, both GPUs, one CPU full, the fifth elsewhere
-    let is_best = |seen: &crate::stage::Seen| {
-        let found = (seen.vector(), seen.spec().optimal);
+    let is_best = |state: &AppState| {
+        let found = (state.vector(), state.spec().optimal);
         ensure!(found == (vec![0, 59040, 21], true), "{found:?}");
-        seen.all_placed()
+        state.all_placed()
     };
-    let seen = stage.settled("surveillance", is_best).await;
-    let on = |unit: &str| seen.places().iter().filter(|(_, its)| **its == unit).count();
+    let state = env.wait_reconciled("surveillance", is_best).await;
+    let on = |unit: &str| state.places().iter().filter(|(_, its)| **its == unit).count();
     assert_eq!(
         (on("cairn-gpu/gpus-0"), on("cairn-gpu/gpus-1"), on("cairn-gpu/cpus-0")),
         (1, 1, 5),
         "{:?}",
-        seen.places()
+        state.places()
     );
 
     // of crop on two kinds, of classify on three and of localize on one the template was tried, and none of them twice
-    assert_eq!(trials(cluster.audit().await.unwrap().events(), &stage), 6);
+    assert_eq!(trials(cluster.audit().await.unwrap().events(), &env), 6);
 
     // more of a group, who start before anybody is stopped or told of; and fewer
     let classify = "/spec/actors/1";
     let before = cluster.audit().await.unwrap();
-    patch(&stage, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 7}])).await;
-    let seen = stage.settled("surveillance", super::stage::Seen::all_placed).await;
-    assert_eq!(seen.places().len(), 10);
-    let written = written_until_they_start(cluster.audit().await.unwrap().since(&before), &stage);
+    patch(&env, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 7}])).await;
+    let state = env.wait_reconciled("surveillance", AppState::all_placed).await;
+    assert_eq!(state.places().len(), 10);
+    let written = written_until_they_start(cluster.audit().await.unwrap().since(&before), &env);
     assert!(
         written.iter().all(|what| !what.ends_with("/status") && !what.ends_with("/eviction")),
         "{written:?}"
     );
-    patch(&stage, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 4}])).await;
-    let seen = stage.settled("surveillance", super::stage::Seen::all_placed).await;
-    assert_eq!(seen.places().keys().filter(|actor| actor.starts_with("classify-")).count(), 4);
+    patch(&env, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 4}])).await;
+    let state = env.wait_reconciled("surveillance", AppState::all_placed).await;
+    assert_eq!(state.places().keys().filter(|actor| actor.starts_with("classify-")).count(), 4);
 
     // a kind less: who ran on it goes elsewhere; and once more
     patch(
-        &stage,
+        &env,
         &json!([{"op": "test", "path": format!("{classify}/implementations/1/kind"), "value": "gpu"},
         {"op": "remove", "path": format!("{classify}/implementations/1")}]),
     )
     .await;
-    let kinds = |seen: &crate::stage::Seen| {
-        seen.spec().assignments.iter().filter(|place| place.pool == "gpus").count()
-    };
-    stage
-        .settled("surveillance", |seen| {
-            seen.all_placed()?;
-            ensure!(kinds(seen) == 0, "{:?}", seen.places());
-            Ok(())
-        })
-        .await;
-    patch(&stage, &json!([{"op": "add", "path": format!("{classify}/implementations/1"), "value": implementation("gpu", "3ms")},
+    let kinds =
+        |state: &AppState| state.spec().assignments.iter().filter(|place| place.pool == "gpus").count();
+    env.wait_reconciled("surveillance", |state| {
+        state.all_placed()?;
+        ensure!(kinds(state) == 0, "{:?}", state.places());
+        Ok(())
+    })
+    .await;
+    patch(&env, &json!([{"op": "add", "path": format!("{classify}/implementations/1"), "value": implementation("gpu", "3ms")},
         {"op": "replace", "path": format!("{classify}/replicas"), "value": 5}]))
     .await;
-    let before = stage
-        .settled("surveillance", |seen| {
-            seen.all_placed()?;
-            ensure!(kinds(seen) == 2, "{:?}", seen.places());
+    let before = env
+        .wait_reconciled("surveillance", |state| {
+            state.all_placed()?;
+            ensure!(kinds(state) == 2, "{:?}", state.places());
             Ok(())
         })
         .await;
 
     // a node less, and one with the same devices more: the moves that pay are made
     cluster.kubectl(["delete", "node", "cairn-gpu"]).await.unwrap();
-    let without = stage
-        .settled("surveillance", |seen| {
-            seen.all_placed()?;
-            ensure!(!seen.nodes().contains("cairn-gpu"), "{:?}", seen.places());
+    let without = env
+        .wait_reconciled("surveillance", |state| {
+            state.all_placed()?;
+            ensure!(!state.nodes().contains("cairn-gpu"), "{:?}", state.places());
             Ok(())
         })
         .await;
     assert!(without.spec().moves.iter().all(|step| !step.reason.is_empty()), "{:?}", without.spec().moves);
-    let moved = stage.event("surveillance", "Moved", "node cairn-gpu is gone").await;
+    let moved = env.wait_event("surveillance", "Moved", "node cairn-gpu is gone").await;
     assert!(moved.contains(" from cairn-gpu/"), "{moved}");
     let nodes = std::fs::read_to_string(tree("examples/nodes.yaml")).unwrap();
     cluster.kubectl_with(["apply", "-f-"], &nodes).await.unwrap();
-    let communication = |seen: &crate::stage::Seen| seen.spec().objective["communication"];
-    let after = stage
-        .settled("surveillance", |seen| {
-            seen.all_placed()?;
-            ensure!(kinds(seen) == 2, "{:?}", seen.places());
-            let objective = communication(seen);
+    let communication = |state: &AppState| state.spec().objective["communication"];
+    let after = env
+        .wait_reconciled("surveillance", |state| {
+            state.all_placed()?;
+            ensure!(kinds(state) == 2, "{:?}", state.places());
+            let objective = communication(state);
             ensure!(objective == communication(&before), "{objective} is not the optimum");
             Ok(())
         })
@@ -128,42 +126,41 @@ async fn surveillance_through_its_life() {
 
     // a pool less: nobody is left on its devices
     cluster.kubectl(["delete", "devicepool", "gpus"]).await.unwrap();
-    stage
-        .settled("surveillance", |seen| {
-            seen.all_placed()?;
-            ensure!(kinds(seen) == 0, "{:?}", seen.places());
-            Ok(())
-        })
-        .await;
+    env.wait_reconciled("surveillance", |state| {
+        state.all_placed()?;
+        ensure!(kinds(state) == 0, "{:?}", state.places());
+        Ok(())
+    })
+    .await;
 
     // gone, and nothing of it stays
-    stage.namespace.kubectl(["delete", "actorapp", "surveillance"]).await.unwrap();
-    e2e::wait_for("nothing is left of it", SOON, async || {
+    env.namespace.kubectl(["delete", "actorapp", "surveillance"]).await.unwrap();
+    e2e::wait_for("nothing is left of it", TIMEOUT, async || {
         let kinds = "actorapplications,placements,instances,pods";
-        let left = stage.namespace.kubectl(["get", kinds, "-oname"]).await?.stdout;
+        let left = env.namespace.kubectl(["get", kinds, "-oname"]).await?.stdout;
         if left.is_empty() { Ok(()) } else { bail!("{left}") }
     })
     .await;
 }
 
 /// What the operator asked for in this application's namespace.
-fn of_operator<'a>(events: &'a [AuditEvent], stage: &'a Stage) -> impl Iterator<Item = &'a AuditEvent> {
+fn of_operator<'a>(events: &'a [AuditEvent], env: &'a TestEnv) -> impl Iterator<Item = &'a AuditEvent> {
     let is_its = move |event: &&AuditEvent| {
-        event.is_by_service_account(NAMESPACE, OPERATOR) && event.namespace == stage.namespace.name()
+        event.is_by_service_account(NAMESPACE, OPERATOR) && event.namespace == env.namespace.name()
     };
     events.iter().filter(is_its)
 }
 
 /// How often it tried a template.
-fn trials(events: &[AuditEvent], stage: &Stage) -> usize {
-    of_operator(events, stage)
+fn trials(events: &[AuditEvent], env: &TestEnv) -> usize {
+    of_operator(events, env)
         .filter(|event| event.resource == "pods" && event.subresource.is_empty() && event.is_trial())
         .count()
 }
 
 /// What the operator wrote from the first Instance that it made to the last pod of those that were made.
-fn written_until_they_start(events: &[AuditEvent], stage: &Stage) -> Vec<String> {
-    let written = of_operator(events, stage).filter(|event| event.is_write() && !event.is_trial());
+fn written_until_they_start(events: &[AuditEvent], env: &TestEnv) -> Vec<String> {
+    let written = of_operator(events, env).filter(|event| event.is_write() && !event.is_trial());
     let written: Vec<(String, &str)> = written
         .map(|event| {
             (format!("{} {}/{}", event.verb, event.resource, event.subresource), event.name.as_str())
@@ -176,24 +173,19 @@ fn written_until_they_start(events: &[AuditEvent], stage: &Stage) -> Vec<String>
     written[first..=last].iter().map(|(it, _)| it.clone()).collect()
 }
 
-async fn patch(stage: &Stage, patch: &serde_json::Value) {
+async fn patch(env: &TestEnv, patch: &serde_json::Value) {
     let patch = patch.to_string();
-    stage
-        .namespace
-        .kubectl(["patch", "actorapp", "surveillance", "--type=json", "-p", &patch])
-        .await
-        .unwrap();
+    env.namespace.kubectl(["patch", "actorapp", "surveillance", "--type=json", "-p", &patch]).await.unwrap();
 }
 
 /// Paused, an application keeps what it has and says what it would do.
 #[tokio::test]
-async fn a_paused_application_changes_nothing_and_says_what_it_would_do() {
-    let stage = Stage::set("paused", [SimulatedNode::new("paused")], [cpus()]).await;
-    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
-    stage.patch("app", &json!({"spec": {"paused": true}})).await;
-    stage
-        .namespace
+async fn a_paused_application_only_reports_its_plan() {
+    let env = TestEnv::new("paused", [SimulatedNode::new("paused")], [cpus()]).await;
+    env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
+    env.patch("app", &json!({"spec": {"paused": true}})).await;
+    env.namespace
         .kubectl([
             "patch",
             "actorapp",
@@ -204,42 +196,42 @@ async fn a_paused_application_changes_nothing_and_says_what_it_would_do() {
         ])
         .await
         .unwrap();
-    let seen = stage
-        .seen("app", |seen| {
-            let told = seen.message("Paused", "True")?;
+    let state = env
+        .wait_until("app", |state| {
+            let told = state.message("Paused", "True")?;
             ensure!(told.starts_with("2 actors would start"), "{told}");
             Ok(())
         })
         .await;
-    assert_eq!((seen.pods.len(), seen.places().len()), (1, 1));
-    stage.patch("app", &json!({"spec": {"paused": false}})).await;
-    let seen = stage.settled("app", super::stage::Seen::all_placed).await;
-    assert_eq!(seen.pods.len(), 3);
+    assert_eq!((state.pods.len(), state.places().len()), (1, 1));
+    env.patch("app", &json!({"spec": {"paused": false}})).await;
+    let state = env.wait_reconciled("app", AppState::all_placed).await;
+    assert_eq!(state.pods.len(), 3);
 }
 
 /// Fewer of a group: the highest index goes, also where the lowest is the youngest.
 #[tokio::test]
-async fn of_a_group_that_shrinks_the_highest_index_goes() {
-    let stage = Stage::set("shrinks", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&application("app", &[("a", 3, &[("cpu", "1ms")])])).await;
-    let uids = |seen: &Seen| -> BTreeMap<String, String> {
-        seen.instances.iter().map(|it| (it.name_any(), it.uid().unwrap())).collect()
+async fn scaling_down_removes_the_highest_index() {
+    let env = TestEnv::new("shrinks", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&application("app", &[("a", 3, &[("cpu", "1ms")])])).await;
+    let uids = |state: &AppState| -> BTreeMap<String, String> {
+        state.instances.iter().map(|it| (it.name_any(), it.uid().unwrap())).collect()
     };
-    let pods = |seen: &Seen| -> BTreeMap<String, String> {
-        seen.pods.iter().map(|it| (it.name_any(), it.uid().unwrap())).collect()
+    let pods = |state: &AppState| -> BTreeMap<String, String> {
+        state.pods.iter().map(|it| (it.name_any(), it.uid().unwrap())).collect()
     };
-    let before = stage.settled("app", Seen::all_placed).await;
-    stage.namespace.kubectl(["delete", "instance", "app-a-0"]).await.unwrap();
-    let again = stage
-        .settled("app", |seen| {
-            ensure!(uids(seen).get("app-a-0") != uids(&before).get("app-a-0"), "it is the old one");
-            ensure!(pods(seen).get("app-a-0") != pods(&before).get("app-a-0"), "its pod is the old one");
-            seen.all_placed()
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
+    env.namespace.kubectl(["delete", "instance", "app-a-0"]).await.unwrap();
+    let again = env
+        .wait_reconciled("app", |state| {
+            ensure!(uids(state).get("app-a-0") != uids(&before).get("app-a-0"), "it is the old one");
+            ensure!(pods(state).get("app-a-0") != pods(&before).get("app-a-0"), "its pod is the old one");
+            state.all_placed()
         })
         .await;
 
-    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
-    let after = stage.settled("app", Seen::all_placed).await;
+    env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let after = env.wait_reconciled("app", AppState::all_placed).await;
     assert_eq!(after.places().into_keys().collect::<Vec<_>>(), ["a-0", "a-1"]);
     let kept = |all: BTreeMap<String, String>| {
         all.into_iter().filter(|(name, _)| name != "app-a-2").collect::<BTreeMap<_, _>>()

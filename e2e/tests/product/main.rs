@@ -1,38 +1,38 @@
 //! The product as its users meet it: installed from the chart, on simulated nodes, seen through the API.
 //!
-//! A few control planes with the product [`installed`] on each; whoever holds a [`stage`](stage::Stage) has one of them alone, and
+//! A few control planes with the product [`installation`] on each; whoever holds a [`env`](stage::TestEnv) has one of them alone, and
 //! finds it empty. Each file is about one thing that users rely on.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod again;
-mod agents;
+mod agent_restarts;
 mod api_server;
-mod away;
-mod budgets;
+mod api_server_outage;
+mod capacity;
 mod churn;
-mod crash;
-mod decisions;
-mod election;
-mod failing;
-mod installed;
+mod cli;
+mod disruption_budgets;
+mod env;
+mod failing_pods;
+mod failover;
+mod faults;
+mod foreign_objects;
+mod idle;
+mod installation;
+mod leader_election;
 mod lifecycle;
-mod loss;
 mod mismatch;
-mod order;
+mod node_loss;
+mod operator_crash;
 mod paused;
 mod peers;
+mod permissions;
 mod policies;
+mod priorities;
 mod recovery;
-mod requests;
-mod rest;
-mod rights;
-mod room;
-mod silent;
-mod slow;
-mod stage;
-mod strangers;
-mod teams;
-mod trouble;
-mod updates;
+mod rollouts;
+mod runtime_requests;
+mod slow_api_server;
+mod tenants;
+mod unresponsive;
 mod upgrade;

@@ -15,8 +15,8 @@ use e2e::{
 };
 use serde_json::{Value, json};
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::installation::cluster;
 
 /// What `policies/communication.lp` counts for a pair that is apart, and the same with a mistake: a sum for a product.
 const COUNTS: &[u8] = b"R*C@P,communication,apart,A,B";
@@ -49,55 +49,55 @@ fn apart(name: &str) -> Value {
 }
 
 /// Plans that clingo did not agree on, as the operator counts them.
-async fn mismatches(stage: &Stage) -> u64 {
-    let port = stage.product.operator.port(8080).unwrap();
+async fn mismatches(env: &TestEnv) -> u64 {
+    let port = env.product.operator.port(8080).unwrap();
     let text = http(port, "/metrics").await.unwrap().body;
     let counted = "cairn_operator_plans_judged_total{judged=\"mismatch\"} ";
     text.lines().filter_map(|line| line.strip_prefix(counted)?.parse::<u64>().ok()).sum()
 }
 
 /// What the operator keeps of an application's last such plan.
-async fn kept(stage: &Stage, name: &str) -> (u16, String) {
-    let port = stage.product.operator.port(8081).unwrap();
-    let answer = http(port, &format!("/debug/mismatch/{}/{name}", stage.namespace)).await.unwrap();
+async fn kept(env: &TestEnv, name: &str) -> (u16, String) {
+    let port = env.product.operator.port(8081).unwrap();
+    let answer = http(port, &format!("/debug/mismatch/{}/{name}", env.namespace)).await.unwrap();
     (answer.status, answer.body)
 }
 
 #[tokio::test]
-async fn where_clingo_does_not_agree_nothing_is_carried_out_and_what_was_planned_is_kept() {
+async fn plans_that_clingo_rejects_are_discarded_and_their_snapshot_is_kept() {
     let cluster = cluster();
     let nodes = ["one", "two"].map(SimulatedNode::new);
-    let mut stage = Stage::set("mismatch", nodes, [cpus()]).await;
+    let mut env = TestEnv::new("mismatch", nodes, [cpus()]).await;
     let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "alone", "namespace": NAMESPACE,
         "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "window: 10s\nstrategy: clingo\n"}});
     cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
-    stage.apply(&apart("runs")).await;
-    let before = stage.settled("runs", Seen::all_placed).await;
-    assert_eq!((mismatches(&stage).await, kept(&stage, "runs").await.0), (0, 404));
+    env.apply(&apart("runs")).await;
+    let before = env.wait_reconciled("runs", AppState::all_placed).await;
+    assert_eq!((mismatches(&env).await, kept(&env, "runs").await.0), (0, 404));
 
-    stage.product.operator.stop().await.unwrap();
+    env.product.operator.stop().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let mistaken = cluster.operator().await.unwrap().start(&mistaken_operator(folder.path())).await.unwrap();
     mistaken.wait_ready().await.unwrap();
-    stage.product.operator = mistaken;
+    env.product.operator = mistaken;
     // one that the search plans and clingo judges, and one that clingo plans itself and that is counted again
     let mut alone = apart("alone");
     alone["spec"]["policy"] = json!("alone");
     for (manifest, says) in [(apart("new"), "but clingo computes"), (alone, "the solver's costs")] {
         let name = manifest["metadata"]["name"].as_str().unwrap();
-        stage.apply(&manifest).await;
-        let seen = stage
-            .seen(name, |seen| {
-                let told = seen.message("Accepted", "False")?;
+        env.apply(&manifest).await;
+        let state = env
+            .wait_until(name, |state| {
+                let told = state.message("Accepted", "False")?;
                 ensure!(told.contains(says) && told.contains("the plan is not carried out"), "{told}");
                 Ok(())
             })
             .await;
-        assert_eq!(seen.condition("Accepted").unwrap().reason, "Mismatch");
-        assert_eq!((seen.decision.is_none(), seen.instances.len(), seen.pods.len()), (true, 0, 0));
-        let note = stage.event(name, "Mismatch", says).await;
-        let (status, snapshot) = kept(&stage, name).await;
-        assert!(note.contains(&format!("/debug/mismatch/{}/{name}", stage.namespace)), "{note}");
+        assert_eq!(state.condition("Accepted").unwrap().reason, "Mismatch");
+        assert_eq!((state.decision.is_none(), state.instances.len(), state.pods.len()), (true, 0, 0));
+        let note = env.wait_event(name, "Mismatch", says).await;
+        let (status, snapshot) = kept(&env, name).await;
+        assert!(note.contains(&format!("/debug/mismatch/{}/{name}", env.namespace)), "{note}");
         assert_eq!(status, 200, "{snapshot}");
 
         // what is kept says by itself what was to be planned
@@ -108,28 +108,28 @@ async fn where_clingo_does_not_agree_nothing_is_carried_out_and_what_was_planned
         let planned: Value = serde_json::from_str(&command::run(plan, "").await.unwrap().stdout).unwrap();
         assert_eq!((&planned["unplaced"], &planned["judged"]), (&json!([]), &json!("all")), "{planned}");
     }
-    wait_for("both are counted", SOON, async || {
-        let count = mismatches(&stage).await;
+    wait_for("both are counted", TIMEOUT, async || {
+        let count = mismatches(&env).await;
         ensure!(count >= 2, "{count}");
         anyhow::Ok(())
     })
     .await;
     let mut status = cluster.kubectl_cairn().unwrap();
-    status.args(["status", "new", "-n", stage.namespace.name()]);
+    status.args(["status", "new", "-n", env.namespace.name()]);
     let answer = status.output().await.unwrap();
     let told = String::from_utf8_lossy(&answer.stdout);
     assert_eq!(answer.status.code(), Some(2), "something is wrong, and it is told: {told}");
     assert!(told.contains("clingo and the planner do not agree"), "{told}");
 
     // with the mistake gone, both are placed; whoever ran noticed nothing
-    stage.product.operator.stop().await.unwrap();
-    stage.product.operator = cluster.start_operator().await.unwrap();
+    env.product.operator.stop().await.unwrap();
+    env.product.operator = cluster.start_operator().await.unwrap();
     for name in ["new", "alone"] {
-        let seen = stage.settled(name, Seen::all_placed).await;
-        assert_eq!(kept(&stage, name).await.0, 404, "{:?}", seen.condition("Accepted"));
+        let state = env.wait_reconciled(name, AppState::all_placed).await;
+        assert_eq!(kept(&env, name).await.0, 404, "{:?}", state.condition("Accepted"));
     }
-    let after = stage.look("runs").await.unwrap();
-    let uids = |seen: &Seen| seen.pods.iter().filter_map(kube::ResourceExt::uid).collect::<Vec<_>>();
+    let after = env.observe("runs").await.unwrap();
+    let uids = |state: &AppState| state.pods.iter().filter_map(kube::ResourceExt::uid).collect::<Vec<_>>();
     assert_eq!(uids(&after), uids(&before));
     cluster.kubectl(["delete", "configmap", "alone", "-n", NAMESPACE]).await.unwrap();
 }

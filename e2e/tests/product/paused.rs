@@ -8,15 +8,15 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus, unanswered};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, unanswered};
+use crate::installation::cluster;
 
-async fn pause(stage: &Stage, paused: bool) {
-    stage.patch("app", &json!({"spec": {"paused": paused}})).await;
+async fn pause(env: &TestEnv, paused: bool) {
+    env.patch("app", &json!({"spec": {"paused": paused}})).await;
 }
 
-fn pods(seen: &Seen) -> BTreeMap<String, &Pod> {
-    seen.pods.iter().map(|pod| (pod.name_any(), pod)).collect()
+fn pods(state: &AppState) -> BTreeMap<String, &Pod> {
+    state.pods.iter().map(|pod| (pod.name_any(), pod)).collect()
 }
 
 fn node_of(pod: &Pod) -> &str {
@@ -35,8 +35,8 @@ fn on(nodes: [&str; 2]) -> Value {
 /// Two exchange their places and are paused when one has gone: it is not left without a pod, because the other one leaves its place
 /// all the same.
 #[tokio::test]
-async fn two_that_began_to_exchange_their_places_end_it_though_the_application_is_paused() {
-    let stage = Stage::with_two_nodes_of_gpus("exchange").await;
+async fn a_started_exchange_finishes_while_paused() {
+    let env = TestEnv::with_gpu_nodes("exchange").await;
     // one GPU of each node is somebody else's
     let other = |node: &str| {
         let container = json!({"name": "c", "image": "none", "resources": {"limits": {"acme.com/gpu": "1"}}});
@@ -44,79 +44,78 @@ async fn two_that_began_to_exchange_their_places_end_it_though_the_application_i
             "spec": {"nodeName": node, "containers": [container]}})
     };
     for node in ["one", "two"] {
-        stage.apply(&other(node)).await;
+        env.apply(&other(node)).await;
     }
-    stage.offered("gpus", 2).await;
-    stage.apply(&on(["one", "two"])).await;
-    let before = stage.settled("app", Seen::all_placed).await;
+    env.wait_offered("gpus", 2).await;
+    env.apply(&on(["one", "two"])).await;
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
 
     // one cannot be asked to go for a while, as who has a say in it does not answer: so it stands in the middle of the exchange
     // when it is paused, and the other one is not given another place, as where one is told to stay
-    let namespace = stage.namespace.name();
+    let namespace = env.namespace.name();
     let keeps = format!("{namespace}-keeps-a");
     let mut hook = unanswered(&keeps, namespace, "pods/eviction");
     hook["webhooks"][0]["matchConditions"] =
         json!([{"name": "of-a", "expression": "request.name == 'app-a-0'"}]);
-    stage.apply(&hook).await;
+    env.apply(&hook).await;
     let evict = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "app-a-0", "namespace": namespace}});
     let path = format!("/api/v1/namespaces/{namespace}/pods/app-a-0/eviction?dryRun=All");
-    wait_for("it may not be asked to go", SOON, async || {
+    wait_for("it may not be asked to go", TIMEOUT, async || {
         let tried = cluster().kubectl_with(["create", "--raw", &path, "-f-"], &evict.to_string()).await;
         let said = tried.err().map(|refused| format!("{refused:#}")).unwrap_or_default();
         ensure!(said.contains("failed calling webhook"), "{said}");
         anyhow::Ok(())
     })
     .await;
-    stage.apply(&on(["two", "one"])).await;
-    let midway = stage
-        .seen("app", |seen| {
-            let there: Vec<_> = seen.pods.iter().map(kube::ResourceExt::name_any).collect();
+    env.apply(&on(["two", "one"])).await;
+    let midway = env
+        .wait_until("app", |state| {
+            let there: Vec<_> = state.pods.iter().map(kube::ResourceExt::name_any).collect();
             ensure!(there == ["app-a-0"], "{there:?}");
             Ok(())
         })
         .await;
-    pause(&stage, true).await;
+    pause(&env, true).await;
     cluster().kubectl(["delete", "validatingwebhookconfiguration", &keeps]).await.unwrap();
-    let after = stage
-        .seen("app", |seen| {
-            seen.message("Paused", "True")?;
+    let after = env
+        .wait_until("app", |state| {
+            state.message("Paused", "True")?;
             let places: Vec<_> =
-                pods(seen).into_iter().map(|(name, pod)| (name, node_of(pod).to_owned())).collect();
+                pods(state).into_iter().map(|(name, pod)| (name, node_of(pod).to_owned())).collect();
             let exchanged = [("app-a-0", "two"), ("app-b-0", "one")]
                 .map(|(name, node)| (name.to_owned(), node.to_owned()));
             ensure!(places == exchanged, "{places:?}");
-            ensure!(seen.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "one goes");
+            ensure!(state.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "one goes");
             Ok(())
         })
         .await;
-    let uids = |seen: &Seen| pods(seen).into_values().map(kube::ResourceExt::uid).collect::<Vec<_>>();
+    let uids = |state: &AppState| pods(state).into_values().map(kube::ResourceExt::uid).collect::<Vec<_>>();
     assert!(uids(&after).iter().all(|uid| !uids(&before).contains(uid)), "both were started anew");
     assert!(uids(&midway).iter().all(|uid| uids(&before).contains(uid)), "the other one had stayed");
 }
 
 /// A pause holds updates and moves up, and not healing: a pod that ended comes again where it was, with the template that it had.
 #[tokio::test]
-async fn what_ends_while_the_application_is_paused_comes_again_as_it_was() {
-    let stage = Stage::set("paused-ended", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
-    let before = stage.settled("app", Seen::all_placed).await;
-    pause(&stage, true).await;
+async fn ended_pods_are_recreated_unchanged_while_paused() {
+    let env = TestEnv::new("paused-ended", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
+    pause(&env, true).await;
     let image = json!([{"op": "replace", "path": "/spec/actors/0/implementations/0/template/spec/containers/0/image", "value": "newer"}]);
-    stage
-        .namespace
+    env.namespace
         .kubectl(["patch", "actorapp", "app", "--type=json", "-p", &image.to_string()])
         .await
         .unwrap();
-    stage.seen("app", |seen| seen.message("Paused", "True").map(drop)).await;
+    env.wait_until("app", |state| state.message("Paused", "True").map(drop)).await;
     let ended =
         json!({"status": {"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"}})
             .to_string();
     let patch = ["patch", "pod", "app-a-0", "--subresource=status", "--type=merge", "-p", &ended];
-    stage.namespace.kubectl(patch).await.unwrap();
+    env.namespace.kubectl(patch).await.unwrap();
     let old = pods(&before)["app-a-0"].uid();
-    let after = stage
-        .seen("app", |seen| {
-            let again = pods(seen).remove("app-a-0").filter(|pod| pod.uid() != old);
+    let after = env
+        .wait_until("app", |state| {
+            let again = pods(state).remove("app-a-0").filter(|pod| pod.uid() != old);
             let phase = again.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
             ensure!(phase == Some("Running"), "it is not there again: {phase:?}");
             Ok(())

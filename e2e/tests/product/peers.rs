@@ -12,38 +12,37 @@ use k8s_openapi::api::{
 use kube::{ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
-use crate::stage::{SOON, Seen, Stage, application, cpus};
-use crate::strangers::{OPERATOR_USER, is_refused};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::foreign_objects::{OPERATOR_USER, is_refused};
 
 /// What the names of an application's actors resolve to, as DNS servers learn it: address by host name.
-async fn names(stage: &Stage, application: &str) -> Result<BTreeMap<String, String>> {
+async fn names(env: &TestEnv, application: &str) -> Result<BTreeMap<String, String>> {
     let of_it = ListParams::default().labels(&format!("kubernetes.io/service-name={application}"));
-    let slices = stage.api::<EndpointSlice>().list(&of_it).await?;
+    let slices = env.api::<EndpointSlice>().list(&of_it).await?;
     let endpoints = slices.into_iter().flat_map(|slice| slice.endpoints);
     Ok(endpoints.map(|it| (it.hostname.unwrap_or_default(), it.addresses.join(" "))).collect())
 }
 
 /// Waits until the name of every actor resolves to the pod that it has now.
-async fn known_by_name(stage: &Stage, application: &str) -> Seen {
-    stage
-        .settled(application, |seen| {
-            seen.all_placed()?;
-            let waits = seen.pods.iter().find(|pod| address(pod).is_empty());
-            ensure!(
-                waits.is_none(),
-                "{} has no address",
-                waits.map_or_else(String::new, kube::ResourceExt::name_any)
-            );
-            Ok(())
-        })
-        .await;
-    wait_for("every name is that of a pod", SOON, async || {
-        let seen = stage.look(application).await?;
+async fn known_by_name(env: &TestEnv, application: &str) -> AppState {
+    env.wait_reconciled(application, |state| {
+        state.all_placed()?;
+        let waits = state.pods.iter().find(|pod| address(pod).is_empty());
+        ensure!(
+            waits.is_none(),
+            "{} has no address",
+            waits.map_or_else(String::new, kube::ResourceExt::name_any)
+        );
+        Ok(())
+    })
+    .await;
+    wait_for("every name is that of a pod", TIMEOUT, async || {
+        let state = env.observe(application).await?;
         let pods: BTreeMap<_, _> =
-            seen.pods.iter().map(|pod| (pod.labels()[labels::ACTOR].clone(), address(pod))).collect();
-        let names = names(stage, application).await?;
+            state.pods.iter().map(|pod| (pod.labels()[labels::ACTOR].clone(), address(pod))).collect();
+        let names = names(env, application).await?;
         ensure!(names == pods, "{names:?} for {pods:?}");
-        anyhow::Ok(seen)
+        anyhow::Ok(state)
     })
     .await
 }
@@ -53,9 +52,9 @@ fn address(pod: &Pod) -> String {
 }
 
 /// The peers file, once it has so many actors of a group.
-async fn file(stage: &Stage, application: &str, group: &str, count: usize) -> Value {
-    wait_for("the peers file is up to date", SOON, async || {
-        let found = stage.api::<ConfigMap>().get(&format!("{application}-peers")).await?;
+async fn file(env: &TestEnv, application: &str, group: &str, count: usize) -> Value {
+    wait_for("the peers file is up to date", TIMEOUT, async || {
+        let found = env.api::<ConfigMap>().get(&format!("{application}-peers")).await?;
         let file: Value = serde_json::from_str(&found.data.unwrap_or_default()["peers.json"])?;
         let actors = file["actors"][group].as_array().map_or(0, Vec::len);
         ensure!(actors == count, "{file}");
@@ -65,29 +64,29 @@ async fn file(stage: &Stage, application: &str, group: &str, count: usize) -> Va
 }
 
 #[tokio::test]
-async fn actors_know_who_they_are_and_find_each_other_also_after_a_move() {
-    let stage = Stage::set("peers", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+async fn actors_get_their_identity_and_find_peers_after_a_move() {
+    let env = TestEnv::new("peers", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let manifest = fs::read_to_string(tree("examples/hello-actors.yaml")).unwrap();
-    stage.namespace.apply(&manifest).await.unwrap();
-    let seen = known_by_name(&stage, "hello").await;
+    env.namespace.apply(&manifest).await.unwrap();
+    let state = known_by_name(&env, "hello").await;
 
     // who it is, in every container
-    let pod = seen.pods.iter().find(|pod| pod.name_any() == "hello-caller-1").unwrap();
-    let env = pod.spec.as_ref().unwrap().containers[0].env.clone().unwrap_or_default();
-    let env: BTreeMap<_, _> =
-        env.iter().map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or(""))).collect();
-    let told = ["CAIRN_APPLICATION", "CAIRN_GROUP", "CAIRN_ACTOR", "CAIRN_KIND"].map(|name| env[name]);
+    let pod = state.pods.iter().find(|pod| pod.name_any() == "hello-caller-1").unwrap();
+    let variables = pod.spec.as_ref().unwrap().containers[0].env.clone().unwrap_or_default();
+    let variables: BTreeMap<_, _> =
+        variables.iter().map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or(""))).collect();
+    let told = ["CAIRN_APPLICATION", "CAIRN_GROUP", "CAIRN_ACTOR", "CAIRN_KIND"].map(|name| variables[name]);
     assert_eq!(told, ["hello", "caller", "caller-1", "cpu"]);
-    assert_eq!(env["CAIRN_NAMESPACE"], stage.namespace.name());
-    let roots = |seen: &Seen| -> Vec<String> {
+    assert_eq!(variables["CAIRN_NAMESPACE"], env.namespace.name());
+    let roots = |state: &AppState| -> Vec<String> {
         let is_root = |it: &&crds::Instance| it.status.as_ref().is_some_and(|status| status.root);
-        seen.instances.iter().filter(is_root).map(kube::ResourceExt::name_any).collect()
+        state.instances.iter().filter(is_root).map(kube::ResourceExt::name_any).collect()
     };
-    assert_eq!(roots(&seen), ["hello-caller-0"]);
+    assert_eq!(roots(&state), ["hello-caller-0"]);
 
     // who else there is: the names that were just seen to resolve
-    let peers = file(&stage, "hello", "callee", 2).await;
-    let domain = format!("hello.{}.svc", stage.namespace.name());
+    let peers = file(&env, "hello", "callee", 2).await;
+    let domain = format!("hello.{}.svc", env.namespace.name());
     assert_eq!(
         peers["actors"]["callee"],
         json!([format!("callee-0.{domain}"), format!("callee-1.{domain}")])
@@ -103,29 +102,28 @@ async fn actors_know_who_they_are_and_find_each_other_also_after_a_move() {
     };
     for node in ["one", "two"] {
         let patch = ["patch", "actorapp", "hello", "--type=json", "-p", &on(node)];
-        stage.namespace.kubectl(patch).await.unwrap();
-        stage
-            .settled("hello", |seen| {
-                ensure!(seen.nodes().iter().eq([&node]), "{:?}", seen.places());
-                seen.all_placed()
-            })
-            .await;
-        known_by_name(&stage, "hello").await;
+        env.namespace.kubectl(patch).await.unwrap();
+        env.wait_reconciled("hello", |state| {
+            ensure!(state.nodes().iter().eq([&node]), "{:?}", state.places());
+            state.all_placed()
+        })
+        .await;
+        known_by_name(&env, "hello").await;
     }
 
     // one more, which the file says too; and what somebody deletes comes again
     let more = json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": 3}]).to_string();
-    stage.namespace.kubectl(["patch", "actorapp", "hello", "--type=json", "-p", &more]).await.unwrap();
-    file(&stage, "hello", "callee", 3).await;
-    stage.namespace.kubectl(["delete", "service/hello", "configmap/hello-peers"]).await.unwrap();
-    file(&stage, "hello", "callee", 3).await;
-    let seen = known_by_name(&stage, "hello").await;
-    assert_eq!(roots(&seen), ["hello-caller-0"]);
+    env.namespace.kubectl(["patch", "actorapp", "hello", "--type=json", "-p", &more]).await.unwrap();
+    file(&env, "hello", "callee", 3).await;
+    env.namespace.kubectl(["delete", "service/hello", "configmap/hello-peers"]).await.unwrap();
+    file(&env, "hello", "callee", 3).await;
+    let state = known_by_name(&env, "hello").await;
+    assert_eq!(roots(&state), ["hello-caller-0"]);
 
     // and nothing of it outlasts the application
-    stage.namespace.kubectl(["delete", "actorapp", "hello"]).await.unwrap();
-    wait_for("its Service and its file are gone", SOON, async || {
-        let found = stage.namespace.kubectl(["get", "services,configmaps", "-oname"]).await?.stdout;
+    env.namespace.kubectl(["delete", "actorapp", "hello"]).await.unwrap();
+    wait_for("its Service and its file are gone", TIMEOUT, async || {
+        let found = env.namespace.kubectl(["get", "services,configmaps", "-oname"]).await?.stdout;
         ensure!(!found.contains("hello"), "{found}");
         anyhow::Ok(())
     })
@@ -133,53 +131,53 @@ async fn actors_know_who_they_are_and_find_each_other_also_after_a_move() {
 }
 
 #[tokio::test]
-async fn a_service_of_somebody_else_that_has_our_name_is_left_alone() {
-    let stage = Stage::set("foreign-service", [SimulatedNode::new("one")], [cpus()]).await;
+async fn a_foreign_service_with_a_needed_name_is_not_touched() {
+    let env = TestEnv::new("foreign-service", [SimulatedNode::new("one")], [cpus()]).await;
     let theirs = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
         "spec": {"clusterIP": "None", "selector": {"app": "theirs"}}});
-    stage.apply(&theirs).await;
-    stage.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
+    env.apply(&theirs).await;
+    env.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
     // its actors run, and what is missing is said
-    let seen = stage
-        .settled("web", |seen| {
-            let said = seen.message("NameTaken", "True")?;
+    let state = env
+        .wait_reconciled("web", |state| {
+            let said = state.message("NameTaken", "True")?;
             ensure!(said.starts_with("peers: its name is taken by Service web"), "{said}");
-            seen.all_placed()
+            state.all_placed()
         })
         .await;
-    assert_eq!(seen.pods.len(), 1);
-    let service = stage.api::<Service>().get("web").await.unwrap();
+    assert_eq!(state.pods.len(), 1);
+    let service = env.api::<Service>().get("web").await.unwrap();
     assert_eq!(service.spec.unwrap().selector.unwrap()["app"], "theirs");
 
-    stage.namespace.kubectl(["delete", "service", "web"]).await.unwrap();
-    known_by_name(&stage, "web").await;
+    env.namespace.kubectl(["delete", "service", "web"]).await.unwrap();
+    known_by_name(&env, "web").await;
 
     // a file of our name that is theirs is left alone, and mounted by nobody
     let taken = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other-peers"},
         "data": {"peers.json": "theirs"}});
-    stage.apply(&taken).await;
-    stage.apply(&application("other", &[("server", 1, &[("cpu", "1ms")])])).await;
-    let seen = stage
-        .settled("other", |seen| {
-            let said = seen.message("NameTaken", "True")?;
+    env.apply(&taken).await;
+    env.apply(&application("other", &[("server", 1, &[("cpu", "1ms")])])).await;
+    let state = env
+        .wait_reconciled("other", |state| {
+            let said = state.message("NameTaken", "True")?;
             ensure!(said.starts_with("peers: its name is taken by ConfigMap other-peers"), "{said}");
-            seen.all_placed()
+            state.all_placed()
         })
         .await;
-    let mounts_no_file = |seen: &Seen| {
-        let mut volumes = seen.pods[0].spec.as_ref().unwrap().volumes.iter().flatten();
-        assert!(volumes.all(|volume| volume.config_map.is_none()), "{:?}", seen.pods[0]);
+    let mounts_no_file = |state: &AppState| {
+        let mut volumes = state.pods[0].spec.as_ref().unwrap().volumes.iter().flatten();
+        assert!(volumes.all(|volume| volume.config_map.is_none()), "{:?}", state.pods[0]);
     };
-    mounts_no_file(&seen);
+    mounts_no_file(&state);
 
     // nor by who comes again while nothing is made, and whose it is stays told
-    stage.patch("other", &json!({"spec": {"paused": true}})).await;
-    stage.seen("other", |seen| seen.message("Paused", "True").map(drop)).await;
-    stage.namespace.kubectl(["delete", "pod", "other-server-0"]).await.unwrap();
-    let again = stage
-        .seen("other", |again| {
-            let uids = |seen: &Seen| seen.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
-            ensure!(again.pods.len() == 1 && uids(again) != uids(&seen), "{:?}", uids(again));
+    env.patch("other", &json!({"spec": {"paused": true}})).await;
+    env.wait_until("other", |state| state.message("Paused", "True").map(drop)).await;
+    env.namespace.kubectl(["delete", "pod", "other-server-0"]).await.unwrap();
+    let again = env
+        .wait_until("other", |again| {
+            let uids = |state: &AppState| state.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
+            ensure!(again.pods.len() == 1 && uids(again) != uids(&state), "{:?}", uids(again));
             again.message("Paused", "True")?;
             let said = again.message("NameTaken", "True")?;
             ensure!(said.starts_with("peers: its name is taken by ConfigMap other-peers"), "{said}");
@@ -187,7 +185,7 @@ async fn a_service_of_somebody_else_that_has_our_name_is_left_alone() {
         })
         .await;
     mounts_no_file(&again);
-    let theirs = stage.api::<ConfigMap>().get("other-peers").await.unwrap();
+    let theirs = env.api::<ConfigMap>().get("other-peers").await.unwrap();
     assert_eq!(theirs.data.unwrap()["peers.json"], "theirs");
 
     // whoever acts as the operator writes no other ConfigMap
@@ -195,7 +193,7 @@ async fn a_service_of_somebody_else_that_has_our_name_is_left_alone() {
     let operator = format!("--as={OPERATOR_USER}");
     let create = ["create", "--dry-run=server", operator.as_str(), "-f-"];
     is_refused(
-        &stage,
+        &env,
         create,
         &other,
         "can write only the Service, the peers ConfigMap and the ControllerRevisions of an ActorApplication",

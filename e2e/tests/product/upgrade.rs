@@ -20,11 +20,11 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::installed::cluster;
-use crate::rest::at_rest;
-use crate::silent::told;
-use crate::stage::{PodHistory, SOON, Seen, Stage, application, cpus, describe, gpus, implementation};
-use crate::strangers::OPERATOR_USER;
+use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, cpus, describe, gpus, implementation};
+use crate::foreign_objects::OPERATOR_USER;
+use crate::idle::at_rest;
+use crate::installation::cluster;
+use crate::unresponsive::told;
 
 /// The definitions that the release had which did not know of revisions, of names for actors, and of Instances by request, as
 /// they were recorded. That of NodeTopologies is the same; that of `ActorApplication`s is large, and is made of the newest.
@@ -74,8 +74,8 @@ async fn define_older() {
 }
 
 /// The specs of what people and the operator wrote, by name, without what the older release did not know.
-async fn known_then(stage: &Stage) -> BTreeMap<String, Value> {
-    let said = stage.namespace.kubectl(["get", "actorapplications,instances,devicepools", "-ojson"]).await;
+async fn known_then(env: &TestEnv) -> BTreeMap<String, Value> {
+    let said = env.namespace.kubectl(["get", "actorapplications,instances,devicepools", "-ojson"]).await;
     let list: Value = serde_json::from_str(&said.unwrap().stdout).unwrap();
     let known = list["items"].as_array().unwrap().iter().map(|object| {
         let mut spec = object["spec"].clone();
@@ -99,26 +99,26 @@ impl Drop for Restored {
     }
 }
 
-fn uids(seen: &Seen) -> BTreeSet<Option<String>> {
-    seen.pods.iter().map(kube::ResourceExt::uid).collect()
+fn uids(state: &AppState) -> BTreeSet<Option<String>> {
+    state.pods.iter().map(kube::ResourceExt::uid).collect()
 }
 
 /// Gives what is there the form in which an older release left it: nothing says of which template a pod is, and no state of
 /// the manifest is kept.
-async fn age(stage: &Stage) {
+async fn age(env: &TestEnv) {
     let without_hash = format!("{}-", labels::TEMPLATE_HASH);
     // nobody else may
     let operator = format!("--as={OPERATOR_USER}");
     let label = ["label", "pods", "--all", &without_hash, &operator, "--as-group=system:masters"];
-    stage.namespace.kubectl(label).await.unwrap();
-    stage.namespace.kubectl(["delete", "controllerrevisions", "--all"]).await.unwrap();
-    stage.namespace.kubectl(["delete", "services,configmaps", "-l", labels::APPLICATION]).await.unwrap();
+    env.namespace.kubectl(label).await.unwrap();
+    env.namespace.kubectl(["delete", "controllerrevisions", "--all"]).await.unwrap();
+    env.namespace.kubectl(["delete", "services,configmaps", "-l", labels::APPLICATION]).await.unwrap();
 }
 
 /// Puts the Lease of a node's agent where an older release had it.
-async fn age_lease(stage: &Stage, node: &str) {
+async fn age_lease(env: &TestEnv, node: &str) {
     let name = format!("cairn-agent-{node}");
-    let leases = |namespace: &str| Api::<Lease>::namespaced(stage.client.clone(), namespace);
+    let leases = |namespace: &str| Api::<Lease>::namespaced(env.client.clone(), namespace);
     let lease = leases("cairn-agents").get(&name).await.unwrap();
     leases("cairn-agents").delete(&name, &DeleteParams::default()).await.unwrap();
     let older = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -127,9 +127,9 @@ async fn age_lease(stage: &Stage, node: &str) {
 }
 
 /// Waits until the operator has kept the states of templates that it found.
-async fn kept(stage: &Stage) {
-    let revisions = stage.api::<ControllerRevision>();
-    wait_for("the operator keeps what it found", SOON, async || {
+async fn kept(env: &TestEnv) {
+    let revisions = env.api::<ControllerRevision>();
+    wait_for("the operator keeps what it found", TIMEOUT, async || {
         let kept = revisions.list(&ListParams::default()).await?.items.len();
         ensure!(kept > 0, "no revision");
         anyhow::Ok(())
@@ -138,81 +138,81 @@ async fn kept(stage: &Stage) {
 }
 
 /// Nobody of those who ran `before` was asked to go.
-async fn nobody_went(history: &PodHistory, before: &BTreeSet<Option<String>>) {
-    let states = history.caught_up().await.states();
+async fn assert_no_pod_deleted(history: &PodHistory, before: &BTreeSet<Option<String>>) {
+    let states = history.wait_synced().await.states();
     let went = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some() && before.contains(&pod.uid());
     let going = states.iter().find(went);
     assert!(going.is_none(), "{going:?}");
 }
 
 #[tokio::test]
-async fn nobody_is_started_anew_by_an_upgrade_nor_by_a_downgrade_of_the_definitions() {
+async fn crd_upgrades_and_downgrades_restart_no_actor() {
     let cluster = cluster();
     let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 2), SimulatedNode::new("two")];
-    let mut stage = Stage::set("upgrade", nodes, [cpus(), gpus()]).await;
-    stage.machine("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
-    stage.offered("gpus", 2).await;
+    let mut env = TestEnv::new("upgrade", nodes, [cpus(), gpus()]).await;
+    env.describe_devices("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    env.wait_offered("gpus", 2).await;
     let groups = [("a", 1, &[("gpu", "1ms")][..]), ("b", 2, &[("cpu", "2ms")][..])];
     let mut manifest = application("old", &groups);
     manifest["spec"]["priority"] = json!(7);
     manifest["spec"]["update"] = json!({"maxUnavailable": 2});
-    stage.apply(&manifest).await;
-    let before = uids(&stage.settled("old", Seen::all_placed).await);
-    let history = stage.watch_pods().await;
+    env.apply(&manifest).await;
+    let before = uids(&env.wait_reconciled("old", AppState::all_placed).await);
+    let history = env.watch_pods().await;
     let _restored = Restored;
 
     // a downgrade: the definitions of before take away what they do not know and nothing else, and an operator that starts
     // goes on, and comes to rest: it does not write again and again what is not kept
-    let known = known_then(&stage).await;
-    stage.product.operator.kill9().await.unwrap();
+    let known = known_then(&env).await;
+    env.product.operator.kill9().await.unwrap();
     define_older().await;
-    wait_for("the API server goes by the definitions", SOON, async || {
-        let application = stage.api::<ActorApplication>().get("old").await?;
+    wait_for("the API server goes by the definitions", TIMEOUT, async || {
+        let application = env.api::<ActorApplication>().get("old").await?;
         ensure!(application.spec.priority == 0, "it knows of priorities");
         anyhow::Ok(())
     })
     .await;
-    assert_eq!(known_then(&stage).await, known);
-    stage.product.operator = cluster.start_operator().await.unwrap();
-    stage.settled("old", Seen::all_placed).await;
+    assert_eq!(known_then(&env).await, known);
+    env.product.operator = cluster.start_operator().await.unwrap();
+    env.wait_reconciled("old", AppState::all_placed).await;
     at_rest().await;
-    assert_eq!(known_then(&stage).await, known);
+    assert_eq!(known_then(&env).await, known);
     // and it still acts: one more is placed, and taken away again
     for replicas in [3, 2] {
         let groups = [groups[0], ("b", replicas, groups[1].2)];
-        stage.apply(&application("old", &groups)).await;
-        stage.settled("old", Seen::all_placed).await;
+        env.apply(&application("old", &groups)).await;
+        env.wait_reconciled("old", AppState::all_placed).await;
     }
-    assert_eq!(uids(&stage.look("old").await.unwrap()), before);
+    assert_eq!(uids(&env.observe("old").await.unwrap()), before);
 
     // what an older release left, and the operator of now; the agent is not upgraded yet
-    stage.product.operator.kill9().await.unwrap();
-    stage.product.agent.stop().await.unwrap();
-    age(&stage).await;
-    age_lease(&stage, "one").await;
+    env.product.operator.kill9().await.unwrap();
+    env.product.agent.stop().await.unwrap();
+    age(&env).await;
+    age_lease(&env, "one").await;
     define_newest();
-    stage.product.operator = cluster.start_operator().await.unwrap();
-    kept(&stage).await;
-    stage.settled("old", Seen::all_placed).await;
-    assert_eq!(uids(&stage.look("old").await.unwrap()), before);
+    env.product.operator = cluster.start_operator().await.unwrap();
+    kept(&env).await;
+    env.wait_reconciled("old", AppState::all_placed).await;
+    assert_eq!(uids(&env.observe("old").await.unwrap()), before);
 
-    stage.product.agent = cluster.start_agent().await.unwrap();
-    stage.offered("gpus", 2).await;
-    let seen = stage.settled("old", Seen::all_placed).await;
-    assert_eq!(uids(&seen), before);
-    assert!(seen.pods.iter().all(|pod| !pod.labels().contains_key(labels::TEMPLATE_HASH)));
-    nobody_went(&history, &before).await;
+    env.product.agent = cluster.start_agent().await.unwrap();
+    env.wait_offered("gpus", 2).await;
+    let state = env.wait_reconciled("old", AppState::all_placed).await;
+    assert_eq!(uids(&state), before);
+    assert!(state.pods.iter().all(|pod| !pod.labels().contains_key(labels::TEMPLATE_HASH)));
+    assert_no_pod_deleted(&history, &before).await;
 
     // a new template is another one than those pods are of, and replaces them
     let mut changed = application("old", &groups);
     let mut newer = implementation("cpu", "2ms");
     newer["template"]["spec"]["containers"][0]["image"] = json!("newer");
     changed["spec"]["actors"][1]["implementations"][0] = newer;
-    stage.apply(&changed).await;
-    let replaced = stage
-        .settled("old", |seen| {
-            seen.all_placed()?;
-            let newer = seen.pods.iter().filter(|pod| pod.labels().contains_key(labels::TEMPLATE_HASH));
+    env.apply(&changed).await;
+    let replaced = env
+        .wait_reconciled("old", |state| {
+            state.all_placed()?;
+            let newer = state.pods.iter().filter(|pod| pod.labels().contains_key(labels::TEMPLATE_HASH));
             ensure!(newer.count() == 2, "not all are of the new template");
             Ok(())
         })
@@ -268,19 +268,19 @@ async fn agent(node: &str, leases: &str) -> Process {
     process.wait_ready().await.unwrap();
     let kept = Api::<Lease>::namespaced(cluster.client().await.unwrap(), leases);
     let name = format!("cairn-agent-{node}");
-    wait_for("the agent keeps its Lease", SOON, async || kept.get(&name).await.map(drop)).await;
+    wait_for("the agent keeps its Lease", TIMEOUT, async || kept.get(&name).await.map(drop)).await;
     process
 }
 
 /// Agents of an older release keep their Leases where nobody looks any more. One after the other they are replaced, and some
 /// time passes until the next one speaks: nobody moves meanwhile, whether the agent was never heard of or fell silent.
 #[tokio::test]
-async fn agents_are_upgraded_one_by_one_and_nobody_moves() {
+async fn a_rolling_agent_upgrade_moves_no_actor() {
     let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 2));
-    let mut stage = Stage::set("one-by-one", nodes, [cpus(), gpus()]).await;
-    stage.product.agent.stop().await.unwrap();
+    let mut env = TestEnv::new("one-by-one", nodes, [cpus(), gpus()]).await;
+    env.product.agent.stop().await.unwrap();
     // the agent that stopped had a word to say of these nodes
-    let leases = Api::<Lease>::namespaced(stage.client.clone(), "cairn-agents");
+    let leases = Api::<Lease>::namespaced(env.client.clone(), "cairn-agents");
     let both = ["cairn-agent-one", "cairn-agent-two"];
     let gone = ["delete", "lease", "-n", "cairn-agents", "--ignore-not-found"].into_iter().chain(both);
     cluster().kubectl(gone).await.unwrap();
@@ -289,47 +289,47 @@ async fn agents_are_upgraded_one_by_one_and_nobody_moves() {
     for node in ["one", "two"] {
         agents.insert(node, agent(node, NAMESPACE).await);
     }
-    stage.offered("gpus", 4).await;
-    stage.apply(&application("old", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "2ms")])])).await;
-    let seen = stage.settled("old", Seen::all_placed).await;
-    let (before, places) = (uids(&seen), owned(&seen));
-    let history = stage.watch_pods().await;
+    env.wait_offered("gpus", 4).await;
+    env.apply(&application("old", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "2ms")])])).await;
+    let state = env.wait_reconciled("old", AppState::all_placed).await;
+    let (before, places) = (uids(&state), owned(&state));
+    let history = env.watch_pods().await;
 
     // the operator first
-    stage.product.operator.kill9().await.unwrap();
-    age(&stage).await;
-    stage.product.operator = cluster().start_operator().await.unwrap();
-    kept(&stage).await;
-    stage.settled("old", Seen::all_placed).await;
+    env.product.operator.kill9().await.unwrap();
+    age(&env).await;
+    env.product.operator = cluster().start_operator().await.unwrap();
+    kept(&env).await;
+    env.wait_reconciled("old", AppState::all_placed).await;
 
     for node in ["one", "two"] {
         agents.get_mut(node).unwrap().stop().await.unwrap();
         agents.insert(node, agent(node, "cairn-agents").await);
-        stage.offered("gpus", 4).await;
+        env.wait_offered("gpus", 4).await;
         // it is replaced once more, by one whose image is long in coming
         agents.get_mut(node).unwrap().stop().await.unwrap();
         let over = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
         leases.patch(&format!("cairn-agent-{node}"), &PatchParams::default(), &over).await.unwrap();
-        told(&stage, "gpus", true).await;
-        stage.offered("gpus", 2).await;
-        let during = stage.settled("old", Seen::all_placed).await;
+        told(&env, "gpus", true).await;
+        env.wait_offered("gpus", 2).await;
+        let during = env.wait_reconciled("old", AppState::all_placed).await;
         assert_eq!((uids(&during), owned(&during)), (before.clone(), places.clone()));
         agents.insert(node, agent(node, "cairn-agents").await);
-        told(&stage, "gpus", false).await;
-        stage.offered("gpus", 4).await;
-        let after = stage.settled("old", Seen::all_placed).await;
+        told(&env, "gpus", false).await;
+        env.wait_offered("gpus", 4).await;
+        let after = env.wait_reconciled("old", AppState::all_placed).await;
         assert_eq!((uids(&after), owned(&after)), (before.clone(), places.clone()));
     }
     // and the operator once more, which has to learn who is well
-    stage.product.operator.kill9().await.unwrap();
-    stage.product.operator = cluster().start_operator().await.unwrap();
-    stage.offered("gpus", 4).await;
-    let after = stage.settled("old", Seen::all_placed).await;
+    env.product.operator.kill9().await.unwrap();
+    env.product.operator = cluster().start_operator().await.unwrap();
+    env.wait_offered("gpus", 4).await;
+    let after = env.wait_reconciled("old", AppState::all_placed).await;
     assert_eq!((uids(&after), owned(&after)), (before.clone(), places));
-    nobody_went(&history, &before).await;
+    assert_no_pod_deleted(&history, &before).await;
 }
 
 /// Where each actor was decided to be.
-fn owned(seen: &Seen) -> BTreeMap<String, String> {
-    seen.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect()
+fn owned(state: &AppState) -> BTreeMap<String, String> {
+    state.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect()
 }

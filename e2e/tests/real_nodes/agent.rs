@@ -19,7 +19,7 @@ const RENEWALS: usize = 4;
 
 /// The one test about agents, as each part would disturb the others.
 #[tokio::test]
-async fn the_agents_publish_their_nodes_and_write_no_more_than_that() {
+async fn idle_agents_write_only_leases() {
     let _alone = alone().await;
     let cluster = cluster().await;
     product().await;

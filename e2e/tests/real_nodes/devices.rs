@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::scene::{ACTOR_IMAGE, DEVICES, RESOURCE, SOON, alone, cluster, devices, node, product};
 
 #[tokio::test]
-async fn an_actor_gets_a_device_of_the_node_that_was_chosen_for_it() {
+async fn actors_get_devices_of_their_assigned_node() {
     let _alone = alone().await;
     let cluster = cluster().await;
     product().await;

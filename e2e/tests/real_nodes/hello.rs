@@ -108,7 +108,7 @@ impl Hello<'_> {
 }
 
 #[tokio::test]
-async fn the_actors_of_the_example_find_each_other_also_after_they_moved() {
+async fn example_actors_find_their_peers_after_a_move() {
     let _alone = alone().await;
     let cluster = cluster().await;
     product().await;

@@ -151,7 +151,7 @@ async fn snapshot(namespace: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_agents_see_the_machine_as_it_sees_itself() {
+async fn agents_report_the_hardware_of_the_machine() {
     let _alone = alone().await;
     let Live { topologies, collectors, snapshot, unit, images: _ } = &product().await.live;
     assert_eq!(topologies.keys().collect::<Vec<_>>(), DEVICES.map(|(node, _)| node));

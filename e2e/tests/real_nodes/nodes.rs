@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::scene::{DEVICES, SOON, alone, cluster, processes, status_of};
 
 #[tokio::test]
-async fn pods_run_on_both_nodes_as_who_they_ask_to_be() {
+async fn pods_run_on_both_nodes_with_their_security_context() {
     let _alone = alone().await;
     let cluster = cluster().await;
     let namespace = cluster.namespace("pods").await.unwrap();
@@ -114,7 +114,7 @@ fn traces(supervisor: u32, plane: &ControlPlane) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_supervisor_that_is_killed_leaves_nothing_of_its_nodes() {
+async fn a_killed_supervisor_leaves_no_node_resources() {
     let before = sysctls();
     // not a `Cluster`, which would wait for it
     let mut supervisor = Command::new(keeper::executable().unwrap())

@@ -25,7 +25,7 @@ fn is_of(image: &str, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn operator_and_agent_run_from_the_images_that_are_released() {
+async fn operator_and_agent_run_from_the_release_images() {
     let _alone = alone().await;
     let product = product().await;
     let agents = &product.live.images;

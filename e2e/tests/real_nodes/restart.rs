@@ -99,7 +99,7 @@ fn application(channels: &Value) -> String {
 }
 
 #[tokio::test]
-async fn nobody_moves_when_a_kubelet_is_killed_and_comes_back_without_devices() {
+async fn a_kubelet_restart_without_devices_moves_no_actor() {
     let _alone = alone().await;
     let cluster = cluster().await;
     let product = product().await;

@@ -5,19 +5,19 @@ use e2e::SimulatedNode;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::installed::cluster;
-use crate::stage::{Seen, Stage, application, cpus, gpus};
+use crate::env::{AppState, TestEnv, application, cpus, gpus};
+use crate::installation::cluster;
 
 /// Says of a pod what its kubelet would.
-async fn ends(stage: &Stage, pod: &str, status: &Value) {
+async fn ends(env: &TestEnv, pod: &str, status: &Value) {
     let status = json!({"status": status}).to_string();
     let patch = ["patch", "pod", pod, "--subresource=status", "--type=merge", "-p", &status];
-    stage.namespace.kubectl(patch).await.unwrap();
+    env.namespace.kubectl(patch).await.unwrap();
 }
 
 /// Whether the actor is held back, and its Instance says so.
-fn waits(seen: &Seen, name: &str) -> anyhow::Result<()> {
-    let instance = seen.instances.iter().find(|instance| instance.name_any() == name).unwrap();
+fn waits(state: &AppState, name: &str) -> anyhow::Result<()> {
+    let instance = state.instances.iter().find(|instance| instance.name_any() == name).unwrap();
     let mut conditions = instance.status.iter().flat_map(|status| &status.conditions);
     let waits = conditions.any(|it| it.type_ == "BackOff" && it.status == "True");
     ensure!(waits, "it does not wait: {:?}", instance.status);
@@ -27,90 +27,90 @@ fn waits(seen: &Seen, name: &str) -> anyhow::Result<()> {
 /// A container that ends is not started again by its kubelet: the operator does, after a wait that it tells of, and the actor
 /// beside it stays.
 #[tokio::test]
-async fn who_ends_and_is_not_restarted_by_the_kubelet_comes_again_after_a_wait() {
-    let stage = Stage::set("ends", ["one"].map(SimulatedNode::new), [cpus()]).await;
+async fn ended_pods_are_recreated_with_backoff() {
+    let env = TestEnv::new("ends", ["one"].map(SimulatedNode::new), [cpus()]).await;
     let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")])]);
     let template = manifest.pointer_mut("/spec/actors/0/implementations/0/template/spec").unwrap();
     template["restartPolicy"] = json!("Never");
-    stage.apply(&manifest).await;
-    let before = stage.settled("app", Seen::all_placed).await;
-    let history = stage.watch_pods().await;
-    let uid = |seen: &Seen, name: &str| seen.pods.iter().find(|pod| pod.name_any() == name)?.uid();
+    env.apply(&manifest).await;
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
+    let history = env.watch_pods().await;
+    let uid = |state: &AppState, name: &str| state.pods.iter().find(|pod| pod.name_any() == name)?.uid();
     let mut last = uid(&before, "app-a-0");
     for failure in 1..=2 {
-        ends(&stage, "app-a-0", &json!({"phase": "Failed", "reason": "Error"})).await;
+        ends(&env, "app-a-0", &json!({"phase": "Failed", "reason": "Error"})).await;
         // a pod that ended once may well run the next time
         if failure > 1 {
-            stage.seen("app", |seen| waits(seen, "app-a-0")).await;
+            env.wait_until("app", |state| waits(state, "app-a-0")).await;
         }
-        let again = stage
-            .settled("app", |seen| {
-                ensure!(uid(seen, "app-a-0") != last, "it is not there again");
-                seen.all_placed()
+        let again = env
+            .wait_reconciled("app", |state| {
+                ensure!(uid(state, "app-a-0") != last, "it is not there again");
+                state.all_placed()
             })
             .await;
         last = uid(&again, "app-a-0");
         assert_eq!(uid(&again, "app-a-1"), uid(&before, "app-a-1"));
     }
-    let lives = history.caught_up().await.lives();
+    let lives = history.wait_synced().await.pods_per_actor();
     assert_eq!((lives["a-0"], lives["a-1"]), (3, 1));
 }
 
 /// Its room is taken while it waits to come again, and nobody else notices: it goes where there is room.
 #[tokio::test]
-async fn whose_place_is_taken_while_it_waits_to_come_again_goes_elsewhere() {
-    let stage = Stage::set("taken", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+async fn an_actor_whose_unit_is_taken_during_backoff_moves() {
+    let env = TestEnv::new("taken", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
     let template = manifest.pointer_mut("/spec/actors/0/implementations/0/template/spec").unwrap();
     template["restartPolicy"] = json!("Never");
-    stage.apply(&manifest).await;
-    let before = stage.settled("app", Seen::all_placed).await;
+    env.apply(&manifest).await;
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
     let node = before.places()["a-0"].split('/').next().unwrap().to_owned();
-    let uid = |seen: &Seen| seen.pods.first().and_then(kube::ResourceExt::uid);
+    let uid = |state: &AppState| state.pods.first().and_then(kube::ResourceExt::uid);
     let failed = json!({"phase": "Failed", "reason": "Error"});
     // a pod that ended once may well run the next time, and then there is a wait of ten seconds
-    ends(&stage, "app-a-0", &failed).await;
-    let again = stage.settled("app", |seen| {
-        ensure!(uid(seen) != uid(&before), "it is not there again");
-        seen.all_placed()
+    ends(&env, "app-a-0", &failed).await;
+    let again = env.wait_reconciled("app", |state| {
+        ensure!(uid(state) != uid(&before), "it is not there again");
+        state.all_placed()
     });
     assert_eq!(again.await.places(), before.places(), "it comes again where it was");
-    ends(&stage, "app-a-0", &failed).await;
-    stage.seen("app", |seen| waits(seen, "app-a-0")).await;
+    ends(&env, "app-a-0", &failed).await;
+    env.wait_until("app", |state| waits(state, "app-a-0")).await;
     let requests = json!({"requests": {"cpu": "3800m"}});
-    stage
-        .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": {"nodeName": node,
-            "containers": [{"name": "c", "image": "none", "resources": requests}]}}))
-        .await;
-    stage
-        .settled("app", |seen| {
-            ensure!(!seen.places()["a-0"].starts_with(&node), "{:?}", seen.places());
-            seen.all_placed()
-        })
-        .await;
+    env.apply(
+        &json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": {"nodeName": node,
+            "containers": [{"name": "c", "image": "none", "resources": requests}]}}),
+    )
+    .await;
+    env.wait_reconciled("app", |state| {
+        ensure!(!state.places()["a-0"].starts_with(&node), "{:?}", state.places());
+        state.all_placed()
+    })
+    .await;
 }
 
 /// What a kubelet does not take is a fact about its node, and the actor goes to another one.
 #[tokio::test]
-async fn what_a_kubelet_refuses_is_placed_elsewhere() {
+async fn actors_refused_by_a_kubelet_are_placed_elsewhere() {
     let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 1));
-    let stage = Stage::set("not-taken", nodes, [gpus()]).await;
+    let env = TestEnv::new("not-taken", nodes, [gpus()]).await;
     for node in ["one", "two"] {
-        stage.machine(node, &[("gpu-0", "GPU")]);
+        env.describe_devices(node, &[("gpu-0", "GPU")]);
     }
-    stage.offered("gpus", 2).await;
-    stage.apply(&application("app", &[("a", 1, &[("gpu", "1ms")])])).await;
-    let before = stage.settled("app", Seen::all_placed).await;
+    env.wait_offered("gpus", 2).await;
+    env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")])])).await;
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
     let node = before.places()["a-0"].split('/').next().unwrap().to_owned();
     let refused =
         json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device is left"});
-    ends(&stage, "app-a-0", &refused).await;
-    let said = stage.event("app", "Refused", "no device is left").await;
+    ends(&env, "app-a-0", &refused).await;
+    let said = env.wait_event("app", "Refused", "no device is left").await;
     assert!(said.contains(&node), "{said}");
-    let after = stage
-        .settled("app", |seen| {
-            ensure!(!seen.places()["a-0"].starts_with(&node), "{:?}", seen.places());
-            seen.all_placed()
+    let after = env
+        .wait_reconciled("app", |state| {
+            ensure!(!state.places()["a-0"].starts_with(&node), "{:?}", state.places());
+            state.all_placed()
         })
         .await;
     let status = after.decision.as_ref().and_then(|decision| decision.status.clone()).unwrap_or_default();
@@ -122,54 +122,54 @@ async fn what_a_kubelet_refuses_is_placed_elsewhere() {
 /// A pod that runs is not one that serves: an application with a container that ends again and again is not ready, and says who
 /// it is and why, until it is well.
 #[tokio::test]
-async fn who_runs_and_is_not_ready_is_named_with_what_its_container_says() {
-    let stage = Stage::set("ailing", ["one"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
-    let before = stage.settled("app", |seen| seen.message("Ready", "True").map(drop)).await;
+async fn unready_actors_are_reported_with_their_container_state() {
+    let env = TestEnv::new("ailing", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let before = env.wait_reconciled("app", |state| state.message("Ready", "True").map(drop)).await;
     let container = before.pods[0].spec.as_ref().unwrap().containers[0].name.clone();
     let condition = |status: &str| json!([{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": status}]);
     let crashes = json!({"name": container, "ready": false, "restartCount": 3, "image": "none", "imageID": "none",
         "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container"}},
         "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}});
-    ends(&stage, "app-a-1", &json!({"conditions": condition("False"), "containerStatuses": [crashes]})).await;
+    ends(&env, "app-a-1", &json!({"conditions": condition("False"), "containerStatuses": [crashes]})).await;
     let why = format!("container {container}: CrashLoopBackOff, it ended with exit code 137 (OOMKilled)");
-    let seen = stage
-        .seen("app", |seen| {
-            let told = seen.message("Ready", "False")?;
+    let state = env
+        .wait_until("app", |state| {
+            let told = state.message("Ready", "False")?;
             ensure!(told.ends_with(&format!("1 of them are ready; a-1 is not ready: {why}")), "{told}");
-            let instance = seen.instances.iter().find(|it| it.name_any() == "app-a-1").unwrap();
+            let instance = state.instances.iter().find(|it| it.name_any() == "app-a-1").unwrap();
             let of_it = instance.status.iter().flat_map(|status| &status.conditions);
             let said = of_it.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message.as_str());
             ensure!(said == Some(format!("its pod is not ready: {why}").as_str()), "{said:?}");
             Ok(())
         })
         .await;
-    assert_eq!(seen.condition("Ready").unwrap().reason, "NotReady");
+    assert_eq!(state.condition("Ready").unwrap().reason, "NotReady");
     // and who asks is told what to do
     let mut asked = cluster().kubectl_cairn().unwrap();
-    let said = asked.args(["status", "app", "-n", stage.namespace.name()]).output().await.unwrap();
+    let said = asked.args(["status", "app", "-n", env.namespace.name()]).output().await.unwrap();
     let (code, said) = (said.status.code(), String::from_utf8(said.stdout).unwrap());
-    let log = format!("kubectl logs app-a-1 -n {} --previous", stage.namespace.name());
+    let log = format!("kubectl logs app-a-1 -n {} --previous", env.namespace.name());
     for part in ["2 running, 1 ready", "Running, not ready", &format!("a-1 is not ready: {why}"), &log] {
         assert!(code == Some(2) && said.contains(part), "no {part} in {said}");
     }
     assert_eq!(
-        seen.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>(),
+        state.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>(),
         before.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>()
     );
 
-    ends(&stage, "app-a-1", &json!({"conditions": condition("True"), "containerStatuses": null})).await;
-    stage.settled("app", |seen| seen.message("Ready", "True").map(drop)).await;
+    ends(&env, "app-a-1", &json!({"conditions": condition("True"), "containerStatuses": null})).await;
+    env.wait_reconciled("app", |state| state.message("Ready", "True").map(drop)).await;
 }
 
 /// A container that crashes again and again is started again by its kubelet, each time after a longer wait: its Instance says so,
 /// nobody is moved or started anew because of it, not even where everything is planned again, and nobody beside it is touched.
 #[tokio::test]
-async fn who_crashes_again_and_again_is_told_of_and_stays() {
-    let stage = Stage::set("crashes", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
-    let before = stage.settled("app", Seen::all_placed).await;
-    let history = stage.watch_pods().await;
+async fn crash_looping_actors_are_reported_and_stay() {
+    let env = TestEnv::new("crashes", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
+    let history = env.watch_pods().await;
     let container = before.pods[0].spec.as_ref().unwrap().containers[0].name.clone();
     let is = |ready: bool, restarts: i32| {
         let now =
@@ -180,25 +180,24 @@ async fn who_crashes_again_and_again_is_told_of_and_stays() {
             "containerStatuses": [{"name": container, "image": "none", "imageID": "", "ready": ready, "restartCount": restarts,
                 "state": now, "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]})
     };
-    let back_off = |seen: &Seen| {
-        let instance = seen.instances.iter().find(|instance| instance.name_any() == "app-a-0").unwrap();
+    let back_off = |state: &AppState| {
+        let instance = state.instances.iter().find(|instance| instance.name_any() == "app-a-0").unwrap();
         let conditions = instance.status.clone().unwrap_or_default().conditions;
         conditions.into_iter().find(|it| it.type_ == "BackOff" && it.status == "True")
     };
     for restarts in 1..=3 {
-        ends(&stage, "app-a-0", &is(false, restarts)).await;
-        stage.seen("app", |seen| waits(seen, "app-a-0")).await;
+        ends(&env, "app-a-0", &is(false, restarts)).await;
+        env.wait_until("app", |state| waits(state, "app-a-0")).await;
     }
-    stage
-        .patch(
-            "app",
-            &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
-        )
-        .await;
-    let planned = stage
-        .seen("app", |seen| {
-            let generation = seen.application.metadata.generation;
-            let decided = seen.decision.as_ref().map(|decision| decision.spec.application_generation);
+    env.patch(
+        "app",
+        &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
+    )
+    .await;
+    let planned = env
+        .wait_until("app", |state| {
+            let generation = state.application.metadata.generation;
+            let decided = state.decision.as_ref().map(|decision| decision.spec.application_generation);
             ensure!(decided == generation, "it is not planned again");
             Ok(())
         })
@@ -208,16 +207,16 @@ async fn who_crashes_again_and_again_is_told_of_and_stays() {
     assert!(said.message.contains("is in a crash loop (Error, exit code 3)"), "{}", said.message);
     assert_eq!(planned.places(), before.places(), "nobody moves");
 
-    ends(&stage, "app-a-0", &is(true, 4)).await;
-    let after = stage
-        .settled("app", |seen| match back_off(seen) {
+    ends(&env, "app-a-0", &is(true, 4)).await;
+    let after = env
+        .wait_reconciled("app", |state| match back_off(state) {
             Some(condition) => anyhow::bail!("{condition:?}"),
             None => Ok(()),
         })
         .await;
-    let uids = |seen: &Seen| -> std::collections::BTreeSet<_> {
-        seen.pods.iter().map(kube::ResourceExt::uid).collect()
+    let uids = |state: &AppState| -> std::collections::BTreeSet<_> {
+        state.pods.iter().map(kube::ResourceExt::uid).collect()
     };
     assert_eq!(uids(&after), uids(&before), "nobody is started anew");
-    assert!(history.caught_up().await.lives().values().all(|count| *count == 1));
+    assert!(history.wait_synced().await.pods_per_actor().values().all(|count| *count == 1));
 }

@@ -4,14 +4,14 @@ use anyhow::ensure;
 use e2e::{SimulatedNode, product::NAMESPACE, wait_for};
 use serde_json::json;
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::installation::cluster;
 
 /// Kubernetes' own roles have what belongs to them of Cairn.
 #[tokio::test]
-async fn who_may_view_edit_or_administer_a_namespace_may_do_so_with_cairns_kinds() {
-    let stage = Stage::set("roles", [], []).await;
-    let namespace = stage.namespace.name();
+async fn aggregated_roles_cover_cairns_kinds() {
+    let env = TestEnv::new("roles", [], []).await;
+    let namespace = env.namespace.name();
     for role in ["view", "edit", "admin", "cairn-runtime"] {
         let binding = [
             "create",
@@ -20,7 +20,7 @@ async fn who_may_view_edit_or_administer_a_namespace_may_do_so_with_cairns_kinds
             &format!("--clusterrole={role}"),
             &format!("--user={role}-of-{namespace}"),
         ];
-        stage.namespace.kubectl(binding).await.unwrap();
+        env.namespace.kubectl(binding).await.unwrap();
     }
     let all = "get actorapplications, list placements, watch instances, get actorapplications/status, \
         create actorapplications, patch actorapplications, delete instances, \
@@ -41,7 +41,7 @@ async fn who_may_view_edit_or_administer_a_namespace_may_do_so_with_cairns_kinds
     ] {
         let user = format!("--as={role}-of-{namespace}");
         // the controller manager puts the parts of a role together a moment after they are there
-        wait_for(&format!("what {role} may"), SOON, async || {
+        wait_for(&format!("what {role} may"), TIMEOUT, async || {
             let mut may = Vec::new();
             for right in all.split(", ") {
                 let (verb, kind) = right.split_once(' ').unwrap();
@@ -49,7 +49,7 @@ async fn who_may_view_edit_or_administer_a_namespace_may_do_so_with_cairns_kinds
                 let (kind, part) = (format!("{kind}.cairn.dev"), format!("--subresource={part}"));
                 let asked = ["auth", "can-i", verb, &kind, &part, &user];
                 // it answers no by failing
-                if stage.namespace.kubectl(asked).await.is_ok() {
+                if env.namespace.kubectl(asked).await.is_ok() {
                     may.push(right);
                 }
             }
@@ -62,10 +62,10 @@ async fn who_may_view_edit_or_administer_a_namespace_may_do_so_with_cairns_kinds
 
 /// R55: a policy for one team is refused to another, in words, and what runs under it goes on when it is taken away.
 #[tokio::test]
-async fn a_policy_is_for_the_namespaces_that_it_names() {
+async fn policies_apply_only_to_their_namespaces() {
     let cluster = cluster();
-    let stage = Stage::set("policy-of", [SimulatedNode::new("one")], [cpus()]).await;
-    let mine = stage.namespace.name();
+    let env = TestEnv::new("policy-of", [SimulatedNode::new("one")], [cpus()]).await;
+    let mine = env.namespace.name();
     let policy = |namespaces: &str| {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "exclusive", "namespace": NAMESPACE,
             "labels": {"cairn.dev/policy": "true"}, "annotations": {"cairn.dev/namespaces": namespaces}},
@@ -75,40 +75,36 @@ async fn a_policy_is_for_the_namespaces_that_it_names() {
     cluster.kubectl_with(["apply", "-f-"], &policy("others")).await.unwrap();
     let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
     manifest["spec"]["policy"] = json!("exclusive");
-    stage.apply(&manifest).await;
-    let refused = |seen: &Seen| {
-        let said = seen.message("Accepted", "False")?;
+    env.apply(&manifest).await;
+    let refused = |state: &AppState| {
+        let said = state.message("Accepted", "False")?;
         ensure!(said.contains(&format!("policy exclusive is not available in namespace {mine}")), "{said}");
         Ok(())
     };
-    let seen = stage.seen("app", refused).await;
-    assert!(seen.pods.is_empty());
+    let state = env.wait_until("app", refused).await;
+    assert!(state.pods.is_empty());
 
     cluster.kubectl_with(["apply", "-f-"], &policy(&format!("others, {mine}"))).await.unwrap();
-    let before = stage.settled("app", Seen::all_placed).await;
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
     cluster.kubectl_with(["apply", "-f-"], &policy("others")).await.unwrap();
-    let seen = stage.seen("app", refused).await;
-    let uids = |seen: &Seen| seen.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
-    assert_eq!(uids(&seen), uids(&before), "what runs goes on running");
+    let state = env.wait_until("app", refused).await;
+    let uids = |state: &AppState| state.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
+    assert_eq!(uids(&state), uids(&before), "what runs goes on running");
     cluster.kubectl(["delete", "configmap", "exclusive", "-n", NAMESPACE]).await.unwrap();
 }
 
 /// Who may view one namespace asks how its application is, and is told what of the cluster is not to be seen.
 #[tokio::test]
-async fn a_team_asks_how_its_application_is_with_the_right_to_view_its_namespace() {
+async fn status_works_with_view_permission_on_one_namespace() {
     let cluster = cluster();
-    let stage = Stage::set("own-view", [SimulatedNode::new("one")], [cpus()]).await;
-    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
-    stage.settled("app", |seen| seen.message("Ready", "True").map(drop)).await;
-    let name = stage.namespace.name();
-    stage.namespace.kubectl(["create", "serviceaccount", "member"]).await.unwrap();
+    let env = TestEnv::new("own-view", [SimulatedNode::new("one")], [cpus()]).await;
+    env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("app", |state| state.message("Ready", "True").map(drop)).await;
+    let name = env.namespace.name();
+    env.namespace.kubectl(["create", "serviceaccount", "member"]).await.unwrap();
     let member = format!("--serviceaccount={name}:member");
-    stage
-        .namespace
-        .kubectl(["create", "rolebinding", "member", "--clusterrole=view", &member])
-        .await
-        .unwrap();
-    let token = stage.namespace.kubectl(["create", "token", "member"]).await.unwrap().stdout;
+    env.namespace.kubectl(["create", "rolebinding", "member", "--clusterrole=view", &member]).await.unwrap();
+    let token = env.namespace.kubectl(["create", "token", "member"]).await.unwrap().stdout;
     let raw = cluster.kubectl(["config", "view", "--raw", "-ojson"]).await.unwrap().stdout;
     let mut kubeconfig: serde_json::Value = serde_json::from_str(&raw).unwrap();
     kubeconfig["users"][0]["user"] = json!({"token": token.trim()});
@@ -121,7 +117,7 @@ async fn a_team_asks_how_its_application_is_with_the_right_to_view_its_namespace
         anyhow::Ok((said.status.code(), String::from_utf8(said.stdout)? + &String::from_utf8(said.stderr)?))
     };
     // the binding is known a moment after it was made
-    let said = wait_for("its status is told", SOON, async || {
+    let said = wait_for("its status is told", TIMEOUT, async || {
         let (code, said) = asked(&["status", "app", "-n", name]).await?;
         ensure!(code == Some(0), "{said}");
         anyhow::Ok(said)

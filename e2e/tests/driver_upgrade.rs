@@ -110,7 +110,7 @@ impl Scene<'_> {
 }
 
 #[tokio::test]
-async fn a_driver_is_released_by_a_label_and_a_new_one_is_loaded_by_a_new_agent() {
+async fn a_label_releases_the_driver_and_a_new_agent_loads_the_new_one() {
     let cluster = Cluster::shared();
     cluster.install(Path::new(""), &["--set=agent.podResources=Enabled"]).await.unwrap();
     let node = SimulatedNode::new(NODE).resource("nvidia.com/gpu", 2);

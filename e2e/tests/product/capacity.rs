@@ -9,25 +9,25 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
+use crate::installation::cluster;
 
 /// Twenty applications at once, ten GPUs: ten get one, ten are told why not, and no pod was ever refused.
 #[tokio::test]
 async fn twenty_applications_share_ten_gpus() {
     let nodes = (0..5).map(|index| SimulatedNode::new(format!("gpu-{index}")).resource("acme.com/gpu", 2));
-    let stage = Stage::set("room", nodes, [gpus()]).await;
+    let env = TestEnv::new("room", nodes, [gpus()]).await;
     for index in 0..5 {
-        stage.machine(&format!("gpu-{index}"), &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+        env.describe_devices(&format!("gpu-{index}"), &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
     }
-    let history = stage.watch_pods().await;
+    let history = env.watch_pods().await;
     let all: Vec<Value> = (0..20)
         .map(|index| application(&format!("app-{index:02}"), &[("a", 1, &[("gpu", "1ms")])]))
         .collect();
-    stage.apply(&json!({"apiVersion": "v1", "kind": "List", "items": all})).await;
+    env.apply(&json!({"apiVersion": "v1", "kind": "List", "items": all})).await;
 
-    let named = wait_for("ten run and ten are told why not", SOON, async || {
-        let applications = stage.api::<ActorApplication>().list(&ListParams::default()).await?.items;
+    let named = wait_for("ten run and ten are told why not", TIMEOUT, async || {
+        let applications = env.api::<ActorApplication>().list(&ListParams::default()).await?.items;
         let phase = |application: &&ActorApplication, phase: &str| {
             application
                 .status
@@ -56,10 +56,10 @@ async fn twenty_applications_share_ten_gpus() {
     })
     .await;
     for name in &named {
-        let note = stage.event(name, "Unplaced", "gpu").await;
+        let note = env.wait_event(name, "Unplaced", "gpu").await;
         assert!(note.contains("a-0"), "{name}: {note}");
     }
-    let decisions = stage.api::<Placement>().list(&ListParams::default()).await.unwrap().items;
+    let decisions = env.api::<Placement>().list(&ListParams::default()).await.unwrap().items;
     let units: Vec<_> =
         decisions.iter().flat_map(|decision| &decision.spec.assignments).map(|place| &place.unit).collect();
     assert_eq!(
@@ -67,18 +67,19 @@ async fn twenty_applications_share_ten_gpus() {
         (10, 10),
         "each GPU once: {units:?}"
     );
-    assert_eq!(stage.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 10);
+    assert_eq!(env.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 10);
     assert_eq!(history.unschedulable(), Vec::<String>::new());
 
     // room comes: who waited gets it
     let placed = decisions.iter().find(|decision| !decision.spec.assignments.is_empty()).unwrap().name_any();
-    stage.namespace.kubectl(["delete", "actorapp", &placed, "--wait=false"]).await.unwrap();
-    wait_for("one of those who waited runs", SOON, async || {
+    env.namespace.kubectl(["delete", "actorapp", &placed, "--wait=false"]).await.unwrap();
+    wait_for("one of those who waited runs", TIMEOUT, async || {
         let mut running = Vec::new();
         for name in &named {
-            let seen = stage.look(name).await?;
-            running
-                .extend(seen.carried_out().is_ok().then(|| seen.places().len()).filter(|count| *count == 1));
+            let state = env.observe(name).await?;
+            running.extend(
+                state.check_reconciled().is_ok().then(|| state.places().len()).filter(|count| *count == 1),
+            );
         }
         ensure!(running.len() == 1, "{} of those who waited run", running.len());
         anyhow::Ok(())
@@ -89,29 +90,29 @@ async fn twenty_applications_share_ten_gpus() {
 
 /// The first decision has no place for one of two actors, and the next one has: it says nothing any more of what is over.
 #[tokio::test]
-async fn who_gets_a_place_later_is_not_said_to_have_none() {
+async fn no_stale_unplaced_report_after_a_late_placement() {
     let node = |name: &str| SimulatedNode::new(name).resource("acme.com/gpu", 1);
-    let mut stage = Stage::set("later", [node("first")], [gpus()]).await;
-    stage.machine("first", &[("gpu-0", "GPU")]);
-    stage.offered("gpus", 1).await;
-    stage.apply(&application("app", &[("a", 2, &[("gpu", "1ms")])])).await;
-    let first = stage.settled("app", |seen| {
-        ensure!(seen.spec().unplaced.len() == 1, "{:?}", seen.spec().unplaced);
+    let mut env = TestEnv::new("later", [node("first")], [gpus()]).await;
+    env.describe_devices("first", &[("gpu-0", "GPU")]);
+    env.wait_offered("gpus", 1).await;
+    env.apply(&application("app", &[("a", 2, &[("gpu", "1ms")])])).await;
+    let first = env.wait_reconciled("app", |state| {
+        ensure!(state.spec().unplaced.len() == 1, "{:?}", state.spec().unplaced);
         anyhow::Ok(())
     });
     first.await;
-    stage.nodes.add(node("second")).await.unwrap();
-    stage.machine("second", &[("gpu-0", "GPU")]);
-    let seen = stage.settled("app", Seen::all_placed).await;
-    let counts = seen.application.status.unwrap_or_default().actors.unwrap_or_default();
+    env.nodes.add(node("second")).await.unwrap();
+    env.describe_devices("second", &[("gpu-0", "GPU")]);
+    let state = env.wait_reconciled("app", AppState::all_placed).await;
+    let counts = state.application.status.unwrap_or_default().actors.unwrap_or_default();
     assert_eq!((counts.wanted, counts.placed), (2, 2));
 }
 
 /// Waits until the operator sees so many thousandths of a core that an application, which runs, may use.
-async fn left(stage: &Stage, name: &str, thousandths: u64) {
-    let path = format!("/debug/snapshot/{}/{name}", stage.namespace);
-    wait_for("the operator sees what is left", SOON, async || {
-        let answer = e2e::process::http(stage.product.operator.port(8081)?, &path).await?;
+async fn left(env: &TestEnv, name: &str, thousandths: u64) {
+    let path = format!("/debug/snapshot/{}/{name}", env.namespace);
+    wait_for("the operator sees what is left", TIMEOUT, async || {
+        let answer = e2e::process::http(env.product.operator.port(8081)?, &path).await?;
         let snapshot: Value = serde_json::from_str(&answer.body)?;
         let left = snapshot["nodes"][0]["provides"]["cpuMilli"].as_u64();
         let left = left.ok_or_else(|| anyhow!("{}", answer.body))?;
@@ -123,27 +124,27 @@ async fn left(stage: &Stage, name: &str, thousandths: u64) {
 
 /// Room comes when it is decided that there is none, and before the operator comes to remember for whom.
 #[tokio::test]
-async fn room_that_comes_before_it_is_known_who_waits_for_it_is_used() {
-    let stage = Stage::set("early", ["one"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&application("first", &[("a", 1, &[("cpu", "1ms")])])).await;
-    stage.settled("first", Seen::all_placed).await;
+async fn capacity_freed_during_a_commit_is_used() {
+    let env = TestEnv::new("early", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&application("first", &[("a", 1, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("first", AppState::all_placed).await;
     let requests = json!({"requests": {"cpu": "3300m"}});
-    stage
+    env
         .apply(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"}, "spec": {"nodeName": "one",
             "containers": [{"name": "c", "image": "none", "resources": requests}]}}))
         .await;
-    left(&stage, "first", 700).await;
-    let gate = Gate::close(cluster(), &stage.namespace, &[("instances", 0)]).await.unwrap();
-    stage.apply(&application("second", &[("a", 1, &[("cpu", "1ms")])])).await;
-    wait_for("it is decided that there is no place, and then the operator is held", SOON, async || {
-        let decision = stage.look("second").await?.decision;
+    left(&env, "first", 700).await;
+    let gate = Gate::close(cluster(), &env.namespace, &[("instances", 0)]).await.unwrap();
+    env.apply(&application("second", &[("a", 1, &[("cpu", "1ms")])])).await;
+    wait_for("it is decided that there is no place, and then the operator is held", TIMEOUT, async || {
+        let decision = env.observe("second").await?.decision;
         let unplaced = decision.map_or(0, |decision| decision.spec.unplaced.len());
         ensure!((unplaced, gate.held("instances") > 0) == (1, true), "{unplaced} without a place");
         anyhow::Ok(())
     })
     .await;
-    stage.namespace.kubectl(["delete", "pod", "foreign"]).await.unwrap();
-    left(&stage, "first", 4000).await;
+    env.namespace.kubectl(["delete", "pod", "foreign"]).await.unwrap();
+    left(&env, "first", 4000).await;
     gate.open();
-    stage.settled("second", Seen::all_placed).await;
+    env.wait_reconciled("second", AppState::all_placed).await;
 }

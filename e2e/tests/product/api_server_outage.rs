@@ -9,12 +9,12 @@ use anyhow::ensure;
 use e2e::wait_for;
 use kube::ResourceExt as _;
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application};
+use crate::env::{AppState, TIMEOUT, TestEnv, application};
+use crate::installation::cluster;
 
 /// The pods of actors by name, with their uids.
-fn uids(seen: &Seen) -> BTreeMap<String, Option<String>> {
-    seen.pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect()
+fn uids(state: &AppState) -> BTreeMap<String, Option<String>> {
+    state.pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect()
 }
 
 /// What runs goes on; the operator ends, since it cannot know any more that it leads. Who comes after it is told by Leases that
@@ -23,19 +23,19 @@ fn uids(seen: &Seen) -> BTreeMap<String, Option<String>> {
 ///
 /// It is away until the operator has given up, or for `CAIRN_AWAY_SECONDS` where that is longer.
 #[tokio::test]
-async fn while_the_api_server_is_away_nobody_is_taken_for_lost() {
+async fn an_api_server_outage_loses_no_actor() {
     let cluster = cluster();
-    let mut stage = Stage::with_two_nodes_of_gpus("away").await;
-    stage.apply(&application("app", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
-    let before = stage.settled("app", Seen::all_placed).await;
+    let mut env = TestEnv::with_gpu_nodes("away").await;
+    env.apply(&application("app", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
+    let before = env.wait_reconciled("app", AppState::all_placed).await;
 
     // the agent stands still, so that its Leases are over when somebody looks again
-    stage.product.agent.freeze().unwrap();
+    env.product.agent.freeze().unwrap();
     let least = std::env::var("CAIRN_AWAY_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
     let (least, stopped) = (Duration::from_secs(least), Instant::now());
     cluster.stop_apiserver().unwrap();
-    let ended = stage.product.operator.wait_ended(SOON).await;
-    wait_for("it was away for so long", least + SOON, async || {
+    let ended = env.product.operator.wait_ended(TIMEOUT).await;
+    wait_for("it was away for so long", least + TIMEOUT, async || {
         let away = stopped.elapsed();
         ensure!(away >= least, "{away:?} of {least:?}");
         anyhow::Ok(())
@@ -44,18 +44,18 @@ async fn while_the_api_server_is_away_nobody_is_taken_for_lost() {
     // whatever was seen, the other tests need one
     cluster.restart_apiserver().unwrap();
     ended.unwrap();
-    stage.product.operator = cluster.start_operator().await.unwrap();
-    let during = stage.settled("app", Seen::all_placed).await;
+    env.product.operator = cluster.start_operator().await.unwrap();
+    let during = env.wait_reconciled("app", AppState::all_placed).await;
     assert_eq!(uids(&during), uids(&before));
-    stage.product.agent.thaw().unwrap();
-    stage.offered("gpus", 4).await;
+    env.product.agent.thaw().unwrap();
+    env.wait_offered("gpus", 4).await;
 
     // it goes on: one more, and nobody moved for it
-    stage.apply(&application("app", &[("a", 4, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
-    let after = stage
-        .settled("app", |seen| {
-            ensure!(seen.wanted() == 6, "the older manifest");
-            seen.all_placed()
+    env.apply(&application("app", &[("a", 4, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
+    let after = env
+        .wait_reconciled("app", |state| {
+            ensure!(state.wanted() == 6, "the older manifest");
+            state.all_placed()
         })
         .await;
     let (before, after) = (uids(&before), uids(&after));

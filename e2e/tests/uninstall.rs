@@ -117,7 +117,7 @@ async fn nothing_of(kinds: &str, namespace: &Namespace<'_>) {
 }
 
 #[tokio::test]
-async fn pods_stay_without_the_product_and_go_when_people_say_so() {
+async fn pods_survive_an_uninstall_until_they_are_deleted() {
     let cluster = Cluster::shared();
     let topologies = cluster.plane().state.join("run/topologies");
     fs::create_dir(&topologies).unwrap();

@@ -11,8 +11,8 @@ use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kube::{Api, ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Seen, Stage, application, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::installation::cluster;
 
 const NODES: usize = 20;
 /// The GPUs of each node; three quarters of all are used.
@@ -25,9 +25,13 @@ const RESOURCE: &str = "nvidia.com/gpu";
 const RENEWALS: usize = 2;
 
 /// Where each actor was decided to be, and the uid of its pod.
-fn kept(seen: &Seen) -> BTreeMap<String, (String, Option<String>)> {
-    let uid = |actor: &str| seen.pods.iter().find(|pod| pod.labels()[crds::labels::ACTOR] == actor)?.uid();
-    seen.places().into_iter().map(|(actor, unit)| (actor.to_owned(), (unit.to_owned(), uid(actor)))).collect()
+fn kept(state: &AppState) -> BTreeMap<String, (String, Option<String>)> {
+    let uid = |actor: &str| state.pods.iter().find(|pod| pod.labels()[crds::labels::ACTOR] == actor)?.uid();
+    state
+        .places()
+        .into_iter()
+        .map(|(actor, unit)| (actor.to_owned(), (unit.to_owned(), uid(actor))))
+        .collect()
 }
 
 /// An application with as many arrivals as told, which no place is better or worse for: it is only decided anew.
@@ -40,7 +44,7 @@ fn manifest(arrivals: usize) -> Value {
 
 /// Twenty nodes, an agent on each that looks at this machine and at the stand-in's GPUs, and actors on most of these.
 struct Scene<'a> {
-    stage: &'a Stage,
+    env: &'a TestEnv,
     workloads: Vec<Workload<'static>>,
     leases: Api<Lease>,
     pools: Api<DevicePool>,
@@ -61,7 +65,7 @@ impl Scene<'_> {
 
     /// Waits until the pool says that so many nodes' agents are heard of, and offers their GPUs.
     async fn heard(&self, agents: usize) {
-        wait_for("the pool knows whose agents are heard", SOON, async || {
+        wait_for("the pool knows whose agents are heard", TIMEOUT, async || {
             let status = self.pools.get("gpus").await?.status.unwrap_or_default();
             let is_stale = status.conditions.iter().any(|c| c.type_ == "Stale" && c.status == "True");
             ensure!(is_stale == (agents < NODES), "{status:?}");
@@ -74,8 +78,8 @@ impl Scene<'_> {
     /// Has the application decided anew, and everybody stay.
     async fn nobody_moves(&mut self, when: &str) {
         self.decided += 1;
-        self.stage.apply(&manifest(self.decided)).await;
-        let now = self.stage.settled("app", Seen::all_placed).await;
+        self.env.apply(&manifest(self.decided)).await;
+        let now = self.env.wait_reconciled("app", AppState::all_placed).await;
         assert_eq!(kept(&now), self.before, "{when}");
     }
 
@@ -95,13 +99,13 @@ fn all_of(agents: &mut [Process], act: fn(&mut Process) -> Result<()>) {
 }
 
 #[tokio::test]
-async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody() {
+async fn killed_starved_and_replaced_agents_move_no_actor() {
     let names: Vec<_> = (0..NODES).map(|number| format!("node-{number:02}")).collect();
     let nodes =
         names.iter().map(|name| SimulatedNode::new(name).resource(RESOURCE, u32::try_from(GPUS).unwrap()));
     let gpus = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "gpus"},
         "spec": {"kind": "gpu", "resource": {"devicePlugin": RESOURCE}}});
-    let stage = Stage::set("twenty", nodes, [cpus(), gpus]).await;
+    let env = TestEnv::new("twenty", nodes, [cpus(), gpus]).await;
     let cluster = cluster();
     let run = cluster.plane().state.join("run");
     let driver = Driver::new(run.join("twenty.driver"), GPUS).unwrap();
@@ -111,19 +115,19 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
         workloads.push(workload.without("--simulate").arg("--lease-seconds=6"));
     }
     let mut scene = Scene {
-        stage: &stage,
+        env: &env,
         workloads,
-        leases: Api::namespaced(stage.client.clone(), "cairn-agents"),
-        pools: Api::all(stage.client.clone()),
+        leases: Api::namespaced(env.client.clone(), "cairn-agents"),
+        pools: Api::all(env.client.clone()),
         before: BTreeMap::new(),
         decided: 1,
     };
     let all: Vec<_> = (0..NODES).collect();
     let mut agents = scene.start(&all).await;
     scene.heard(NODES).await;
-    stage.apply(&manifest(1)).await;
-    scene.before = kept(&stage.settled("app", Seen::all_placed).await);
-    let history = stage.watch_pods().await;
+    env.apply(&manifest(1)).await;
+    scene.before = kept(&env.wait_reconciled("app", AppState::all_placed).await);
+    let history = env.watch_pods().await;
 
     // every third is killed; another one starts when its Lease is long over
     let killed: Vec<_> = all.iter().copied().filter(|agent| agent % 3 == 0).collect();
@@ -144,7 +148,7 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
     scene.nobody_moves("while no agent runs").await;
     let mut last = scene.renewals().await.unwrap();
     let mut renewed: BTreeMap<String, usize> = BTreeMap::new();
-    wait_for("agents that hardly run renew their Leases", SOON, async || {
+    wait_for("agents that hardly run renew their Leases", TIMEOUT, async || {
         all_of(&mut agents, Process::thaw);
         let now = scene.renewals().await?;
         all_of(&mut agents, Process::freeze);
@@ -170,8 +174,8 @@ async fn agents_that_are_killed_starved_and_replaced_on_twenty_nodes_move_nobody
     scene.heard(NODES).await;
     scene.nobody_moves("after the upgrade").await;
 
-    let history = history.caught_up().await;
+    let history = history.wait_synced().await;
     let going = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some();
     assert_eq!(history.states().iter().filter(going).count(), 0, "nobody went");
-    assert!(history.lives().values().all(|lives| *lives == 1), "{:?}", history.lives());
+    assert!(history.pods_per_actor().values().all(|lives| *lives == 1), "{:?}", history.pods_per_actor());
 }

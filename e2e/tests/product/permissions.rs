@@ -10,35 +10,35 @@ use e2e::{
 };
 use serde_json::json;
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Stage, application, cpus, gpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
+use crate::installation::cluster;
 
 /// A short life in which each right is needed once; then each must have been used, and none been missing.
 #[tokio::test]
-async fn each_right_is_used_and_none_is_missing() {
+async fn every_granted_permission_is_used_and_none_is_missing() {
     let cluster = cluster();
     let nodes = [SimulatedNode::new("one"), SimulatedNode::new("two").resource("acme.com/gpu", 1)];
-    let mut stage = Stage::set("rights", nodes, [cpus(), gpus()]).await;
-    stage.machine("two", &[("gpu-0", "GPU")]);
+    let mut env = TestEnv::new("rights", nodes, [cpus(), gpus()]).await;
+    env.describe_devices("two", &[("gpu-0", "GPU")]);
     // placed, moved to another kind, an actor less
-    stage.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
-    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
-    let seen = stage.settled("app", |seen| {
-        let revision = seen.application.status.clone().unwrap_or_default().revision;
+    env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
+    env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
+    let state = env.wait_reconciled("app", |state| {
+        let revision = state.application.status.clone().unwrap_or_default().revision;
         ensure!(revision.is_some_and(|its| its.update.is_some()), "its templates are not kept yet");
-        ensure!(seen.spec().assignments.iter().all(|place| place.pool == "cpus"), "{:?}", seen.places());
-        seen.all_placed()
+        ensure!(state.spec().assignments.iter().all(|place| place.pool == "cpus"), "{:?}", state.places());
+        state.all_placed()
     });
-    let seen = seen.await;
+    let state = state.await;
     // more states of a template than are kept
-    let mut known = seen.application.status.unwrap().revision;
+    let mut known = state.application.status.unwrap().revision;
     for edit in 0..11 {
         let image = "/spec/actors/0/implementations/0/template/spec/containers/0/image";
         let patch = json!([{"op": "replace", "path": image, "value": format!("edit-{edit}")}]).to_string();
-        stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
-        let kept = stage.seen("app", |seen| {
-            let revision = seen.application.status.clone().unwrap_or_default().revision;
+        env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
+        let kept = env.wait_until("app", |state| {
+            let revision = state.application.status.clone().unwrap_or_default().revision;
             let update = revision.as_ref().and_then(|its| its.update.as_ref());
             let before = known.as_ref().and_then(|its| its.update.as_ref());
             ensure!(update.is_some() && update != before, "{revision:?}");
@@ -50,48 +50,48 @@ async fn each_right_is_used_and_none_is_missing() {
     for replicas in [50, 51] {
         let patch =
             json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": replicas}]).to_string();
-        stage.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
-        let told = stage.seen("app", |seen| {
-            let status = seen.application.status.clone().unwrap_or_default();
-            ensure!(status.observed_generation == seen.application.metadata.generation, "not looked at yet");
+        env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
+        let told = env.wait_until("app", |state| {
+            let status = state.application.status.clone().unwrap_or_default();
+            ensure!(status.observed_generation == state.application.metadata.generation, "not looked at yet");
             ensure!(
-                Some(seen.spec().application_generation) == status.observed_generation,
+                Some(state.spec().application_generation) == status.observed_generation,
                 "the decision is for an older manifest"
             );
-            seen.message("Placed", "False").map(drop)
+            state.message("Placed", "False").map(drop)
         });
         told.await;
     }
     // an actor is asked for while the application runs, which becomes its owner
     let asked = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "asked"},
         "spec": {"applicationName": "app", "actorGroup": "a", "origin": "Runtime"}});
-    stage.apply(&asked).await;
+    env.apply(&asked).await;
     // a node goes, and who ran there starts anew elsewhere
-    let seen = stage.seen("app", |seen| {
-        ensure!(!seen.nodes().is_empty(), "nobody runs");
+    let state = env.wait_until("app", |state| {
+        ensure!(!state.nodes().is_empty(), "nobody runs");
         Ok(())
     });
-    let gone = seen.await.nodes().into_iter().next().unwrap().to_owned();
-    stage.nodes.delete(&gone).await.unwrap();
+    let gone = state.await.nodes().into_iter().next().unwrap().to_owned();
+    env.nodes.delete(&gone).await.unwrap();
     // somebody takes the lease away: who leads makes it again, and it goes with the account that it belongs to
     let lease = ["cairn-operator", "-n", NAMESPACE];
     cluster.kubectl(["delete", "lease"].into_iter().chain(lease)).await.unwrap();
-    wait_for("the lease is there again", SOON, async || {
+    wait_for("the lease is there again", TIMEOUT, async || {
         let holder = "-ojsonpath={.spec.holderIdentity} {.metadata.ownerReferences[*].kind}";
         let found = cluster.kubectl(["get", "lease"].into_iter().chain(lease).chain([holder])).await?.stdout;
         ensure!(found == "cairn-operator-0 ServiceAccount", "{found}");
         anyhow::Ok(())
     })
     .await;
-    assert!(stage.product.operator.exit().is_none(), "it leads on");
+    assert!(env.product.operator.exit().is_none(), "it leads on");
     // it is stopped in order, which gives the lease back, and comes again
-    stage.product.operator.stop().await.unwrap();
-    stage.product.operator = cluster.start_operator().await.unwrap();
+    env.product.operator.stop().await.unwrap();
+    env.product.operator = cluster.start_operator().await.unwrap();
 
     for account in [OPERATOR, AGENT] {
         let grants = cluster.grants(NAMESPACE, account).await.unwrap();
         let by_it = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, account);
-        wait_for("every right is used", SOON, async || {
+        wait_for("every right is used", TIMEOUT, async || {
             let log = cluster.audit().await?;
             let events: Vec<_> = log.events().iter().filter(by_it).collect();
             let unused = grants.iter().filter(|grant| !events.iter().any(|event| grant.allowed(event)));

@@ -88,7 +88,7 @@ fn mine() -> &'static Installed {
     }
 }
 
-/// The control plane of the test on this thread, before, on and behind its [`Stage`](crate::stage::Stage).
+/// The control plane of the test on this thread, before, on and behind its [`TestEnv`](crate::env::TestEnv).
 pub fn cluster() -> &'static Cluster {
     &mine().cluster
 }

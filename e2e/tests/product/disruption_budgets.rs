@@ -4,7 +4,7 @@ use anyhow::ensure;
 use e2e::{SimulatedNode, wait_for};
 use serde_json::{Value, json};
 
-use crate::stage::{SOON, Stage, application, cpus, gpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 
 /// One GPU on each of two nodes; `a` talks to `c`, and wants to be where that is, and `b` has the other GPU.
 fn follows(node: &str) -> Value {
@@ -21,39 +21,39 @@ fn follows(node: &str) -> Value {
 /// Two are to exchange their places, and a budget lets only one of them go: the one that went gets another place, as the one whose
 /// place it was to have stays.
 #[tokio::test]
-async fn an_exchange_that_a_budget_lets_begin_and_not_end_leaves_nobody_without_a_pod() {
+async fn a_half_blocked_exchange_leaves_no_actor_without_a_pod() {
     let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 1));
-    let stage = Stage::set("budget", nodes, [cpus(), gpus()]).await;
+    let env = TestEnv::new("budget", nodes, [cpus(), gpus()]).await;
     for node in ["one", "two"] {
-        stage.machine(node, &[("gpu-0", "GPU")]);
+        env.describe_devices(node, &[("gpu-0", "GPU")]);
     }
-    stage.offered("gpus", 2).await;
-    stage.apply(&follows("one")).await;
+    env.wait_offered("gpus", 2).await;
+    env.apply(&follows("one")).await;
     let at = |node: &'static str| {
-        move |seen: &crate::stage::Seen| {
-            seen.all_placed()?;
-            ensure!(seen.places()["a-0"].starts_with(node), "{:?}", seen.places());
+        move |state: &AppState| {
+            state.all_placed()?;
+            ensure!(state.places()["a-0"].starts_with(node), "{:?}", state.places());
             Ok(())
         }
     };
-    stage.settled("app", at("one/")).await;
+    env.wait_reconciled("app", at("one/")).await;
     let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "one"},
         "spec": {"minAvailable": 1, "selector": {"matchExpressions": [
             {"key": crds::labels::ACTOR_GROUP, "operator": "In", "values": ["a", "b"]}]}}});
-    stage.apply(&budget).await;
-    wait_for("the budget counts", SOON, async || {
+    env.apply(&budget).await;
+    wait_for("the budget counts", TIMEOUT, async || {
         let allowed = ["get", "pdb", "one", "-ojsonpath={.status.disruptionsAllowed}"];
-        let allowed = stage.namespace.kubectl(allowed).await?.stdout;
+        let allowed = env.namespace.kubectl(allowed).await?.stdout;
         ensure!(allowed == "1", "{allowed}");
         anyhow::Ok(())
     })
     .await;
-    stage.apply(&follows("two")).await;
-    stage.event("app", "Refused", "which may not be evicted").await;
-    let after = stage
-        .settled("app", |seen| {
-            seen.all_placed()?;
-            seen.message("Ready", "True").map(drop)
+    env.apply(&follows("two")).await;
+    env.wait_event("app", "Refused", "which may not be evicted").await;
+    let after = env
+        .wait_reconciled("app", |state| {
+            state.all_placed()?;
+            state.message("Ready", "True").map(drop)
         })
         .await;
     assert_eq!(after.pods.len(), 3);

@@ -23,7 +23,7 @@ const SECOND: &str = "gpu-0000:18:00.0";
 const CARD: &str = "accelerator-opencl0d0";
 
 #[tokio::test]
-async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten() {
+async fn a_gpu_removed_while_the_agent_is_down_is_lost() {
     let cluster = Cluster::shared();
     cluster.install(Path::new(""), &["--set=agent.podResources=Enabled"]).await.unwrap();
     let _nodes = cluster.nodes([SimulatedNode::new("left")]).await.unwrap();
@@ -54,7 +54,7 @@ async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten(
         .await;
     };
 
-    speaks_of_no_other_node(cluster).await;
+    is_restricted_to_its_own_node(cluster).await;
 
     let mut agent = workload.start(&program).await.unwrap();
     agent.wait_ready().await.unwrap();
@@ -87,7 +87,7 @@ async fn a_gpu_that_went_while_the_agent_was_away_is_lost_until_it_is_forgotten(
 
 /// R59: an agent of one node that describes another one, or renews its lease, is refused; so is one whose token names no node; and it
 /// has no right to what it does not need.
-async fn speaks_of_no_other_node(cluster: &Cluster) {
+async fn is_restricted_to_its_own_node(cluster: &Cluster) {
     let client = cluster.client().await.expect("a client");
     let topologies = NodeTopology::url_path(&(), None);
     let leases = Lease::url_path(&(), Some("cairn-agents"));

@@ -13,7 +13,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::stage::{SOON, Seen, Stage, application, cpus, gpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 
 /// A pod of somebody else.
 fn foreign(name: &str) -> Value {
@@ -35,22 +35,22 @@ pub const OPERATOR_USER: &str = "system:serviceaccount:cairn-system:cairn-operat
 const SHARED_ACCOUNT: [&str; 2] = ["--as=system:kube-controller-manager", "--as-group=system:masters"];
 
 /// The uid of an object that must still be there, and must not be going.
-async fn kept<K>(stage: &Stage, name: &str) -> String
+async fn kept<K>(env: &TestEnv, name: &str) -> String
 where
     K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
         + Clone
         + std::fmt::Debug
         + serde::de::DeserializeOwned,
 {
-    let object = stage.api::<K>().get(name).await.unwrap();
+    let object = env.api::<K>().get(name).await.unwrap();
     assert_eq!(object.meta().deletion_timestamp, None, "{name} is going");
     object.uid().unwrap()
 }
 
 /// Waits until the API server refuses this in these words: it begins to ask a new policy a moment after it is there.
-pub async fn is_refused<const N: usize>(stage: &Stage, arguments: [&str; N], manifest: &Value, words: &str) {
-    wait_for(&format!("it is refused: {words}"), SOON, async || {
-        let said = stage.namespace.kubectl_with(arguments, &manifest.to_string()).await;
+pub async fn is_refused<const N: usize>(env: &TestEnv, arguments: [&str; N], manifest: &Value, words: &str) {
+    wait_for(&format!("it is refused: {words}"), TIMEOUT, async || {
+        let said = env.namespace.kubectl_with(arguments, &manifest.to_string()).await;
         let Err(said) = said else { bail!("it is taken") };
         let said = said.to_string();
         ensure!(said.contains(words), "{said}");
@@ -60,109 +60,110 @@ pub async fn is_refused<const N: usize>(stage: &Stage, arguments: [&str; N], man
 }
 
 /// `server-0` waits and says for what, and `server-1` runs.
-fn one_waits(seen: &Seen, what: &str) -> anyhow::Result<()> {
-    let message = seen.message("NameTaken", "True")?;
+fn one_waits(state: &AppState, what: &str) -> anyhow::Result<()> {
+    let message = state.message("NameTaken", "True")?;
     ensure!(message.starts_with(&format!("server-0: its name is taken by {what} web-server-0")), "{message}");
     let runs = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
-    let running: Vec<_> = seen.pods.iter().filter(|pod| runs(pod)).map(kube::ResourceExt::name_any).collect();
+    let running: Vec<_> =
+        state.pods.iter().filter(|pod| runs(pod)).map(kube::ResourceExt::name_any).collect();
     ensure!(running == ["web-server-1"], "{running:?} run");
     Ok(())
 }
 
 #[tokio::test]
-async fn a_pod_of_somebody_else_that_has_our_name_is_left_alone() {
-    let stage = Stage::set("foreign-pod", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&foreign("web-server-0")).await;
-    let before = kept::<Pod>(&stage, "web-server-0").await;
-    stage.apply(&application("web", &[("server", 2, &[("cpu", "1ms")])])).await;
-    stage.seen("web", |seen| one_waits(seen, "Pod")).await;
-    assert_eq!(kept::<Pod>(&stage, "web-server-0").await, before);
+async fn a_foreign_pod_with_a_needed_name_is_not_touched() {
+    let env = TestEnv::new("foreign-pod", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&foreign("web-server-0")).await;
+    let before = kept::<Pod>(&env, "web-server-0").await;
+    env.apply(&application("web", &[("server", 2, &[("cpu", "1ms")])])).await;
+    env.wait_until("web", |state| one_waits(state, "Pod")).await;
+    assert_eq!(kept::<Pod>(&env, "web-server-0").await, before);
 
     // When its owner takes it away, the actor comes.
-    stage.namespace.kubectl(["delete", "pod", "web-server-0"]).await.unwrap();
-    let seen = stage.settled("web", Seen::all_placed).await;
-    assert!(seen.condition("NameTaken").is_none(), "{:?}", seen.condition("NameTaken"));
+    env.namespace.kubectl(["delete", "pod", "web-server-0"]).await.unwrap();
+    let state = env.wait_reconciled("web", AppState::all_placed).await;
+    assert!(state.condition("NameTaken").is_none(), "{:?}", state.condition("NameTaken"));
 }
 
 #[tokio::test]
-async fn an_instance_of_somebody_else_that_has_our_name_is_left_alone() {
-    let stage = Stage::set("foreign-instance", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+async fn a_foreign_instance_with_a_needed_name_is_not_touched() {
+    let env = TestEnv::new("foreign-instance", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     let instance = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "web-server-0"},
         "spec": {"applicationName": "web", "actorGroup": "server", "actor": "server-0", "template": {}}});
     let words = "only the Cairn operator can create Instances with origin Spec";
-    is_refused(&stage, ["create", "--dry-run=server", "-f-"], &instance, words).await;
+    is_refused(&env, ["create", "--dry-run=server", "-f-"], &instance, words).await;
     let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
-    stage.namespace.kubectl_with(create, &instance.to_string()).await.unwrap();
-    let before = kept::<Instance>(&stage, "web-server-0").await;
-    stage.apply(&application("web", &[("server", 2, &[("cpu", "1ms")])])).await;
-    stage.seen("web", |seen| one_waits(seen, "Instance")).await;
-    assert_eq!(kept::<Instance>(&stage, "web-server-0").await, before);
+    env.namespace.kubectl_with(create, &instance.to_string()).await.unwrap();
+    let before = kept::<Instance>(&env, "web-server-0").await;
+    env.apply(&application("web", &[("server", 2, &[("cpu", "1ms")])])).await;
+    env.wait_until("web", |state| one_waits(state, "Instance")).await;
+    assert_eq!(kept::<Instance>(&env, "web-server-0").await, before);
     assert_eq!(
-        stage.api::<Instance>().get("web-server-0").await.unwrap().status,
+        env.api::<Instance>().get("web-server-0").await.unwrap().status,
         None,
         "nor is it told anything"
     );
 
-    stage.namespace.kubectl(["delete", "instance", "web-server-0"]).await.unwrap();
-    stage.settled("web", Seen::all_placed).await;
+    env.namespace.kubectl(["delete", "instance", "web-server-0"]).await.unwrap();
+    env.wait_reconciled("web", AppState::all_placed).await;
 }
 
 /// A decision of our name that is not ours: nothing is decided, which is said, and it stays as it is.
 #[tokio::test]
-async fn a_placement_of_somebody_else_that_has_our_name_is_left_alone() {
-    let stage = Stage::set("foreign-placement", [SimulatedNode::new("one")], [cpus()]).await;
+async fn a_foreign_placement_with_a_needed_name_is_not_touched() {
+    let env = TestEnv::new("foreign-placement", [SimulatedNode::new("one")], [cpus()]).await;
     let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
-    stage.namespace.kubectl_with(create, &decision("web").to_string()).await.unwrap();
-    let before = kept::<Placement>(&stage, "web").await;
-    stage.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
-    let seen = stage
-        .seen("web", |seen| {
-            let message = seen.message("NameTaken", "True")?;
+    env.namespace.kubectl_with(create, &decision("web").to_string()).await.unwrap();
+    let before = kept::<Placement>(&env, "web").await;
+    env.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
+    let state = env
+        .wait_until("web", |state| {
+            let message = state.message("NameTaken", "True")?;
             ensure!(message.starts_with("Placement web is not of this application"), "{message}");
             Ok(())
         })
         .await;
-    assert!(seen.pods.is_empty(), "{:?}", seen.pods);
-    assert_eq!(kept::<Placement>(&stage, "web").await, before);
-    assert_eq!(stage.api::<Placement>().get("web").await.unwrap().spec.policy, "theirs");
+    assert!(state.pods.is_empty(), "{:?}", state.pods);
+    assert_eq!(kept::<Placement>(&env, "web").await, before);
+    assert_eq!(env.api::<Placement>().get("web").await.unwrap().spec.policy, "theirs");
 
-    stage.namespace.kubectl(["delete", "placement", "web"]).await.unwrap();
-    let seen = stage.settled("web", Seen::all_placed).await;
-    assert!(seen.condition("NameTaken").is_none(), "{:?}", seen.condition("NameTaken"));
+    env.namespace.kubectl(["delete", "placement", "web"]).await.unwrap();
+    let state = env.wait_reconciled("web", AppState::all_placed).await;
+    assert!(state.condition("NameTaken").is_none(), "{:?}", state.condition("NameTaken"));
 }
 
 /// One GPU, and a pod that claims it without having asked for it: refused; and where nothing refuses it, without effect.
 #[tokio::test]
-async fn a_forged_annotation_takes_no_unit() {
+async fn forged_annotations_take_no_unit() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
-    let stage = Stage::set("forged-annotation", [node], [gpus()]).await;
-    stage.machine("one", &[("gpu-0", "GPU")]);
+    let env = TestEnv::new("forged-annotation", [node], [gpus()]).await;
+    env.describe_devices("one", &[("gpu-0", "GPU")]);
     let mut forged = foreign("stranger-server-0");
     forged["metadata"]["annotations"] = json!({"cairn.dev/unit": "one/gpus-0"});
     let refused =
         |claim: &str| format!("only the Cairn operator can set {claim} cairn.dev/* of pods: remove them");
-    is_refused(&stage, ["create", "--dry-run=server", "-f-"], &forged, &refused("annotations")).await;
+    is_refused(&env, ["create", "--dry-run=server", "-f-"], &forged, &refused("annotations")).await;
     forged["metadata"]["labels"] =
         json!({"cairn.dev/instance": "stranger-server-0", "cairn.dev/application": "stranger"});
-    is_refused(&stage, ["create", "--dry-run=server", "-f-"], &forged, &refused("labels")).await;
+    is_refused(&env, ["create", "--dry-run=server", "-f-"], &forged, &refused("labels")).await;
     // Where all controllers share one account it makes pods of what users write.
     let shared = ["create", "--dry-run=server", SHARED_ACCOUNT[0], SHARED_ACCOUNT[1], "-f-"];
-    is_refused(&stage, shared, &forged, &refused("labels")).await;
+    is_refused(&env, shared, &forged, &refused("labels")).await;
     let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
-    stage.namespace.kubectl_with(create, &forged.to_string()).await.unwrap();
+    env.namespace.kubectl_with(create, &forged.to_string()).await.unwrap();
 
-    stage.apply(&application("web", &[("server", 1, &[("gpu", "1ms")])])).await;
-    let seen = stage.settled("web", Seen::all_placed).await;
-    assert_eq!(seen.places(), BTreeMap::from([("server-0", "one/gpus-0")]));
-    kept::<Pod>(&stage, "stranger-server-0").await;
+    env.apply(&application("web", &[("server", 1, &[("gpu", "1ms")])])).await;
+    let state = env.wait_reconciled("web", AppState::all_placed).await;
+    assert_eq!(state.places(), BTreeMap::from([("server-0", "one/gpus-0")]));
+    kept::<Pod>(&env, "stranger-server-0").await;
 }
 
 /// What the operator alone says of its objects nobody else says, whichever way it is written; what others may say they may.
 #[tokio::test]
-async fn nobody_else_says_what_the_operator_says() {
-    let stage = Stage::set("forged-words", [SimulatedNode::new("one")], [cpus()]).await;
-    stage.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
-    let seen = stage.settled("web", Seen::all_placed).await;
+async fn only_the_operator_writes_its_fields() {
+    let env = TestEnv::new("forged-words", [SimulatedNode::new("one")], [cpus()]).await;
+    env.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
+    let state = env.wait_reconciled("web", AppState::all_placed).await;
     let unit = json!({"metadata": {"annotations": {"cairn.dev/unit": "one/cpus-9"}}});
     let bare = json!({"metadata": {"labels": {"cairn.dev/application": null}}});
     let owned = json!({"metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance",
@@ -199,64 +200,64 @@ async fn nobody_else_says_what_the_operator_says() {
     };
     for (kind, part, text, words) in rows {
         let arguments = patch(kind, part, text);
-        is_refused(&stage, arguments.each_ref().map(String::as_str), &json!({}), words).await;
+        is_refused(&env, arguments.each_ref().map(String::as_str), &json!({}), words).await;
     }
     // The collector clears what blocks the deletion of an owner, also where it has no account of its own.
-    let mut owners = json!({"metadata": {"ownerReferences": seen.pods[0].metadata.owner_references}});
+    let mut owners = json!({"metadata": {"ownerReferences": state.pods[0].metadata.owner_references}});
     owners["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
     let clears = patch("pod", "", &owners);
-    stage.namespace.kubectl(SHARED_ACCOUNT.map(str::to_owned).into_iter().chain(clears)).await.unwrap();
+    env.namespace.kubectl(SHARED_ACCOUNT.map(str::to_owned).into_iter().chain(clears)).await.unwrap();
     for (part, text) in [
         ("", json!({"metadata": {"annotations": {"example.com/note": "mine"}}})),
         ("status", json!({"status": {"message": "it is well"}})),
     ] {
-        stage.namespace.kubectl(patch("pod", part, &text)).await.unwrap();
+        env.namespace.kubectl(patch("pod", part, &text)).await.unwrap();
     }
     // A binding gives its annotations to the pod.
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web-server-0",
         "annotations": {"cairn.dev/unit": "one/cpus-9"}}, "target": {"kind": "Node", "name": "one"}});
-    let url = format!("/api/v1/namespaces/{}/pods/web-server-0/binding?dryRun=All", stage.namespace.name());
+    let url = format!("/api/v1/namespaces/{}/pods/web-server-0/binding?dryRun=All", env.namespace.name());
     let words = "can set annotations cairn.dev/* of pods";
-    is_refused(&stage, ["create", "--raw", &url, "-f-"], &binding, words).await;
-    let after = stage.settled("web", Seen::all_placed).await;
-    assert_eq!(after.pods[0].uid(), seen.pods[0].uid());
+    is_refused(&env, ["create", "--raw", &url, "-f-"], &binding, words).await;
+    let after = env.wait_reconciled("web", AppState::all_placed).await;
+    assert_eq!(after.pods[0].uid(), state.pods[0].uid());
 }
 
 /// Somebody writes into a decision what cannot be: nothing of it is begun, nothing stops, and it is put right.
 #[tokio::test]
-async fn a_forged_placement_moves_nothing() {
+async fn forged_placements_move_no_actor() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 2);
-    let stage = Stage::set("forged-placement", [node], [gpus()]).await;
-    stage.machine("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
-    stage.apply(&application("web", &[("server", 2, &[("gpu", "1ms")])])).await;
-    let before = stage.settled("web", Seen::all_placed).await;
-    let history = stage.watch_pods().await;
+    let env = TestEnv::new("forged-placement", [node], [gpus()]).await;
+    env.describe_devices("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+    env.apply(&application("web", &[("server", 2, &[("gpu", "1ms")])])).await;
+    let before = env.wait_reconciled("web", AppState::all_placed).await;
+    let history = env.watch_pods().await;
     let places: BTreeMap<String, String> =
         before.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect();
     let forged = json!({"spec": {"assignments": [
         {"actor": "server-0", "unit": places["server-0"], "node": "one", "pool": "gpus"},
         {"actor": "server-1", "unit": "one/gpus-7", "node": "one", "pool": "gpus"}]}});
     let patch = ["patch", "placement", "web", "--type=merge", "--dry-run=server", "-p", &forged.to_string()];
-    is_refused(&stage, patch, &json!({}), "only the Cairn operator can write Placements").await;
+    is_refused(&env, patch, &json!({}), "only the Cairn operator can write Placements").await;
     // With the operator's name, whose rights are for no more than the patch itself.
-    let url = Placement::url_path(&(), Some(stage.namespace.name()));
+    let url = Placement::url_path(&(), Some(env.namespace.name()));
     let request = Request::new(url).patch("web", &PatchParams::default(), &Patch::Merge(&forged));
     let mut request = request.unwrap();
     request.headers_mut().insert("Impersonate-User", OPERATOR_USER.parse().unwrap());
-    stage.client.request::<Placement>(request).await.unwrap();
+    env.client.request::<Placement>(request).await.unwrap();
     let written = before.decision.as_ref().unwrap().metadata.generation.unwrap();
-    let seen = stage
-        .settled("web", |seen| {
-            let generation = seen.decision.as_ref().and_then(|decision| decision.metadata.generation);
+    let state = env
+        .wait_reconciled("web", |state| {
+            let generation = state.decision.as_ref().and_then(|decision| decision.metadata.generation);
             ensure!(generation >= Some(written + 2), "it is not put right yet: {generation:?}");
             Ok(())
         })
         .await;
     let after: BTreeMap<String, String> =
-        seen.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect();
+        state.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect();
     assert_eq!(after, places);
     let going = history
-        .caught_up()
+        .wait_synced()
         .await
         .states()
         .iter()

@@ -8,8 +8,8 @@ use e2e::{
 };
 use serde_json::json;
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Stage, application, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::installation::cluster;
 
 /// Who holds the operators' lease.
 async fn holder(cluster: &Cluster) -> anyhow::Result<String> {
@@ -18,10 +18,10 @@ async fn holder(cluster: &Cluster) -> anyhow::Result<String> {
 }
 
 #[tokio::test]
-async fn a_second_operator_waits_and_takes_over_from_one_that_is_cut_off() {
+async fn a_standby_takes_over_from_a_partitioned_leader() {
     let cluster = cluster();
-    let mut stage = Stage::set("election", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    wait_for("the first leads", SOON, async || {
+    let mut env = TestEnv::new("election", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    wait_for("the first leads", TIMEOUT, async || {
         let holder = holder(cluster).await?;
         ensure!(!holder.is_empty(), "nobody leads");
         anyhow::Ok(())
@@ -35,8 +35,8 @@ async fn a_second_operator_waits_and_takes_over_from_one_that_is_cut_off() {
     second.wait_ready().await.unwrap();
 
     // the first decides, and all writes are its own
-    stage.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
+    env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
     let by_operators = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, OPERATOR);
     let waiting = cluster.audit().await.unwrap();
     let all: Vec<_> = waiting.since(&before).iter().filter(by_operators).collect();
@@ -48,28 +48,27 @@ async fn a_second_operator_waits_and_takes_over_from_one_that_is_cut_off() {
     assert_eq!(holder(cluster).await.unwrap(), first);
 
     // it is frozen, as on a machine that hangs, while there is something to do
-    stage.product.operator.freeze().unwrap();
-    stage
-        .patch(
-            "app",
-            &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
-        )
-        .await;
-    wait_for("the second leads", SOON, async || {
+    env.product.operator.freeze().unwrap();
+    env.patch(
+        "app",
+        &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
+    )
+    .await;
+    wait_for("the second leads", TIMEOUT, async || {
         let holder = holder(cluster).await?;
         ensure!(holder == name, "{holder} leads");
         anyhow::Ok(())
     })
     .await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
     let taken_over = cluster.audit().await.unwrap();
 
     // it wakes up, finds its lease gone, and ends without a write
-    stage.product.operator.thaw().unwrap();
-    let exit = stage.product.operator.wait_ended(SOON).await.unwrap();
+    env.product.operator.thaw().unwrap();
+    let exit = env.product.operator.wait_ended(TIMEOUT).await.unwrap();
     assert_eq!(exit.code, Some(1), "{exit}");
-    stage.patch("app", &json!({"spec": {"channels": []}})).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
+    env.patch("app", &json!({"spec": {"channels": []}})).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
     let after = cluster.audit().await.unwrap();
     let late: Vec<_> = after
         .since(&taken_over)
@@ -80,36 +79,36 @@ async fn a_second_operator_waits_and_takes_over_from_one_that_is_cut_off() {
     assert_eq!(late, Vec::<&AuditEvent>::new(), "the first wrote after it had lost the lease");
 
     // and one that is stopped in order gives the lease back at once
-    let mut second = std::mem::replace(&mut stage.product.operator, second);
+    let mut second = std::mem::replace(&mut env.product.operator, second);
     drop(second.stop().await);
-    let exit = stage.product.operator.stop().await.unwrap();
+    let exit = env.product.operator.stop().await.unwrap();
     assert_eq!(exit.code, Some(0), "{exit}");
     assert_eq!(holder(cluster).await.unwrap(), "");
-    stage.product.operator = cluster.start_operator().await.unwrap();
-    stage.patch("app", &json!({"spec": {"paused": true}})).await;
-    stage.seen("app", |seen| seen.message("Paused", "True").map(drop)).await;
+    env.product.operator = cluster.start_operator().await.unwrap();
+    env.patch("app", &json!({"spec": {"paused": true}})).await;
+    env.wait_until("app", |state| state.message("Paused", "True").map(drop)).await;
 }
 
 /// Who is stopped in the middle of a write does not give its lease back: what it sent might arrive when another leads. The next
 /// one waits until the lease has run out.
 #[tokio::test]
-async fn who_is_stopped_in_the_middle_of_a_write_does_not_give_its_lease_back() {
+async fn a_leader_stopped_during_a_write_does_not_release_its_lease() {
     let cluster = cluster();
-    let mut stage = Stage::set("sudden", ["one"].map(SimulatedNode::new), [cpus()]).await;
-    let history = stage.watch_pods().await;
-    let gate = e2e::Gate::close(cluster, &stage.namespace, &[("pods", 0)]).await.unwrap();
-    stage.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
-    wait_for("a write is under way", SOON, async || {
+    let mut env = TestEnv::new("sudden", ["one"].map(SimulatedNode::new), [cpus()]).await;
+    let history = env.watch_pods().await;
+    let gate = e2e::Gate::close(cluster, &env.namespace, &[("pods", 0)]).await.unwrap();
+    env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
+    wait_for("a write is under way", TIMEOUT, async || {
         ensure!(gate.held("pods") > 0, "none is");
         anyhow::Ok(())
     })
     .await;
     let leads = holder(cluster).await.unwrap();
-    let exit = stage.product.operator.stop().await.unwrap();
+    let exit = env.product.operator.stop().await.unwrap();
     assert_eq!(exit.code, Some(0), "{exit}");
     assert_eq!(holder(cluster).await.unwrap(), leads, "it is not given back");
     gate.open();
-    stage.product.operator = cluster.start_operator().await.unwrap();
-    stage.settled("app", super::stage::Seen::all_placed).await;
-    assert_eq!(history.caught_up().await.lives()["a-0"], 1);
+    env.product.operator = cluster.start_operator().await.unwrap();
+    env.wait_reconciled("app", AppState::all_placed).await;
+    assert_eq!(history.wait_synced().await.pods_per_actor()["a-0"], 1);
 }

@@ -8,8 +8,8 @@ use e2e::{
 };
 use serde_json::json;
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Stage, application, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::installation::cluster;
 
 /// How many renewals of its lease are waited for; there is one every two seconds.
 const RENEWALS: usize = 6;
@@ -30,7 +30,7 @@ pub async fn at_rest() {
     let cluster = cluster();
     // the last words about the start, or of a search that was cut short and is taken up again, may still be on their way
     let mut before = cluster.audit().await.unwrap();
-    wait_for("renewals in a row, and nothing else", SOON, async || {
+    wait_for("renewals in a row, and nothing else", TIMEOUT, async || {
         let now = cluster.audit().await?;
         let writes: Vec<_> = now.since(&before).iter().filter(|event| is_by_it(event)).cloned().collect();
         if let Some(other) = writes.iter().find(|event| !is_lease(event)) {
@@ -44,21 +44,20 @@ pub async fn at_rest() {
 }
 
 #[tokio::test]
-async fn at_rest_only_the_lease_is_written_and_a_change_is_answered_at_once() {
+async fn an_idle_operator_writes_only_its_lease_and_reacts_at_once() {
     let cluster = cluster();
-    let stage = Stage::set("rest", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    stage.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
+    let env = TestEnv::new("rest", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
 
     at_rest().await;
     let before = cluster.audit().await.unwrap();
-    stage
-        .patch(
-            "app",
-            &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
-        )
-        .await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
+    env.patch(
+        "app",
+        &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
+    )
+    .await;
+    env.wait_reconciled("app", AppState::all_placed).await;
     let after = cluster.audit().await.unwrap();
     let after = after.since(&before);
     let asked = after.iter().find(|event| {

@@ -8,8 +8,8 @@ use e2e::{Gate, SimulatedNode, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
 
-use crate::installed::cluster;
-use crate::stage::{SOON, Stage, application, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::installation::cluster;
 
 const ACTORS: usize = 60;
 /// How far the roll-out gets where it is stopped in the middle.
@@ -73,13 +73,12 @@ async fn killed_after_some_pods() {
 async fn killed(moment: Moment) {
     let cluster = cluster();
     let nodes = ["one", "two", "three"].map(|name| SimulatedNode::new(name).cpu("16"));
-    let mut stage = Stage::set("crash", nodes, [cpus()]).await;
-    let history = stage.watch_pods().await;
-    let gate = Gate::close(cluster, &stage.namespace, &moment.rooms()).await.unwrap();
-    stage.apply(&application("app", &[("a", u32::try_from(ACTORS).unwrap(), &[("cpu", "1ms")])])).await;
+    let mut env = TestEnv::new("crash", nodes, [cpus()]).await;
+    let history = env.watch_pods().await;
+    let gate = Gate::close(cluster, &env.namespace, &moment.rooms()).await.unwrap();
+    env.apply(&application("app", &[("a", u32::try_from(ACTORS).unwrap(), &[("cpu", "1ms")])])).await;
     let all = ListParams::default();
-    let (decisions, instances, pods) =
-        (stage.api::<Placement>(), stage.api::<Instance>(), stage.api::<Pod>());
+    let (decisions, instances, pods) = (env.api::<Placement>(), env.api::<Instance>(), env.api::<Pod>());
     let counted = async || {
         anyhow::Ok([
             decisions.list_metadata(&all).await?.items.len(),
@@ -87,14 +86,14 @@ async fn killed(moment: Moment) {
             pods.list_metadata(&all).await?.items.len(),
         ])
     };
-    wait_for("the moment", SOON, async || {
+    wait_for("the moment", TIMEOUT, async || {
         let counts = counted().await?;
         let held = gate.held(moment.next());
         ensure!(moment.is_it(counts) && held > 0, "{counts:?} decisions, Instances, pods, {held} held");
         anyhow::Ok(())
     })
     .await;
-    stage.product.operator.kill9().await.unwrap();
+    env.product.operator.kill9().await.unwrap();
     // what it had asked for and not got is refused: nothing comes after it
     gate.open();
     let counts = counted().await.unwrap();
@@ -102,14 +101,14 @@ async fn killed(moment: Moment) {
     let before: BTreeSet<_> =
         pods.list(&all).await.unwrap().iter().filter_map(kube::ResourceExt::uid).collect();
 
-    stage.product.operator = cluster.start_operator().await.unwrap();
-    let seen = stage.settled("app", super::stage::Seen::all_placed).await;
-    let after: BTreeSet<_> = seen.pods.iter().filter_map(kube::ResourceExt::uid).collect();
+    env.product.operator = cluster.start_operator().await.unwrap();
+    let state = env.wait_reconciled("app", AppState::all_placed).await;
+    let after: BTreeSet<_> = state.pods.iter().filter_map(kube::ResourceExt::uid).collect();
     assert!(before.is_subset(&after), "pods that ran were replaced");
-    let lives = history.caught_up().await.lives();
+    let lives = history.wait_synced().await.pods_per_actor();
     assert_eq!(lives.len(), ACTORS);
     assert!(lives.values().all(|count| *count == 1), "{lives:?}");
-    let owners: BTreeSet<_> = seen.pods.iter().map(|pod| pod.owner_references()[0].uid.clone()).collect();
-    let made: BTreeSet<_> = seen.instances.iter().filter_map(kube::ResourceExt::uid).collect();
+    let owners: BTreeSet<_> = state.pods.iter().map(|pod| pod.owner_references()[0].uid.clone()).collect();
+    let made: BTreeSet<_> = state.instances.iter().filter_map(kube::ResourceExt::uid).collect();
     assert_eq!(owners, made, "each pod belongs to its own Instance");
 }

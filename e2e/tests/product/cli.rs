@@ -6,34 +6,34 @@ use anyhow::ensure;
 use e2e::{SimulatedNode, command};
 use serde_json::Value;
 
-use crate::installed::cluster;
-use crate::stage::{Stage, application, cpus, gpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
+use crate::installation::cluster;
 
 #[tokio::test]
-async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
+async fn a_cluster_dump_is_planned_as_by_the_operator() {
     let cluster = cluster();
     let nodes = [
         SimulatedNode::new("one").zone("a"),
         SimulatedNode::new("two").zone("b").resource("acme.com/gpu", 1).taint("quiet", "yes", "NoSchedule"),
         SimulatedNode::new("three").zone("a").label("disk", "fast"),
     ];
-    let stage = Stage::set("decisions", nodes, [cpus(), gpus()]).await;
-    stage.machine("two", &[("gpu-0", "GPU")]);
-    stage.offered("gpus", 1).await;
-    stage.apply(&application("other", &[("b", 3, &[("cpu", "20ms")])])).await;
-    stage.settled("other", super::stage::Seen::all_placed).await;
+    let env = TestEnv::new("decisions", nodes, [cpus(), gpus()]).await;
+    env.describe_devices("two", &[("gpu-0", "GPU")]);
+    env.wait_offered("gpus", 1).await;
+    env.apply(&application("other", &[("b", 3, &[("cpu", "20ms")])])).await;
+    env.wait_reconciled("other", AppState::all_placed).await;
     let mut manifest =
         application("app", &[("a", 3, &[("cpu", "5ms"), ("gpu", "1ms")]), ("c", 2, &[("cpu", "3ms")])]);
     manifest["spec"]["actors"][1]["avoid"] = serde_json::json!(["a"]);
     manifest["spec"]["channels"] = serde_json::json!([{"from": "a", "to": "c", "rate": "50/s", "messageBytes": "4Ki", "pattern": "AllToAll", "drag": 2}]);
-    stage.apply(&manifest).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
-    let app = format!("{}/app", stage.namespace);
+    env.apply(&manifest).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
+    let app = format!("{}/app", env.namespace);
 
     // the same snapshot, byte for byte, once the operator has seen what there is
-    let debug = stage.product.operator.port(8081).unwrap();
+    let debug = env.product.operator.port(8081).unwrap();
     let kinds = "nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,instances,configmaps,leases";
-    let from_dump = e2e::wait_for("both see the same", crate::stage::SOON, async || {
+    let from_dump = e2e::wait_for("both see the same", TIMEOUT, async || {
         let answer = e2e::process::http(debug, &format!("/debug/snapshot/{app}")).await?;
         ensure!(answer.status == 200, "{}", answer.body);
         let now = &answer.headers["x-cairn-now"];
@@ -57,7 +57,7 @@ async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
     let mut plan = cluster.kubectl_cairn().unwrap();
     plan.args(["plan", "-o", "json", "--application", &app]);
     let live: Value = serde_json::from_str(&command::run(plan, "").await.unwrap().stdout).unwrap();
-    let decided = stage.settled("app", super::stage::Seen::all_placed).await;
+    let decided = env.wait_reconciled("app", AppState::all_placed).await;
     for plan in [&replayed, &live] {
         assert_eq!(plan["moves"], serde_json::json!([]), "{plan:#}");
         for (actor, unit) in decided.places() {
@@ -71,15 +71,15 @@ async fn a_dump_of_the_cluster_is_planned_as_the_operator_plans_it() {
 }
 
 #[tokio::test]
-async fn how_an_application_and_cairn_are_can_be_asked_for() {
+async fn status_and_doctor_describe_the_cluster() {
     let cluster = cluster();
     let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 1)];
-    let stage = Stage::set("status", nodes, [cpus(), gpus()]).await;
-    stage.machine("one", &[("gpu-0", "GPU")]);
-    stage.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 1, &[("cpu", "3ms")])])).await;
-    let namespace = stage.namespace.to_string();
+    let env = TestEnv::new("status", nodes, [cpus(), gpus()]).await;
+    env.describe_devices("one", &[("gpu-0", "GPU")]);
+    env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 1, &[("cpu", "3ms")])])).await;
+    let namespace = env.namespace.to_string();
     let says = async |arguments: &[&str], part: &str| {
-        e2e::wait_for(&format!("`{part}` is said"), crate::stage::SOON, async || {
+        e2e::wait_for(&format!("`{part}` is said"), TIMEOUT, async || {
             let mut asked = cluster.kubectl_cairn()?;
             asked.args(arguments);
             // what is wrong with a cluster without pods of ours is an answer, too
@@ -105,12 +105,12 @@ async fn how_an_application_and_cairn_are_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn the_topology_of_a_node_can_be_asked_for() {
+async fn topology_describes_a_node() {
     let cluster = cluster();
-    let stage =
-        Stage::set("topology", [SimulatedNode::new("cairn-gpu").resource("nvidia.com/gpu", 2)], []).await;
-    stage.example_machines();
-    let topology = e2e::wait_for("the machine is known", crate::stage::SOON, async || {
+    let env =
+        TestEnv::new("topology", [SimulatedNode::new("cairn-gpu").resource("nvidia.com/gpu", 2)], []).await;
+    env.describe_example_devices();
+    let topology = e2e::wait_for("the machine is known", TIMEOUT, async || {
         let mut topology = cluster.kubectl_cairn()?;
         topology.args(["topology", "cairn-gpu"]);
         let said = command::run(topology, "").await?.stdout;
@@ -125,12 +125,12 @@ async fn the_topology_of_a_node_can_be_asked_for() {
 
 /// The plug-in's folder is on the PATH, as it is where people work.
 #[tokio::test]
-async fn kubectl_completes_what_is_asked_of_cairn() {
+async fn shell_completion_works_through_kubectl() {
     let cluster = cluster();
-    let stage = Stage::set("tab", [SimulatedNode::new("one")], [cpus()]).await;
-    stage.machine("one", &[]);
-    stage.apply(&application("app", &[("a", 1, &[("cpu", "3ms")])])).await;
-    stage.settled("app", super::stage::Seen::all_placed).await;
+    let env = TestEnv::new("tab", [SimulatedNode::new("one")], [cpus()]).await;
+    env.describe_devices("one", &[]);
+    env.apply(&application("app", &[("a", 1, &[("cpu", "3ms")])])).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     let mut plug_in = cluster.kubectl_cairn().unwrap();
@@ -149,7 +149,7 @@ async fn kubectl_completes_what_is_asked_of_cairn() {
 
     // Names come soon or not at all, and a machine may be busy.
     let says = async |words: &[&str], expected: &str| {
-        e2e::wait_for(&format!("{words:?} is completed"), crate::stage::SOON, async || {
+        e2e::wait_for(&format!("{words:?} is completed"), TIMEOUT, async || {
             let said = next(words).await;
             ensure!(said == expected, "{said}");
             anyhow::Ok(())
@@ -157,7 +157,7 @@ async fn kubectl_completes_what_is_asked_of_cairn() {
         .await;
     };
 
-    let namespace = stage.namespace.name();
+    let namespace = env.namespace.name();
     let said = next(&["sta"]).await;
     assert!(
         said.starts_with("status\tShow the status of applications") && said.ends_with("\n:4\n"),

@@ -1,0 +1,298 @@
+//! Where each test plays: the installed product, nodes, pools and a namespace of the test's own.
+
+mod app_state;
+mod manifests;
+mod pod_history;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use crds::{ActorApplication, DevicePool, Instance, Placement, labels};
+use e2e::{
+    Namespace, Nodes, SimulatedNode,
+    product::{NAMESPACE, tree},
+    wait_for,
+};
+use k8s_openapi::api::{
+    core::v1::{Node, Pod},
+    events::v1::Event,
+};
+use kube::{Api, Client, Resource, ResourceExt as _, api::ListParams};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::sync::MutexGuard;
+
+pub use app_state::AppState;
+pub use manifests::{Group, application, cpus, gpus, implementation, unanswered};
+pub use pod_history::PodHistory;
+
+use crate::installation::{GiveBack, Product, cluster, product};
+
+/// How long the product may take to do what it should; far more than it does, for machines with other things to do.
+pub const TIMEOUT: Duration = Duration::from_mins(3);
+
+/// Describes what a node has in a folder for an agent to publish; `ID:HEALTH` is a device that is not well.
+pub fn describe(folder: &Path, node: &str, devices: &[(&str, &str)]) {
+    let devices: Vec<_> = devices
+        .iter()
+        .map(|(id, type_)| {
+            let (id, health) = id.split_once(':').unwrap_or((id, "ok"));
+            json!({"id": id, "type": type_, "vendor": "acme", "model": "one", "health": health})
+        })
+        .collect();
+    let topology = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology",
+        "metadata": {"name": node}, "spec": {"devices": devices}});
+    // in one step, as a ConfigMap's files change: never half a manifest
+    let draft = folder.join(format!(".{node}.yaml"));
+    fs::write(&draft, topology.to_string()).unwrap();
+    fs::rename(draft, folder.join(format!("{node}.yaml"))).unwrap();
+}
+
+/// The product with a test's own nodes, pools and namespace; what is left of them goes when this is dropped.
+pub struct TestEnv {
+    // in the order in which they go
+    pub namespace: Namespace<'static>,
+    pub nodes: Nodes<'static>,
+    _sweeper: Sweeper,
+    pub client: Client,
+    pub product: MutexGuard<'static, Product>,
+    _give_back: GiveBack,
+}
+
+/// Removes the pools and the described machines.
+struct Sweeper {
+    topologies: PathBuf,
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        for file in fs::read_dir(&self.topologies).into_iter().flatten().flatten() {
+            // best effort: the whole cluster goes away soon
+            let _ = fs::remove_file(file.path());
+        }
+        let mut kubectl = cluster().command("kubectl");
+        kubectl.args(["delete", "devicepools", "--all", "--wait=false"]);
+        let _ = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+impl Drop for TestEnv {
+    /// Applications and their pods go while their nodes are still there: nobody else would confirm that pods ended.
+    fn drop(&mut self) {
+        let mut kubectl = cluster().command("kubectl");
+        kubectl.args([
+            "delete",
+            "actorapplications,pods",
+            "--all",
+            "--timeout=20s",
+            "-n",
+            self.namespace.name(),
+        ]);
+        let _ = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
+impl TestEnv {
+    /// Waits for an empty cluster and sets it up: nodes, their machines where they have devices, and pools.
+    pub async fn new(
+        prefix: &str,
+        nodes: impl IntoIterator<Item = SimulatedNode>,
+        pools: impl IntoIterator<Item = Value>,
+    ) -> Self {
+        let cluster = cluster();
+        let mut product = product().await;
+        if product.operator.exit().is_some() {
+            product.operator = cluster.start_operator().await.unwrap(); // a test that failed left it so
+        }
+        if product.agent.exit().is_some() {
+            product.agent = cluster.start_agent().await.unwrap();
+        }
+        product.agent.thaw().unwrap(); // a test that failed left it so
+        let client = cluster.client().await.unwrap();
+        wait_for("the env is empty", TIMEOUT, async || {
+            let applications = names::<ActorApplication>(&client).await?;
+            let (pools, nodes) = (names::<DevicePool>(&client).await?, names::<Node>(&client).await?);
+            let left = [applications, pools, nodes, ours(&client).await?].concat();
+            ensure!(left.is_empty(), "{left:?}");
+            anyhow::Ok(())
+        })
+        .await;
+        let sweeper = Sweeper { topologies: product.topologies.clone() };
+        let nodes: Vec<_> = nodes.into_iter().collect();
+        let nodes = cluster.nodes(nodes).await.unwrap();
+        for pool in pools {
+            cluster.kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
+        }
+        let namespace = cluster.namespace(prefix).await.unwrap();
+        Self { namespace, nodes, _sweeper: sweeper, client, product, _give_back: GiveBack }
+    }
+
+    /// Describes what a node has, for the agent to publish; once more, and it has changed. `ID:HEALTH` is one that is not
+    /// well.
+    pub fn describe_devices(&self, node: &str, devices: &[(&str, &str)]) {
+        describe(&self.product.topologies, node, devices);
+    }
+
+    /// Sets the scene with two nodes of two GPUs each, all of them offered.
+    pub async fn with_gpu_nodes(prefix: &str) -> Self {
+        let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 2));
+        let env = Self::new(prefix, nodes, [cpus(), gpus()]).await;
+        for node in ["one", "two"] {
+            env.describe_devices(node, &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
+        }
+        env.wait_offered("gpus", 4).await;
+        env
+    }
+
+    /// Waits until a pool has so many units that can take an actor, as the operator sees it.
+    pub async fn wait_offered(&self, pool: &str, units: i32) {
+        let pools: Api<DevicePool> = Api::all(self.client.clone());
+        wait_for("the pool's units are offered", TIMEOUT, async || {
+            let status = pools.get(pool).await?.status.unwrap_or_default();
+            ensure!(status.healthy == units, "{status:?}");
+            anyhow::Ok(())
+        })
+        .await;
+    }
+
+    /// Copies the described machines of the examples.
+    pub fn describe_example_devices(&self) {
+        for file in fs::read_dir(tree("examples/topologies")).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), self.product.topologies.join(file.file_name())).unwrap();
+        }
+    }
+
+    /// Applies an application, or whatever else, to the test's namespace.
+    pub async fn apply(&self, manifest: &Value) {
+        self.namespace.apply(&manifest.to_string()).await.unwrap();
+    }
+
+    /// Changes an application: a JSON merge patch.
+    pub async fn patch(&self, name: &str, patch: &Value) {
+        let patch = patch.to_string();
+        self.namespace.kubectl(["patch", "actorapp", name, "--type=merge", "-p", &patch]).await.unwrap();
+    }
+
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), self.namespace.name())
+    }
+
+    /// Everything of one application, as it is now.
+    pub async fn observe(&self, name: &str) -> Result<AppState> {
+        let of_it = ListParams::default().labels(&format!("{}={name}", labels::APPLICATION));
+        Ok(AppState {
+            application: self.api::<ActorApplication>().get(name).await?,
+            decision: self.api::<Placement>().get_opt(name).await?,
+            instances: self.api::<Instance>().list(&of_it).await?.items,
+            pods: self.api::<Pod>().list(&of_it).await?.items,
+        })
+    }
+
+    /// Waits until the newest manifest is decided on and carried out, and `also` holds.
+    #[track_caller]
+    pub fn wait_reconciled(
+        &self,
+        name: &str,
+        also: impl Fn(&AppState) -> Result<()>,
+    ) -> impl Future<Output = AppState> {
+        let what = format!("{name} is settled");
+        let name = name.to_owned();
+        wait_for_state(what, async move || {
+            let state = self.observe(&name).await?;
+            state.check_reconciled()?;
+            also(&state)?;
+            anyhow::Ok(state)
+        })
+    }
+
+    /// Waits until `also` holds, whether or not everything is carried out.
+    #[track_caller]
+    pub fn wait_until(
+        &self,
+        name: &str,
+        also: impl Fn(&AppState) -> Result<()>,
+    ) -> impl Future<Output = AppState> {
+        let what = format!("what is looked for is seen of {name}");
+        let name = name.to_owned();
+        wait_for_state(what, async move || {
+            let state = self.observe(&name).await?;
+            also(&state)?;
+            anyhow::Ok(state)
+        })
+    }
+
+    /// Reasons and notes of the events about an object of any kind, oldest first.
+    pub async fn events(&self, namespace: &str, name: &str) -> Result<Vec<(String, String)>> {
+        let events =
+            Api::<Event>::namespaced(self.client.clone(), namespace).list(&ListParams::default()).await?;
+        let about =
+            |event: &Event| event.regarding.as_ref().is_some_and(|it| it.name.as_deref() == Some(name));
+        let mut events: Vec<_> = events.into_iter().filter(about).collect();
+        events.sort_by(|one, other| one.event_time.cmp(&other.event_time));
+        let told = |event: Event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default());
+        Ok(events.into_iter().map(told).collect())
+    }
+
+    /// Waits for an event of this reason about an object of the test's namespace, and returns its note.
+    #[track_caller]
+    pub fn wait_event(&self, name: &str, reason: &str, part: &str) -> impl Future<Output = String> {
+        let (name, reason, part) = (name.to_owned(), reason.to_owned(), part.to_owned());
+        wait_for_state(format!("an event {reason} about {name} that says {part:?}"), async move || {
+            let events = self.events(self.namespace.name(), &name).await?;
+            let found = events.iter().find(|(its, note)| *its == reason && note.contains(&part));
+            found.map(|(_, note)| note.clone()).ok_or_else(|| anyhow::anyhow!("{events:?}"))
+        })
+    }
+
+    /// Waits for an event of this reason about a ConfigMap of the operator's namespace, and returns its note.
+    #[track_caller]
+    pub fn wait_policy_event(&self, name: &str, reason: &str, part: &str) -> impl Future<Output = String> {
+        let (name, reason, part) = (name.to_owned(), reason.to_owned(), part.to_owned());
+        wait_for_state(format!("an event {reason} about policy {name}"), async move || {
+            let events = self.events(NAMESPACE, &name).await?;
+            let found = events.iter().find(|(its, note)| *its == reason && note.contains(&part));
+            found.map(|(_, note)| note.clone()).ok_or_else(|| anyhow::anyhow!("{events:?}"))
+        })
+    }
+
+    /// Records every state of the namespace's pods from now on.
+    pub async fn watch_pods(&self) -> PodHistory {
+        PodHistory::start(self.api()).await
+    }
+}
+
+#[track_caller]
+fn wait_for_state<T>(what: String, look: impl AsyncFnMut() -> Result<T>) -> impl Future<Output = T> {
+    let caller = std::panic::Location::caller();
+    async move {
+        match e2e::wait::until(TIMEOUT, look).await {
+            Ok(found) => found,
+            Err(state) => panic!("{caller}: waited {TIMEOUT:?} in vain: {what}; last seen: {state}"),
+        }
+    }
+}
+
+async fn names<K>(client: &Client) -> Result<Vec<String>>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
+{
+    let found = Api::<K>::all(client.clone()).list(&ListParams::default()).await?;
+    Ok(found.iter().map(|object| format!("{} {}", K::kind(&()), object.name_any())).collect())
+}
+
+/// What Cairn made and that is still there.
+async fn ours(client: &Client) -> Result<Vec<String>> {
+    let made = ListParams::default().labels(labels::INSTANCE);
+    let pods = Api::<Pod>::all(client.clone()).list(&made).await?;
+    let pods = pods.iter().map(|pod| format!("Pod {}", pod.name_any()));
+    Ok([names::<Placement>(client).await?, names::<Instance>(client).await?, pods.collect()].concat())
+}

@@ -1,0 +1,47 @@
+//! Manifests of applications, pools and webhooks.
+
+use serde_json::{Value, json};
+
+/// A group: its name, its replicas, and its service time by kind.
+pub type Group<'a> = (&'a str, u32, &'a [(&'a str, &'a str)]);
+
+/// An application: groups of a name, how many, and service times by kind. Each actor asks for half a core.
+pub fn application(name: &str, groups: &[Group]) -> Value {
+    let groups: Vec<_> = groups
+        .iter()
+        .map(|(group, replicas, kinds)| {
+            let implementations: Vec<_> = kinds.iter().map(|(kind, time)| implementation(kind, time)).collect();
+            json!({"name": group, "replicas": replicas, "arrivals": "1/s", "implementations": implementations})
+        })
+        .collect();
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": name},
+        "spec": {"actors": groups}})
+}
+
+/// A way to run an actor.
+pub fn implementation(kind: &str, service_time: &str) -> Value {
+    let container = json!({"name": "actor", "image": "none", "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}}});
+    json!({"kind": kind, "serviceTime": service_time, "template": {"spec": {"containers": [container]}}})
+}
+
+/// A webhook that nobody answers: the API server fails where it would ask it, for each of these that is to be made in a namespace.
+pub fn unanswered(name: &str, namespace: &str, resource: &str) -> Value {
+    let hook = json!({
+        "name": "unanswered.cairn.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+        "timeoutSeconds": 1, "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}]});
+    json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name}, "webhooks": [hook]})
+}
+
+/// A pool of whole nodes of kind `cpu`.
+pub fn cpus() -> Value {
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "cpus"}, "spec": {"kind": "cpu"}})
+}
+
+/// A pool of every GPU.
+pub fn gpus() -> Value {
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "gpus"},
+        "spec": {"kind": "gpu", "resource": {"devicePlugin": "acme.com/gpu"}}})
+}
