@@ -1,7 +1,7 @@
 //! Constraints that placements must satisfy. One file each.
 //!
 //! A new constraint is a file here that implements [`ConstraintKind`], its `mod` line in this one, its entry with its fields in the
-//! list of [`Constraint`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). CheckerIndex and
+//! list of [`Constraint`], and its program in `policies/` (docs/ARCHITECTURE.md goes through an example). Reading and
 //! checking of files, the checker, [`State`](crate::State), explanations, `search` and `asp` go by the list and name none.
 
 mod apart;
