@@ -1,4 +1,4 @@
-//! Whether a plan gains enough to be carried out: moving costs what no criterion counts, and facts are not certain.
+//! Whether a plan gains enough to justify its migrations, given that measured facts are uncertain.
 
 use placement::ix::ActorIx;
 use placement::{Assignment, Criterion, FoundBy, Judged, Plan, Snapshot, Stage, Unplaced};
@@ -8,28 +8,27 @@ use crate::commit::full_cost;
 /// Half the width of a 95 % interval, in standard errors (normal approximation).
 const STANDARD_ERRORS: f64 = 1.96;
 
-/// What an assignment gains against what runs, at the first level at which they differ, as a part of what staying costs
-/// there.
+/// Relative gain of an assignment over the incumbent, at the first objective level at which they differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gain {
-    /// By all facts together; below 0 is a loss.
+    /// Gain under all facts together; negative is a loss.
     pub expected: f64,
-    /// Half the width of its 95 % interval, by how far the gains of single windows differ; 0 where there are less than two.
+    /// Half the width of its 95 % interval, from the variation between windows; 0 with fewer than two windows.
     pub margin: f64,
 }
 
 impl Gain {
-    /// What is gained though chance is against it.
+    /// Lower end of the 95 % interval.
     pub fn lower_bound(self) -> f64 {
         self.expected - self.margin
     }
 }
 
-/// What going to `goes` gains; `None` where that is no question: what runs may not stay, more actors have a place, or fewer are
-/// excused of what is broken already.
+/// The gain of `goes` over the incumbent. `None` if the gain does not matter: the incumbent is infeasible, more actors
+/// are placed, or fewer grandfathered violations remain.
 ///
-/// `windows` are the facts of single windows, each with the units, actors and levels of `snapshot`: those that it is made
-/// of, and others that were seen before, which may come again.
+/// `windows` are snapshots of single time windows with the units, actors and levels of `snapshot`: those it was made
+/// from, and earlier ones, which may recur.
 pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Option<Gain> {
     let stays = snapshot.incumbent();
     if !snapshot.violations(&stays).is_empty() {
@@ -44,7 +43,8 @@ pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Opt
     if level == 0 || is_mended(level) {
         return None;
     }
-    // What runs may break limits in one window and not in another, which has no level of who is excused then.
+    // The incumbent may violate limits in one window only; other windows then lack the level of grandfathered
+    // violations.
     let from_end = stay.len() - level;
     let part = |stay: i64, go: i64| {
         #[expect(clippy::cast_precision_loss, reason = "costs are at most 2^53")]
@@ -59,12 +59,10 @@ pub fn gain(snapshot: &Snapshot, windows: &[Snapshot], goes: &Assignment) -> Opt
     Some(Gain { expected: part(stay[level], go[level]), margin: uncertain })
 }
 
-/// The plan, or staying where going gains too little: less than `least`, as a part of what staying costs at the first level
-/// that differs, or where the 95 % interval of the [`gain`] has a loss in it.
+/// Returns the plan, or the incumbent if the gain is below `least` or its 95 % interval includes a loss.
 ///
-/// `snapshot` has what the policy derives of it ([`Plan::world`]). Asked before [`still_stands`](crate::still_stands), by
-/// the operator, at a desk, and in a simulated world; who knows of no single windows gives none, and then the facts count as
-/// certain.
+/// `snapshot` includes the constraints that the policy derives ([`Plan::world`]). Call this before
+/// [`revalidate_plan`](crate::revalidate_plan). Without `windows` the facts count as certain.
 pub fn require_gain(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least: f64) -> Plan {
     match gain(snapshot, windows, &plan.assignment) {
         Some(gain) if gain.expected < least || gain.lower_bound() < 0.0 => stay(snapshot, plan),
@@ -72,7 +70,7 @@ pub fn require_gain(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least
     }
 }
 
-/// What runs, as a plan; why who has no place, is for the caller to tell anew.
+/// The incumbent as a plan. The caller adds the reasons of unplaced actors.
 fn stay(snapshot: &Snapshot, plan: Plan) -> Plan {
     let assignment = snapshot.incumbent();
     let cost = full_cost(snapshot, &assignment);
@@ -97,7 +95,7 @@ fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     full_cost(snapshot, assignment).vector(snapshot)
 }
 
-/// Of the mean of some numbers; 0 of less than two.
+/// Standard error of the mean; 0 for fewer than two numbers.
 #[expect(clippy::cast_precision_loss, reason = "windows are few")]
 fn standard_error(numbers: &[f64]) -> f64 {
     if numbers.len() < 2 {

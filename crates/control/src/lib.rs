@@ -1,13 +1,20 @@
-//! The decisions around a plan: pure, without Kubernetes, a clock or a client.
+//! Pure decisions around a plan, without Kubernetes, a clock or a client.
 //!
-//! One application at a time. The caller says what is [`Wanted`], what was decided ([`Decision`]), what is there
-//! ([`Seen`]), what was considered before ([`Considered`]) and what time it is; this crate answers whether a plan is
-//! [`due`] and why, whether one gains enough ([`go_or_stay`]) and [`still_stands`] in the newest world, where somebody who was asked for gets a place at once ([`place_one`]), which decided places are [`infeasible`] now, the
-//! next [`Step`] of every actor and what it waits for ([`steps()`]), which refusals count ([`Refusals`]), who is
-//! silent ([`Heartbeats`]), and when to look again ([`look_again`]).
+//! Every function handles one application. The caller passes the [`DesiredState`], the [`Decision`], the
+//! [`ObservedState`], the [`PlanInputs`] of the last plan and the time.
 //!
-//! `world` makes the nouns from Kubernetes objects, the operator turns steps into objects and words, and the simulator
-//! calls the same functions.
+//! - [`plan_reason`]: whether a plan is needed and why; [`requeue_after`]: when to check again.
+//!
+//! - [`require_gain`], [`revalidate_plan`], [`repair_plan`], [`place_one`]: from a plan to a decision.
+//!
+//! - [`infeasible`]: which decided placements are no longer feasible.
+//!
+//! - [`next_actions`]: the next [`Action`] of every actor and what it is [blocked on](BlockedOn).
+//!
+//! - [`RefusalTracker`], [`Backoffs`], [`Heartbeats`]: state with an expiry.
+//!
+//! `world` builds the inputs from Kubernetes objects; the operator executes the actions; the simulator calls the same
+//! functions.
 
 mod actions;
 mod backoff;

@@ -1,109 +1,109 @@
-//! What the decisions are made from.
+//! Inputs of the decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A time, counted from a moment that the caller chose and keeps to.
+/// A point in time, relative to an epoch that the caller chooses and keeps.
 pub type Moment = Duration;
 
 /// Amounts by resource, in the units of a snapshot (`cpuMilli`, `memoryMiB`, pieces).
 pub type ResourceAmounts = BTreeMap<String, u64>;
 
-/// An object by its uid, so that nothing else of that name is ever met.
+/// Identifies one object by uid, so that a namesake is never affected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectId {
-    /// Its name.
+    /// The object's name.
     pub name: String,
-    /// Its uid; empty where there is none, as in files written by hand.
+    /// The object's uid; empty in files without one.
     pub uid: String,
-    /// Its version, where it is not to be taken away once it has changed: a pod that no node has goes at once, and one that a node has
-    /// got meanwhile would, too, with nobody to say that it ended.
+    /// Precondition for deletion. An unbound pod is deleted immediately; if it was bound in the meantime, the deletion
+    /// must fail, because nothing would confirm that its containers stopped.
     pub resource_version: Option<String>,
 }
 
-/// What an application asks for.
+/// The desired state of an application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DesiredState {
-    /// The generation of its manifest.
+    /// Generation of the manifest.
     pub generation: i64,
-    /// The name of the policy that it is planned under.
+    /// Name of the policy that it is planned under.
     pub policy: String,
-    /// Whether nothing may begin.
+    /// Whether the application is paused: nothing new begins.
     pub paused: bool,
-    /// Its actors, in the order in which they are started.
+    /// Its actors, in start order.
     pub actors: Vec<DesiredActor>,
-    /// How many of them may be down for a new template; none, and nothing is replaced.
+    /// How many actors may be unavailable during a rollout; with 0 nothing is replaced.
     pub max_unavailable: u64,
-    /// How long a node may not answer before its actors start elsewhere though nobody confirmed that they ended.
+    /// How long a node may be unreachable before its actors start elsewhere without confirmation that they stopped.
     pub failover_after: Option<Duration>,
-    /// By position of the group and kind: what a pod asks of its node.
+    /// Resource requests of a pod, by position of the group and kind.
     pub requests: Vec<BTreeMap<String, ResourceAmounts>>,
 }
 
 /// One actor of an application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DesiredActor {
-    /// Its name within the application, as in `crop-0`.
+    /// Name within the application, such as `crop-0`.
     pub name: String,
-    /// The position of its group in [`Wanted::asks`].
+    /// Position of its group in [`DesiredState::requests`].
     pub group: usize,
 }
 
-/// What was decided for an application.
+/// The placement decided for an application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The generation of the manifest that it was made for.
+    /// Generation of the manifest that it was made for.
     pub generation: i64,
-    /// The name of the policy that it was made under.
+    /// Name of the policy that it was made under.
     pub policy: String,
-    /// The digest of what was wanted and by which measure, where it is known.
+    /// Digest of the demand that it was made for, if known.
     pub demand: Option<String>,
     /// Units by actor.
     pub places: BTreeMap<String, String>,
-    /// Actors for which there was no place.
+    /// Actors for which no placement was found.
     pub unplaced: BTreeSet<String>,
 }
 
-/// What a refusal concerns.
+/// Scope of a refusal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RefusalScope {
     /// Pods of the group and kind on this node.
     Node(String),
-    /// Pods of the group and kind, anywhere.
+    /// Pods of the group and kind on any node.
     #[default]
     Template,
     /// Every pod of the namespace.
     Namespace,
 }
 
-/// What was refused.
+/// What was refused; refusals with equal keys are counted together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RefusalKey {
-    /// How far it goes.
+    /// Scope of the refusal.
     pub scope: RefusalScope,
-    /// The group of actors; empty where it is not known, or does not matter.
+    /// Actor group; empty if unknown or irrelevant.
     pub group: String,
-    /// The kind of device; empty where it is not known, or does not matter.
+    /// Device kind; empty if unknown or irrelevant.
     pub kind: String,
 }
 
-/// What scheduler, admission or kubelet did not take, as long as that counts.
+/// A rejection by the scheduler, admission or a kubelet, until it expires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Refusal {
     /// What was refused.
     pub key: RefusalKey,
-    /// One of the actors.
+    /// One of the refused actors.
     pub actor: String,
-    /// What was said.
+    /// Message of the component that refused.
     pub reason: String,
-    /// How often it was said while it counted.
+    /// Number of refusals while it was active.
     pub count: u32,
-    /// Forgotten from then on.
+    /// Expiry.
     pub until: Moment,
 }
 
 impl Refusal {
-    /// Whether one that leaves a unit of this kind on this node could not come again now.
+    /// Whether the refusal keeps this actor from restarting on a unit of this kind on this node.
     pub fn prevents_restart(
         &self,
         (actor, group): (&str, &str),
@@ -122,140 +122,140 @@ impl Refusal {
     }
 }
 
-/// What is there of an application, and what is left for it.
+/// The observed state of an application, and the capacity that is free for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedState {
-    /// Its Instances, by actor: those whose controller is the application's uid.
+    /// Instances by actor; their controller is the application's uid.
     pub instances: BTreeMap<String, Instance>,
-    /// Its Instances that stand for no actor's name.
+    /// Instances whose name matches no actor.
     pub surplus: Vec<Instance>,
-    /// What stands under a name that an actor needs and is not the application's, by actor.
+    /// Objects of other owners under a name that an actor needs, by actor.
     pub name_conflicts: BTreeMap<String, NameConflict>,
-    /// What is left right now.
+    /// Free capacity at this moment.
     pub free: FreeCapacity,
-    /// Actors that are not started before a while is over.
+    /// Actors in backoff, which are not started before it ends.
     pub backoff: BTreeMap<String, Backoff>,
-    /// While the namespace takes no pods nothing is started or moved.
+    /// Set while the namespace admits no pods: nothing starts or moves.
     pub namespace_backoff: Option<Backoff>,
-    /// The nodes that do not answer.
+    /// Unreachable nodes.
     pub unreachable: BTreeMap<String, NodeOutage>,
-    /// Whether so many nodes do not answer that rather the way to them is broken: nobody is moved.
+    /// Whether so many nodes are unreachable that the network is suspected rather than the nodes: nothing moves.
     pub mass_outage: bool,
-    /// When this was seen.
+    /// Time of the observation.
     pub now: Moment,
 }
 
-/// A node that does not answer.
+/// An unreachable node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeOutage {
-    /// Since when, where that is known.
+    /// Start of the outage, if known.
     pub since: Option<Moment>,
-    /// Whether somebody said that it is out of service: whatever ran there has ended.
+    /// Whether an administrator confirmed that the node is out of service, so that its pods have ended.
     pub confirmed: bool,
 }
 
-/// What is not tried again yet.
+/// A delay before the next attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
-    /// Until when.
+    /// End of the delay.
     pub until: Moment,
-    /// What went wrong, in words.
+    /// The failure that caused it.
     pub reason: String,
 }
 
-/// An Instance, and the pod that runs for it.
+/// An Instance and its pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Instance {
-    /// Which one.
+    /// The Instance object.
     pub id: ObjectId,
-    /// Whether it is being deleted.
+    /// Whether it has a deletion timestamp.
     pub terminating: bool,
-    /// Whether the application's own runtime made it, which alone deletes it.
+    /// Whether the application's runtime created it; then only the runtime deletes it.
     pub requested: bool,
-    /// The pod whose controller it is.
+    /// The pod that it controls.
     pub pod: Option<Pod>,
 }
 
 /// The pod of an actor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
-    /// Which one.
+    /// The pod object.
     pub id: ObjectId,
-    /// The unit that it was made for.
+    /// The unit that it was created for.
     pub unit: Option<String>,
     /// The node that it is bound to.
     pub node: Option<String>,
-    /// How far it is.
+    /// Lifecycle phase.
     pub phase: PodPhase,
-    /// Whether it says that it is ready.
+    /// Whether its Ready condition is true.
     pub ready: bool,
-    /// Whether it was made from an older template than the newest.
+    /// Whether its template is older than the newest one.
     pub outdated: bool,
-    /// Whether nobody may come where it is now, so that it could not start there again: its node takes no such pods, or
-    /// refused one like it, or its unit is kept for who holds it.
+    /// Whether a restart in place is impossible: the node repels or refused such pods, or the unit is cordoned.
     pub restart_blocked: bool,
-    /// What scheduler or kubelet said against it.
+    /// Rejection by the scheduler or the kubelet.
     pub refusal: Option<String>,
-    /// Since when it has been said, where it may yet be taken back: by a preemption, or a volume that comes.
+    /// When the scheduler first rejected it. Such a rejection may resolve itself: by preemption, or once a volume is
+    /// bound.
     pub refused_since: Option<Moment>,
 }
 
 impl Pod {
-    /// Whether it does its work.
+    /// Whether it runs and is ready.
     pub(crate) fn is_serving(&self) -> bool {
         self.ready && self.phase == PodPhase::Running
     }
 }
 
-/// How far a pod is.
+/// Lifecycle phase of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum PodPhase {
-    /// It is made, and does not run yet.
+    /// Created, not running yet.
     #[default]
     Starting,
-    /// It runs.
+    /// Running.
     #[strum(serialize = "runs")]
     Running,
-    /// It ended, well or not.
+    /// Succeeded or failed.
     #[strum(serialize = "over")]
     Ended,
-    /// It is being deleted.
+    /// Has a deletion timestamp.
     #[strum(serialize = "going")]
     Terminating,
 }
 
-/// Another's object under a name that an actor needs.
+/// Another owner's object under a name that an actor needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameConflict {
-    /// It stays, and whose it is, in words: as in `Pod web-server-0, which Cairn did not make`.
+    /// The object stays; described in words, as in `Pod web-server-0, which is not of this application`.
     Foreign(String),
-    /// It is left over from an owner that is gone, and goes soon.
+    /// The object's owner no longer exists; the garbage collector will delete it.
     Orphaned(String),
 }
 
-/// What is left right now, with whoever is leaving still counted.
+/// Free capacity at this moment; terminating pods still count as usage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FreeCapacity {
-    /// By node that exists.
+    /// By node.
     pub nodes: BTreeMap<String, ResourceAmounts>,
-    /// The units that are offered.
+    /// Offered units.
     pub units: BTreeMap<String, FreeUnit>,
-    /// By pool with a bound: how many instances it may still get.
+    /// Remaining instances by pool, for pools with a limit.
     pub pools: BTreeMap<String, u64>,
 }
 
-/// A unit, as a start needs to know it.
+/// Free capacity of a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FreeUnit {
-    /// The kind of device.
+    /// Device kind.
     pub kind: String,
     /// Its node.
     pub node: String,
     /// Its pool.
     pub pool: String,
-    /// How many more actors it takes; as many as want where there is no number.
+    /// Free slots; `None` is unlimited.
     pub slots: Option<u64>,
-    /// The resource of which a pod asks one.
+    /// Extended resource of which a pod requests one.
     pub resource: Option<String>,
 }

@@ -1,9 +1,11 @@
-//! From Kubernetes objects to a [`Snapshot`](placement::Snapshot): the only place where wire types meet the model.
+//! Builds the planner's [`Snapshot`](placement::Snapshot) from Kubernetes objects; no other crate knows both.
 //!
-//! Pure: no client, no clock. The operator hands over its caches, the command line files; both get the same bytes.
-//! [`Objects`] is what was read, [`Index`] keeps it by what is asked of it, [`snapshot`] turns it into one [`World`],
-//! [`Policy`] holds an administrator's parameters; [`wanted`], [`decision`] and [`seen`] make the nouns of `control`.
-//! Whose an object is, only the chain of controllers' uids says ([`Whose`]).
+//! Pure: no client, no clock. The operator passes its caches and the command line passes files; equal objects give
+//! equal bytes.
+//!
+//! [`Objects`] holds objects as read, [`Index`] makes them searchable and [`assemble`] builds an [`AssembledSnapshot`]
+//! from it under a [`Policy`]. [`desired_state`], [`decision`] and [`observed_state`] build the inputs of `control`.
+//! [`Ownership`] follows the chain of controller uids only.
 
 mod constraints;
 mod demand;

@@ -1,32 +1,32 @@
-//! Numbers as people write them, as exact rationals.
+//! Parsers for numbers in manifests; results are exact rationals.
 
 use num_rational::Ratio;
 
 /// An exact rational.
 pub type Exact = Ratio<i128>;
 
-/// Why a text is no number of the kind that was asked for.
+/// A text that is not a number of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is no {expected}")]
 pub struct NumberError {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What was expected, with an example.
+    /// The expected kind, with examples.
     pub expected: &'static str,
 }
 
-/// Digits that a number may have in all, and behind the point: products of a few such numbers still fit 128 bits.
-const MOST_DIGITS: usize = 18;
-/// The power of two that no quantity passes. The API server counts up to 2^63 of anything; what is asked for is added up over the
-/// containers of a pod and kept as one quantity, so that somewhat more is read, and sums over all pods still fit 128 bits.
-const MOST_OF_A_QUANTITY: u32 = 70;
-/// The parts that a quantity is counted in: the API server knows nothing finer either, and rounds up.
+/// Maximum number of digits, and of fractional digits: products of a few such numbers fit 128 bits.
+const MAX_DIGITS: usize = 18;
+/// Maximum quantity as a power of two. The API server stores up to 2^63; sums over the containers of a pod may be
+/// somewhat larger, and sums over all pods still fit 128 bits.
+const MAX_QUANTITY_POWER: u32 = 70;
+/// Resolution of a quantity; the API server also rounds up to it.
 const PARTS: i128 = 1_000_000_000;
 
-/// A rational: `1`, `0.5`, `3/2`.
+/// Parses a rational: `1`, `0.5`, `3/2`.
 ///
 /// # Errors
-/// What is not a number of at most 18 digits, or has a denominator of zero.
+/// Not a number of at most 18 digits, or a zero denominator.
 pub fn rational(text: &str) -> Result<Exact, NumberError> {
     let error = || NumberError { text: text.to_owned(), expected: "number, as in 1, 0.5 or 3/2" };
     let Some((above, below)) = text.split_once('/') else { return decimal(text).ok_or_else(error) };
@@ -37,10 +37,10 @@ pub fn rational(text: &str) -> Result<Exact, NumberError> {
     Ok(above / below)
 }
 
-/// Messages per second: `30/s`, `0.5/m`, `100/h`.
+/// Parses messages per second: `30/s`, `0.5/m`, `100/h`.
 ///
 /// # Errors
-/// What is not a number, `/`, and one of `s`, `m`, `h`.
+/// Not a number followed by `/s`, `/m` or `/h`.
 pub fn rate(text: &str) -> Result<Exact, NumberError> {
     let error = || NumberError { text: text.to_owned(), expected: "rate, as in 30/s, 0.5/m or 100/h" };
     let (count, unit) = text.split_once('/').ok_or_else(error)?;
@@ -53,10 +53,10 @@ pub fn rate(text: &str) -> Result<Exact, NumberError> {
     Ok(decimal(count).ok_or_else(error)? / Exact::from(seconds))
 }
 
-/// A duration in microseconds: `20ms`, `1.5s`, `35us`, `2m`, `1h`.
+/// Parses a duration into microseconds: `20ms`, `1.5s`, `35us`, `2m`, `1h`.
 ///
 /// # Errors
-/// What is not a number and one of `us`, `ms`, `s`, `m`, `h`.
+/// Not a number followed by `us`, `ms`, `s`, `m` or `h`.
 pub fn duration(text: &str) -> Result<Exact, NumberError> {
     let error = || NumberError { text: text.to_owned(), expected: "duration, as in 20ms or 1.5s" };
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(error)?;
@@ -71,18 +71,18 @@ pub fn duration(text: &str) -> Result<Exact, NumberError> {
     Ok(decimal(&text[..split]).ok_or_else(error)? * Exact::from(microseconds))
 }
 
-/// A Kubernetes quantity: `500m`, `64Mi`, `2`, `1e3`; rounded up to a billionth, as the API server does.
+/// Parses a Kubernetes quantity: `500m`, `64Mi`, `2`, `1e3`; rounds up to a billionth, as the API server does.
 ///
 /// # Errors
-/// What is not a quantity, or more than anybody has: the API server ends at 2^63, and up to 2^70 is read.
+/// Not a quantity, or above 2^70; the API server's limit is 2^63.
 pub fn quantity(text: &str) -> Result<Exact, NumberError> {
     let error = || NumberError { text: text.to_owned(), expected: "quantity, as in 500m, 2 or 64Mi" };
     let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    // What is written of a sum: in whole ones, or down to billionths of them.
+    // Sums are written as integers or in billionths.
     let most = match &text[split..] {
         "" => 22,
         "n" | "u" | "m" => 31,
-        _ => MOST_DIGITS,
+        _ => MAX_DIGITS,
     };
     let number = decimal_of(&text[..split], most).ok_or_else(error)?;
     let ten = |power: u32| Exact::from(10_i128.pow(power));
@@ -114,7 +114,7 @@ pub fn quantity(text: &str) -> Result<Exact, NumberError> {
         }
     };
     let exact = number * scale;
-    if exact > two(MOST_OF_A_QUANTITY) {
+    if exact > two(MAX_QUANTITY_POWER) {
         let expected = "quantity that Kubernetes can count: it ends at 2^63, write less";
         return Err(NumberError { text: text.to_owned(), expected });
     }
@@ -124,15 +124,15 @@ pub fn quantity(text: &str) -> Result<Exact, NumberError> {
 
 /// At most 18 digits with an optional fraction.
 fn decimal(text: &str) -> Option<Exact> {
-    decimal_of(text, MOST_DIGITS)
+    decimal_of(text, MAX_DIGITS)
 }
 
-/// At most so many digits with an optional fraction.
+/// At most `most` digits with an optional fraction.
 fn decimal_of(text: &str, most: usize) -> Option<Exact> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = whole.len() + fraction.len();
     let all_digits = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
-    let is_too_long = digits > most || fraction.len() > MOST_DIGITS;
+    let is_too_long = digits > most || fraction.len() > MAX_DIGITS;
     if whole.is_empty() || !all_digits || is_too_long || text.ends_with('.') {
         return None;
     }
@@ -141,10 +141,10 @@ fn decimal_of(text: &str, most: usize) -> Option<Exact> {
     Some(Exact::new(number, scale))
 }
 
-/// The product of numbers; nothing where it does not fit 128 bits.
+/// The product; `None` if it does not fit 128 bits.
 pub(crate) fn product(factors: impl IntoIterator<Item = Exact>) -> Option<Exact> {
     factors.into_iter().try_fold(Exact::from(1), |product, factor| {
-        // What is below one line and above the other is taken out first.
+        // Cancel common factors first.
         let left = Exact::new(*product.numer(), *factor.denom());
         let right = Exact::new(*factor.numer(), *product.denom());
         let above = left.numer().checked_mul(*right.numer())?;
@@ -152,12 +152,12 @@ pub(crate) fn product(factors: impl IntoIterator<Item = Exact>) -> Option<Exact>
     })
 }
 
-/// The smallest integer that is not below `exact`, at most 2^53 + 1 so that a snapshot refuses what passes 2^53.
+/// Rounds up; at most 2^53 + 1, which a snapshot rejects.
 pub(crate) fn ceil(exact: Exact) -> u64 {
     clamp(exact.ceil())
 }
 
-/// The largest integer that is not above `exact`, at most 2^53 + 1.
+/// Rounds down; at most 2^53 + 1.
 pub(crate) fn floor(exact: Exact) -> u64 {
     clamp(exact.floor())
 }
@@ -195,7 +195,7 @@ mod tests {
             (shown(quantity("1E")), "1000000000000000000"),
             (shown(quantity("12x")), "`12x` is no quantity, as in 500m, 2 or 64Mi"),
             (shown(quantity("")), "`` is no quantity, as in 500m, 2 or 64Mi"),
-            // finer than a billionth there is nothing
+            // the resolution is a billionth
             (shown(quantity("0.1n")), "1/1000000000"),
             (shown(quantity("2.000000000000000001")), "2000000001/1000000000"),
             (shown(quantity("1e-18")), "1/1000000000"),
@@ -203,7 +203,7 @@ mod tests {
                 shown(quantity("0.0000000000000000001")),
                 "`0.0000000000000000001` is no quantity, as in 500m, 2 or 64Mi",
             ),
-            // a hundred of the most that the API server counts, in whole ones and in billionths
+            // a hundred times the API server's maximum, as an integer and in billionths
             (shown(quantity("922337203685477580700")), "922337203685477580700"),
             (shown(quantity("922337203685477580700000000001n")), "922337203685477580700000000001/1000000000"),
             (shown(quantity("1024Ei")), "1180591620717411303424"),

@@ -1,4 +1,4 @@
-//! A policy's parameters, and its program: what an administrator writes in a `ConfigMap`.
+//! Parameters and program of a policy, which an administrator writes in a `ConfigMap`.
 
 use std::collections::BTreeSet;
 
@@ -11,66 +11,66 @@ use serde::Deserialize;
 
 use crate::numbers::{Exact, duration, floor, quantity};
 
-/// The key of a policy's parameters in its `ConfigMap`.
+/// Key of the parameters.
 const PARAMETERS: &str = "policy.yaml";
-/// The key of a policy's program in its `ConfigMap`.
+/// Key of the program.
 pub const PROGRAM: &str = "program.lp";
 /// The largest window: a day.
 const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
 
-/// What "good" means, and how hard to look for it.
+/// Objectives, and the search budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// The name of its `ConfigMap`.
+    /// Name of the `ConfigMap`.
     pub name: String,
-    /// What work and messages are counted over, in microseconds.
+    /// Time window of work and messages, in microseconds.
     pub window: Exact,
-    /// The strategy that is asked.
+    /// Search strategy.
     pub strategy: String,
-    /// Wall clock for one plan, in milliseconds: the safety net.
+    /// Wall-clock limit of one plan, in milliseconds.
     pub wall_milliseconds: u64,
-    /// Memory that a solver may use, in MiB.
+    /// Memory limit of a solver, in MiB.
     pub memory_mib: u64,
-    /// Levels of criteria, the most important first.
+    /// Objective levels, the most important first.
     pub objectives: Levels,
-    /// What a message between two units costs.
+    /// Cost of a message between two units.
     pub exchange_cost: ExchangeCost,
-    /// Bytes that travel for the price of one message.
+    /// Bytes that one message carries.
     pub message_quantum: Exact,
-    /// What any move costs.
+    /// Fixed cost of a move.
     pub move_fixed: u64,
-    /// Bytes of state that cost one point more.
+    /// Bytes of state that add one point to the cost of a move.
     pub bytes_per_point: Exact,
-    /// What a plan has to gain to be carried out: a part of what staying costs, in hundredths.
+    /// Minimum gain of a plan with moves, in percent of the incumbent's cost.
     pub min_gain_percent: u64,
-    /// The text of its program, as it was written: what it may say is not checked here.
+    /// Text of the program, not checked here.
     pub program: Option<String>,
-    /// The programs of policies that are enforced on it, by the name of their `ConfigMap`.
+    /// Programs of enforced policies, by the name of their `ConfigMap`.
     pub enforced: Vec<(String, String)>,
 }
 
-/// Why a policy is refused.
+/// Why a policy is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("policy {name}: {place}: {problem}")]
 pub struct PolicyError {
-    /// The name of the `ConfigMap`.
+    /// Name of the `ConfigMap`.
     pub name: String,
-    /// Which key, and which line or field of it.
+    /// Key, and line or field.
     pub place: String,
-    /// What is wrong and what to do.
+    /// The problem and its solution.
     pub problem: String,
 }
 
 impl Policy {
-    /// The policy that is in force where an administrator wrote none: the values of the APO paper.
+    /// The default policy: the values of the APO paper.
     pub fn builtin(name: &str) -> Self {
         Self::parse(name, "{}").expect("every parameter has a feasible default")
     }
 
-    /// Reads the parameters of a `ConfigMap`.
+    /// Reads a policy from a `ConfigMap`.
     ///
     /// # Errors
-    /// Anything that is not understood, with its line or field.
+    /// Any unknown or invalid parameter, with its line or field.
     pub fn read(config_map: &ConfigMap) -> Result<Self, PolicyError> {
         let name = config_map.name_any();
         let empty = std::collections::BTreeMap::new();
@@ -92,10 +92,10 @@ impl Policy {
         Ok(Self { program: data.get(PROGRAM).cloned(), ..Self::parse(&name, text)? })
     }
 
-    /// Reads parameters from their YAML text.
+    /// Parses parameters from YAML.
     ///
     /// # Errors
-    /// Anything that is not understood, with its line or field.
+    /// Any unknown or invalid parameter, with its line or field.
     pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
         let error = |place: String, problem: String| PolicyError { name: name.to_owned(), place, problem };
         let reader = serde_yaml::Deserializer::from_str(text);
@@ -106,7 +106,7 @@ impl Policy {
                 .map_or(String::new(), |at| format!(" line {} column {}", at.line(), at.column()));
             let path = e.path().to_string();
             let problem = without_location(e.inner());
-            // The reader names the field as well, or what it is in; once is enough.
+            // The message may repeat the field that the path names.
             let named = problem.split_once(": ").filter(|(field, _)| path.starts_with(*field));
             let problem = named.map_or(problem.as_str(), |(_, rest)| rest).to_owned();
             let path = if path == "." { String::new() } else { format!(", {path}") };
@@ -153,19 +153,18 @@ impl Policy {
         })
     }
 
-    /// Whether the program of a policy holds for every application, whichever policy that names.
+    /// Whether the policy's program applies to every application.
     pub fn is_enforced(config_map: &ConfigMap) -> bool {
         config_map.labels().get(labels::POLICY).map(String::as_str) == Some(labels::ENFORCED)
     }
 
-    /// The namespaces whose applications a policy is for; absent: all.
+    /// Namespaces whose applications may use a policy; `None` means all.
     pub fn namespaces(config_map: &ConfigMap) -> Option<BTreeSet<String>> {
         let list = config_map.annotations().get(labels::NAMESPACES)?;
         Some(list.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
-    /// The same with the programs of these enforced on it; of their parameters nothing is taken, and their own one is not
-    /// doubled.
+    /// Adds the programs of enforced policies, except its own; their parameters are ignored.
     #[must_use]
     pub fn with_enforced<'a>(mut self, enforced: impl IntoIterator<Item = &'a Self>) -> Self {
         let programs = enforced.into_iter().filter(|policy| policy.name != self.name);
@@ -174,7 +173,7 @@ impl Policy {
         self
     }
 
-    /// All its rules: its program, and below it those that are enforced, so that lines of its own keep their numbers.
+    /// All rules: the own program first, so that its line numbers stay, then the enforced ones.
     pub fn rules(&self) -> Option<String> {
         let own = self.program.iter().cloned();
         let enforced = self.enforced.iter().map(|(name, program)| format!("% enforced: {name}\n{program}"));
@@ -182,8 +181,8 @@ impl Policy {
         (!all.is_empty()).then(|| all.join("\n"))
     }
 
-    /// Whose program a problem with all the rules is about, by its line, and the problem in that program's own lines; without a
-    /// line it is this policy's. `policy NAME line 7: …` is what an evaluation says.
+    /// Attributes a problem in the combined rules (`policy NAME line 7: …`) to one program and its own line number;
+    /// without a line it is this policy's.
     pub fn locate_problem(&self, problem: &str) -> (&str, String) {
         let own = (self.name.as_str(), problem.to_owned());
         let Some(rest) = problem.strip_prefix(&format!("policy {} line ", self.name)) else { return own };
@@ -193,7 +192,7 @@ impl Policy {
         let lines = |program: &str| program.matches('\n').count() + 1;
         let mut before = self.program.as_deref().map_or(0, lines);
         for (name, program) in &self.enforced {
-            // the line that names it is its first
+            // the line with its name comes first
             before += 1;
             let end = before + lines(program);
             if line > before && line <= end {
@@ -204,7 +203,7 @@ impl Policy {
         own
     }
 
-    /// A text in which rules are named by policy and line, with those that are enforced named by the policy that they are of.
+    /// Replaces policy names and line numbers of the combined rules in a text by those of the single programs.
     pub fn attribute_lines(&self, text: &str) -> String {
         let is_named_here = format!("policy {} line ", self.name);
         let mut parts = text.split(&is_named_here);
@@ -215,7 +214,7 @@ impl Policy {
         told
     }
 
-    /// What a plan has to gain to be carried out, as a part of what staying costs.
+    /// Minimum gain of a plan with moves, relative to the incumbent's cost.
     pub fn min_gain(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most 100")]
         let part = self.min_gain_percent as f64 / 100.0;
@@ -223,7 +222,7 @@ impl Policy {
     }
 }
 
-/// A text that must be above zero.
+/// Parses a number that must be positive.
 fn positive(
     what: &str,
     text: &str,
@@ -236,7 +235,7 @@ fn positive(
     Err(format!("`{text}` is not above zero; a {what} must be"))
 }
 
-/// The message alone: the location is told in its own place.
+/// The message without its location.
 fn without_location(error: &serde_yaml::Error) -> String {
     let text = error.to_string();
     let end = text.find(" at line ").unwrap_or(text.len());
@@ -270,7 +269,7 @@ struct MoveParameters {
     bytes_per_point: Option<TextOrNumber>,
 }
 
-/// A quantity, which YAML reads as a number when it has no suffix.
+/// A quantity; YAML reads one without suffix as a number.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum TextOrNumber {
@@ -298,7 +297,7 @@ struct ExchangeParameters {
 }
 
 impl ExchangeParameters {
-    /// What is not given comes from Table II of the APO paper.
+    /// Defaults are Table II of the APO paper.
     fn resolve(self) -> ExchangeCost {
         let table_two = || {
             let row = |costs: &[(&str, u64)]| {

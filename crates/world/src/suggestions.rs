@@ -1,13 +1,13 @@
-//! What is offered where a name is not known.
+//! Suggestions for an unknown name.
 
 use std::cmp::Reverse;
 
-/// So many names are offered.
-const MOST: usize = 8;
+/// Maximum number of suggestions.
+const MAX_NAMES: usize = 8;
 
-/// The names that there are, those first that begin as `wanted` does, and how many more: `app-1, app-10 and 990 more`.
+/// Existing names, those with the longest common prefix first: `app-1, app-10 and 990 more`.
 ///
-/// Of names with a `/` it is the last part that counts.
+/// Only the part after the last `/` is compared.
 pub fn suggestions<T: AsRef<str>>(names: &[T], wanted: &str) -> String {
     let last = |name: &str| name.rsplit('/').next().unwrap_or_default().to_owned();
     let wanted = last(wanted);
@@ -15,8 +15,8 @@ pub fn suggestions<T: AsRef<str>>(names: &[T], wanted: &str) -> String {
         |name: &str| last(name).chars().zip(wanted.chars()).take_while(|(its, other)| its == other).count();
     let mut names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     names.sort_unstable_by_key(|name| (Reverse(alike(name)), *name));
-    let shown = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(MOST) {
+    let shown = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

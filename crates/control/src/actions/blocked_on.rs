@@ -1,50 +1,50 @@
-//! What actors wait for.
+//! What keeps an actor from starting or moving.
 
 use std::fmt;
 
 use crate::model::NameConflict;
 
-/// What an actor waits for.
+/// What an actor is blocked on. Its text becomes a condition message.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BlockedOn {
-    /// Another's object has the name that it needs.
+    /// Another owner's object has the name that it needs.
     NameConflict(String),
-    /// What is left over from an owner that is gone has the name that it needs.
+    /// An orphaned object with the name that it needs is still being deleted.
     OrphanedObject(String),
-    /// Its pool has as many instances as it may.
+    /// Its pool has reached its instance limit.
     PoolLimit(String),
     /// The unit has no free slot.
     Unit(String),
-    /// The node has not enough left of a resource.
+    /// The node has too little of a resource.
     Resource {
         /// The resource.
         resource: String,
         /// The node.
         node: String,
     },
-    /// The unit is not offered.
+    /// The unit is no longer offered.
     NotOffered(String),
-    /// The unit is none that it may be started on now.
+    /// The unit is no longer feasible for it.
     Infeasible(String),
-    /// It is to be elsewhere, and stays while so many nodes do not answer.
+    /// Its move is suspended while too many nodes are unreachable.
     MassOutage,
-    /// Its node does not answer, so that nobody knows whether it lives.
+    /// Its node is unreachable, so it may still be running.
     NodeLost {
         /// The node.
         node: String,
-        /// Whether it is waited for only a while.
+        /// Whether the wait is limited by `spec.failover.after`.
         forced: bool,
     },
-    /// The others of its application have to have places first: they start all at once.
+    /// Another actor cannot start, and the application starts all its actors together.
     GangStart,
-    /// It is to move, and may not be evicted now, in these words.
+    /// Its pod cannot be evicted yet, for this reason.
     Eviction(String),
-    /// It went wrong, in these words, and is tried again after a while.
+    /// It failed for this reason and is in backoff.
     Backoff(String),
 }
 
 impl BlockedOn {
-    /// Whether it is about the place that was decided, which may be another's by now.
+    /// Whether the decided placement itself is the cause, so that it has to be checked again.
     pub fn is_about_placement(&self) -> bool {
         matches!(self, Self::Unit(_) | Self::Resource { .. } | Self::NotOffered(_) | Self::Infeasible(_))
     }

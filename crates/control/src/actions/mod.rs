@@ -1,7 +1,7 @@
-//! The next step of every actor, so that the cluster becomes what was decided: one step per actor at a time.
+//! Computes the next action of every actor towards the decision, at most one per actor.
 //!
-//! A move stops the actor, waits until it is gone, and starts it at its new place. The state between the steps is the
-//! cluster itself, so whoever comes after a crash goes on where it was.
+//! A move stops the pod, waits until it is gone, and starts it at the new unit. The state between these actions is the
+//! cluster itself, so a restarted operator continues where it stopped.
 
 pub(crate) mod blocked_on;
 pub(crate) mod heal;
@@ -13,48 +13,48 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::actions::blocked_on::BlockedOn;
-use crate::actions::room::Room;
+use crate::actions::room::RoomTracker;
 use crate::actions::update::Update;
 use crate::backoff::refusals::RefusedPod;
 use crate::model::{Decision, DesiredState, Instance, Moment, ObjectId, ObservedState, Pod, PodPhase};
 
-/// So long the scheduler may say no before that counts: it may make room by a preemption, or wait for a volume.
-const GRACE: Duration = Duration::from_secs(30);
+/// Time before an unschedulable pod counts as refused: the scheduler may preempt pods or wait for a volume.
+const UNSCHEDULABLE_GRACE: Duration = Duration::from_secs(30);
 
-/// When it is asked again whether nodes answer by now.
-const SILENCE: Duration = Duration::from_secs(5);
+/// Requeue interval during a mass outage.
+const OUTAGE_RECHECK: Duration = Duration::from_secs(5);
 
-/// One thing to do.
+/// One action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make the Instance of an actor.
+    /// Create the Instance of an actor.
     CreateInstance {
         /// The actor.
         actor: String,
     },
-    /// Remove an Instance, and with it its pod.
+    /// Delete an Instance, and with it its pod.
     DeleteInstance {
-        /// Exactly this one.
+        /// The Instance.
         instance: ObjectId,
     },
     /// Start an actor on a unit.
     StartPod {
         /// The actor.
         actor: String,
-        /// The Instance that it runs for.
+        /// The Instance that will own the pod.
         instance: ObjectId,
         /// The unit.
         unit: String,
-        /// From the newest template; else from the last one that served.
+        /// Whether to use the newest template rather than the last one that became ready.
         newest_template: bool,
     },
     /// Stop a pod.
     StopPod {
         /// The actor.
         actor: String,
-        /// Exactly this one.
+        /// The pod.
         pod: ObjectId,
-        /// In which way.
+        /// How to stop it.
         mode: StopMode,
     },
 }
@@ -62,26 +62,26 @@ pub enum Action {
 /// How a pod is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopMode {
-    /// By eviction: it could go on, and disruption budgets say when it may be taken.
+    /// Eviction, which respects disruption budgets: the pod could continue to run.
     Evict,
-    /// By deletion: it ended, never began, or is replaced where it is.
+    /// Deletion: the pod ended, never started, or is replaced in place.
     Delete,
-    /// At once: nobody will ever confirm that it ended.
+    /// Forced deletion: nothing will ever confirm that the pod ended.
     Force,
 }
 
-/// Steps, refusals, and what is waited for.
+/// Actions, refusals and blocked actors of one application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
-    /// What to do now.
+    /// Actions to execute now.
     pub actions: Vec<Action>,
-    /// What was refused, to be remembered before the pods go.
+    /// Refusals, to be recorded before the pods are deleted.
     pub refused_pods: Vec<RefusedPod>,
-    /// What actors wait for.
+    /// Blocked actors.
     pub blocked: BTreeMap<String, BlockedOn>,
-    /// Actors whose pod ended by itself, and is taken away.
+    /// Actors whose pod ended by itself and is being deleted.
     pub ended: Vec<String>,
-    /// When there may be more to do though nothing changes.
+    /// When to reconcile again without an event.
     pub requeue_at: Option<Moment>,
 }
 
@@ -91,10 +91,10 @@ impl Actions {
     }
 }
 
-/// Compares what was decided with what is there.
+/// Compares the decision with the observed state.
 ///
-/// `infeasible` names the actors whose decided place may not be taken now ([`infeasible`](crate::infeasible)): they are
-/// not started, and those of them that run stay where they are until another place is decided.
+/// Actors in `infeasible` are not started, and running ones stay where they are until there is another decision; see
+/// [`infeasible`](crate::infeasible).
 pub fn next_actions(
     wanted: &DesiredState,
     decision: &Decision,
@@ -107,7 +107,7 @@ pub fn next_actions(
     let surplus = seen.surplus.iter().map(|instance| (&instance.id.name, instance));
     for (actor, instance) in unwanted.chain(surplus) {
         if instance.requested {
-            // It stays, and what runs for it goes: it is no actor any more, or never was.
+            // Only the runtime deletes the Instance; the operator deletes the pod that no actor needs any more.
             let is_due = |pod: &&Pod| pod.phase != PodPhase::Terminating || is_node_gone(pod, seen);
             let pod = instance.pod.as_ref().filter(is_due);
             todo.actions.extend(pod.map(|pod| {
@@ -119,16 +119,16 @@ pub fn next_actions(
         }
     }
     let closed = seen.namespace_backoff.clone().filter(|closed| seen.now < closed.until);
-    let mut room = Room::new(wanted, &seen.free);
+    let mut room = RoomTracker::new(wanted, &seen.free);
     let mut update = Update::new(wanted, decision, seen);
-    let mut turns = update.turns(wanted, seen, |actor, pod| {
+    let mut turns = update.pods_to_replace(wanted, seen, |actor, pod| {
         let place = decision.places.get(actor);
-        // Who serves nobody loses nothing.
+        // A pod that does not serve is no loss.
         let may_go = !pod.restart_blocked || !pod.is_serving();
         place.is_some() && pod.unit.as_ref() == place && may_go && !infeasible.contains(actor)
     });
     if let Some(closed) = closed.as_ref().filter(|_| !turns.is_empty()) {
-        // Who makes room could not start again.
+        // A replaced pod could not start again.
         todo.requeue_at_latest(closed.until);
         turns.clear();
     }
@@ -139,20 +139,20 @@ pub fn next_actions(
         let may_start = !infeasible.contains(name);
         let instance = seen.instances.get(name);
         if let Some(pod) = instance.and_then(|instance| instance.pod.as_ref()) {
-            let mut goal = if decided && may_start { Goal::At(place) } else { Goal::Open };
+            let mut goal = if decided && may_start { Goal::At(place) } else { Goal::Keep };
             if seen.mass_outage && pod.phase != PodPhase::Terminating && is_misplaced(pod, &goal) {
                 todo.blocked.insert(name.clone(), BlockedOn::MassOutage);
-                todo.requeue_at_latest(seen.now + SILENCE);
-                goal = Goal::Open;
+                todo.requeue_at_latest(seen.now + OUTAGE_RECHECK);
+                goal = Goal::Keep;
             } else if let Some(closed) = &closed
                 && !matches!(pod.phase, PodPhase::Terminating | PodPhase::Ended)
                 && is_misplaced(pod, &goal)
             {
                 todo.blocked.insert(name.clone(), BlockedOn::Backoff(closed.reason.clone()));
                 todo.requeue_at_latest(closed.until);
-                goal = Goal::Open;
+                goal = Goal::Keep;
             }
-            let silent = lost(&mut todo, wanted, name, pod, seen);
+            let silent = node_loss(&mut todo, wanted, name, pod, seen);
             check_pod(&mut todo, name, pod, &goal, turns.contains(name), silent, seen);
             continue;
         }
@@ -165,7 +165,7 @@ pub fn next_actions(
             continue;
         };
         let Some(unit) = place else { continue };
-        // A pod is owned by its Instance: one that goes takes it along.
+        // The deletion of an Instance includes its pod.
         if instance.terminating {
             continue;
         }
@@ -197,73 +197,79 @@ fn start(actor: &str, instance: &Instance, unit: &str, newest: bool) -> Action {
     }
 }
 
-/// What the silence of a pod's node means for it.
+/// What an outage of its node means for a pod.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Silent {
-    /// Nothing: its node answers, or it has none yet.
-    No,
-    /// It may live, and is waited for.
-    Waits,
-    /// It counts as ended.
-    Over,
+enum NodeLoss {
+    /// The node is reachable, or the pod is unbound.
+    None,
+    /// The pod may still run.
+    Unconfirmed,
+    /// The pod counts as ended.
+    Ended,
 }
 
-/// Whether a pod is lost with its node, and what is waited for where that is not known.
-fn lost(todo: &mut Actions, wanted: &DesiredState, actor: &str, pod: &Pod, seen: &ObservedState) -> Silent {
+/// Whether a pod is lost with its node; if this is unconfirmed, the actor is blocked.
+fn node_loss(
+    todo: &mut Actions,
+    wanted: &DesiredState,
+    actor: &str,
+    pod: &Pod,
+    seen: &ObservedState,
+) -> NodeLoss {
     let Some((node, loss)) = pod.node.as_ref().and_then(|node| seen.unreachable.get_key_value(node)) else {
-        return Silent::No;
+        return NodeLoss::None;
     };
     if loss.confirmed {
-        return Silent::Over;
+        return NodeLoss::Ended;
     }
     let forced_at = wanted.failover_after.filter(|_| !seen.mass_outage && !wanted.paused).zip(loss.since);
     let forced_at = forced_at.map(|(after, since)| since.saturating_add(after));
     if forced_at.is_some_and(|at| seen.now >= at) {
-        return Silent::Over;
+        return NodeLoss::Ended;
     }
     if let Some(at) = forced_at {
         todo.requeue_at_latest(at);
     }
     let wait = BlockedOn::NodeLost { node: node.clone(), forced: forced_at.is_some() };
     todo.blocked.insert(actor.to_owned(), wait);
-    Silent::Waits
+    NodeLoss::Unconfirmed
 }
 
 /// Where a pod should be.
 enum Goal<'a> {
-    /// There, or nowhere.
+    /// On this unit, or on none.
     At(Option<&'a str>),
-    /// Not known now: where it is, it stays.
-    Open,
+    /// Undecided: it stays.
+    Keep,
 }
 
 fn is_misplaced(pod: &Pod, goal: &Goal) -> bool {
     match goal {
         Goal::At(place) => place.is_none() || pod.unit.as_deref() != *place,
-        Goal::Open => false,
+        Goal::Keep => false,
     }
 }
 
-/// Whether the pod's node is gone, and nobody will ever confirm that it stopped.
+/// Whether the pod's node was deleted, so that nothing will ever confirm that it stopped.
 fn is_node_gone(pod: &Pod, seen: &ObservedState) -> bool {
     pod.node.as_ref().is_some_and(|node| !seen.free.nodes.contains_key(node))
 }
 
-/// A pod that is there: refused, misplaced, ended, left behind by its node, of an older template, or just right.
+/// Stops an existing pod if it is refused, misplaced, ended, outdated, or lost with its node.
 fn check_pod(
     todo: &mut Actions,
     actor: &str,
     pod: &Pod,
     goal: &Goal,
     is_its_turn: bool,
-    silent: Silent,
+    silent: NodeLoss,
     seen: &ObservedState,
 ) {
-    let node_is_gone = silent == Silent::Over || is_node_gone(pod, seen);
+    let node_is_gone = silent == NodeLoss::Ended || is_node_gone(pod, seen);
     if pod.phase == PodPhase::Terminating && !node_is_gone {
         return;
     }
-    let counts_from = pod.refused_since.map(|since| since + GRACE);
+    let counts_from = pod.refused_since.map(|since| since + UNSCHEDULABLE_GRACE);
     let refusal = pod.refusal.as_ref().filter(|_| counts_from.is_none_or(|from| seen.now >= from));
     if let Some(from) = counts_from.filter(|_| pod.refusal.is_some() && refusal.is_none()) {
         todo.requeue_at_latest(from);

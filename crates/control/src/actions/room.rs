@@ -1,20 +1,20 @@
-//! Taking room: a successor starts only when its place is free.
+//! Capacity accounting: a pod starts only once its unit is free.
 
 use crate::actions::blocked_on::BlockedOn;
 use crate::model::{DesiredState, FreeCapacity, ResourceAmounts};
 
-/// What is left while the starts of one look are counted.
-pub(crate) struct Room<'a> {
+/// Free capacity less the starts of this reconcile.
+pub(crate) struct RoomTracker<'a> {
     wanted: &'a DesiredState,
     left: FreeCapacity,
 }
 
-impl<'a> Room<'a> {
+impl<'a> RoomTracker<'a> {
     pub fn new(wanted: &'a DesiredState, left: &FreeCapacity) -> Self {
         Self { wanted, left: left.clone() }
     }
 
-    /// Takes room for an actor of the group on a unit that is offered, or says what is waited for.
+    /// Reserves capacity for an actor of the group on a unit, or returns what it is blocked on.
     pub fn take(&mut self, group: usize, id: &str) -> Result<(), BlockedOn> {
         let Some(unit) = self.left.units.get_mut(id) else {
             return Err(BlockedOn::NotOffered(id.to_owned()));

@@ -1,4 +1,4 @@
-//! Who was stopped for a place that another one holds who may not be evicted: neither would ever move again.
+//! Moves that are blocked by a pod that cannot be evicted, and would never proceed.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::actions::blocked_on::BlockedOn;
 use crate::backoff::refusals::RefusedPod;
 use crate::model::{Decision, ObservedState, Pod};
 
-/// Whether a pod holds what is waited for.
+/// Whether a pod holds what the other actor is blocked on.
 pub(crate) fn is_in_the_way(pod: &Pod, wait: &BlockedOn) -> bool {
     match wait {
         BlockedOn::Unit(unit) => pod.unit.as_ref() == Some(unit),
@@ -18,10 +18,11 @@ pub(crate) fn is_in_the_way(pod: &Pod, wait: &BlockedOn) -> bool {
     }
 }
 
-/// Actors without a pod that wait for a place of one of `kept`, by what was said against its eviction: they are refused there, so
-/// that they get another place, which may be the one that they had.
+/// Stopped actors that are blocked by a pod in `kept`, whose eviction failed for the given reason. They count as
+/// refused there and get another placement, possibly their former one.
 ///
-/// A budget that lets one of two go is enough to stop the first of an exchange, and then none is left to go for the second.
+/// For example, a disruption budget permits one of two evictions: the first half of a swap begins and the second never
+/// can.
 pub fn stuck_moves(
     decision: &Decision,
     seen: &ObservedState,

@@ -1,19 +1,19 @@
-//! Whose turn it is to get the newest template: a few at a time, and those that do not run first.
+//! Rolling updates: a few pods at a time, those that are not ready first.
 
 use std::collections::BTreeSet;
 
 use crate::model::{Decision, DesiredState, ObservedState, Pod, PodPhase};
 
-/// How far an update is, counted over the actors that are wanted.
+/// Progress of a rollout, over all desired actors.
 pub(crate) struct Update {
-    /// Not ready, for whatever reason.
-    down: u64,
-    /// Without a pod where it has a place, or with one that goes.
-    between: u64,
-    /// With a pod of the newest template that is not ready.
-    trying: u64,
-    /// How many may be down for the update.
-    most: u64,
+    /// Not ready, for any reason.
+    unavailable: u64,
+    /// Placed without a pod, or with a terminating one.
+    missing: u64,
+    /// Pods of the newest template that are not ready.
+    not_ready_yet: u64,
+    /// How many may be unavailable during the rollout.
+    max_unavailable: u64,
 }
 
 impl Update {
@@ -30,27 +30,27 @@ impl Update {
         };
         let is_going = |pod: &Pod| pod.phase == PodPhase::Terminating;
         Self {
-            down: count(&|pod, _| !pod.is_some_and(Pod::is_serving)),
-            // Who has neither a place nor a pod tries nothing: pods that hang do not wait for it.
-            between: count(&|pod, has_place| pod.map_or(has_place, is_going)),
-            trying: count(&|pod, _| {
+            unavailable: count(&|pod, _| !pod.is_some_and(Pod::is_serving)),
+            // An unplaced actor without a pod is not counted: it must not delay the replacement of failing pods.
+            missing: count(&|pod, has_place| pod.map_or(has_place, is_going)),
+            not_ready_yet: count(&|pod, _| {
                 pod.is_some_and(|pod| !pod.outdated && !pod.is_serving() && !is_going(pod))
             }),
-            most: wanted.max_unavailable,
+            max_unavailable: wanted.max_unavailable,
         }
     }
 
-    /// The actors whose pods make room for ones of the newest template now; `stays` says which could start again there.
+    /// Actors whose pods are replaced now; `stays` tells which can restart in place.
     ///
-    /// One that does not serve costs nobody anything, so those come first, and are bounded only by how many of the newest
-    /// do not serve yet. A template that never becomes ready takes no more than that from an application that ran.
-    pub fn turns(
+    /// Pods that are not ready come first, limited only by the number of new pods that are not ready yet. A template
+    /// that never becomes ready takes down no more than that.
+    pub fn pods_to_replace(
         &self,
         wanted: &DesiredState,
         seen: &ObservedState,
         stays: impl Fn(&str, &Pod) -> bool,
     ) -> BTreeSet<String> {
-        let (mut down, mut tried) = (self.down, self.trying + self.between);
+        let (mut down, mut tried) = (self.unavailable, self.not_ready_yet + self.missing);
         let outdated = |serves: bool| {
             let pods = wanted.actors.iter().filter_map(move |actor| {
                 let pod = seen.instances.get(&actor.name)?.pod.as_ref()?;
@@ -61,13 +61,13 @@ impl Update {
         };
         let mut turns = BTreeSet::new();
         for (actor, _) in outdated(false) {
-            if tried < self.most {
+            if tried < self.max_unavailable {
                 tried += 1;
                 turns.insert(actor.name.clone());
             }
         }
         for (actor, _) in outdated(true) {
-            if down < self.most {
+            if down < self.max_unavailable {
                 down += 1;
                 turns.insert(actor.name.clone());
             }
@@ -75,10 +75,10 @@ impl Update {
         turns
     }
 
-    /// Whether an actor that starts now starts with the newest template; else with the last one that served.
+    /// Whether the next start uses the newest template rather than the last one that became ready.
     pub fn starts_newest(&mut self) -> bool {
-        let may = self.trying < self.most;
-        self.trying += u64::from(may);
+        let may = self.not_ready_yet < self.max_unavailable;
+        self.not_ready_yet += u64::from(may);
         may
     }
 }

@@ -1,4 +1,4 @@
-//! What failed is tried again with growing waits.
+//! Exponential backoff after failures.
 
 pub(crate) mod refusals;
 
@@ -7,38 +7,38 @@ use std::time::Duration;
 
 use crate::model::{Backoff, Moment};
 
-/// The wait after a failure, which doubles with each that follows.
-const FIRST: Duration = Duration::from_secs(10);
-/// The longest wait, where nobody asks for a shorter one.
+/// Delay after the first failure; it doubles with each further one.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(10);
+/// Default maximum of the delay.
 pub const MAX_BACKOFF: Duration = Duration::from_mins(5);
-/// Who goes so long without a failure after a wait begins anew.
-const FORGIVEN: Duration = Duration::from_mins(10);
+/// Time without a failure after which the delay resets.
+const RESET_AFTER: Duration = Duration::from_mins(10);
 
-/// How often in a row something failed, by what it is.
+/// Consecutive failures by key.
 #[derive(Clone, Debug)]
 pub struct Backoffs<K> {
-    of: BTreeMap<K, Tries>,
+    by_key: BTreeMap<K, Failures>,
 }
 
 #[derive(Clone, Debug)]
-struct Tries {
+struct Failures {
     count: u32,
-    held: Backoff,
-    /// Whose end was counted last, by uid.
-    ended: Option<String>,
+    backoff: Backoff,
+    /// Uid of the last pod that was counted.
+    last_pod: Option<String>,
 }
 
 impl<K> Default for Backoffs<K> {
     fn default() -> Self {
-        Self { of: BTreeMap::new() }
+        Self { by_key: BTreeMap::new() }
     }
 }
 
 impl<K: Ord> Backoffs<K> {
-    /// It failed: until when it is held back.
+    /// Records a failure and returns the end of the backoff.
     ///
-    /// `ended`: the pod that ended, by uid. It is one failure however often it is seen, and the first one costs no wait, as a pod
-    /// that ended once may well run the next time.
+    /// `ended` is the uid of the pod that ended. It counts once, however often it is observed. The first ended pod
+    /// causes no delay, as the next one may well run.
     pub fn record_failure(
         &mut self,
         key: K,
@@ -47,30 +47,31 @@ impl<K: Ord> Backoffs<K> {
         longest: Duration,
         now: Moment,
     ) -> Moment {
-        self.of.retain(|_, tries| now < tries.held.until + FORGIVEN);
+        self.by_key.retain(|_, tries| now < tries.backoff.until + RESET_AFTER);
         let held = Backoff { until: now, reason: why.to_owned() };
-        let tries = self.of.entry(key).or_insert(Tries { count: 0, held, ended: None });
+        let tries = self.by_key.entry(key).or_insert(Failures { count: 0, backoff: held, last_pod: None });
         if let Some(pod) = ended {
-            if tries.ended.as_deref() == Some(pod) {
-                return tries.held.until;
+            if tries.last_pod.as_deref() == Some(pod) {
+                return tries.backoff.until;
             }
-            tries.ended = Some(pod.to_owned());
+            tries.last_pod = Some(pod.to_owned());
         }
         let doubled = if ended.is_some() { tries.count.checked_sub(1) } else { Some(tries.count) };
-        let wait = doubled.map_or(Duration::ZERO, |doubled| FIRST.saturating_mul(1 << doubled.min(10)));
+        let wait =
+            doubled.map_or(Duration::ZERO, |doubled| INITIAL_BACKOFF.saturating_mul(1 << doubled.min(10)));
         tries.count = tries.count.saturating_add(1);
-        tries.held = Backoff { until: now + wait.min(longest), reason: why.to_owned() };
-        tries.held.until
+        tries.backoff = Backoff { until: now + wait.min(longest), reason: why.to_owned() };
+        tries.backoff.until
     }
 
-    /// Forgets what failed and is gone.
+    /// Forgets the keys of deleted objects.
     pub fn forget(&mut self, is_gone: impl Fn(&K) -> bool) {
-        self.of.retain(|key, _| !is_gone(key));
+        self.by_key.retain(|key, _| !is_gone(key));
     }
 
-    /// Whether it is held back now, and why.
+    /// The backoff of a key, if it is active.
     pub fn active(&self, key: &K, now: Moment) -> Option<&Backoff> {
-        self.of.get(key).map(|tries| &tries.held).filter(|held| now < held.until)
+        self.by_key.get(key).map(|tries| &tries.backoff).filter(|held| now < held.until)
     }
 }
 
@@ -78,7 +79,7 @@ impl<K: Ord> Backoffs<K> {
 mod tests {
     use super::*;
 
-    /// Waits in seconds after failures at these seconds, each the end of a pod of its own or of none.
+    /// Delays in seconds after failures at these seconds; each is the end of a separate pod if `of_pods`.
     fn waits(of_pods: bool, failures: &[u64]) -> Vec<u64> {
         let mut back_offs = Backoffs::default();
         let wait = |at: &u64| {
@@ -101,12 +102,12 @@ mod tests {
         );
     }
 
-    /// A pod that ended is seen as long as it cannot be taken away.
+    /// An ended pod is observed until it can be deleted.
     #[test]
     fn a_pod_that_ended_is_one_failure_however_often_it_is_seen() {
         let mut back_offs = Backoffs::default();
         let at = Duration::from_secs;
-        // The pod, or a start that was refused; when it is seen, and until when the actor is held back then.
+        // (ended pod, or a refused start; time of the observation; end of the backoff)
         for (ended, now, until) in [
             (Some("one"), 100, 100),
             (Some("one"), 102, 100),

@@ -1,67 +1,67 @@
-//! What scheduler, admission or kubelet refused: facts for the next plan, which end.
+//! Refusals by the scheduler, admission or a kubelet: facts for the next plan, with an expiry.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::{Moment, Refusal, RefusalKey, RefusalScope};
 
-/// The longest reason that is kept, in characters.
-const LONGEST_REASON: usize = 1000;
-/// How many refusals are told.
-const MOST: usize = 64;
-/// So long the first one counts; each that follows counts twice as long.
-const FIRST: Duration = Duration::from_secs(10);
-/// Who goes so long without a refusal after one has ended begins anew.
-const FORGIVEN: Duration = Duration::from_mins(10);
+/// Maximum length of a reason, in characters.
+const MAX_REASON_CHARS: usize = 1000;
+/// Maximum number of reported refusals.
+const MAX_REFUSALS: usize = 64;
+/// Duration of the first refusal; it doubles with each further one.
+const INITIAL_DURATION: Duration = Duration::from_secs(10);
+/// Time without a refusal after which the duration resets.
+const RESET_AFTER: Duration = Duration::from_mins(10);
 
-/// A pod that was not taken where it was to run.
+/// A pod that was refused where it should run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedPod {
     /// The actor.
     pub actor: String,
-    /// The unit that it was to be on.
+    /// The unit.
     pub unit: String,
     /// The node.
     pub node: String,
-    /// What was said.
+    /// Message of the component that refused.
     pub reason: String,
 }
 
-/// The refusals of one application, and how often in a row each came.
+/// Refusals of one application.
 ///
-/// One that comes while another about the same counts joins it. One that comes later counts twice as long as the one
-/// before, from ten seconds on, until ten minutes passed without. Of a group that goes from node to node, what the nodes
-/// before said counts again with each that refuses: each is asked once before one is asked again.
+/// A refusal joins an active one with the same key. A later one lasts twice as long, until ten minutes pass without
+/// one. While a group is refused on one node after another, refusals of the earlier nodes are extended: every node is
+/// tried once before any is tried again.
 #[derive(Clone, Debug, Default)]
 pub struct RefusalTracker {
-    known: BTreeMap<RefusalKey, Known>,
+    by_key: BTreeMap<RefusalKey, TrackedRefusal>,
 }
 
 #[derive(Clone, Debug)]
-struct Known {
+struct TrackedRefusal {
     actor: String,
     reason: String,
     count: u32,
-    /// How often in a row, not counting those that joined.
-    times: u32,
+    /// Consecutive refusals, not counting those that joined.
+    streak: u32,
     until: Moment,
 }
 
-impl Known {
-    fn lasts(&self, longest: Duration) -> Duration {
-        FIRST.saturating_mul(1 << self.times.saturating_sub(1).min(10)).min(longest)
+impl TrackedRefusal {
+    fn duration(&self, longest: Duration) -> Duration {
+        INITIAL_DURATION.saturating_mul(1 << self.streak.saturating_sub(1).min(10)).min(longest)
     }
 }
 
 impl RefusalTracker {
-    /// What was told before, where nothing newer is known of it: so one that starts anew goes on.
+    /// Restores recorded refusals after a restart, unless newer ones are known.
     pub fn restore(&mut self, told: Vec<Refusal>) {
         for Refusal { key: about, actor, reason, count, until } in told {
-            self.known.entry(about).or_insert(Known { actor, reason, count, times: 1, until });
+            self.by_key.entry(about).or_insert(TrackedRefusal { actor, reason, count, streak: 1, until });
         }
     }
 
-    /// It was refused at `now`: until when that counts, at most for the longest time.
+    /// Records a refusal at `now` and returns its expiry, after at most `longest`.
     pub fn record(
         &mut self,
         about: &RefusalKey,
@@ -70,14 +70,19 @@ impl RefusalTracker {
         longest: Duration,
         now: Moment,
     ) -> Moment {
-        self.known.retain(|_, known| now < known.until + FORGIVEN);
-        let reason: String = reason.chars().take(LONGEST_REASON).collect();
-        let fresh =
-            Known { actor: String::new(), reason: String::new(), count: 0, times: 0, until: Moment::ZERO };
-        let known = self.known.entry(about.clone()).or_insert(fresh);
+        self.by_key.retain(|_, known| now < known.until + RESET_AFTER);
+        let reason: String = reason.chars().take(MAX_REASON_CHARS).collect();
+        let fresh = TrackedRefusal {
+            actor: String::new(),
+            reason: String::new(),
+            count: 0,
+            streak: 0,
+            until: Moment::ZERO,
+        };
+        let known = self.by_key.entry(about.clone()).or_insert(fresh);
         if known.until <= now {
-            (known.count, known.times) = (0, known.times.saturating_add(1));
-            known.until = now + known.lasts(longest);
+            (known.count, known.streak) = (0, known.streak.saturating_add(1));
+            known.until = now + known.duration(longest);
         }
         (known.actor, known.reason, known.count) = (actor, reason, known.count.saturating_add(1));
         let until = known.until;
@@ -86,16 +91,16 @@ impl RefusalTracker {
                 let is_like_it = (&other.group, &other.kind) == (&about.group, &about.kind);
                 other != about && is_like_it && matches!(other.scope, RefusalScope::Node(_))
             };
-            for (_, known) in self.known.iter_mut().filter(|(other, _)| same(other)) {
-                known.until = known.until.max(now + known.lasts(longest));
+            for (_, known) in self.by_key.iter_mut().filter(|(other, _)| same(other)) {
+                known.until = known.until.max(now + known.duration(longest));
             }
         }
         until
     }
 
-    /// What counts at `now`, sorted: of too many those that count longest.
+    /// Active refusals, sorted; if there are too many, those that last longest.
     pub fn active(&self, now: Moment) -> Vec<Refusal> {
-        let told = |(about, known): (&RefusalKey, &Known)| Refusal {
+        let told = |(about, known): (&RefusalKey, &TrackedRefusal)| Refusal {
             key: about.clone(),
             actor: known.actor.clone(),
             reason: known.reason.clone(),
@@ -103,9 +108,9 @@ impl RefusalTracker {
             until: known.until,
         };
         let mut active: Vec<Refusal> =
-            self.known.iter().filter(|(_, known)| known.until > now).map(told).collect();
+            self.by_key.iter().filter(|(_, known)| known.until > now).map(told).collect();
         active.sort_by_key(|refusal| std::cmp::Reverse(refusal.until));
-        active.truncate(MOST);
+        active.truncate(MAX_REFUSALS);
         active.sort();
         active
     }

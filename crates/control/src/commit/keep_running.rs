@@ -1,4 +1,4 @@
-//! A decision that is not there is made from what is observed.
+//! Rebuilds a missing decision from the running pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use placement::{
 
 use crate::commit::repair::user_rules;
 
-/// Whoever runs somewhere stays there, and `search` looks for places for the others alone: a deleted decision reshuffles
-/// nothing, whatever rules a policy has and whatever what runs breaks already, as long as that is excused.
+/// Fixes running actors and lets `search` place only the others, so that a deleted decision moves nothing.
 ///
-/// `search` has the whole only where what runs cannot stay: where it breaks a limit that nothing excuses, or a policy's rules that
-/// whoever comes does not mend.
+/// `search` gets the whole problem only if the running actors cannot stay: they violate a limit that is not
+/// grandfathered, or policy rules that the other actors cannot satisfy.
 pub struct KeepRunning(pub Box<dyn Strategy>);
 
 impl Strategy for KeepRunning {
@@ -28,7 +27,7 @@ impl Strategy for KeepRunning {
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
         let (search, runs) = (self.0.as_ref(), snapshot.incumbent());
         let broken = snapshot.violations(&runs);
-        // A rule may ask for somebody who runs nowhere yet; who passes a limit passes it whoever comes.
+        // A policy rule may be satisfied by placing another actor; a violated limit cannot.
         if broken.iter().any(|violation| violation.rule != Rule::Policy) {
             return search.solve(snapshot, budget);
         }
@@ -38,32 +37,36 @@ impl Strategy for KeepRunning {
         }
         let may_stay = broken.is_empty();
         if may_stay && file.actors.iter().all(|actor| actor.fixed) {
-            return Ok(staying(runs));
+            return Ok(unchanged(runs));
         }
         let rules = user_rules(snapshot);
         let rest = match rules {
-            // Where nobody moves who runs, the rules are the same ones.
+            // While running actors are fixed the rules are unchanged.
             Some(rules) => snapshot.in_numbers(file, Some(rules.clone())),
-            // Limits that are passed already bind whoever comes, and nobody else is asked.
+            // Limits that are already violated bind only the new actors.
             None => Snapshot::new(file),
         };
         let Ok(rest) = rest else { return search.solve(snapshot, budget) };
-        let found = if may_stay { search.solve(&rest, budget) } else { with_half(search, &rest, budget) };
+        let found = if may_stay {
+            search.solve(&rest, budget)
+        } else {
+            solve_in_half_the_time(search, &rest, budget)
+        };
         let answer = found?;
         if rules.is_none_or(|rules| rules.violations(&answer.assignment).is_empty()) {
-            // What is proven, is proven of the rest alone.
+            // Proofs hold for the reduced problem only.
             return Ok(Answer { optimal: false, bound: BTreeMap::new(), proven_by: None, ..answer });
         }
-        // Nothing was found that the rules allow. If what runs is allowed, nobody comes.
+        // No placement satisfies the rules. If the running actors alone do, nothing is added.
         if may_stay {
-            return Ok(Answer { effort: answer.effort, stopped_by: answer.stopped_by, ..staying(runs) });
+            return Ok(Answer { effort: answer.effort, stopped_by: answer.stopped_by, ..unchanged(runs) });
         }
         search.solve(snapshot, budget)
     }
 }
 
-/// What runs, and nobody else.
-fn staying(runs: Assignment) -> Answer {
+/// The running actors and no others.
+fn unchanged(runs: Assignment) -> Answer {
     Answer {
         assignment: runs,
         bound: BTreeMap::new(),
@@ -76,8 +79,12 @@ fn staying(runs: Assignment) -> Answer {
     }
 }
 
-/// Searches in half of the time that there is, where another search may have to follow.
-fn with_half(search: &dyn Strategy, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+/// Searches in half of the remaining time, as a second search may follow.
+fn solve_in_half_the_time(
+    search: &dyn Strategy,
+    snapshot: &Snapshot,
+    budget: &Budget,
+) -> Result<Answer, SolveError> {
     let Some(left) = budget.left else { return search.solve(snapshot, budget) };
     let kept: Duration = left() / 2;
     let left = || left().saturating_sub(kept);

@@ -1,4 +1,4 @@
-//! Whether what was planned may be written: plans are made side by side and committed one at a time.
+//! Whether a plan may be committed: plans are computed concurrently and committed one at a time.
 
 pub(crate) mod keep_running;
 pub(crate) mod place_one;
@@ -12,27 +12,27 @@ use placement::{Assignment, Cost, Criterion, Judged, Plan, Snapshot, Unplaced, V
 
 use crate::model::{Decision, ObservedState};
 
-/// What is said of an actor whose place somebody else took meanwhile.
-const OVERTAKEN: &str = "its place was taken while it was planned; another is looked for";
+/// Reason of an actor whose unit was taken while it was being planned.
+const PLACE_TAKEN: &str = "its place was taken while it was planned; another is looked for";
 
-/// What became of a plan in the newest world.
+/// Result of revalidating a plan against the latest snapshot.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// It may be committed as it is, told in the newest snapshot's positions.
+    /// The whole plan is valid; it refers to the latest snapshot.
     Valid(Box<Plan>),
-    /// Others overtook it, and what collided was placed again; the rest stays.
+    /// The plan conflicted with other commits; the conflicting actors were placed again.
     Repaired(Box<Plan>),
-    /// So much of it may be committed: what collided has no place yet, or stays where it is.
+    /// Only this part is valid: the conflicting actors stay unplaced or where they are.
     Partial(Box<Plan>),
-    /// It is to be made again.
+    /// The plan has to be computed again.
     Stale,
 }
 
-/// Looks at a plan again in the newest world, in which it is committed if it stands.
+/// Revalidates a plan against the latest snapshot before it is committed.
 ///
-/// `newest` has what the policy derives of it. A plan that was overtaken is to be made again, unless `settle`: then what
-/// still holds of it is kept, so that somebody who is overtaken again and again comes to a place, and holds up nobody.
-/// An actor without a place is no reason to refuse the others theirs. Why who moves is for the caller to tell anew.
+/// `newest` includes the constraints that the policy derives. A conflicting plan is stale unless `settle` is set: then
+/// its valid part is kept, so that repeated conflicts cannot starve an application. Unplaced actors do not block the
+/// others. The caller renews the reasons of moves.
 pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
     let places = transfer(planned, plan, newest);
     let runs = newest.incumbent();
@@ -54,24 +54,23 @@ pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settl
     if !settle {
         return Verdict::Stale;
     }
-    // Whoever has a place keeps it, and of the others come in whom there is room for.
+    // Running actors stay, and new ones are added as far as there is room.
     let comers =
         ActorIx::first(newest.actors()).filter(|&a| runs[a].is_none()).filter_map(|a| Some((a, places[a]?)));
     let comers: Vec<(ActorIx, UnitIx)> = comers.collect();
-    let (assignment, _) = insert(newest, runs.clone(), &comers, &|| false);
+    let (assignment, _) = insert_feasible(newest, runs.clone(), &comers, &|| false);
     if assignment == runs {
         return Verdict::Stale;
     }
     Verdict::Partial(Box::new(rebase_plan(planned, plan, newest, assignment)))
 }
 
-/// The actors of the application whose decided place may not be taken now, whoever wrote it: by short name.
+/// Actors of the application whose decided placement is no longer feasible, by short name.
 ///
-/// Those who are where they were decided to be are counted first, and nothing is held against them as long as their
-/// unit exists.
+/// Actors that run where they were decided are counted first, and are feasible as long as their unit exists.
 pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &ObservedState) -> BTreeSet<String> {
     let own = || ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
-    let name = |actor: ActorIx| short(snapshot.actor_id(actor));
+    let name = |actor: ActorIx| short_name(snapshot.actor_id(actor));
     let decided = |actor: ActorIx| decision.places.get(name(actor));
     let runs = snapshot.incumbent();
     let is_at = |actor: ActorIx| runs[actor].map(|unit| snapshot.unit_id(unit));
@@ -88,32 +87,33 @@ pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &ObservedState
     for &(actor, _) in &comers {
         start[actor] = None;
     }
-    // What was decided and does not run yet excuses nothing.
+    // Decided actors that do not run yet do not grandfather violations.
     let before = start.clone();
     let broken = |places: &Assignment| sentences(snapshot.violations_after(&before, places));
-    let (_, refused) = insert_if(&broken, start, &comers, &|| false);
+    let (_, refused) = insert_without_new_violations(&broken, start, &comers, &|| false);
     found.extend(refused.into_iter().map(|actor| name(actor).to_owned()));
     found
 }
 
-/// The name of an actor within its application.
-pub(crate) fn short(id: &str) -> &str {
+/// Name of an actor within its application.
+pub(crate) fn short_name(id: &str) -> &str {
     id.rsplit('/').next().unwrap_or(id)
 }
 
-/// Adds actors at their units as long as nothing is broken that was not broken before; with those that cannot be added.
+/// Adds actors at their units as long as this violates nothing new; returns the assignment and the actors left out.
 ///
-/// By halves: where few collide, the world is checked few times. Before each check `stop` is asked; whoever was not added by then is not.
-pub(crate) fn insert(
+/// Bisects the list, so few conflicts need few checks. `stop` is asked before each check; the remaining actors are left
+/// out.
+pub(crate) fn insert_feasible(
     snapshot: &Snapshot,
     start: Assignment,
     comers: &[(ActorIx, UnitIx)],
     stop: &dyn Fn() -> bool,
 ) -> (Assignment, Vec<ActorIx>) {
-    insert_if(&|places| sentences(snapshot.violations(places)), start, comers, stop)
+    insert_without_new_violations(&|places| sentences(snapshot.violations(places)), start, comers, stop)
 }
 
-fn insert_if(
+fn insert_without_new_violations(
     broken: &dyn Fn(&Assignment) -> BTreeSet<String>,
     start: Assignment,
     comers: &[(ActorIx, UnitIx)],
@@ -152,7 +152,7 @@ pub(crate) fn full_cost(snapshot: &Snapshot, assignment: &Assignment) -> Cost {
     Cost { policy: snapshot.penalty(assignment), ..snapshot.cost(assignment) }
 }
 
-/// The same places by name in another snapshot; nothing where the unit is not there any more.
+/// The same units in another snapshot; `None` where a unit no longer exists.
 pub(crate) fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Assignment {
     let place = |actor: ActorIx| {
         if to.is_fixed(actor) {
@@ -164,7 +164,7 @@ pub(crate) fn transfer(from: &Snapshot, plan: &Plan, to: &Snapshot) -> Assignmen
     ActorIx::first(to.actors()).map(place).collect()
 }
 
-/// The plan in the newest snapshot's positions, with this assignment.
+/// The plan with this assignment, in terms of the latest snapshot.
 pub(crate) fn rebase_plan(
     planned: &Snapshot,
     plan: &Plan,
@@ -179,12 +179,12 @@ pub(crate) fn rebase_plan(
     let waits = ActorIx::first(newest.actors()).filter(|&a| !newest.is_fixed(a) && assignment[a].is_none());
     let unplaced = waits.map(|actor| match reasons(actor) {
         Some(known) => Unplaced { actor, ..known.clone() },
-        None => Unplaced { actor, reasons: vec![OVERTAKEN.to_owned()], holds: None },
+        None => Unplaced { actor, reasons: vec![PLACE_TAKEN.to_owned()], holds: None },
     });
     let excused = newest.excused(&assignment);
     let mut told = Plan { unplaced: unplaced.collect(), excused, ..plan.clone() };
     if !same {
-        // What was proven, was proven of another world.
+        // Proofs hold for the former snapshot only.
         (told.optimal, told.proven_by) = (false, None);
         told.bound.clear();
         told.judged = Judged::None;

@@ -1,20 +1,20 @@
-//! A place for an actor that was asked for while its application runs: the cheapest that is feasible, at once.
+//! Immediate placement of an actor that the runtime requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::ix::ActorIx;
 use placement::{Derived, FoundBy, Judged, Plan, Snapshot, Stage, State, StoppedBy, Unplaced};
 
-use crate::commit::{full_cost, short};
+use crate::commit::{full_cost, short_name};
 use crate::model::{Decision, DesiredState};
 
-/// The name by which people know it.
+/// Strategy name in status and metrics.
 const NAME: &str = "place-one";
-/// What it spends.
-const ONCE: u64 = 1;
+/// Reported effort.
+const EFFORT: u64 = 1;
 
-/// Whether all that an application wants otherwise than was decided are actors that it asked for, or took back, while it
-/// runs: those whose name `is_asked`.
+/// Whether desired state and decision differ only in actors requested or released at run time; `is_asked` tells which
+/// those are.
 pub fn only_requests_changed(
     wanted: &DesiredState,
     decision: &Decision,
@@ -34,11 +34,11 @@ pub fn only_requests_changed(
     changed.peek().is_some() && changed.all(is_asked)
 }
 
-/// A plan in which everybody who has a place keeps it, and each of the others takes the cheapest unit that is feasible, one
-/// after the other: of equally cheap ones the one that is least full, then the first.
+/// Keeps all placements and greedily gives each other actor its cheapest feasible unit; ties go to the least loaded
+/// unit, then to the first.
 ///
-/// `None` where that finds no place for somebody but those who `waited` before, by short name, where a limit is broken as
-/// things are, and where a policy's rules say more than a quick look knows: then a search is needed.
+/// `None` means that a search is needed: an actor not in `waited` (short names) finds no unit, a limit is violated
+/// already, or the policy has rules.
 pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>) -> Option<Plan> {
     let runs = snapshot.incumbent();
     if snapshot.rules().is_some()
@@ -47,7 +47,7 @@ pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>) -> Option<Plan>
     {
         return None;
     }
-    // One state of the world as it is: nothing is made again for whoever comes.
+    // One incremental state for all actors.
     let mut state = State::of(snapshot, &runs);
     let mut unplaced = Vec::new();
     for actor in ActorIx::first(snapshot.actors()).filter(|&actor| runs[actor].is_none()) {
@@ -56,14 +56,14 @@ pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>) -> Option<Plan>
             units.min_by_key(|&unit| (state.price(actor, unit), state.fullness_with(actor, unit), unit));
         match cheapest {
             Some(unit) => state.put(actor, unit),
-            None if waited.contains(short(snapshot.actor_id(actor))) => {
+            None if waited.contains(short_name(snapshot.actor_id(actor))) => {
                 unplaced.push(Unplaced { actor, reasons: Vec::new(), holds: None });
             }
             None => return None,
         }
     }
     let assignment = state.assignment;
-    // What is followed step by step is never believed unchecked.
+    // Never trust incremental checks alone.
     if !snapshot.violations(&assignment).is_empty() {
         return None;
     }
@@ -76,7 +76,7 @@ pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>) -> Option<Plan>
         optimal: false,
         strategy: NAME,
         seed: 0,
-        effort: ONCE,
+        effort: EFFORT,
         stage: Stage::Construction,
         found_by: FoundBy::Construction,
         proven_by: None,

@@ -1,27 +1,25 @@
-//! A plan that others overtook is mended where it collided, in the newest world and in milliseconds.
+//! Repairs a plan that conflicts with other commits, within milliseconds.
 
 use std::collections::BTreeSet;
 
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Criterion, Plan, Rules, Snapshot, Strategy};
 
-use crate::commit::{full_cost, insert, rebase_plan, transfer};
+use crate::commit::{full_cost, insert_feasible, rebase_plan, transfer};
 use crate::trigger::pressure;
 
-/// Pieces of effort for each actor where a policy has rules: what is placed without regard to them is repaired.
-const OBEYING: u64 = 4;
+/// Steps for each actor if the policy has rules, which the construction ignores.
+const STEPS_PER_ACTOR: u64 = 4;
 
-/// Places that are looked at at most for actors that are placed anew though they did not collide: a few tenths of a second.
-const MOST_CHOICES: usize = 100_000;
+/// Limit on actors times units for placing actors again that did not conflict: a few tenths of a second.
+const MAX_CHOICES: usize = 100_000;
 
-/// The plan in the newest world: what still holds of it stays, and what collided is placed again by `quick`.
+/// Keeps what is still valid of a plan and lets `quick` place the conflicting actors again.
 ///
-/// Collided is who has no place any more, or came to where others brought more work meanwhile than was planned with.
-/// Nobody moves unless the whole is better for it. `None` where no way of that is found that a policy's rules allow; then the
-/// plan is made again.
+/// An actor conflicts if it lost its unit, or if other applications added load there. Running actors move only if this
+/// improves the whole. `None` if no repair satisfies the policy's rules; then the plan has to be computed again.
 ///
-/// Of the budget the clock counts: where it says stop, the best of what was found until then is taken, with as many as had a place by
-/// then, and `None` is what is left where nobody had.
+/// When the budget's `stop` fires, the best repair so far is returned, or `None` if it places nothing.
 pub fn repair_plan(
     planned: &Snapshot,
     plan: &Plan,
@@ -39,21 +37,21 @@ pub fn repair_plan(
         .collect();
     let comers: Vec<(ActorIx, UnitIx)> =
         all.iter().copied().filter(|(actor, _)| runs[*actor].is_none()).collect();
-    // Without moves; with them; and as if nothing had been planned for those who are nowhere yet: they may have been
-    // planned to be together where only some of them fit now. Where those are many what did not collide stays.
+    // Three variants: without moves, with moves, and with all new actors placed again, which may have been planned
+    // together where only some fit now. The last one is skipped for many actors.
     let anew: &[(ActorIx, UnitIx)] = &[];
-    let may_begin_anew = comers.len().saturating_mul(newest.units()) <= MOST_CHOICES;
+    let may_begin_anew = comers.len().saturating_mul(newest.units()) <= MAX_CHOICES;
     let kept = [comers.as_slice(), all.as_slice()].into_iter().chain(may_begin_anew.then_some(anew));
     let in_time = kept.take_while(|_| !(budget.stop)());
     let mended = in_time.map(|some| {
-        let kept = insert(newest, runs.clone(), some, budget.stop).0;
+        let kept = insert_feasible(newest, runs.clone(), some, budget.stop).0;
         place_again((planned, plan), newest, quick, (&kept, comers.as_slice()), budget)
     });
     let value = |assignment: &Assignment| {
         let cost = full_cost(newest, assignment);
         (cost.unplaced, cost.vector(newest))
     };
-    // A rule may ask for somebody who is not there any more.
+    // A rule may require an actor that no longer exists.
     let is_allowed = |assignment: &Assignment| {
         user_rules(newest).is_none_or(|rules| rules.violations(assignment).is_empty())
     };
@@ -64,14 +62,13 @@ pub fn repair_plan(
     Some(Box::new(rebase_plan(planned, plan, newest, best)))
 }
 
-/// The rules that somebody wrote. Limits that are broken already are rules as well, and nobody who is placed again can come to
-/// one.
+/// Rules of the policy. Grandfathered violations are also rules, but no actor placed here can cause one.
 pub(crate) fn user_rules(snapshot: &Snapshot) -> Option<&Rules> {
     snapshot.rules().filter(|rules| rules.are_written())
 }
 
-/// Places those again who have no place, or came to where it is more crowded than was planned. Where there is no time, or nothing better
-/// is found in it, what is kept stays as it is.
+/// Places actors again that have no unit, or whose unit is more loaded than planned. Returns `kept` if there is no time
+/// or no improvement.
 fn place_again(
     (planned, plan): (&Snapshot, &Plan),
     newest: &Snapshot,
@@ -86,7 +83,7 @@ fn place_again(
         .filter(|(unit, amount)| before.get(*unit).is_none_or(|before| before < *amount))
         .filter_map(|(unit, _)| newest.unit(unit))
         .collect();
-    // They are in order.
+    // Sorted by actor.
     let is_new = |actor: ActorIx| comers.binary_search_by_key(&actor, |(comer, _)| *comer).is_ok();
     let is_free = |actor: ActorIx| {
         !newest.is_fixed(actor) && kept[actor].is_none_or(|unit| crowded.contains(&unit) && is_new(actor))
@@ -101,10 +98,12 @@ fn place_again(
         actor.fixed = !is_free(position);
         actor.current = kept[position].filter(|_| actor.fixed).map(|unit| newest.unit_id(unit).to_owned());
     }
-    // Where everybody stays who is not placed again the rules are the same ones, and it takes some steps to obey them.
+    // With all other actors fixed the rules are unchanged; satisfying them takes some steps.
     let (rest, effort) = match user_rules(newest) {
-        Some(rules) => (newest.in_numbers(file, Some(rules.clone())), OBEYING * newest.actors() as u64),
-        // Each of them is placed where it costs least, and nobody is moved after that.
+        Some(rules) => {
+            (newest.in_numbers(file, Some(rules.clone())), STEPS_PER_ACTOR * newest.actors() as u64)
+        }
+        // Greedy construction only.
         None => (Snapshot::new(file), free),
     };
     let budget = Budget { effort: Some(effort), seed: plan.seed, ..*budget };
@@ -119,7 +118,7 @@ fn place_again(
         let cost = full_cost(newest, assignment);
         (cost.unplaced, cost.of(Criterion::Overload))
     };
-    // A place that is more crowded is better than none.
+    // An overloaded unit is better than none.
     if is_feasible(&answer.assignment) && cost(&answer.assignment) <= cost(kept) {
         answer.assignment
     } else {

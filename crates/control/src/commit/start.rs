@@ -1,4 +1,4 @@
-//! Applications that start all at once or not at all.
+//! Applications that start all their actors together.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::actions::{Action, Actions};
 use crate::commit::full_cost;
 use crate::model::ObservedState;
 
-/// What becomes of a plan for an application of which no actor may start before all have a place: where one has none,
-/// nobody has, so that two such applications never hold each other's room.
+/// Unplaces all actors of an AllOrNothing application if one is unplaced, so that two such applications never hold each
+/// other's capacity.
 #[must_use]
 pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
     let own: Vec<ActorIx> =
@@ -38,13 +38,13 @@ pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
     plan
 }
 
-/// Whether something of an application runs, or ran and was not taken away yet: then it has started.
+/// Whether the application has started: one of its pods exists.
 pub fn has_started(seen: &ObservedState) -> bool {
     seen.instances.values().any(|instance| instance.pod.is_some())
 }
 
-/// Starts nobody of an application that starts all at once while one of its places may not be taken, or one of its actors waits for a
-/// name, for its Instance, or for a while to be over.
+/// Holds back all starts of an AllOrNothing application while one of its actors is blocked, infeasible, or without an
+/// Instance.
 pub fn hold_start(todo: &mut Actions, seen: &ObservedState, infeasible: &BTreeSet<String>) {
     let is_made = |step: &Action| matches!(step, Action::CreateInstance { .. });
     let is_whole = infeasible.is_empty() && todo.blocked.is_empty() && !todo.actions.iter().any(is_made);

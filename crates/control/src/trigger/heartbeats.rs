@@ -1,15 +1,15 @@
-//! Who was heard of lately, and who is silent.
+//! Heartbeats and their expiry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::model::Moment;
 
-/// Signs of life by who gives them.
+/// The latest heartbeat of each sender.
 ///
-/// Times that others write are compared with each other alone: a new one is a sign of life at the moment when it was
-/// noticed, whatever the sender's clock says. Only the first that is noticed of a sender is believed as it was written, so
-/// that who starts anew knows at once who has been silent for long; a sender whose clock is behind is heard with its next.
+/// Only timestamps of the same sender are compared: a changed timestamp counts as a heartbeat at the time it is
+/// observed, which tolerates clock skew. The first one of a sender counts at its written time, so that a restarted
+/// observer knows at once which senders have expired.
 #[derive(Clone, Debug)]
 pub struct Heartbeats<K> {
     of: BTreeMap<K, Heartbeat>,
@@ -17,7 +17,7 @@ pub struct Heartbeats<K> {
 
 #[derive(Clone, Debug)]
 struct Heartbeat {
-    /// As its sender wrote it.
+    /// As the sender wrote it.
     written: Moment,
     /// When it counts from.
     at: Moment,
@@ -31,7 +31,7 @@ impl<K> Default for Heartbeats<K> {
 }
 
 impl<K: Ord + Clone> Heartbeats<K> {
-    /// It was noticed `now` what somebody wrote, which lasts so long.
+    /// Records a heartbeat observed at `now`, valid for `lasts`.
     pub fn record(&mut self, key: K, written: Moment, lasts: Duration, now: Moment) {
         let at = match self.of.get(&key) {
             Some(before) if before.written == written => before.at,
@@ -41,17 +41,17 @@ impl<K: Ord + Clone> Heartbeats<K> {
         self.of.insert(key, Heartbeat { written, at, lasts });
     }
 
-    /// Nothing is known of it any more.
+    /// Forgets a sender.
     pub fn forget(&mut self, key: &K) {
         self.of.remove(key);
     }
 
-    /// Of all others nothing is known any more.
+    /// Forgets all other senders.
     pub fn retain(&mut self, known: &BTreeSet<K>) {
         self.of.retain(|key, _| known.contains(key));
     }
 
-    /// Whose last sign of life does not last any more; of whom nothing is known nothing is said.
+    /// Senders whose last heartbeat has expired; unknown senders are not included.
     pub fn expired(&self, now: Moment) -> BTreeSet<K> {
         let is_over = |heard: &Heartbeat| heard.at.saturating_add(heard.lasts) < now;
         self.of.iter().filter(|(_, heard)| is_over(heard)).map(|(key, _)| key.clone()).collect()
@@ -62,7 +62,7 @@ impl<K: Ord + Clone> Heartbeats<K> {
 mod tests {
     use super::*;
 
-    /// `written@noticed` in seconds, each lasting a minute, and who is silent at a moment.
+    /// Heartbeats as `written@observed` in seconds, each valid for a minute; whether the sender is expired at `now`.
     fn is_silent(signs: &str, now: u64) -> bool {
         let mut heartbeats = Heartbeats::default();
         let at = |text: &str| Duration::from_secs(text.parse().unwrap());
@@ -80,14 +80,14 @@ mod tests {
             ("100@100", 161, true),
             ("100@100 120@121", 181, false),
             ("100@100 120@121", 182, true),
-            // noticed once more, and not renewed
+            // observed again, not renewed
             ("100@100 100@150", 161, true),
-            // who begins to look knows at once who has been silent for long
+            // a new observer knows at once
             ("100@1000", 1000, true),
-            // a clock that is behind counts as soon as it goes on
+            // a slow clock counts once it advances
             ("100@1000 120@1020", 1080, false),
             ("100@1000 120@1020", 1081, true),
-            // and one that is ahead makes nobody live longer
+            // a fast clock extends nothing
             ("9000@1000", 1060, false),
             ("9000@1000", 1061, true),
         ];

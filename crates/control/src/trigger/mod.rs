@@ -1,4 +1,4 @@
-//! When an application has to be planned, why, and when to look again.
+//! When an application has to be planned, why, and when to requeue it.
 
 pub(crate) mod heartbeats;
 pub(crate) mod quota;
@@ -12,46 +12,47 @@ use placement::{Assignment, Criterion, Snapshot};
 use crate::model::{Decision, DesiredState, Moment, Refusal};
 use crate::trigger::quota::Quotas;
 
-/// When an application is looked at again though nothing seems to have changed.
+/// Requeue interval of an application without changes.
 pub const RESYNC_PERIOD: Duration = Duration::from_mins(5);
-/// How often an unfinished search is taken up again.
-const SECOND_LOOKS: u32 = 3;
-/// So long a second look is put off while others need the time.
-const PUT_OFF: Duration = Duration::from_secs(30);
-/// Whatever is due already is done no sooner, should it have failed.
-const NO_SOONER: Duration = Duration::from_secs(1);
+/// How often an unfinished search is resumed.
+const MAX_RESUMED_SEARCHES: u32 = 3;
+/// Delay of a resumed search while other applications need the solver.
+const POSTPONE_BY: Duration = Duration::from_secs(30);
+/// Minimum requeue delay, in case the work that is due fails.
+const MIN_REQUEUE: Duration = Duration::from_secs(1);
 
-/// What could merely be better is looked at no more often, for whatever reason.
+/// Minimum interval between two background searches for an improvement.
 pub const BACKGROUND_INTERVAL: Duration = Duration::from_mins(10);
 
-/// What comes with a node comes in pieces: looks are taken once nothing more came for so long,
-const TOGETHER: Duration = Duration::from_secs(10);
-/// and no later than this, however much comes.
-const LAST_PIECE: Duration = Duration::from_mins(1);
+/// A new node appears in several events. Replanning starts once no further event arrived for this long,
+const DEBOUNCE: Duration = Duration::from_secs(10);
+/// and at the latest after this.
+const MAX_DEBOUNCE: Duration = Duration::from_mins(1);
 
-/// The state of the world that an application was last planned for.
+/// The inputs that an application was last planned with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanInputs {
-    /// The generation of the manifest.
+    /// Generation of the manifest.
     pub generation: i64,
-    /// The digest of what the application wants and by which measure, without what there is.
+    /// Digest of the application's demand and objectives, without the state of the cluster.
     pub demand: String,
-    /// The digest of everything that it was planned from.
+    /// Digest of the whole snapshot.
     pub digest: String,
-    /// What presses it where it is.
+    /// Violations and overload at the current placement.
     pub pressure: Pressure,
-    /// Where its actors without a place could have been started.
+    /// Where unplaced actors could start.
     pub openings: Openings,
-    /// Grows with every unit or slot of its kinds that came free.
+    /// Incremented whenever a unit or slot of its kinds becomes free.
     pub freed_counter: u64,
-    /// Whether its turn has come to look whether it could be better.
+    /// Whether the application may run a background search now.
     pub background_slot: bool,
-    /// Set when the clock ended the search before it was through.
+    /// Set if the deadline ended the last search.
     pub resume_search: Option<ResumeSearch>,
 }
 
 impl PlanInputs {
-    /// What is remembered when a look found nothing to do: what pressed less for a while may press as before again.
+    /// Merges the inputs of a reconcile that did not plan: pressure that fell may rise again to its former level
+    /// without being a reason to plan.
     #[must_use]
     pub fn merge_pressure(self, before: &Self) -> Self {
         let Pressure { violated: mut broken, mut overload } = self.pressure;
@@ -68,24 +69,24 @@ impl PlanInputs {
     }
 }
 
-/// What presses an application where its actors are.
+/// Violations and overload caused by an application's actors at their current placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// The limits that its actors break, their numbers left out.
+    /// Violated limits, with digits removed.
     pub violated: BTreeSet<String>,
-    /// By unit that hosts its actors: work above the capacity.
+    /// Work above the capacity, by unit that hosts its actors.
     pub overload: BTreeMap<String, u64>,
 }
 
-/// What presses the actors that are not fixed in this assignment.
+/// Pressure of the actors that are not fixed in this assignment.
 ///
-/// Overload counts where a level names a criterion of load.
+/// Overload counts only if an objective level names a load criterion.
 pub fn pressure(snapshot: &Snapshot, assignment: &Assignment) -> Pressure {
     let own = |actor: &ActorIx| !snapshot.is_fixed(*actor);
     let mut without = assignment.clone();
     ActorIx::first(snapshot.actors()).filter(own).for_each(|actor| without[actor] = None);
     let broken = |assignment: &Assignment| -> BTreeSet<String> {
-        // What is broken already is excused, and a reason to look again all the same.
+        // A grandfathered violation is still a reason to plan again.
         let found = snapshot.violations_after(&without, assignment).into_iter();
         found.map(|violation| violation.says.replace(|c: char| c.is_ascii_digit(), "")).collect()
     };
@@ -99,7 +100,7 @@ pub fn pressure(snapshot: &Snapshot, assignment: &Assignment) -> Pressure {
     Pressure { violated: broken, overload: loads.into_iter().filter_map(above).collect() }
 }
 
-/// The work on every unit that hosts actors that are not fixed; nothing where no level names a criterion of load.
+/// Work on every unit that hosts an actor that is not fixed; empty if no objective level names a load criterion.
 pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u64> {
     let counts = |criterion| snapshot.objectives().names(criterion);
     if ![Criterion::Overload, Criterion::Bottleneck, Criterion::Busiest].into_iter().any(counts) {
@@ -121,24 +122,23 @@ pub fn loads(snapshot: &Snapshot, assignment: &Assignment) -> BTreeMap<String, u
     loads.into_iter().map(named).collect()
 }
 
-/// Units with room for an actor that has no place: by the name of one actor for all that are like it.
+/// Units with room for an unplaced actor, by the name of one actor that represents all equivalent ones.
 pub type Openings = BTreeSet<(String, String)>;
 
-/// A search that the clock ended is taken up again, a few times and with another seed each time: the machine may have
-/// been busy, and what runs is only moved for a gain that is worth it.
+/// A search that reached its deadline is resumed a few times with other seeds, since the machine may have been busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResumeSearch {
-    /// Not before.
+    /// Earliest time.
     pub at: Moment,
-    /// Which one it is, from 1.
+    /// Attempt number, from 1.
     pub attempt: u32,
 }
 
 impl ResumeSearch {
-    /// The look after `before`, where there is another.
+    /// The attempt after `before`, if any is left.
     pub fn after(before: Option<Self>, now: Moment) -> Option<Self> {
         let number = before.map_or(0, |look| look.attempt) + 1;
-        (number <= SECOND_LOOKS).then_some(Self { at: now + BACKGROUND_INTERVAL, attempt: number })
+        (number <= MAX_RESUMED_SEARCHES).then_some(Self { at: now + BACKGROUND_INTERVAL, attempt: number })
     }
 
     /// Whether its time has come.
@@ -146,10 +146,10 @@ impl ResumeSearch {
         now >= self.at
     }
 
-    /// The same, put off while others need the time.
+    /// The same attempt, postponed while other applications need the solver.
     #[must_use]
     pub fn postponed(self, now: Moment) -> Self {
-        Self { at: now + PUT_OFF, ..self }
+        Self { at: now + POSTPONE_BY, ..self }
     }
 }
 
@@ -157,34 +157,34 @@ impl ResumeSearch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum PlanReason {
-    /// Nothing is decided for it.
+    /// There is no decision.
     Undecided,
-    /// Its manifest changed.
+    /// The manifest changed.
     Manifest,
     /// It names another policy.
     Policy,
-    /// What was decided says nothing of one of its actors.
+    /// The decision lacks one of its actors.
     Incomplete,
-    /// A decided place may not be taken now.
+    /// A decided placement is no longer feasible.
     Infeasible,
-    /// What it wants, or the measure, changed.
+    /// Its demand or its objectives changed.
     Demand,
-    /// Where an actor is, it breaks a limit that it did not break before.
+    /// An actor newly violates a limit at its current placement.
     Limit,
-    /// Where an actor is, there is more work above the capacity than before.
+    /// A unit of its actors is more overloaded than before.
     Overload,
-    /// Room came that an actor without a place can use.
+    /// An unplaced actor may fit now.
     Opening,
-    /// A unit or slot of its kinds came free some time ago.
+    /// A unit or slot of its kinds became free some time ago.
     #[strum(serialize = "chance")]
     CapacityFreed,
-    /// The clock ended the last search, and it is time for another.
+    /// The deadline ended the last search, and the next attempt is due.
     #[strum(serialize = "second-look")]
     ResumeSearch,
 }
 
 impl PlanReason {
-    /// Whether nobody needs it: things could merely be better.
+    /// Whether it is optional: planning could only improve a feasible placement.
     pub fn is_background(self) -> bool {
         matches!(self, Self::CapacityFreed | Self::ResumeSearch)
     }
@@ -192,10 +192,9 @@ impl PlanReason {
 
 /// Whether an application has to be planned, and why.
 ///
-/// `before` is what was considered when it was last planned; where that is not known, as after a restart, what is now
-/// counts as considered, if the decision was made for the same demand, but for room that waits to be used. `infeasible` names the actors whose decided place
-/// may not be taken now. What others do makes nobody due whom it does not press, nor does an actor without a place,
-/// unless room came that it can use.
+/// `before` are the inputs of the last plan. If they are unknown, as after a restart, `now` stands for them, except for
+/// openings. `infeasible` names the actors whose decided placement is no longer feasible. Changes by other applications
+/// trigger a plan only if they add pressure or an opening.
 pub fn plan_reason(
     before: Option<&PlanInputs>,
     now: &PlanInputs,
@@ -205,7 +204,7 @@ pub fn plan_reason(
     at: Moment,
 ) -> Option<PlanReason> {
     let Some(decision) = decision else { return Some(PlanReason::Undecided) };
-    // What a paused application would do was worked out for this manifest, and is not decided.
+    // The plan of a paused application was computed for this manifest and is only proposed.
     let is_proposed = wanted.paused && before.is_some_and(|before| before.generation == wanted.generation);
     if decision.generation != wanted.generation && !is_proposed {
         return Some(PlanReason::Manifest);
@@ -216,7 +215,7 @@ pub fn plan_reason(
     if let Some(before) = before.filter(|before| before.digest == now.digest) {
         let second_look =
             before.resume_search.filter(|look| look.is_due(at)).map(|_| PlanReason::ResumeSearch);
-        return second_look.or_else(|| chance(before, now));
+        return second_look.or_else(|| capacity_freed(before, now));
     }
     let demand = before.map_or(decision.demand.as_deref(), |before| Some(before.demand.as_str()));
     let is_first = before.is_none();
@@ -238,22 +237,22 @@ pub fn plan_reason(
     if now.pressure.overload.iter().any(|(unit, amount)| *amount > known(unit)) {
         return Some(PlanReason::Overload);
     }
-    // At the first look room may have come while nobody looked.
+    // Openings may predate the first reconcile.
     let came = || is_first && !now.openings.is_empty() || !now.openings.is_subset(&before.openings);
     if !decision.unplaced.is_empty() && came() {
         return Some(PlanReason::Opening);
     }
-    chance(before, now)
+    capacity_freed(before, now)
 }
 
-/// What could merely be better, in its turn.
-fn chance(before: &PlanInputs, now: &PlanInputs) -> Option<PlanReason> {
+/// Background search after capacity was freed, if the application holds a background slot.
+fn capacity_freed(before: &PlanInputs, now: &PlanInputs) -> Option<PlanReason> {
     (before.freed_counter != now.freed_counter && now.background_slot).then_some(PlanReason::CapacityFreed)
 }
 
-/// Whose turn it is to look whether it could be better: whoever waits longest, at most so many.
+/// The applications that get a background slot: those that waited longest, at most `most`.
 ///
-/// `waiting` is for whom a unit or slot came free since it was last searched for, with when it last had its turn.
+/// `waiting` lists applications for which capacity was freed since their last search, with the time of their last slot.
 pub fn background_slots<K: Ord>(
     waiting: impl IntoIterator<Item = (K, Option<Moment>)>,
     now: Moment,
@@ -266,20 +265,19 @@ pub fn background_slots<K: Ord>(
     waiting.into_iter().take(most).map(|(_, key)| key).collect()
 }
 
-/// Whether what came free of an application's kinds is there as a whole, for all that is known: the last of it `came` a while ago,
-/// or it has waited for long, `since` then.
+/// Whether a burst of freed capacity is over: the last event `came` some time ago, or the first one, `since`, is long
+/// past.
 pub fn is_burst_over(came: Moment, since: Moment, now: Moment) -> bool {
-    now >= came + TOGETHER || now >= since + LAST_PIECE
+    now >= came + DEBOUNCE || now >= since + MAX_DEBOUNCE
 }
 
-/// Where the application's actors without a place could be started as things are: a free slot on a unit of theirs, and
-/// what they ask for.
+/// Units on which unplaced actors could start now: with a free slot and enough resources.
 ///
-/// Necessary, not sufficient: rules between actors are not looked at.
+/// Necessary, not sufficient: constraints between actors are ignored.
 pub fn openings(snapshot: &Snapshot) -> Openings {
     let incumbent = snapshot.incumbent();
     let waits = |&actor: &ActorIx| !snapshot.is_fixed(actor) && incumbent[actor].is_none();
-    // One actor for all of a group that may be at the same places.
+    // One actor represents all of its group with the same candidate units.
     let mut kinds: BTreeMap<(Option<GroupIx>, SetIx), ActorIx> = BTreeMap::new();
     for actor in ActorIx::first(snapshot.actors()).filter(waits) {
         kinds.entry((snapshot.group(actor), snapshot.candidate_set(actor))).or_insert(actor);
@@ -301,7 +299,7 @@ pub fn openings(snapshot: &Snapshot) -> Openings {
     openings
 }
 
-/// What is taken of slots and resources by what has a place.
+/// Free slots and resources under the incumbent.
 struct Resources {
     hosted: IxVec<UnitIx, u64>,
     units: IxVec<UnitIx, IxVec<ResourceIx, i64>>,
@@ -343,9 +341,9 @@ impl Resources {
     }
 }
 
-/// How long until an application is to be looked at again, should nothing ring before.
+/// Requeue delay of an application without events.
 ///
-/// `failed`: nothing could be decided this time.
+/// `failed`: no decision was reached this time.
 pub fn requeue_after(
     now: Moment,
     refusals: &[Refusal],
@@ -355,5 +353,5 @@ pub fn requeue_after(
     let forgotten = refusals.iter().map(|refusal| refusal.until);
     let second_look = second_look.map(|look| look.at).filter(|_| !failed);
     let next = forgotten.chain(second_look).min();
-    next.map_or(RESYNC_PERIOD, |at| at.saturating_sub(now).clamp(NO_SOONER, RESYNC_PERIOD))
+    next.map_or(RESYNC_PERIOD, |at| at.saturating_sub(now).clamp(MIN_REQUEUE, RESYNC_PERIOD))
 }

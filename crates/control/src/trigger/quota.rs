@@ -1,11 +1,11 @@
-//! What quotas leave of what they allow, where things are.
+//! Remaining quota under the incumbent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::Snapshot;
 use placement::file::{Actor, Constraint, Unit};
 
-/// Quotas, each with whom it names and what is left of it.
+/// Quotas with their actors and the remaining amount.
 pub(crate) struct Quotas<'a> {
     all: Vec<(BTreeSet<&'a str>, &'a Constraint, u64)>,
 }
@@ -26,14 +26,14 @@ impl<'a> Quotas<'a> {
         Self { all: file.constraints.iter().filter_map(left).collect() }
     }
 
-    /// Whether each has room for the actor on the unit.
+    /// Whether every quota admits the actor on the unit.
     pub fn have_room(&self, actor: &Actor, unit: &Unit) -> bool {
         let mut naming = self.all.iter().filter(|(names, ..)| names.contains(actor.id.as_str()));
         naming.all(|(_, given, left)| amount(given, actor, unit) <= *left)
     }
 }
 
-/// What a quota counts of an actor on a unit.
+/// What a quota counts for an actor on a unit.
 fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> u64 {
     let Constraint::Quota { pool, pools, numa, resource, .. } = given else { return 0 };
     let is_in = |pools: &Vec<String>| unit.pool.as_ref().is_some_and(|pool| pools.contains(pool));

@@ -1,4 +1,4 @@
-//! Whether new pods may come where others are.
+//! Whether a node accepts new pods of a group.
 
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::PodSpec;
@@ -7,7 +7,7 @@ use crate::Index;
 use crate::constraints::selectors::objection;
 use crate::units::unit::Unit;
 
-/// Whether the node of a unit takes no new pods of this group, by the templates of `application`.
+/// Whether the unit's node rejects new pods of this group, by the templates of `application`.
 pub(crate) fn rejects_group(index: &Index, application: &ActorApplication, group: &str, unit: &Unit) -> bool {
     let group = application.spec.actors.iter().find(|it| it.name == group);
     let mut ways = group.into_iter().flat_map(|group| &group.implementations);

@@ -1,4 +1,4 @@
-//! Where actors may be: what the manifest demands, what nodes object to, what was refused before.
+//! Placement constraints: from the manifest, nodes, quotas and refusals.
 
 pub(crate) mod admits;
 pub(crate) mod pool_access;
@@ -14,9 +14,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
-use crate::constraints::pool_access::barred;
+use crate::constraints::pool_access::denied_pools;
 use crate::constraints::quotas::quotas;
-use crate::constraints::refusals::Refusals;
+use crate::constraints::refusals::ActiveRefusals;
 use crate::constraints::selectors::{Objection, objection};
 use crate::demand::actors::ApplicationActors;
 use crate::units::FreeNode;
@@ -24,7 +24,7 @@ use crate::units::offer::Offer;
 use crate::units::unit::{CordonReason, Unit};
 use crate::{ApplicationKey, Index};
 
-/// Every rule that binds the actors of `application`.
+/// All constraints on the actors of `application`.
 pub(crate) fn constraints(
     index: &Index,
     (application, actors): (&ActorApplication, &ApplicationActors),
@@ -34,18 +34,18 @@ pub(crate) fn constraints(
 ) -> Vec<Constraint> {
     let mut rules = Vec::new();
     for group in &application.spec.actors {
-        rules.extend(of_group((application, actors), group, nodes));
+        rules.extend(group_constraints((application, actors), group, nodes));
     }
-    rules.extend(objections((application, actors), nodes, offer));
-    rules.extend(holders_only(actors, offer));
-    rules.extend(memory(actors, offer));
-    rules.extend(barred(index, &ApplicationKey::of(application).namespace, actors, offer));
+    rules.extend(node_constraints((application, actors), nodes, offer));
+    rules.extend(cordon_constraints(actors, offer));
+    rules.extend(memory_constraints(actors, offer));
+    rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, application, actors));
-    rules.extend(Refusals::of(index, application, now).rules(actors, offer));
+    rules.extend(ActiveRefusals::of(index, application, now).rules(actors, offer));
     rules
 }
 
-fn of_group(
+fn group_constraints(
     (application, actors): (&ActorApplication, &ApplicationActors),
     group: &ActorGroup,
     nodes: &[FreeNode],
@@ -97,7 +97,7 @@ fn of_group(
     rules
 }
 
-/// How many pairs `avoid` makes; cheap, to be asked before they are listed.
+/// Number of pairs that `avoid` creates, without listing them.
 pub(crate) fn avoided_pairs(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
     let size = |name: &String| sizes.get(name.as_str()).copied().unwrap_or(0);
     let of_group =
@@ -105,8 +105,8 @@ pub(crate) fn avoided_pairs(application: &ActorApplication, sizes: &BTreeMap<&st
     application.spec.actors.iter().map(of_group).fold(0, usize::saturating_add)
 }
 
-/// What nodes have against the templates of the groups: one rule for each set of units with one reason.
-fn objections(
+/// Node selectors, affinity and taints: one constraint for each reason and set of units.
+fn node_constraints(
     (application, actors): (&ActorApplication, &ApplicationActors),
     nodes: &[FreeNode],
     offer: &Offer,
@@ -140,8 +140,8 @@ fn objections(
     kept_out.into_iter().filter(|(_, actors)| !actors.is_empty()).map(rule).collect()
 }
 
-/// Units whose holders stay, and to which nobody comes: one rule for each reason.
-fn holders_only(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
+/// Cordoned units: one constraint for each reason.
+fn cordon_constraints(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
     let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
     let mut units: BTreeMap<CordonReason, Vec<String>> = BTreeMap::new();
     for (why, unit) in offer.units.iter().filter_map(|unit| Some((unit.cordoned?, unit))) {
@@ -156,8 +156,8 @@ fn holders_only(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
     units.into_iter().filter(|_| !all.is_empty()).map(rule).collect()
 }
 
-/// Units with less memory than an actor needs: one rule for all that need as much.
-fn memory(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
+/// Memory requirements: one constraint for each size.
+fn memory_constraints(actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
     let mut needs: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     for name in &actors.names {
         let memory = actors.needs.get(&name.short()).and_then(|needs| needs.memory_mib);

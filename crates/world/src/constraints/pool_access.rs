@@ -1,4 +1,4 @@
-//! What the index knows of namespaces, and which pools their applications may use.
+//! Namespaces in the index, and the pools that their applications may use.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::index::objects::namespace_of;
 use crate::units::offer::Offer;
 
 impl Index {
-    /// A namespace that came or changed.
+    /// Adds or updates a namespace.
     pub fn put_namespace(&mut self, namespace: &Namespace) {
         self.namespaces.labels.insert(namespace.name_any(), namespace.labels().clone());
     }
 
-    /// A namespace that is gone.
+    /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
         self.namespaces.labels.remove(name);
     }
@@ -32,13 +32,13 @@ impl Index {
         self.namespaces.labels.retain(|name, _| names.contains(name.as_str()));
     }
 
-    /// Limits of a namespace that came or changed.
+    /// Adds or updates a `LimitRange`.
     pub fn put_limits(&mut self, limits: Arc<LimitRange>) {
         self.forget_loads();
         self.namespaces.limits.insert((namespace_of(limits.as_ref()), limits.name_any()), limits);
     }
 
-    /// Limits of a namespace that are gone.
+    /// Removes a `LimitRange`.
     pub fn remove_limits(&mut self, namespace: &str, name: &str) {
         self.forget_loads();
         self.namespaces.limits.remove(&(namespace.to_owned(), name.to_owned()));
@@ -50,7 +50,7 @@ impl Index {
         self.namespaces.limits.retain(|name, _| names.contains(name));
     }
 
-    /// What a container of this namespace requests that neither requests nor limits a resource itself.
+    /// Default requests of a container in this namespace.
     pub(crate) fn defaults(&self, namespace: &str) -> Quantities {
         self.namespaces.defaults(namespace)
     }
@@ -69,8 +69,8 @@ impl Index {
     }
 }
 
-/// The pools that are not for this namespace: who is there stays, and nobody comes.
-pub(crate) fn barred(
+/// Pools that do not select this namespace; running actors stay.
+pub(crate) fn denied_pools(
     index: &Index,
     namespace: &str,
     actors: &ApplicationActors,

@@ -1,4 +1,4 @@
-//! How many an application may place, or how much it may ask for: bounds of pools and of namespaces, less what others have.
+//! Quotas of pools and namespaces, less the usage of other applications.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,34 +10,34 @@ use placement::file::Constraint;
 
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
-use crate::demand::pods::{add, asks, is_terminal, requests_with, resource_unit};
+use crate::demand::pods::{add, is_terminal, requests_with, resource_amounts, resource_unit};
 use crate::demand::requested;
 use crate::index::objects::namespace_of;
 use crate::index::ownership::Ownership;
-use crate::index::{Held, named};
+use crate::index::{IndexedPod, named};
 use crate::numbers::{Exact, floor, quantity};
 use crate::snapshot::model::object_name;
-use crate::units::device_resource::{Gives, gives, resource_of};
+use crate::units::device_resource::{Provides, provides, resource_of};
 use crate::{ApplicationKey, Index};
 
 impl Index {
-    /// A quota of a namespace that came or changed.
+    /// Adds or updates a `ResourceQuota`.
     pub fn put_quota(&mut self, quota: Arc<ResourceQuota>) {
         self.quotas.insert((namespace_of(quota.as_ref()), quota.name_any()), quota);
     }
 
-    /// A quota of a namespace that is gone.
+    /// Removes a `ResourceQuota`.
     pub fn remove_quota(&mut self, namespace: &str, name: &str) {
         self.quotas.remove(&(namespace.to_owned(), name.to_owned()));
     }
 
-    /// The quotas of a namespace.
+    /// Quotas of a namespace.
     pub fn quotas_of(&self, namespace: &str) -> impl Iterator<Item = &ResourceQuota> {
         named(&self.quotas, namespace, "").into_iter().map(AsRef::as_ref)
     }
 
-    /// The pods of a namespace.
-    pub(crate) fn held_in(&self, namespace: &str) -> Vec<&Held> {
+    /// Pods of a namespace.
+    pub(crate) fn held_in(&self, namespace: &str) -> Vec<&IndexedPod> {
         named(&self.pods, namespace, "")
     }
 
@@ -47,7 +47,7 @@ impl Index {
     }
 }
 
-/// Every bound that the application's actors could reach.
+/// All quotas that the application's actors could exceed.
 pub(crate) fn quotas(
     index: &Index,
     application: &ActorApplication,
@@ -61,7 +61,7 @@ pub(crate) fn quotas(
     bounds
 }
 
-/// The bounds of a pool: over all, and over those of one namespace.
+/// Limits of a pool: in total, and per namespace.
 fn of_pool(
     index: &Index,
     own: (&ActorApplication, &ApplicationActors),
@@ -84,7 +84,7 @@ fn of_pool(
     }
     let bound = |most: i32, others: usize, of: String| {
         let left = usize::try_from(most).unwrap_or(0).saturating_sub(others);
-        // One that cannot be reached says nothing, and others' coming and going is none of the application's business.
+        // A limit that cannot be exceeded is left out, so that other applications' changes do not change this snapshot.
         (left < actors.len()).then(|| Constraint::Quota {
             actors: actors.clone(),
             pool: Some(name.clone()),
@@ -100,7 +100,7 @@ fn of_pool(
     all.into_iter().chain(per_namespace.and_then(|most| bound(most, here, of))).collect()
 }
 
-/// The actors that can run on one of these kinds.
+/// Actors that can run on one of these kinds.
 fn of_kinds(
     (application, actors): (&ActorApplication, &ApplicationActors),
     kinds: &BTreeSet<&str>,
@@ -114,7 +114,7 @@ fn of_kinds(
     own.filter(may).map(ToString::to_string).collect()
 }
 
-/// What the quotas of a namespace leave, by quota and resource; those with scopes are left to admission.
+/// Remaining `ResourceQuota`s by resource; quotas with scopes are left to admission.
 fn of_namespace(
     index: &Index,
     own: (&ActorApplication, &ApplicationActors),
@@ -125,7 +125,7 @@ fn of_namespace(
     if quotas.is_empty() {
         return Vec::new();
     }
-    let others = others(index, application, key);
+    let others = used_by_others(index, application, key);
     let all: Vec<String> = actors.names.iter().map(ToString::to_string).collect();
     let mut bounds = Vec::new();
     for quota in quotas {
@@ -140,8 +140,8 @@ fn of_namespace(
                 quota.name_any(),
                 shown(hard)
             );
-            let devices = handing_out(index, resource);
-            if devices.is_empty() && left < most(own, &unit) {
+            let devices = pools_providing(index, resource);
+            if devices.is_empty() && left < max_requests(own, &unit) {
                 let (actors, reason) = (all.clone(), Some(reason.clone()));
                 let (pool, pools, numa, resource) = (None, None, None, Some(unit));
                 bounds.push(Constraint::Quota { actors, pool, pools, numa, resource, max: left, reason });
@@ -154,7 +154,7 @@ fn of_namespace(
     bounds
 }
 
-/// What is left of a device, over all the pools that hand it out: each actor asks for one.
+/// Remaining quota of a device over the pools that provide it; each actor requests one.
 fn of_devices(
     own: (&ActorApplication, &ApplicationActors),
     (numa, pools): (Option<String>, &[&DevicePool]),
@@ -183,7 +183,7 @@ fn is_plain(quota: &ResourceQuota) -> bool {
         .is_some_and(|spec| spec.scopes.as_ref().is_none_or(Vec::is_empty) && spec.scope_selector.is_none())
 }
 
-/// The resource of pods that a quota counts under this name; limits and other objects than pods are left to admission.
+/// Pod resource that a quota limits under this name; limits and other objects are left to admission.
 fn counted_as(name: &str) -> Option<&str> {
     match name {
         "pods" | "count/pods" => Some("pods"),
@@ -192,26 +192,25 @@ fn counted_as(name: &str) -> Option<&str> {
     }
 }
 
-/// The pools that hand out a resource, with whatever units they have, or with those of one NUMA domain, where they have a resource
-/// for each. One that is both is bounded in each way by itself.
-fn handing_out<'a>(index: &'a Index, resource: &str) -> BTreeMap<Option<String>, Vec<&'a DevicePool>> {
+/// Pools that provide a resource, by NUMA domain if it is specific to one.
+fn pools_providing<'a>(index: &'a Index, resource: &str) -> BTreeMap<Option<String>, Vec<&'a DevicePool>> {
     let mut pools: BTreeMap<Option<String>, Vec<&DevicePool>> = BTreeMap::new();
     for pool in index.pools() {
-        match gives(pool, resource) {
-            Gives::Nothing => {}
-            Gives::Any => pools.entry(None).or_default().push(pool),
-            Gives::Domain(number) => pools.entry(Some(format!("numa-{number}"))).or_default().push(pool),
+        match provides(pool, resource) {
+            Provides::None => {}
+            Provides::Any => pools.entry(None).or_default().push(pool),
+            Provides::Domain(number) => pools.entry(Some(format!("numa-{number}"))).or_default().push(pool),
         }
     }
     pools
 }
 
-/// The most of a resource that all the application's actors could ask for.
-fn most((application, actors): (&ActorApplication, &ApplicationActors), unit: &str) -> u64 {
+/// Upper bound on the application's requests of a resource.
+fn max_requests((application, actors): (&ActorApplication, &ApplicationActors), unit: &str) -> u64 {
     let of_way = |way: &crds::Implementation| {
         let spec = way.template.spec.as_ref();
         let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
-        asks(&asked).get(unit).copied().unwrap_or(0)
+        resource_amounts(&asked).get(unit).copied().unwrap_or(0)
     };
     let of_group = |group: &crds::ActorGroup| {
         let one = group.implementations.iter().map(of_way).max().unwrap_or(0);
@@ -221,9 +220,13 @@ fn most((application, actors): (&ActorApplication, &ApplicationActors), unit: &s
     application.spec.actors.iter().map(of_group).fold(0, u64::saturating_add)
 }
 
-/// What is asked for in a namespace by whoever is not of this application, in a snapshot's amounts: pods that are there, and
-/// actors of other applications that have a place and no pod yet.
-fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -> BTreeMap<String, u64> {
+/// Requests of others in a namespace, in a snapshot's amounts: existing pods, and decided actors of other applications
+/// without a pod.
+fn used_by_others(
+    index: &Index,
+    application: &ActorApplication,
+    key: &ApplicationKey,
+) -> BTreeMap<String, u64> {
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
     let mut total: BTreeMap<String, u64> = BTreeMap::new();
     let mut take = |amounts: BTreeMap<String, u64>| {
@@ -240,7 +243,7 @@ fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -
             continue;
         }
         there.insert(held.pod.name_any());
-        take(asks(&held.asks));
+        take(resource_amounts(&held.asks));
     }
     let applications = index.applications.iter().filter(|(other, _)| *other != key);
     for (other, it) in applications.filter(|(other, _)| other.namespace == key.namespace) {
@@ -265,7 +268,7 @@ fn others(index: &Index, application: &ActorApplication, key: &ApplicationKey) -
             if let Some(resource) = resource_of(pool, number) {
                 add(&mut asked, &BTreeMap::from([(resource, Exact::from(1))]));
             }
-            take(asks(&asked));
+            take(resource_amounts(&asked));
         }
     }
     total

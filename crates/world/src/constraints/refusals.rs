@@ -1,4 +1,4 @@
-//! What scheduler, kubelet or admission refused, as far as a plan obeys it.
+//! Refusals as placement constraints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::units::offer::Offer;
 use crate::units::unit::Unit;
 use crate::{ActorName, ApplicationKey, Index};
 
-/// The refusals of an application that still count.
+/// Active refusals of an application.
 ///
-/// What a node refuses of one actor it refuses of all of its group on devices of that kind, but for those that are there already. What
-/// is refused of a template anywhere keeps the group off the kind if it has another one; else the actors wait where they
-/// are. What concerns the namespace is no matter of places.
-pub(crate) struct Refusals<'a> {
+/// A refusal by a node applies to the whole group on devices of that kind there, except for running actors. A refusal
+/// of a template keeps the group off the kind if it has another one. Refusals of the namespace do not constrain
+/// placement.
+pub(crate) struct ActiveRefusals<'a> {
     active: Vec<&'a crds::Refusal>,
-    /// The units on which actors are, by short name.
-    runs: BTreeMap<String, String>,
+    /// Units of the actors, by short name.
+    running: BTreeMap<String, String>,
 }
 
-impl<'a> Refusals<'a> {
+impl<'a> ActiveRefusals<'a> {
     pub fn of(index: &'a Index, application: &'a ActorApplication, now: Timestamp) -> Self {
         let key = ApplicationKey::of(application);
         let status = index.placement(&key).and_then(|placement| placement.status.as_ref());
@@ -38,7 +38,7 @@ impl<'a> Refusals<'a> {
         let mut runs = BTreeMap::new();
         if !active.is_empty() {
             for (instance, pod) in owned_objects(index, application).values() {
-                // Who was taken there, whether it runs by now or not.
+                // Bound, whether it runs yet or not.
                 let is_taken = |pod: &&Arc<Pod>| {
                     let is_bound = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
                     is_bound && pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod)
@@ -51,30 +51,30 @@ impl<'a> Refusals<'a> {
                 }
             }
         }
-        Self { active, runs }
+        Self { active, running: runs }
     }
 
-    /// Whether this actor is refused on this unit and is not there.
+    /// Whether this actor is refused on this unit and does not run there.
     pub fn has(&self, actor: &ActorName, unit: &Unit) -> bool {
-        let runs_there = || self.runs.get(&actor.short()) == Some(&unit.id);
-        self.active.iter().any(|it| concerns(it, actor) && is_at(it, unit)) && !runs_there()
+        let runs_there = || self.running.get(&actor.short()) == Some(&unit.id);
+        self.active.iter().any(|it| applies_to(it, actor) && covers(it, unit)) && !runs_there()
     }
 
-    /// One rule for each reason and set of places.
+    /// One constraint for each reason and set of units.
     pub fn rules(&self, actors: &ApplicationActors, offer: &Offer) -> Vec<Constraint> {
-        let mut rules: BTreeMap<At, BTreeSet<String>> = BTreeMap::new();
+        let mut rules: BTreeMap<RuleKey, BTreeSet<String>> = BTreeMap::new();
         for it in &self.active {
             let units: Vec<String> =
-                offer.units.iter().filter(|unit| is_at(it, unit)).map(|unit| unit.id.clone()).collect();
+                offer.units.iter().filter(|unit| covers(it, unit)).map(|unit| unit.id.clone()).collect();
             let at = it.node.as_ref().map_or(String::new(), |node| format!(" on {node}"));
             let reason = format!("refused{at}: {}", it.reason);
-            let concerned = actors.names.iter().filter(|name| concerns(it, name)).map(ToString::to_string);
+            let concerned = actors.names.iter().filter(|name| applies_to(it, name)).map(ToString::to_string);
             if !units.is_empty() {
                 let whole = it.node.as_ref().filter(|_| it.kind.is_none());
                 rules.entry((reason, whole, units)).or_default().extend(concerned);
             }
         }
-        let rule = |((reason, whole, units), actors): (At, BTreeSet<String>)| {
+        let rule = |((reason, whole, units), actors): (RuleKey, BTreeSet<String>)| {
             let places = match whole {
                 Some(node) => Places::Nodes(vec![node.clone()]),
                 None => Places::Units(units),
@@ -86,24 +86,24 @@ impl<'a> Refusals<'a> {
     }
 }
 
-/// The reason, the node where all of it is meant, and the units.
-type At<'a> = (String, Option<&'a String>, Vec<String>);
+/// Reason, node if all of it is refused, and units.
+type RuleKey<'a> = (String, Option<&'a String>, Vec<String>);
 
-/// Whether the group may run on another kind than the one that is refused.
+/// Whether the group has an implementation for another kind.
 fn has_another_kind(application: &ActorApplication, refusal: &crds::Refusal) -> bool {
     let group = application.spec.actors.iter().find(|group| Some(&group.name) == refusal.group.as_ref());
     let mut kinds = group.into_iter().flat_map(|group| &group.implementations);
     kinds.any(|implementation| Some(&implementation.kind) != refusal.kind.as_ref())
 }
 
-fn concerns(refusal: &crds::Refusal, actor: &ActorName) -> bool {
+fn applies_to(refusal: &crds::Refusal, actor: &ActorName) -> bool {
     match &refusal.group {
         Some(group) => *group == actor.group,
         None => refusal.actor == actor.short(),
     }
 }
 
-fn is_at(refusal: &crds::Refusal, unit: &Unit) -> bool {
+fn covers(refusal: &crds::Refusal, unit: &Unit) -> bool {
     refusal.node.as_ref().is_none_or(|node| *node == unit.node)
         && refusal.kind.as_ref().is_none_or(|kind| *kind == unit.kind)
         && (refusal.node.is_some() || refusal.scope == RefusalScope::Template)

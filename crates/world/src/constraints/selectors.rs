@@ -1,4 +1,4 @@
-//! What Kubernetes' own selectors say of a node: labels, affinity, taints.
+//! Node selectors, affinity and taints.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,15 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 
-/// The taint of a cordoned node.
+/// Taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// Taints of a node that does not answer: admission gives every pod five minutes, eviction decides after them.
-const SILENT: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
-/// The taint by which an administrator says that a node that does not answer is off.
+/// Taints of an unreachable node. Admission adds a toleration of five minutes to every pod; after that the pod is
+/// evicted.
+const NOT_READY: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+/// Taint by which an administrator confirms that an unreachable node is shut down.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Whether labels satisfy a selector; an unknown operator never does.
+/// Whether labels match a selector; unknown operators never match.
 pub(crate) fn labels_match(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let by_label = selector.match_labels.iter().flatten();
     let by_expression = selector.match_expressions.iter().flatten();
@@ -25,16 +26,16 @@ pub(crate) fn labels_match(selector: &LabelSelector, labels: &BTreeMap<String, S
             .all(|e| holds(&e.operator, labels.get(&e.key), e.values.as_deref().unwrap_or_default()))
 }
 
-/// Why a pod may not run on a node.
+/// Why a node does not accept a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Objection {
-    /// In plain words.
+    /// The reason, for users.
     pub reason: String,
-    /// What runs there now may stay.
+    /// Whether running pods may stay.
     pub except_current: bool,
 }
 
-/// The first objection of a node against a pod, tolerations of the pool included.
+/// The first reason why a node does not accept a pod, given the pool's tolerations.
 pub(crate) fn objection(spec: &PodSpec, more_tolerations: &[Toleration], node: &Node) -> Option<Objection> {
     selector_objection(spec, node)
         .map(|reason| Objection { reason, except_current: false })
@@ -92,40 +93,41 @@ fn taint_objection(spec: &PodSpec, more: &[Toleration], node: &Node) -> Option<O
     let tolerated =
         |taint: &Taint| spec.tolerations.iter().flatten().chain(more).any(|t| tolerates(t, taint));
     let refused = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !tolerated(taint);
-    // The strictest taint decides whether what runs there may stay; a cordon lets it.
-    let taint = node_spec.taints.iter().flatten().filter(refused).max_by_key(|taint| !may_stay(taint));
+    // The strictest taint decides whether running pods may stay; a cordon lets them.
+    let taint =
+        node_spec.taints.iter().flatten().filter(refused).max_by_key(|taint| !lets_running_pods_stay(taint));
     let cordon = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
     let is_cordoned = node_spec.unschedulable == Some(true) && !tolerated(&cordon);
-    if is_cordoned && taint.is_none_or(may_stay) {
+    if is_cordoned && taint.is_none_or(lets_running_pods_stay) {
         return Some(Objection { reason: format!("{name} is cordoned"), except_current: true });
     }
     let taint = taint?;
-    let reason = if SILENT.contains(&taint.key.as_str()) {
+    let reason = if NOT_READY.contains(&taint.key.as_str()) {
         format!("{name} is not ready")
     } else {
         let value = taint.value.as_ref().map_or(String::new(), |value| format!("={value}"));
         format!("taint {}{value}:{} of {name}", taint.key, taint.effect)
     };
-    Some(Objection { reason, except_current: may_stay(taint) })
+    Some(Objection { reason, except_current: lets_running_pods_stay(taint) })
 }
 
-/// Whether a node does not answer, as the cluster's controllers have it.
-pub(crate) fn is_silent(node: &Node) -> bool {
-    silence(node).next().is_some()
+/// Whether the node lifecycle controller considers a node not ready.
+pub(crate) fn is_not_ready(node: &Node) -> bool {
+    not_ready_taints(node).next().is_some()
 }
 
-/// The taints that say that a node does not answer.
-pub(crate) fn silence(node: &Node) -> impl Iterator<Item = &Taint> {
-    taints(node).filter(|taint| SILENT.contains(&taint.key.as_str()))
+/// Taints of an unreachable node.
+pub(crate) fn not_ready_taints(node: &Node) -> impl Iterator<Item = &Taint> {
+    taints(node).filter(|taint| NOT_READY.contains(&taint.key.as_str()))
 }
 
-/// Whether somebody said that whatever ran on a node has ended.
+/// Whether an administrator confirmed that all pods of a node have ended.
 pub(crate) fn is_out_of_service(node: &Node) -> bool {
     taints(node).any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
-/// Whether a node may turn away pods that come.
-pub(crate) fn turns_away(node: &Node) -> bool {
+/// Whether a node may reject new pods.
+pub(crate) fn has_repelling_taint(node: &Node) -> bool {
     let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
     is_cordoned || taints(node).any(|taint| taint.effect != "PreferNoSchedule")
 }
@@ -134,8 +136,8 @@ fn taints(node: &Node) -> impl Iterator<Item = &Taint> {
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
 }
 
-fn may_stay(taint: &Taint) -> bool {
-    taint.effect != "NoExecute" || SILENT.contains(&taint.key.as_str())
+fn lets_running_pods_stay(taint: &Taint) -> bool {
+    taint.effect != "NoExecute" || NOT_READY.contains(&taint.key.as_str())
 }
 
 fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {

@@ -1,4 +1,4 @@
-//! Nodes that do not answer: one is lost, many are rather out of reach.
+//! Unreachable nodes.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,9 @@ use control::NodeOutage;
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::Node;
 
-use crate::constraints::selectors::{is_out_of_service, is_silent, objection, silence, turns_away};
+use crate::constraints::selectors::{
+    has_repelling_taint, is_not_ready, is_out_of_service, not_ready_taints, objection,
+};
 use crate::demand::actors::actors_of_instance;
 use crate::demand::pods::{is_terminal, unit_of};
 use crate::snapshot::model::owned_objects;
@@ -15,44 +17,44 @@ use crate::units::offer::Offer;
 use crate::units::unit::Unit;
 use crate::{ActorName, Index};
 
-/// The share of nodes, in percent, above which the way to them is doubted rather than they themselves.
-const MOST_SILENT: usize = 30;
+/// Percentage of unreachable nodes above which the network is suspected rather than the nodes.
+const MAX_UNREACHABLE_PERCENT: usize = 30;
 
 impl Index {
-    /// Whether so many nodes do not answer that nobody is moved on the strength of what is known.
+    /// Whether so many nodes are unreachable that nothing may move.
     pub fn is_mass_outage(&self) -> bool {
-        let silent = self.nodes.values().filter(|node| is_silent(node)).count();
-        silent * 100 > self.nodes.len() * MOST_SILENT
+        let silent = self.nodes.values().filter(|node| is_not_ready(node)).count();
+        silent * 100 > self.nodes.len() * MAX_UNREACHABLE_PERCENT
     }
 
-    /// Whether a node may turn away pods that come: whoever loses its pod there has to go elsewhere.
+    /// Whether a node may reject new pods, so that an evicted actor has to go elsewhere.
     pub fn rejects_pods(&self, node: &str) -> bool {
-        self.nodes.get(node).is_some_and(|node| turns_away(node))
+        self.nodes.get(node).is_some_and(|node| has_repelling_taint(node))
     }
 
-    /// The nodes that do not answer.
-    pub(crate) fn lost(&self) -> BTreeMap<String, NodeOutage> {
-        let silent = self.nodes.iter().filter(|(_, node)| is_silent(node));
-        silent.map(|(name, node)| (name.clone(), loss(node))).collect()
+    /// All unreachable nodes.
+    pub(crate) fn unreachable_nodes(&self) -> BTreeMap<String, NodeOutage> {
+        let silent = self.nodes.iter().filter(|(_, node)| is_not_ready(node));
+        silent.map(|(name, node)| (name.clone(), node_outage(node))).collect()
     }
 }
 
-fn loss(node: &Node) -> NodeOutage {
+fn node_outage(node: &Node) -> NodeOutage {
     let since = |time: &crds::Time| time.0.as_duration().try_into().ok();
-    let since = silence(node).filter_map(|taint| since(taint.time_added.as_ref()?)).min();
+    let since = not_ready_taints(node).filter_map(|taint| since(taint.time_added.as_ref()?)).min();
     NodeOutage { since, confirmed: is_out_of_service(node) }
 }
 
-/// Who could not be started again where it was decided to be: its pod there is gone or ends, and the node takes no new one.
+/// Actors that could not restart at their decided unit: their pod is gone or ends, and the node accepts no new one.
 ///
-/// What runs on a node that is cordoned, or does not answer, stays; what is evicted from there is looked after elsewhere.
+/// A pod that runs on a cordoned or unreachable node stays; once evicted, its actor is placed elsewhere.
 pub(crate) struct UnschedulablePods<'a> {
     application: &'a ActorApplication,
     offer: &'a Offer,
-    /// Nodes that may turn away pods.
+    /// Nodes that may reject pods.
     nodes: BTreeMap<&'a str, &'a Node>,
-    /// The units of the pods that live, by the actor's short name.
-    lives: BTreeMap<String, String>,
+    /// Units of live pods, by the actor's short name.
+    live: BTreeMap<String, String>,
 }
 
 impl<'a> UnschedulablePods<'a> {
@@ -62,7 +64,7 @@ impl<'a> UnschedulablePods<'a> {
         free: &'a [FreeNode<'a>],
         offer: &'a Offer,
     ) -> Self {
-        let nodes = free.iter().filter(|free| turns_away(free.node));
+        let nodes = free.iter().filter(|free| has_repelling_taint(free.node));
         let nodes: BTreeMap<&str, &Node> = nodes.map(|free| (free.name, free.node)).collect();
         let mut lives = BTreeMap::new();
         if !nodes.is_empty() {
@@ -76,13 +78,13 @@ impl<'a> UnschedulablePods<'a> {
                 }
             }
         }
-        Self { application, offer, nodes, lives }
+        Self { application, offer, nodes, live: lives }
     }
 
-    /// Whether this actor, decided to be on this unit, is one.
+    /// Whether this actor, decided on this unit, cannot restart there.
     pub fn has(&self, actor: &ActorName, unit: &Unit) -> bool {
         let Some(node) = self.nodes.get(unit.node.as_str()) else { return false };
-        if self.lives.get(&actor.short()) == Some(&unit.id) {
+        if self.live.get(&actor.short()) == Some(&unit.id) {
             return false;
         }
         let group = self.application.spec.actors.iter().find(|group| group.name == actor.group);

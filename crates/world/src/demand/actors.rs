@@ -1,6 +1,6 @@
-//! The actors of an application: those of its manifest, and those that its own runtime asks for while it runs.
+//! The actors of an application: those of its manifest, and those that its runtime requests.
 //!
-//! HiCR 3.1.1 and 4.1: a root Instance creates the others that it finds missing, from a template that says what they need.
+//! HiCR 3.1.1 and 4.1: a root Instance creates missing Instances from a template with requirements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,42 +11,42 @@ use crate::demand::application::{ActorName, GroupMember, manifest_actors};
 use crate::demand::pods::Quantities;
 use crate::index::objects::{ApplicationKey, namespace_of};
 
-/// The most actors that one application may have.
-pub(crate) const MOST_OF_ONE: usize = 5000;
+/// Maximum number of actors of an application.
+pub(crate) const MAX_ACTORS: usize = 5000;
 
-/// Every actor that an application wants.
+/// All actors of an application.
 #[derive(Clone, Debug, Default)]
 pub struct ApplicationActors {
-    /// Those of the manifest in the order of its groups, then those that were asked for, the oldest first.
+    /// Actors of the manifest in the order of its groups, then requested ones, the oldest first.
     pub names: Vec<ActorName>,
-    /// What those that were asked for need, by short name.
+    /// Requirements of requested actors, by short name.
     pub(crate) needs: BTreeMap<String, Needs>,
-    /// What admission gives a container that asks for nothing.
+    /// Default requests of a container.
     pub(crate) defaults: Quantities,
-    /// Instances that were asked for and cannot be, by name.
+    /// Rejected requests, by the Instance's name.
     pub rejected: BTreeMap<String, RejectedRequest>,
 }
 
-/// What an actor needs beyond what its group says.
+/// Requirements of an actor beyond its group's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Needs {
-    /// The only kind of device that it may run on.
+    /// The only device kind that it may run on.
     pub kind: Option<String>,
-    /// The memory that the unit must have, in MiB.
+    /// Minimum memory of the unit in MiB.
     pub memory_mib: Option<u64>,
 }
 
-/// Why an Instance that was asked for is no actor.
+/// Why a requested Instance cannot become an actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedRequest {
-    /// In one word.
+    /// Condition reason.
     pub reason: &'static str,
-    /// In plain words, and what to do.
+    /// Condition message, with the solution.
     pub message: String,
 }
 
 impl ApplicationActors {
-    /// Every actor that an application wants, and which of the Instances that it asked for cannot be.
+    /// All actors of an application and the rejected requests, given its requested Instances.
     pub(crate) fn of<'a>(application: &ActorApplication, asked: impl Iterator<Item = &'a Instance>) -> Self {
         let mut actors = Self { names: manifest_actors(application), ..Self::default() };
         let mut asked: Vec<&Instance> = asked.collect();
@@ -56,11 +56,11 @@ impl ApplicationActors {
         asked.sort_by_key(|it| (it.metadata.creation_timestamp.as_ref().map(|time| time.0), it.name_any()));
         let taken: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
         for instance in asked {
-            // One that goes is no actor any more: its place is free once its pod is gone.
+            // A terminating Instance is no actor any more; its unit is free once its pod is gone.
             if instance.metadata.deletion_timestamp.is_some() {
                 continue;
             }
-            if let Some(unfit) = unfit(application, instance, &taken, actors.names.len()) {
+            if let Some(unfit) = rejection(application, instance, &taken, actors.names.len()) {
                 actors.rejected.insert(instance.name_any(), unfit);
                 continue;
             }
@@ -78,7 +78,7 @@ impl ApplicationActors {
         actors
     }
 
-    /// The actors of a group, by their positions among [`Actors::names`].
+    /// Positions in [`ApplicationActors::names`] by group.
     pub(crate) fn by_group(&self, application: &ActorApplication) -> Vec<Vec<usize>> {
         let groups = &application.spec.actors;
         let position: BTreeMap<&str, usize> =
@@ -92,19 +92,19 @@ impl ApplicationActors {
         members
     }
 
-    /// The ids of a group's actors in a snapshot.
+    /// Snapshot ids of a group's actors.
     pub(crate) fn ids(&self, group: &str) -> Vec<String> {
         self.names.iter().filter(|name| name.group == group).map(ToString::to_string).collect()
     }
 
-    /// Whether the actor may run on this kind of device, as far as it says so itself.
+    /// Whether the actor's own requirements allow this device kind.
     pub(crate) fn may_run_on(&self, name: &ActorName, kind: &str) -> bool {
         let wanted = self.needs.get(&name.short()).and_then(|needs| needs.kind.as_deref());
         wanted.is_none_or(|wanted| wanted == kind)
     }
 }
 
-/// The actors that an Instance runs: one.
+/// The actor of an Instance.
 pub fn actors_of_instance(instance: &Instance) -> Vec<ActorName> {
     let spec = &instance.spec;
     let Some(group) = &spec.actor_group else { return Vec::new() };
@@ -120,8 +120,8 @@ pub fn actors_of_instance(instance: &Instance) -> Vec<ActorName> {
     which.map(|which| ActorName { application, group: group.clone(), member: which }).into_iter().collect()
 }
 
-/// Why an Instance that was asked for cannot be an actor of the application.
-fn unfit(
+/// Why a requested Instance cannot become an actor of the application.
+fn rejection(
     application: &ActorApplication,
     instance: &Instance,
     taken: &BTreeSet<String>,
@@ -155,7 +155,7 @@ fn unfit(
             format!("{name} is an actor of the manifest already; give the Instance another name"),
         );
     }
-    if actors >= MOST_OF_ONE {
+    if actors >= MAX_ACTORS {
         let message = format!("the application has {actors} actors already, the most that one may have");
         return unfit("TooLarge", message);
     }

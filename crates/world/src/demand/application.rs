@@ -1,4 +1,4 @@
-//! The actors of a manifest, and what its templates must not say.
+//! Actors and templates of a manifest.
 
 use std::fmt;
 
@@ -7,30 +7,30 @@ use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::ApplicationKey;
 use crate::demand::pods::requests;
-use crate::units::device_resource::{Gives, gives};
+use crate::units::device_resource::{Provides, provides};
 
-/// The name of one actor: its application, its group, and which one of it.
+/// Name of an actor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ActorName {
     /// The application.
     pub application: ApplicationKey,
     /// The group.
     pub group: String,
-    /// Which one of the group.
+    /// The member of the group.
     pub member: GroupMember,
 }
 
-/// Which actor of a group.
+/// A member of a group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupMember {
     /// From 0 up to the group's replicas.
     Index(i32),
-    /// The one that the application's runtime asked for, by the name of its Instance.
+    /// Requested by the runtime; the name of its Instance.
     Requested(String),
 }
 
 impl ActorName {
-    /// The name within the application: `group-index`, or `inst-` and the name of the Instance that was asked for.
+    /// Name within the application: `group-index`, or `inst-` and the name of the requested Instance.
     pub fn short(&self) -> String {
         match &self.member {
             GroupMember::Index(index) => format!("{}-{index}", self.group),
@@ -45,7 +45,7 @@ impl fmt::Display for ActorName {
     }
 }
 
-/// Every actor of an application's manifest, in the order of its groups.
+/// All actors of a manifest, in the order of its groups.
 pub fn manifest_actors(application: &ActorApplication) -> Vec<ActorName> {
     let key = ApplicationKey::of(application);
     let of_group = |group: &ActorGroup| {
@@ -59,7 +59,7 @@ pub fn manifest_actors(application: &ActorApplication) -> Vec<ActorName> {
     application.spec.actors.iter().flat_map(of_group).collect()
 }
 
-/// Why a template cannot be used: what the schema cannot see. `None` when it can.
+/// Why a template is invalid, as far as the schema does not check it.
 pub fn template_problem(spec: &PodSpec, pools: &[&DevicePool]) -> Option<String> {
     if spec.node_name.is_some()
         || spec.scheduler_name.as_ref().is_some_and(|name| name != "default-scheduler")
@@ -75,7 +75,7 @@ pub fn template_problem(spec: &PodSpec, pools: &[&DevicePool]) -> Option<String>
         Ok(asked) => asked,
         Err(e) => return Some(format!("asks for a resource in a way that cannot be read: {e}; correct it")),
     };
-    let own = |name: &&String| pools.iter().any(|pool| gives(pool, name) != Gives::Nothing);
+    let own = |name: &&String| pools.iter().any(|pool| provides(pool, name) != Provides::None);
     let resource = asked.keys().find(own)?;
     Some(format!(
         "asks for {resource} itself; remove it, Cairn adds the resource of the pool that it chooses"

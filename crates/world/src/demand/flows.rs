@@ -1,49 +1,48 @@
-//! What flows between actors and between whole groups, rounded.
+//! Rounded message counts between actors and between groups.
 
 use std::collections::BTreeMap;
 
 use crate::numbers::{Exact, ceil};
 
-/// What flows between two actors, or from each actor of a group to each of another, by the pair in ascending order.
+/// Messages between two actors, or between each pair of two groups; the pair is in ascending order.
 #[derive(Default)]
 pub(crate) struct Flow {
-    /// From the smaller to the larger position; also what actors of one group send to each other.
+    /// From the smaller to the larger position; within a group, in each direction.
     pub up: Exact,
     /// From the larger to the smaller.
     pub down: Exact,
-    /// When the two are apart.
+    /// Penalty for separating the pair.
     pub drag: u64,
 }
 
-/// What everyone of a group sends to everyone of another, or of its own but itself.
+/// Messages of each actor of a group to each actor of another, or to all others of its own.
 pub(crate) struct GroupFlow {
-    /// The position of the group that sends.
+    /// Position of the sending group.
     pub from: usize,
-    /// That of the group that receives.
+    /// Position of the receiving group.
     pub to: usize,
-    /// Messages of each to each, per window.
+    /// Messages per pair and window.
     pub count: u64,
-    /// Drag of each pair when apart.
+    /// Penalty for separating a pair.
     pub drag: u64,
 }
 
-/// Both directions between two groups in whole messages. Their sum is rounded up once; within a group, where both are equal, each
-/// is.
+/// Both directions between two groups as integers. Their sum is rounded up once; within a group each direction is.
 fn rounded((a, b): (usize, usize), flow: &Flow) -> (u64, u64) {
     let up = ceil(flow.up);
     (up, if a == b { up } else { ceil(flow.up + flow.down).saturating_sub(up) })
 }
 
-/// The channels between two groups.
-pub(crate) fn each_to_each((a, b): (usize, usize), flow: &Flow) -> Vec<GroupFlow> {
+/// Channels between two groups.
+pub(crate) fn group_flows((a, b): (usize, usize), flow: &Flow) -> Vec<GroupFlow> {
     let (up, down) = rounded((a, b), flow);
-    // Within a group a pair drags for both of its directions.
+    // Within a group a pair has both directions.
     let drag = if a == b { 2 * flow.drag } else { flow.drag };
     let mut channels = vec![GroupFlow { from: a, to: b, count: up, drag }];
     if a != b {
         channels.push(GroupFlow { from: b, to: a, count: down, drag: 0 });
     }
-    // The drag goes with whichever direction there is.
+    // The penalty goes with an existing direction.
     if up == 0 && down > 0 {
         channels.remove(0);
         channels[0].drag = drag;
@@ -52,9 +51,8 @@ pub(crate) fn each_to_each((a, b): (usize, usize), flow: &Flow) -> Vec<GroupFlow
     channels
 }
 
-/// What two actors of these groups exchange beside what their groups do, from the first to the second and back: all of it
-/// together is rounded up once.
-pub(crate) fn beside(
+/// Messages of two actors in both directions, beyond those of their groups; the total is rounded up once.
+pub(crate) fn pair_messages(
     of_groups: &BTreeMap<(usize, usize), Flow>,
     [first, second]: [usize; 2],
     flow: &Flow,
@@ -76,7 +74,7 @@ pub(crate) fn beside(
     (up, all - up)
 }
 
-/// The position of an actor's group.
+/// Position of an actor's group.
 pub(crate) fn group_of(members: &[Vec<usize>], actor: usize) -> usize {
     let has = |of: &Vec<usize>| of.binary_search(&actor).is_ok();
     members.iter().position(has).expect("who sends is of a group that the channel names")
@@ -97,7 +95,7 @@ mod tests {
                 let pair = (first.min(second), first.max(second));
                 let is_own = first == second;
                 let groups = Flow { up: part(up), down: part(if is_own { 0 } else { down }), drag: 3 };
-                let channels = each_to_each(pair, &groups);
+                let channels = group_flows(pair, &groups);
                 let said: u64 =
                     channels.iter().map(|channel| channel.count * if is_own { 2 } else { 1 }).sum();
                 assert_eq!(
@@ -106,9 +104,9 @@ mod tests {
                 );
                 let flow = Flow { up: part(more_up), down: part(more_down), drag: 0 };
                 let of_groups = BTreeMap::from([(pair, groups)]);
-                let (there, back) = beside(&of_groups, [first, second], &flow);
+                let (there, back) = pair_messages(&of_groups, [first, second], &flow);
                 let all = part(more_up + more_down + up + if is_own { up } else { down });
-                // Within a group both directions are one number, so that an odd sum becomes even.
+                // Within a group both directions are equal, so an odd sum becomes even.
                 let expected = if is_own { ceil(all).max(said) } else { ceil(all) };
                 assert_eq!(
                     said + there + back,
@@ -120,6 +118,6 @@ mod tests {
         }
         assert_eq!(checked, 3 * 9 * 9 * 9);
         let alone = Flow { up: part(3), down: part(3), drag: 0 };
-        assert_eq!(beside(&BTreeMap::new(), [0, 1], &alone), (1, 0));
+        assert_eq!(pair_messages(&BTreeMap::new(), [0, 1], &alone), (1, 0));
     }
 }

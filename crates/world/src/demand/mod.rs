@@ -1,4 +1,4 @@
-//! What actors ask for: messages and work (the arithmetic of the API's document).
+//! Work and messages of an application, computed from its manifest.
 
 pub(crate) mod actors;
 pub(crate) mod application;
@@ -13,47 +13,45 @@ use num_rational::Ratio;
 
 use crate::Policy;
 use crate::demand::actors::ApplicationActors;
-use crate::demand::flows::{Flow, GroupFlow, beside, each_to_each, group_of};
-use crate::demand::pods::{Quantities, asks, requests_with};
+use crate::demand::flows::{Flow, GroupFlow, group_flows, group_of, pair_messages};
+use crate::demand::pods::{Quantities, requests_with, resource_amounts};
 use crate::numbers::{Exact, ceil, duration, product, quantity, rate};
 
-/// The most work and the most messages of one actor in a window, the most of what moving it costs, and of what its pod asks for: 5,000
-/// actors, the most of an application, stay below the 2^53 that a snapshot may add up to, and so do some of others beside them. More is a
-/// slip: it is tens of thousands of lanes in the usual window.
-const MOST_OF_AN_ACTOR: u64 = 1 << 40;
+/// Maximum per actor of work, messages, move cost and requests. The sum over 5,000 actors stays below 2^53, the limit
+/// of a snapshot. A larger number is a mistake: it means tens of thousands of lanes.
+const MAX_PER_ACTOR: u64 = 1 << 40;
 
-/// The most work of one actor in however long a window.
-const MOST_WORK: u64 = 1 << 50;
+/// Maximum work of one actor in any window.
+const MAX_WORK: u64 = 1 << 50;
 
-/// The window that a policy has which names none, in microseconds.
-const USUAL_WINDOW: i128 = 30_000_000;
+/// Default window in microseconds.
+const DEFAULT_WINDOW: i128 = 30_000_000;
 
-/// One group in numbers.
+/// Numbers of a group.
 pub(crate) struct GroupNumbers {
-    /// Price of moving one actor.
+    /// Cost of moving one actor.
     pub move_cost: u64,
-    /// By kind: work in microseconds per window, and what a pod asks of its node.
+    /// Work in microseconds per window and requests of a pod, by kind.
     pub kinds: BTreeMap<String, (u64, Quantities)>,
 }
 
-/// An application in numbers.
+/// Numbers of an application.
 pub(crate) struct Numbers {
     /// By position of the group.
     pub groups: Vec<GroupNumbers>,
-    /// By pair of positions among the actors: who sends first, and how many messages in a window. The sum of both
-    /// directions is what is rounded up, once.
+    /// Sender, receiver and messages per window, by position. The sum of both directions is rounded up once.
     pub messages: Vec<(usize, usize, u64)>,
-    /// By pair of positions: drag when apart.
+    /// Pairs of positions and the penalty for separating them.
     pub drags: Vec<(usize, usize, u64)>,
-    /// What everyone of a group sends to everyone of another: they are not listed one by one.
+    /// Messages between whole groups, which are not listed per pair.
     pub of_groups: Vec<GroupFlow>,
 }
 
 impl Numbers {
-    /// Works an application out under a policy.
+    /// Computes the numbers of an application under a policy.
     ///
     /// # Errors
-    /// Where the manifest is wrong, as a path in `spec`, and what is wrong.
+    /// An invalid manifest: the path in `spec` and the problem.
     pub fn of(
         application: &ActorApplication,
         actors: &ApplicationActors,
@@ -75,7 +73,7 @@ impl Numbers {
             let rate = rate(&channel.rate).map_err(|e| format!("spec.{at}.rate: {e}"))?;
             let bytes =
                 quantity(&channel.message_bytes.0).map_err(|e| format!("spec.{at}.messageBytes: {e}"))?;
-            // Who was asked for while the application runs has no index that others are paired with.
+            // Requested actors have no index and hence no partner.
             let count = |group: usize| match channel.pattern {
                 ChannelPattern::AllToAll => members[group].len(),
                 ChannelPattern::OneToOne | ChannelPattern::Ring => replicas(&groups[group]),
@@ -98,11 +96,11 @@ impl Numbers {
             }
             let pair_rate = rate / whole(each);
             towards[to] += pair_rate * whole(each * senders) / whole(receivers);
-            // Messages above the quantum count several times on the way; the work of the receiver does not grow.
+            // A large message counts several times as traffic, but once as work.
             let quanta = product([bytes, policy.message_quantum.recip()])
                 .map(|quanta| quanta.ceil().max(Exact::from(1)));
             let sent = quanta.and_then(|quanta| product([rate, seconds, quanta]));
-            let sent = at_most(sent, MOST_OF_AN_ACTOR, || {
+            let sent = bounded(sent, MAX_PER_ACTOR, || {
                 format!("spec.{at}: an actor sends too many messages in a window, rate times messageBytes")
             })?;
             let count = sent / whole(each);
@@ -127,19 +125,19 @@ impl Numbers {
         let groups = groups.iter().zip(towards).map(of_group);
         let groups = groups.collect::<Result<_, _>>()?;
         let messages = flows.iter().flat_map(|(&(a, b), flow)| {
-            let (up, down) = beside(&of_groups, [a, b].map(|actor| group_of(&members, actor)), flow);
+            let (up, down) = pair_messages(&of_groups, [a, b].map(|actor| group_of(&members, actor)), flow);
             [(a, b, up), (b, a, down)]
         });
         Ok(Self {
             groups,
             messages: messages.filter(|(_, _, count)| *count > 0).collect(),
-            of_groups: of_groups.iter().flat_map(|(pair, flow)| each_to_each(*pair, flow)).collect(),
+            of_groups: of_groups.iter().flat_map(|(pair, flow)| group_flows(*pair, flow)).collect(),
             drags: flows.iter().filter(|(_, f)| f.drag > 0).map(|((a, b), f)| (*a, *b, f.drag)).collect(),
         })
     }
 }
 
-/// How many edges the channels make at most, one between whole groups being one; cheap, to be asked before they are listed.
+/// Upper bound on the edges of the channels, without listing them; a channel between groups is one edge.
 pub(crate) fn edges_of(application: &ActorApplication, sizes: &BTreeMap<&str, usize>) -> usize {
     let size = |name: &str| sizes.get(name).copied().unwrap_or(0);
     let of_channel = |channel: &crds::Channel| match channel.pattern {
@@ -166,18 +164,20 @@ fn group_numbers(
             duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
         let spec = implementation.template.spec.clone().unwrap_or_default();
         let asked = requests_with(&spec, defaults).map_err(|e| format!("{}: {e}", at("template")))?;
-        if let Some((resource, _)) = asks(&asked).into_iter().find(|(_, amount)| *amount > MOST_OF_AN_ACTOR) {
+        if let Some((resource, _)) =
+            resource_amounts(&asked).into_iter().find(|(_, amount)| *amount > MAX_PER_ACTOR)
+        {
             return Err(format!(
                 "{}: a pod asks for too much {resource}; it may be 2^40, correct it",
                 at("template")
             ));
         }
-        let work = at_most(product([towards + arrivals, seconds, service]), most_work(policy), || {
+        let work = bounded(product([towards + arrivals, seconds, service]), max_work(policy), || {
             format!("{}: an actor has too much work in a window, what arrives times it", at("serviceTime"))
         })?;
         Ok((implementation.kind.clone(), (ceil(work), asked)))
     };
-    let points = at_most(product([state, policy.bytes_per_point.recip()]), MOST_OF_AN_ACTOR, || {
+    let points = bounded(product([state, policy.bytes_per_point.recip()]), MAX_PER_ACTOR, || {
         format!("{}: moving an actor costs too much", at("stateBytes"))
     })?;
     Ok(GroupNumbers {
@@ -186,14 +186,14 @@ fn group_numbers(
     })
 }
 
-/// The most work of one actor in a window of this policy: as many lanes in a long one as in the usual one.
-fn most_work(policy: &Policy) -> u64 {
-    let windows = ceil(policy.window / Exact::from(USUAL_WINDOW)).max(1);
-    MOST_OF_AN_ACTOR.saturating_mul(windows).min(MOST_WORK)
+/// Maximum work of one actor in a window of this policy.
+fn max_work(policy: &Policy) -> u64 {
+    let windows = ceil(policy.window / Exact::from(DEFAULT_WINDOW)).max(1);
+    MAX_PER_ACTOR.saturating_mul(windows).min(MAX_WORK)
 }
 
-/// A number of one actor, if it is known and no slip.
-fn at_most(number: Option<Exact>, most: u64, what: impl Fn() -> String) -> Result<Exact, String> {
+/// Rejects numbers that are too large.
+fn bounded(number: Option<Exact>, most: u64, what: impl Fn() -> String) -> Result<Exact, String> {
     let bound = Exact::from(i128::from(most));
     let power = most.ilog2();
     number
@@ -209,7 +209,7 @@ fn whole(number: usize) -> Exact {
     Ratio::from(i128::try_from(number).expect("counts of actors fit"))
 }
 
-/// How many receivers one sender has.
+/// Receivers of one sender.
 fn receivers_of_one(pattern: ChannelPattern, senders: usize, receivers: usize, same_group: bool) -> usize {
     match pattern {
         ChannelPattern::AllToAll => receivers - usize::from(same_group && receivers > 0),

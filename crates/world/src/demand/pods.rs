@@ -1,4 +1,4 @@
-//! What pods ask for.
+//! Resource requests of pods.
 
 use std::collections::BTreeMap;
 
@@ -12,29 +12,29 @@ use crate::numbers::{Exact, NumberError, ceil, quantity};
 /// Amounts by resource, in the resource's own unit (cores, bytes, pieces).
 pub(crate) type Quantities = BTreeMap<String, Exact>;
 
-/// Whether the pod has ended and holds nothing any more.
+/// Whether the pod succeeded or failed, so that it holds nothing.
 pub fn is_terminal(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// The unit that a pod was made for, as its annotation claims: to be believed of an application's own pods alone.
+/// Unit in the pod's annotation; trust it only for an application's own pods.
 pub fn unit_of(pod: &Pod) -> Option<&str> {
     pod.annotations().get(labels::UNIT).map(String::as_str)
 }
 
-/// What kube-scheduler counts a pod for: its containers, or its init containers where they need more, and overhead.
+/// Effective requests as kube-scheduler computes them: the larger of containers and init containers, plus overhead.
 ///
 /// # Errors
-/// A quantity that cannot be read.
+/// An invalid quantity.
 pub fn requests(spec: &PodSpec) -> Result<BTreeMap<String, Exact>, NumberError> {
     requests_with(spec, &Quantities::new())
 }
 
-/// The same of a pod that admission has not seen yet: a container gets `defaults` of what it says nothing of.
+/// Effective requests before admission: containers get `defaults` for resources that they do not set.
 ///
 /// # Errors
-/// A quantity that cannot be read.
+/// An invalid quantity.
 pub(crate) fn requests_with(spec: &PodSpec, defaults: &Quantities) -> Result<Quantities, NumberError> {
     let of_container = |container: &Container| {
         let mut own = of_container(container)?;
@@ -65,7 +65,7 @@ pub(crate) fn requests_with(spec: &PodSpec, defaults: &Quantities) -> Result<Qua
         let entry = total.entry(resource).or_default();
         *entry = amount.max(*entry);
     }
-    // Requests of the pod as a whole stand for those of its containers.
+    // Pod-level requests override those of the containers.
     let of_pod = spec.resources.as_ref();
     let of_pod = parse(of_pod.and_then(|r| r.requests.as_ref()), of_pod.and_then(|r| r.limits.as_ref()))?;
     total.extend(of_pod);
@@ -78,7 +78,7 @@ fn of_container(container: &Container) -> Result<Quantities, NumberError> {
     parse(resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()))
 }
 
-/// Requests; where there is only a limit, the API server takes it for the request.
+/// Requests; a missing one defaults to the limit.
 fn parse(
     requests: Option<&BTreeMap<String, Quantity>>,
     limits: Option<&BTreeMap<String, Quantity>>,
@@ -93,8 +93,8 @@ pub(crate) fn add(total: &mut Quantities, more: &Quantities) {
     }
 }
 
-/// What a pod with these requests takes of its node, itself included, in a snapshot's amounts.
-pub(crate) fn asks(requests: &Quantities) -> BTreeMap<String, u64> {
+/// Node resources of a pod with these requests, in a snapshot's amounts; includes the pod itself.
+pub(crate) fn resource_amounts(requests: &Quantities) -> BTreeMap<String, u64> {
     let mut asks = BTreeMap::from([("pods".to_owned(), 1)]);
     for (resource, amount) in requests {
         let (name, scale) = resource_unit(resource);
@@ -103,8 +103,8 @@ pub(crate) fn asks(requests: &Quantities) -> BTreeMap<String, u64> {
     asks
 }
 
-/// The resources of which a pod asks for more than its template says, as where admission puts a container beside the actor's.
-pub(crate) fn more_than<'a>(
+/// Resources of which a pod requests more than its template, for example after admission injected a sidecar.
+pub(crate) fn exceeded_resources<'a>(
     pod: &'a Quantities,
     template: &'a Quantities,
 ) -> impl Iterator<Item = &'a String> {
@@ -112,18 +112,18 @@ pub(crate) fn more_than<'a>(
     pod.iter().filter(move |(resource, amount)| **amount > says(resource)).map(|(resource, _)| resource)
 }
 
-/// What an actor's pod takes of its node: what its template says, and of everything as much as the pod asks for where one is there.
-pub(crate) fn asks_there(template: &Quantities, pod: Option<&Quantities>) -> BTreeMap<String, u64> {
-    let mut taken = asks(template);
-    let pod = pod.filter(|pod| more_than(pod, template).next().is_some());
-    for (resource, amount) in pod.into_iter().flat_map(asks) {
+/// Node resources of an actor: the larger of its template and its existing pod.
+pub(crate) fn amounts_with_pod(template: &Quantities, pod: Option<&Quantities>) -> BTreeMap<String, u64> {
+    let mut taken = resource_amounts(template);
+    let pod = pod.filter(|pod| exceeded_resources(pod, template).next().is_some());
+    for (resource, amount) in pod.into_iter().flat_map(resource_amounts) {
         let most = taken.entry(resource).or_default();
         *most = amount.max(*most);
     }
     taken
 }
 
-/// A resource's name in a snapshot, and what its amounts are multiplied by there.
+/// Name of a resource in a snapshot, and the factor of its amounts.
 pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
     let mebibytes = Exact::new(1, 1 << 20);
     match resource {
@@ -135,10 +135,10 @@ pub(crate) fn resource_unit(resource: &str) -> (String, Exact) {
     }
 }
 
-/// What a node has to give.
+/// Allocatable resources of a node.
 pub(crate) fn allocatable(node: &Node) -> Quantities {
     let amounts = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
-    // The API server refuses quantities that cannot be read.
+    // The API server rejects invalid quantities.
     let read = |(name, amount): (&String, &Quantity)| Some((name.clone(), quantity(&amount.0).ok()?));
     amounts.into_iter().flatten().filter_map(read).collect()
 }

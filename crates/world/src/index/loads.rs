@@ -1,4 +1,4 @@
-//! What the actors of applications put on units, where they were decided to be and where they are, summed up and kept up to date.
+//! Load of applications on units, at decided and at actual places, updated incrementally.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,23 @@ use crds::{ActorApplication, Placement};
 use crate::demand::Numbers;
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
-use crate::demand::pods::{Quantities, asks, asks_there};
+use crate::demand::pods::{Quantities, amounts_with_pod, resource_amounts};
 use crate::numbers::Exact;
 use crate::units::unit::pool_of;
 use crate::{ApplicationKey, Policy};
 
-/// Several actors on one unit.
+/// Load of several actors on one unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sum {
-    /// How many they are.
+pub(crate) struct LoadSum {
+    /// Number of actors.
     pub count: u64,
-    /// Their work in one window.
+    /// Work per window.
     pub work: u64,
-    /// What their pods ask of the node.
+    /// Node resources that their pods request.
     pub asks: BTreeMap<String, u64>,
 }
 
-impl Sum {
+impl LoadSum {
     fn add(&mut self, more: &Self) {
         self.count += more.count;
         self.work = self.work.saturating_add(more.work);
@@ -43,8 +43,8 @@ impl Sum {
         self.asks.retain(|_, amount| *amount > 0);
     }
 
-    /// As much of everything as there is of it in either.
-    fn raise(&mut self, to: &Self) {
+    /// The elementwise maximum.
+    fn raise_to(&mut self, to: &Self) {
         self.count = self.count.max(to.count);
         self.work = self.work.max(to.work);
         for (resource, amount) in &to.asks {
@@ -54,66 +54,66 @@ impl Sum {
     }
 }
 
-/// What is known of an application and of where its actors are.
-pub(crate) struct Known<'a> {
+/// An application with its actors, decision and pods.
+pub(crate) struct ApplicationFacts<'a> {
     pub application: &'a ActorApplication,
     pub actors: ApplicationActors,
-    /// What was decided for it.
+    /// Its decision.
     pub decision: Option<&'a Placement>,
-    /// Its pods that are not over.
-    pub pods: Vec<There<'a>>,
+    /// Its pods that have not ended.
+    pub pods: Vec<RunningPod<'a>>,
 }
 
-/// A pod that is there.
-pub(crate) struct There<'a> {
-    /// The actor that it was made for.
+/// A pod that has not ended.
+pub(crate) struct RunningPod<'a> {
+    /// Its actor.
     pub actor: ActorName,
-    /// Where it is.
+    /// Its unit.
     pub unit: &'a str,
-    /// What it asks for itself, whatever the manifest says by now.
+    /// Its actual requests, which may differ from the manifest.
     pub asks: &'a Quantities,
 }
 
-/// What one application puts on units.
+/// Load of one application.
 #[derive(Debug)]
 struct Load {
-    units: BTreeMap<String, Sum>,
-    /// Why its manifest cannot be read: the places that it has are counted all the same, with what its pods ask for.
-    fault: Option<String>,
-    /// Whether its actors can be listed one by one: neither has its manifest a fault, nor is it going away.
+    units: BTreeMap<String, LoadSum>,
+    /// Why the manifest is invalid. The load is then counted from places and pods.
+    problem: Option<String>,
+    /// Whether its actors can be listed individually: the manifest is valid and the application is not being deleted.
     is_listed: bool,
 }
 
-/// What all applications put on units, counted over one window.
+/// Load of all applications, over one window.
 #[derive(Debug)]
 pub(crate) struct Loads {
     changed: BTreeSet<ApplicationKey>,
-    of: BTreeMap<ApplicationKey, Load>,
-    total: BTreeMap<String, Sum>,
+    by_application: BTreeMap<ApplicationKey, Load>,
+    total: BTreeMap<String, LoadSum>,
 }
 
 impl Loads {
-    /// Nothing is counted yet of these applications.
+    /// No load is counted yet for these applications.
     pub fn unknown<'a>(keys: impl Iterator<Item = &'a ApplicationKey>) -> Self {
-        Self { changed: keys.cloned().collect(), of: BTreeMap::new(), total: BTreeMap::new() }
+        Self { changed: keys.cloned().collect(), by_application: BTreeMap::new(), total: BTreeMap::new() }
     }
 
-    /// The application, its decision or its being there changed.
+    /// Marks an application for recounting.
     pub fn changed(&mut self, key: &ApplicationKey) {
         self.changed.insert(key.clone());
     }
 
-    /// Counts anew what changed: `of` says what is known of an application, `kind` that of a pool.
-    pub fn catch_up<'a>(
+    /// Recounts the marked applications. `of` returns an application's facts, `kind` a pool's device kind.
+    pub fn update<'a>(
         &mut self,
         policy: &Policy,
-        of: impl Fn(&ApplicationKey) -> Option<Known<'a>>,
+        of: impl Fn(&ApplicationKey) -> Option<ApplicationFacts<'a>>,
         kind: impl Fn(&str) -> Option<&'a str>,
     ) {
-        // One that could not be counted, whatever the reason, is to be counted still.
+        // Unmark only after a successful count.
         while let Some(key) = self.changed.first().cloned() {
             let load = of(&key).and_then(|known| load(&known, policy, &kind));
-            if let Some(before) = self.of.remove(&key) {
+            if let Some(before) = self.by_application.remove(&key) {
                 for (unit, sum) in &before.units {
                     if let Some(total) = self.total.get_mut(unit) {
                         total.subtract(sum);
@@ -124,15 +124,15 @@ impl Loads {
                 self.total.entry(unit.clone()).or_default().add(sum);
             }
             self.changed.remove(&key);
-            self.of.extend(load.map(|load| (key, load)));
+            self.by_application.extend(load.map(|load| (key, load)));
         }
         self.total.retain(|_, sum| sum.count > 0);
     }
 
-    /// What all but one put on units.
-    pub fn without(&self, key: &ApplicationKey) -> BTreeMap<String, Sum> {
+    /// Load of all applications but one.
+    pub fn without(&self, key: &ApplicationKey) -> BTreeMap<String, LoadSum> {
         let mut total = self.total.clone();
-        for (unit, sum) in self.of.get(key).into_iter().flat_map(|load| &load.units) {
+        for (unit, sum) in self.by_application.get(key).into_iter().flat_map(|load| &load.units) {
             if let Some(total) = total.get_mut(unit) {
                 total.subtract(sum);
             }
@@ -141,29 +141,29 @@ impl Loads {
         total
     }
 
-    /// What all but one put on units whose actors cannot be listed one by one.
-    pub fn unlisted_without(&self, key: &ApplicationKey) -> BTreeMap<String, Sum> {
-        let mut total: BTreeMap<String, Sum> = BTreeMap::new();
-        let unlisted = self.of.iter().filter(|(other, load)| *other != key && !load.is_listed);
+    /// Load of all other applications whose actors cannot be listed individually.
+    pub fn unlisted_without(&self, key: &ApplicationKey) -> BTreeMap<String, LoadSum> {
+        let mut total: BTreeMap<String, LoadSum> = BTreeMap::new();
+        let unlisted = self.by_application.iter().filter(|(other, load)| *other != key && !load.is_listed);
         for (unit, sum) in unlisted.flat_map(|(_, load)| &load.units) {
             total.entry(unit.clone()).or_default().add(sum);
         }
         total
     }
 
-    /// Whose manifests cannot be read, of all but one, and why.
-    pub fn faults_without(&self, key: &ApplicationKey) -> Vec<(ApplicationKey, String)> {
-        let others = self.of.iter().filter(|(other, _)| *other != key);
-        others.filter_map(|(other, load)| Some((other.clone(), load.fault.clone()?))).collect()
+    /// Other applications with an invalid manifest, and why.
+    pub fn problems_without(&self, key: &ApplicationKey) -> Vec<(ApplicationKey, String)> {
+        let others = self.by_application.iter().filter(|(other, _)| *other != key);
+        others.filter_map(|(other, load)| Some((other.clone(), load.problem.clone()?))).collect()
     }
 
-    /// Whether what an application puts on units was counted by its pods.
+    /// Whether the application's load was counted from its pods.
     pub fn is_unlisted(&self, key: &ApplicationKey) -> bool {
-        self.of.get(key).is_some_and(|load| !load.is_listed)
+        self.by_application.get(key).is_some_and(|load| !load.is_listed)
     }
 }
 
-/// By what of a policy the numbers of applications are worked out, and whether they are too large.
+/// Policy parameters that the numbers of an application depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Measure {
     window: Exact,
@@ -172,23 +172,26 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// That of this policy.
+    /// Those of this policy.
     pub fn of(policy: &Policy) -> Self {
         let Policy { window, message_quantum, bytes_per_point, .. } = *policy;
         Self { window, message_quantum, bytes_per_point }
     }
 }
 
-/// What an application puts on units; nothing when it is nowhere.
+/// Load of one application; `None` if it is placed nowhere.
 ///
-/// Of one that is going away nobody comes any more, and its pods take room until they are gone. Where a manifest cannot be read it is
-/// not known what its actors do and ask for, but that they are there, and what their pods ask for.
+/// An application that is being deleted, or whose manifest is invalid, counts with the requests of its pods.
 ///
-/// Who is on the move takes room where it is decided to be, and where it is until its pod is gone. On one unit, who goes makes room for
-/// who comes: it counts for the more of what was decided to be there and of what is there. So does whose pod asks for something else than
-/// the manifest says: for the more of both.
-fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a str>) -> Option<Load> {
-    let Known { application, actors, decision, pods } = known;
+/// A moving actor counts at its decided unit and, until its pod is gone, at its old one. On each unit the larger of
+/// decided and actual load counts, so a successor reuses the room of its predecessor. The same holds for pods whose
+/// requests differ from the manifest.
+fn load<'a>(
+    known: &ApplicationFacts,
+    policy: &Policy,
+    kind: &impl Fn(&str) -> Option<&'a str>,
+) -> Option<Load> {
+    let ApplicationFacts { application, actors, decision, pods } = known;
     let is_going = application.metadata.deletion_timestamp.is_some();
     let decision = decision.filter(|_| !is_going);
     if decision.is_none() && pods.is_empty() {
@@ -199,17 +202,21 @@ fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a s
     let one = |group: Option<usize>, pool: Option<&str>, pod: Option<&Quantities>| {
         let (numbers, kind) = (numbers.as_ref().ok(), pool.and_then(kind));
         let known = group.zip(kind).and_then(|(group, kind)| numbers?.groups[group].kinds.get(kind));
-        // It runs there, whatever the manifest says by now; what it did there is not known any more, what its pod asks for is.
+        // The pod runs on a kind that the manifest no longer has: its work is unknown, its requests are not.
         known.map_or_else(
-            || Sum { count: 1, asks: pod.map(asks).unwrap_or_default(), ..Sum::default() },
-            |(work, asked)| Sum { count: 1, work: *work, asks: asks_there(asked, pod) },
+            || LoadSum {
+                count: 1,
+                asks: pod.map(resource_amounts).unwrap_or_default(),
+                ..LoadSum::default()
+            },
+            |(work, asked)| LoadSum { count: 1, work: *work, asks: amounts_with_pod(asked, pod) },
         )
     };
     let group_of: BTreeMap<String, usize> =
         actors.names.iter().filter_map(|actor| Some((actor.short(), position(&actor.group)?))).collect();
     let there: BTreeMap<(String, &str), &Quantities> =
         pods.iter().map(|pod| ((pod.actor.short(), pod.unit), pod.asks)).collect();
-    let (mut units, mut decided) = (BTreeMap::<String, Sum>::new(), BTreeSet::new());
+    let (mut units, mut decided) = (BTreeMap::<String, LoadSum>::new(), BTreeSet::new());
     for assignment in decision.iter().flat_map(|decision| &decision.spec.assignments) {
         let Some(group) = group_of.get(&assignment.actor) else { continue };
         let place = (assignment.actor.clone(), assignment.unit.as_str());
@@ -218,17 +225,17 @@ fn load<'a>(known: &Known, policy: &Policy, kind: &impl Fn(&str) -> Option<&'a s
         decided.insert(place);
     }
     if !there.keys().all(|place| decided.contains(place)) {
-        let mut runs: BTreeMap<&str, Sum> = BTreeMap::new();
+        let mut runs: BTreeMap<&str, LoadSum> = BTreeMap::new();
         for pod in pods {
             let sum = one(position(&pod.actor.group), pool_of(pod.unit), Some(pod.asks));
             runs.entry(pod.unit).or_default().add(&sum);
         }
         for (unit, sum) in runs {
-            units.entry(unit.to_owned()).or_default().raise(&sum);
+            units.entry(unit.to_owned()).or_default().raise_to(&sum);
         }
     }
     let is_listed = numbers.is_ok() && !is_going;
-    Some(Load { units, fault: numbers.err().filter(|_| !is_going), is_listed })
+    Some(Load { units, problem: numbers.err().filter(|_| !is_going), is_listed })
 }
 
 #[cfg(test)]
@@ -246,12 +253,12 @@ mod tests {
         let policy = Policy::builtin("p");
         let counted = RefCell::new(String::new());
         for (fails, expected) in [("b", "a"), ("", "bc"), ("", "")] {
-            let of = |key: &ApplicationKey| -> Option<Known<'static>> {
+            let of = |key: &ApplicationKey| -> Option<ApplicationFacts<'static>> {
                 assert_ne!(key.name, fails, "it cannot be counted");
                 counted.borrow_mut().push_str(&key.name);
                 None
             };
-            let done = catch_unwind(AssertUnwindSafe(|| loads.catch_up(&policy, of, |_| None)));
+            let done = catch_unwind(AssertUnwindSafe(|| loads.update(&policy, of, |_| None)));
             assert_eq!((done.is_err(), counted.take()), (!fails.is_empty(), expected.to_owned()));
         }
     }

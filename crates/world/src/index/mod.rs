@@ -1,4 +1,4 @@
-//! What is known of a cluster, kept by what is asked of it: an event changes what it touches, and nobody scans the whole.
+//! An index over the cluster's objects, updated by each event.
 
 pub(crate) mod loads;
 pub(crate) mod namespaces;
@@ -29,11 +29,11 @@ use crate::index::ownership::Ownership;
 use crate::index::room::NodeRoom;
 use crate::index::runtime_requests::Requests;
 use crate::numbers::{Exact, floor};
-use crate::units::offer::Offers;
-use crate::units::withdrawn::Grace;
+use crate::units::offer::OfferCache;
+use crate::units::withdrawn::WithdrawnUnits;
 use crate::{ApplicationKey, Objects};
 
-/// The objects that a snapshot is made from, and who is whose and where among them.
+/// The objects of a snapshot, indexed by name, owner and node.
 #[derive(Debug, Default)]
 pub struct Index {
     pub(crate) nodes: BTreeMap<String, Arc<Node>>,
@@ -42,45 +42,45 @@ pub struct Index {
     pub(crate) applications: BTreeMap<ApplicationKey, Arc<ActorApplication>>,
     pub(crate) placements: BTreeMap<ApplicationKey, Arc<Placement>>,
     pub(crate) instances: BTreeMap<Name, Arc<Instance>>,
-    pub(crate) pods: BTreeMap<Name, Held>,
+    pub(crate) pods: BTreeMap<Name, IndexedPod>,
     pub(crate) quotas: BTreeMap<Name, Arc<ResourceQuota>>,
     pub(crate) namespaces: Namespaces,
     /// By uid.
-    applications_by: BTreeMap<String, ApplicationKey>,
+    application_by_uid: BTreeMap<String, ApplicationKey>,
     /// By uid.
-    instance_of: BTreeMap<String, Name>,
-    /// Instances by the uid of their controller, and pods by that of theirs.
-    instances_by: BTreeMap<String, BTreeSet<Name>>,
-    pods_by: BTreeMap<String, BTreeSet<Name>>,
+    instance_by_uid: BTreeMap<String, Name>,
+    /// Instances by the uid of their controller, and pods likewise.
+    instances_by_owner: BTreeMap<String, BTreeSet<Name>>,
+    pods_by_owner: BTreeMap<String, BTreeSet<Name>>,
     pub(crate) requests: Requests,
-    /// Pods that are not over, by the node that they are bound to or, not bound yet, claim to be pinned to.
-    pub(crate) pods_at: BTreeMap<String, BTreeSet<Name>>,
-    /// Applications that have a decided place there, by node.
-    pub(crate) hosts: BTreeMap<String, BTreeSet<ApplicationKey>>,
-    /// Which units were decided for how many actors, by node.
-    pub(crate) decided: BTreeMap<String, BTreeMap<String, u64>>,
-    /// By node that exists.
+    /// Pods that have not ended, by the node they are bound to or, if unbound, pinned to.
+    pub(crate) pods_by_node: BTreeMap<String, BTreeSet<Name>>,
+    /// Applications with a decided place, by node.
+    pub(crate) applications_by_node: BTreeMap<String, BTreeSet<ApplicationKey>>,
+    /// Number of actors decided on each unit, by node.
+    pub(crate) decided_by_node: BTreeMap<String, BTreeMap<String, u64>>,
+    /// By existing node.
     rooms: BTreeMap<String, NodeRoom>,
-    /// Units that somebody is on and that are offered no more.
-    pub(crate) grace: Grace,
-    /// Nodes whose agent is silent.
+    /// Units in use that are no longer offered.
+    pub(crate) withdrawn: WithdrawnUnits,
+    /// Nodes whose agent's lease expired.
     pub(crate) stale_agents: BTreeSet<String>,
-    /// What applications put on units, by the window that it is counted over.
+    /// Load of applications, by the measure it is counted with.
     pub(crate) loads: Mutex<BTreeMap<Measure, Loads>>,
-    /// What nodes offer, by that window.
-    pub(crate) offers: Mutex<BTreeMap<Exact, Offers>>,
+    /// Offered units, by window.
+    pub(crate) offers: Mutex<BTreeMap<Exact, OfferCache>>,
 }
 
-/// A pod, what it asks for, and where it is.
+/// A pod with its requests and node.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct IndexedPod {
     pub(crate) pod: Arc<Pod>,
     pub(crate) asks: Quantities,
     pub(crate) node: Option<String>,
 }
 
 impl Index {
-    /// Of all these objects.
+    /// Indexes all these objects.
     pub fn of(objects: &Objects) -> Self {
         let mut index = Self::default();
         for it in &objects.nodes {
@@ -116,40 +116,40 @@ impl Index {
         index
     }
 
-    /// A node that came or changed.
+    /// Adds or updates a node.
     pub fn put_node(&mut self, node: Arc<Node>) {
         let name = node.name_any();
-        self.with_grace(Some(&name), |index| {
+        self.track_withdrawals(Some(&name), |index| {
             index.nodes.insert(name.clone(), node);
-            index.refresh(&name);
+            index.recount_node(&name);
         });
     }
 
-    /// A node that is gone.
+    /// Removes a node.
     pub fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
-        self.grace.forget(name);
-        self.refresh(name);
+        self.withdrawn.expire_node(name);
+        self.recount_node(name);
     }
 
-    /// An application that came or changed.
+    /// Adds or updates an application.
     pub fn put_application(&mut self, application: Arc<ActorApplication>) {
         let key = ApplicationKey::of(&application);
         let new = uid(application.as_ref()).map(str::to_owned);
         let old = self.applications.insert(key.clone(), application);
-        self.changed(&key);
-        self.settle_application(&key, old.as_deref(), new.as_ref());
+        self.load_changed(&key);
+        self.update_ownership(&key, old.as_deref(), new.as_ref());
     }
 
-    /// An application that is gone.
+    /// Removes an application.
     pub fn remove_application(&mut self, key: &ApplicationKey) {
         let old = self.applications.remove(key);
-        self.changed(key);
-        self.settle_application(key, old.as_deref(), None);
+        self.load_changed(key);
+        self.update_ownership(key, old.as_deref(), None);
     }
 
-    /// Whose pods are foreign may have changed.
-    fn settle_application(
+    /// A new uid changes the ownership of pods.
+    fn update_ownership(
         &mut self,
         key: &ApplicationKey,
         old: Option<&ActorApplication>,
@@ -160,20 +160,20 @@ impl Index {
             return;
         }
         if let Some(uid) = &old {
-            self.applications_by.remove(uid);
+            self.application_by_uid.remove(uid);
         }
         if let Some(uid) = new {
-            self.applications_by.insert(uid.clone(), key.clone());
+            self.application_by_uid.insert(uid.clone(), key.clone());
         }
-        let names = old.iter().chain(new).filter_map(|uid| self.instances_by.get(uid)).flatten();
+        let names = old.iter().chain(new).filter_map(|uid| self.instances_by_owner.get(uid)).flatten();
         let instances: Vec<Arc<Instance>> =
             names.filter_map(|name| self.instances.get(name)).cloned().collect();
         for instance in &instances {
-            self.refresh_pods_of(instance);
+            self.recount_pods_of(instance);
         }
     }
 
-    /// An Instance that came or changed.
+    /// Adds or updates an Instance.
     pub fn put_instance(&mut self, instance: Arc<Instance>) {
         let name = (namespace_of(instance.as_ref()), instance.name_any());
         let chain = |it: &Instance| (uid(it).map(str::to_owned), controlled(it, "ActorApplication"));
@@ -182,116 +182,117 @@ impl Index {
         if is_another {
             self.remove_instance(&name.0, &name.1);
             if let Some(uid) = &new.0 {
-                self.instance_of.insert(uid.clone(), name.clone());
+                self.instance_by_uid.insert(uid.clone(), name.clone());
             }
             if let Some(owner) = new.1 {
-                self.instances_by.entry(owner).or_default().insert(name.clone());
+                self.instances_by_owner.entry(owner).or_default().insert(name.clone());
             }
             self.requests.put(&name, &instance);
         }
-        self.requested(&name, &instance);
+        self.request_changed(&name, &instance);
         let kept = Arc::clone(self.instances.entry(name).insert_entry(instance).get());
         if is_another {
-            self.refresh_pods_of(&kept);
+            self.recount_pods_of(&kept);
         }
     }
 
-    /// An Instance that is gone.
+    /// Removes an Instance.
     pub fn remove_instance(&mut self, namespace: &str, name: &str) {
         let name = (namespace.to_owned(), name.to_owned());
         let Some(old) = self.instances.remove(&name) else { return };
         self.requests.remove(&name, &old);
-        self.requested(&name, &old);
+        self.request_changed(&name, &old);
         if let Some(owner) = controlled(old.as_ref(), "ActorApplication") {
-            take(&mut self.instances_by, &owner, &name);
+            remove_from_set(&mut self.instances_by_owner, &owner, &name);
         }
         if let Some(uid) = uid(old.as_ref()) {
-            self.instance_of.remove(uid);
+            self.instance_by_uid.remove(uid);
         }
-        self.refresh_pods_of(&old);
+        self.recount_pods_of(&old);
     }
 
-    /// A pod that came or changed.
+    /// Adds or updates a pod.
     pub fn put_pod(&mut self, pod: Arc<Pod>) {
         let name = (namespace_of(pod.as_ref()), pod.name_any());
         let spec = pod.spec.as_ref();
         let bound = spec.and_then(|spec| spec.node_name.clone());
         let pinned = || unit_of(&pod)?.rsplit_once('/').map(|(node, _)| node.to_owned());
         let node = bound.or_else(pinned).filter(|_| !is_terminal(&pod));
-        let is_elsewhere = self.pods.get(&name).is_none_or(|held| stands(&held.pod) != stands(&pod));
+        let is_elsewhere =
+            self.pods.get(&name).is_none_or(|held| placement_facts(&held.pod) != placement_facts(&pod));
         if is_elsewhere {
-            self.pod_counts(&name);
+            self.pod_changed(&name);
         }
         let before = self.forget_pod(&name);
         if let Some(owner) = controlled(pod.as_ref(), "Instance") {
-            self.pods_by.entry(owner).or_default().insert(name.clone());
+            self.pods_by_owner.entry(owner).or_default().insert(name.clone());
         }
         if let Some(node) = &node {
-            self.pods_at.entry(node.clone()).or_default().insert(name.clone());
+            self.pods_by_node.entry(node.clone()).or_default().insert(name.clone());
         }
-        // The API server refuses quantities that cannot be read.
+        // The API server rejects invalid quantities.
         let asks = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
-        self.pods.insert(name.clone(), Held { pod, asks, node: node.clone() });
+        self.pods.insert(name.clone(), IndexedPod { pod, asks, node: node.clone() });
         if is_elsewhere {
-            self.pod_counts(&name);
+            self.pod_changed(&name);
         }
         for node in BTreeSet::from([before, node]).iter().flatten() {
-            self.refresh(node);
+            self.recount_node(node);
         }
     }
 
-    /// A pod that is gone.
+    /// Removes a pod.
     pub fn remove_pod(&mut self, namespace: &str, name: &str) {
         let name = (namespace.to_owned(), name.to_owned());
-        self.pod_counts(&name);
+        self.pod_changed(&name);
         if let Some(node) = self.forget_pod(&name) {
-            self.refresh(&node);
+            self.recount_node(&node);
         }
     }
 
-    /// Takes a pod out; where it was.
+    /// Removes a pod from the index and returns its node.
     fn forget_pod(&mut self, name: &Name) -> Option<String> {
         let old = self.pods.remove(name)?;
         if let Some(owner) = controlled(old.pod.as_ref(), "Instance") {
-            take(&mut self.pods_by, &owner, name);
+            remove_from_set(&mut self.pods_by_owner, &owner, name);
         }
         let node = old.node?;
-        take(&mut self.pods_at, &node, name);
+        remove_from_set(&mut self.pods_by_node, &node, name);
         Some(node)
     }
 
-    /// Whose the pods of an Instance are may have changed.
-    fn refresh_pods_of(&mut self, instance: &Instance) {
-        let pods = uid(instance).and_then(|uid| self.pods_by.get(uid)).into_iter().flatten();
+    /// The ownership of an Instance's pods may have changed.
+    fn recount_pods_of(&mut self, instance: &Instance) {
+        let pods = uid(instance).and_then(|uid| self.pods_by_owner.get(uid)).into_iter().flatten();
         let nodes: BTreeSet<String> = pods.filter_map(|name| self.pods.get(name)?.node.clone()).collect();
         for node in &nodes {
-            self.refresh(node);
+            self.recount_node(node);
         }
         let whose = match self.owner_of_instance(instance) {
             Ownership::OwnedBy(application) if !nodes.is_empty() => Some(ApplicationKey::of(application)),
             _ => None,
         };
         if let Some(key) = whose {
-            self.changed(&key);
+            self.load_changed(&key);
         }
     }
 
-    /// Counts anew what is left of a node.
-    fn refresh(&mut self, name: &str) {
+    /// Recomputes the free capacity of a node.
+    fn recount_node(&mut self, name: &str) {
         self.node_changed(name);
         let Some(node) = self.nodes.get(name) else {
             self.rooms.remove(name);
-            let is_used = self.pods_at.contains_key(name);
-            self.grace.left(name, |_| is_used);
+            let is_used = self.pods_by_node.contains_key(name);
+            self.withdrawn.drop_unused(name, |_| is_used);
             return;
         };
         let mut free = allocatable(node);
         let (mut foreign, mut all, mut held) = (Quantities::new(), Quantities::new(), BTreeMap::new());
-        for pod in self.pods_at.get(name).into_iter().flatten().filter_map(|name| self.pods.get(name)) {
+        for pod in self.pods_by_node.get(name).into_iter().flatten().filter_map(|name| self.pods.get(name)) {
             let whose = self.owner_of_pod(&pod.pod);
             let is_bound = pod.pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
             let is_ours = matches!(whose, Ownership::OwnedBy(_));
-            // Of others nothing is believed that they say of themselves.
+            // Annotations of foreign pods are not trusted.
             if !is_bound && !is_ours {
                 continue;
             }
@@ -318,81 +319,81 @@ impl Index {
             (name, floor(*amount * scale))
         };
         let (left, provides) = (left.iter().map(told).collect(), free.iter().map(told).collect());
-        self.grace.left(name, |unit| held.contains_key(unit));
+        self.withdrawn.drop_unused(name, |unit| held.contains_key(unit));
         self.rooms.insert(name.to_owned(), NodeRoom { free, provides, left, held, overfull });
         self.begin_grace(name);
     }
 
-    /// The application of this name.
+    /// The application with this name.
     pub fn application(&self, key: &ApplicationKey) -> Option<&Arc<ActorApplication>> {
         self.applications.get(key)
     }
 
-    /// The names of all applications.
+    /// Names of all applications.
     pub fn applications(&self) -> impl Iterator<Item = &ApplicationKey> {
         self.applications.keys()
     }
 
-    /// The decision for this application: the Placement of its name that is its own.
+    /// The application's decision: the Placement with its name that it controls.
     pub fn placement(&self, key: &ApplicationKey) -> Option<&Arc<Placement>> {
         let application = self.application(key)?;
         self.named_placement(key).filter(|placement| is_decision_for(placement, application))
     }
 
-    /// The Placement of this name, whosever it is.
+    /// The Placement with this name, whatever its owner.
     pub fn named_placement(&self, key: &ApplicationKey) -> Option<&Arc<Placement>> {
         self.placements.get(key)
     }
 
-    /// Whether there is a node of this name.
+    /// Whether a node with this name exists.
     pub fn has_node(&self, name: &str) -> bool {
         self.nodes.contains_key(name)
     }
 
-    /// What is left of a node.
+    /// Free capacity of a node.
     pub fn room(&self, node: &str) -> Option<&NodeRoom> {
         self.rooms.get(node)
     }
 
-    /// The applications that have a decided place on a node.
+    /// Applications with a decided place on a node.
     pub fn applications_on(&self, node: &str) -> impl Iterator<Item = &ApplicationKey> {
-        self.hosts.get(node).into_iter().flatten()
+        self.applications_by_node.get(node).into_iter().flatten()
     }
 
-    /// For how many actors a unit was decided.
+    /// Number of actors decided on a unit.
     pub fn decided_on(&self, unit: &str) -> u64 {
-        let node = unit.rsplit_once('/').and_then(|(node, _)| self.decided.get(node));
+        let node = unit.rsplit_once('/').and_then(|(node, _)| self.decided_by_node.get(node));
         node.and_then(|units| units.get(unit)).copied().unwrap_or(0)
     }
 
-    /// The units that were decided for actors on a node, with how many.
+    /// Number of actors decided on each unit of a node.
     pub(crate) fn decided_at(&self, node: &str) -> Option<&BTreeMap<String, u64>> {
-        self.decided.get(node)
+        self.decided_by_node.get(node)
     }
 
-    /// The pod of this name.
+    /// The pod with this name.
     pub fn pod(&self, namespace: &str, name: &str) -> Option<&Arc<Pod>> {
         self.pods.get(&(namespace.to_owned(), name.to_owned())).map(|held| &held.pod)
     }
 
-    /// The node where a pod is that is not over.
+    /// Node of a pod that has not ended.
     pub fn node_of_pod(&self, namespace: &str, name: &str) -> Option<&str> {
         self.pods.get(&(namespace.to_owned(), name.to_owned()))?.node.as_deref()
     }
 
-    /// The application that the Instance of this uid was made for.
+    /// The application that owns the Instance with this uid.
     pub fn application_of(&self, instance: &str) -> Option<ApplicationKey> {
-        let instance = self.instances.get(self.instance_of.get(instance)?)?;
+        let instance = self.instances.get(self.instance_by_uid.get(instance)?)?;
         match self.owner_of_instance(instance) {
             Ownership::OwnedBy(application) => Some(ApplicationKey::of(application)),
             Ownership::Orphaned | Ownership::Foreign => None,
         }
     }
 
-    /// The application that an Instance was made for.
+    /// The application that owns an Instance.
     pub fn owner_of_instance(&self, instance: &Instance) -> Ownership<&ActorApplication> {
         let Some(owner) = controller_ref(instance, "ActorApplication") else { return Ownership::Foreign };
-        let key = self.applications_by.get(owner.uid.as_str());
+        let key = self.application_by_uid.get(owner.uid.as_str());
         match key.and_then(|key| self.applications.get(key)) {
             None => Ownership::Orphaned,
             Some(application) if application.namespace() == instance.namespace() => {
@@ -402,10 +403,10 @@ impl Index {
         }
     }
 
-    /// The Instance that a pod was made for, whose name it has, and the Instance's application.
+    /// The Instance that owns a pod and has its name, with the Instance's application.
     pub fn owner_of_pod(&self, pod: &Pod) -> Ownership<(&ActorApplication, &Instance)> {
         let Some(owner) = controller_ref(pod, "Instance") else { return Ownership::Foreign };
-        let name = self.instance_of.get(owner.uid.as_str());
+        let name = self.instance_by_uid.get(owner.uid.as_str());
         let Some(instance) = name.and_then(|name| self.instances.get(name)) else {
             return Ownership::Orphaned;
         };
@@ -420,29 +421,29 @@ impl Index {
         }
     }
 
-    /// The Instances that the application controls, by name.
+    /// Instances that the application controls, by name.
     pub(crate) fn instances_of(&self, application: &ActorApplication) -> Vec<&Arc<Instance>> {
-        let names = uid(application).and_then(|uid| self.instances_by.get(uid)).into_iter().flatten();
+        let names = uid(application).and_then(|uid| self.instances_by_owner.get(uid)).into_iter().flatten();
         names.filter_map(|name| self.instances.get(name)).collect()
     }
 
-    /// The Instances of a namespace whose names begin so.
+    /// Instances in a namespace whose names have this prefix.
     pub(crate) fn instances_named(&self, namespace: &str, prefix: &str) -> Vec<&Arc<Instance>> {
         named(&self.instances, namespace, prefix)
     }
 
-    /// The pods of a namespace whose names begin so.
+    /// Pods in a namespace whose names have this prefix.
     pub(crate) fn pods_named(&self, namespace: &str, prefix: &str) -> Vec<&Arc<Pod>> {
         named(&self.pods, namespace, prefix).into_iter().map(|held| &held.pod).collect()
     }
 
-    /// How many of our pods there are on each unit, by node.
-    pub(crate) fn rooms(&self) -> &BTreeMap<String, NodeRoom> {
+    /// Free capacity by node.
+    pub(crate) fn node_rooms(&self) -> &BTreeMap<String, NodeRoom> {
         &self.rooms
     }
 
-    /// What applications put on units is counted anew when it is asked for.
-    pub(crate) fn changed(&mut self, key: &ApplicationKey) {
+    /// Marks an application's load for recounting.
+    pub(crate) fn load_changed(&mut self, key: &ApplicationKey) {
         let loads = self.loads.get_mut().unwrap_or_else(PoisonError::into_inner);
         for loads in loads.values_mut() {
             loads.changed(key);
@@ -454,19 +455,19 @@ impl Index {
     }
 }
 
-/// By what it is known whose a pod is, where its actor, and what it asks for.
-fn stands(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&PodSpec>) {
+/// The facts of a pod that its application's load depends on.
+fn placement_facts(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&PodSpec>) {
     let owner = controller_ref(pod, "Instance").map(|owner| owner.uid.as_str());
     (owner, unit_of(pod), is_terminal(pod), pod.spec.as_ref())
 }
 
-/// The uid of the controller of an object, where it is of this kind of ours.
+/// Uid of an object's controller of one of our kinds.
 fn controlled(object: &impl ResourceExt, kind: &str) -> Option<String> {
     controller_ref(object, kind).map(|owner| owner.uid.clone())
 }
 
-/// Takes an item out of a set, and the set away with its last one.
-pub(crate) fn take<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, at: &str, item: &T) {
+/// Removes an item from a set, and the set once it is empty.
+pub(crate) fn remove_from_set<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, at: &str, item: &T) {
     if let Some(set) = sets.get_mut(at) {
         set.remove(item);
         if set.is_empty() {
@@ -475,7 +476,7 @@ pub(crate) fn take<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, at: &str, i
     }
 }
 
-/// What has a name in this namespace that begins so.
+/// Entries of this namespace whose names have this prefix.
 pub(crate) fn named<'a, T>(all: &'a BTreeMap<Name, T>, namespace: &str, prefix: &str) -> Vec<&'a T> {
     let from = Bound::Included((namespace.to_owned(), prefix.to_owned()));
     let of_it = |(name, _): &(&Name, &T)| name.0 == namespace && name.1.starts_with(prefix);

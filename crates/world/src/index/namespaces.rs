@@ -1,4 +1,4 @@
-//! What holds in a namespace beside its quotas: its labels, and what admission gives containers that ask for nothing.
+//! Labels of namespaces, and the defaults of their `LimitRange`s.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::demand::pods::Quantities;
 use crate::index::objects::Name;
 use crate::numbers::quantity;
 
-/// What is known of namespaces.
+/// Labels and limits by namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
     pub labels: BTreeMap<String, BTreeMap<String, String>>,
@@ -17,10 +17,10 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
-    /// What a container of this namespace requests that neither requests nor limits a resource itself.
+    /// Default requests of a container in this namespace.
     ///
-    /// A `LimitRange` as a file may leave out what the API server fills in: the maximum stands for the default, that for the
-    /// default request, and the minimum for one that has none of them.
+    /// A `LimitRange` from a file may lack what the API server fills in: the default request falls back to the default
+    /// limit, then to the maximum, then to the minimum.
     pub fn defaults(&self, namespace: &str) -> Quantities {
         let mut defaults = Quantities::new();
         let from = self.limits.range((namespace.to_owned(), String::new())..);
@@ -29,7 +29,7 @@ impl Namespaces {
             for item in items.filter(|item| item.type_ == "Container") {
                 let by_rank = [&item.default_request, &item.default, &item.max, &item.min];
                 for (resource, amount) in by_rank.into_iter().flatten().flatten() {
-                    // Admission asks one after the other, and what is set is left alone.
+                    // The first `LimitRange` that sets a resource wins, as in admission.
                     if let Ok(amount) = quantity(&amount.0) {
                         defaults.entry(resource.clone()).or_insert(amount);
                     }

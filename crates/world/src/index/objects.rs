@@ -1,4 +1,4 @@
-//! What is known of a cluster: the objects that a snapshot is made from.
+//! The Kubernetes objects that a snapshot is built from.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,53 +14,53 @@ use serde_json::Value;
 
 use crate::index::owner::is_decision_for;
 
-/// An object by namespace and name.
+/// Namespace and name.
 pub(crate) type Name = (String, String);
 
-/// The objects that a snapshot is made from; the order does not matter.
+/// The Kubernetes objects that a snapshot is built from, in any order.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
-    /// Nodes of the cluster.
+    /// Nodes.
     pub nodes: Vec<Arc<Node>>,
     /// Pods of all namespaces.
     pub pods: Vec<Arc<Pod>>,
-    /// What the node agents found.
+    /// Devices found by the node agents.
     pub topologies: Vec<Arc<NodeTopology>>,
-    /// What the administrator allows.
+    /// Device pools.
     pub pools: Vec<Arc<DevicePool>>,
-    /// What the users ask for.
+    /// Applications.
     pub applications: Vec<Arc<ActorApplication>>,
-    /// What was decided.
+    /// Decisions.
     pub placements: Vec<Arc<Placement>>,
-    /// What was made.
+    /// Instances.
     pub instances: Vec<Arc<Instance>>,
     /// Quotas of namespaces.
     pub quotas: Vec<Arc<ResourceQuota>>,
-    /// What containers of namespaces get that ask for nothing.
+    /// Default requests and limits of namespaces.
     pub limits: Vec<Arc<LimitRange>>,
     /// Namespaces, for their labels.
     pub namespaces: Vec<Arc<Namespace>>,
-    /// `ConfigMap`s that hold policies.
+    /// `ConfigMap`s with policies.
     pub policies: Vec<Arc<ConfigMap>>,
 }
 
-/// The name of an application: `namespace/name`.
+/// Namespace and name of an application, written `namespace/name`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApplicationKey {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
 impl ApplicationKey {
-    /// The key of an application that was read; an absent namespace is `default`, as kubectl has it.
+    /// The key of an application; a missing namespace means `default`, as for kubectl.
     pub fn of(application: &ActorApplication) -> Self {
         Self { namespace: namespace_of(application), name: application.name_any() }
     }
 }
 
-/// The namespace of an object; absent in a file means `default`.
+/// Namespace of an object; a missing one means `default`.
 pub(crate) fn namespace_of(object: &impl ResourceExt) -> String {
     object.namespace().unwrap_or_else(|| "default".to_owned())
 }
@@ -84,25 +84,25 @@ impl FromStr for ApplicationKey {
     }
 }
 
-/// Why a file cannot be read.
+/// Why a file is invalid.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {path}: {problem}")]
 pub struct ReadError {
     /// The file.
     pub file: String,
-    /// Which document, and where in it.
+    /// Document and field.
     pub path: String,
-    /// What is wrong and what to do.
+    /// The problem and its solution.
     pub problem: String,
 }
 
 impl Objects {
-    /// Adds the objects of one file: YAML or JSON, several documents, Lists as `kubectl get -o yaml` dumps them.
+    /// Adds the objects of a file: YAML or JSON, several documents, or Lists as `kubectl get -o yaml` prints them.
     ///
-    /// Kinds that a snapshot does not need are passed over.
+    /// Other kinds are ignored.
     ///
     /// # Errors
-    /// What is not YAML, gives a key twice, has no kind, or does not fit its kind.
+    /// Invalid YAML, a duplicate key, a missing kind, or a field that does not fit the kind.
     pub fn read(&mut self, file: &str, text: &str) -> Result<(), ReadError> {
         for (position, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
             let path = format!("document {}", position + 1);
@@ -127,7 +127,7 @@ impl Objects {
             let item_kind = kind.trim_end_matches("List");
             let Some(Value::Array(items)) = value.get("items").cloned() else { return Ok(()) };
             for (position, mut item) in items.into_iter().enumerate() {
-                // A typed list leaves out kind and version of its items.
+                // Items of a typed list lack kind and apiVersion.
                 if let Value::Object(fields) = &mut item
                     && !item_kind.is_empty()
                 {
@@ -162,12 +162,12 @@ impl Objects {
         Ok(())
     }
 
-    /// The application of this name.
+    /// The application with this name.
     pub fn application(&self, key: &ApplicationKey) -> Option<&Arc<ActorApplication>> {
         self.applications.iter().find(|application| ApplicationKey::of(application) == *key)
     }
 
-    /// The decision for this application: the Placement of its name that is its own.
+    /// The application's decision: the Placement with its name that it controls.
     pub fn placement(&self, key: &ApplicationKey) -> Option<&Arc<Placement>> {
         let application = self.application(key)?;
         self.placements.iter().find(|placement| is_decision_for(placement, application))

@@ -1,4 +1,4 @@
-//! What applications put on units, as the others see it: what was decided for them, and where their pods are until these are gone.
+//! Load of the other applications: at decided places and where their pods still are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
@@ -8,51 +8,51 @@ use kube::ResourceExt;
 
 use crate::demand::actors::actors_of_instance;
 use crate::demand::application::{ActorName, GroupMember};
-use crate::demand::pods::{Quantities, is_terminal, more_than, requests_with, unit_of};
+use crate::demand::pods::{Quantities, exceeded_resources, is_terminal, requests_with, unit_of};
 use crate::demand::requested::desired_actors;
-use crate::index::Held;
-use crate::index::loads::{Known, Loads, Measure, Sum, There};
+use crate::index::IndexedPod;
+use crate::index::loads::{ApplicationFacts, LoadSum, Loads, Measure, RunningPod};
 use crate::index::objects::{Name, namespace_of};
 use crate::index::ownership::Ownership;
-use crate::units::device_resource::{Gives, gives};
+use crate::units::device_resource::{Provides, provides};
 use crate::units::unit::pool_of;
 use crate::{ApplicationKey, Index, Policy};
 
-/// So many measures of policies are remembered at the same time.
-const MOST_MEASURES: usize = 16;
+/// Number of measures that are cached.
+const MAX_MEASURES: usize = 16;
 
 impl Index {
-    /// What other applications put on each unit, counted over the policy's window, and whose manifests cannot be read.
+    /// Load of the other applications by unit over the policy's window, and the invalid manifests among them.
     ///
-    /// `are_listed`: of those whose actors can be listed one by one nothing is counted.
+    /// With `are_listed`, only applications whose actors cannot be listed individually are counted.
     pub(crate) fn others(
         &self,
         key: &ApplicationKey,
         policy: &Policy,
         are_listed: bool,
-    ) -> (BTreeMap<String, Sum>, Vec<(ApplicationKey, String)>) {
+    ) -> (BTreeMap<String, LoadSum>, Vec<(ApplicationKey, String)>) {
         let mut all = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() > MOST_MEASURES {
+        if all.len() > MAX_MEASURES {
             all.clear();
         }
         let measure = Measure::of(policy);
         let loads = all.entry(measure).or_insert_with(|| Loads::unknown(self.applications.keys()));
         let of = |key: &ApplicationKey| {
             let application = self.application(key)?.as_ref();
-            Some(Known {
+            Some(ApplicationFacts {
                 application,
                 actors: desired_actors(self, application),
                 decision: self.placement(key).map(AsRef::as_ref),
                 pods: self.pods_of(application),
             })
         };
-        loads.catch_up(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
+        loads.update(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
         let sums = if are_listed { loads.unlisted_without(key) } else { loads.without(key) };
-        (sums, loads.faults_without(key))
+        (sums, loads.problems_without(key))
     }
 
-    /// The pods of an application that are not over.
-    pub(crate) fn pods_of<'a>(&'a self, application: &ActorApplication) -> Vec<There<'a>> {
+    /// The application's pods that have not ended.
+    pub(crate) fn pods_of<'a>(&'a self, application: &ActorApplication) -> Vec<RunningPod<'a>> {
         let pod = |instance: &crds::Instance| {
             let held = self.pods.get(&(namespace_of(instance), instance.name_any()))?;
             let is_own =
@@ -62,25 +62,25 @@ impl Index {
         let instances = self.instances_of(application).into_iter();
         let found = instances.filter_map(|instance| Some((actors_of_instance(instance), pod(instance)?)));
         let there = |(actors, (unit, asks)): (Vec<ActorName>, (&'a str, &'a Quantities))| {
-            actors.into_iter().map(move |actor| There { actor, unit, asks })
+            actors.into_iter().map(move |actor| RunningPod { actor, unit, asks })
         };
         found.flat_map(there).collect()
     }
 
-    /// A pod comes or goes: what its application puts on units is counted anew, if that makes a difference.
-    pub(crate) fn pod_counts(&mut self, name: &Name) {
-        let by = |held: &Held| {
-            self.is_by_pods(held).or_else(|| self.asks_for_more(held)).or_else(|| self.has_stray(held))
+    /// Called before and after a pod changes: marks its application's load for recounting if it depends on the pod.
+    pub(crate) fn pod_changed(&mut self, name: &Name) {
+        let by = |held: &IndexedPod| {
+            self.counted_by_pods(held).or_else(|| self.asks_for_more(held)).or_else(|| self.has_stray(held))
         };
         let key = self.pods.get(name).and_then(by);
         if let Some(key) = key {
-            self.changed(&key);
+            self.load_changed(&key);
         }
     }
 
-    /// The application of a pod, where what its actor takes is counted by its pod and not by the manifest: that is going away, cannot be
-    /// read, or says nothing of where the pod is.
-    fn is_by_pods(&self, held: &Held) -> Option<ApplicationKey> {
+    /// The pod's application, if its load is counted from pods: it is being deleted, its manifest is invalid, or it has
+    /// no implementation for the pod's unit.
+    fn counted_by_pods(&self, held: &IndexedPod) -> Option<ApplicationKey> {
         let unit = unit_of(&held.pod)?;
         let Ownership::OwnedBy((application, instance)) = self.owner_of_pod(&held.pod) else { return None };
         let key = ApplicationKey::of(application);
@@ -91,25 +91,25 @@ impl Index {
         let way = instance.spec.actor_group.as_deref().zip(kind);
         let is_by_pods = is_going
             || is_unlisted()
-            || way.is_none_or(|(group, kind)| way_of(application, group, kind).is_none());
+            || way.is_none_or(|(group, kind)| implementation_of(application, group, kind).is_none());
         is_by_pods.then_some(key)
     }
 
-    /// The application of a pod that asks for more than its template says, the device aside that its pool gives it.
-    fn asks_for_more(&self, held: &Held) -> Option<ApplicationKey> {
+    /// The pod's application, if the pod requests more than its template, apart from the pool's device.
+    fn asks_for_more(&self, held: &IndexedPod) -> Option<ApplicationKey> {
         let pool = self.pools.get(pool_of(unit_of(&held.pod)?)?)?;
         let Ownership::OwnedBy((application, instance)) = self.owner_of_pod(&held.pod) else { return None };
-        let way = way_of(application, instance.spec.actor_group.as_deref()?, &pool.spec.kind)?;
+        let way = implementation_of(application, instance.spec.actor_group.as_deref()?, &pool.spec.kind)?;
         let defaults = self.defaults(&namespace_of(application));
         let asked = way.template.spec.as_ref().map(|spec| requests_with(spec, &defaults));
         let asked = asked.transpose().ok()?.unwrap_or_default();
-        let is_more = more_than(&held.asks, &asked).any(|resource| gives(pool, resource) == Gives::Nothing);
+        let is_more =
+            exceeded_resources(&held.asks, &asked).any(|resource| provides(pool, resource) == Provides::None);
         is_more.then(|| ApplicationKey::of(application))
     }
 
-    /// The application of a pod, where one of its pods on the same unit was not decided to be there. Where none was, its decision says
-    /// all that it has there.
-    fn has_stray(&self, held: &Held) -> Option<ApplicationKey> {
+    /// The pod's application, if a pod on the same unit was not decided to be there.
+    fn has_stray(&self, held: &IndexedPod) -> Option<ApplicationKey> {
         let unit = unit_of(&held.pod)?;
         let Ownership::OwnedBy((application, _)) = self.owner_of_pod(&held.pod) else { return None };
         let key = ApplicationKey::of(application);
@@ -118,7 +118,7 @@ impl Index {
             decided.filter(|it| it.unit == unit).map(|it| it.actor.as_str()).collect();
         let is_stray =
             |actor: &ActorName| !is_listed(application, actor) || !decided.contains(actor.short().as_str());
-        let at_node = held.node.iter().filter_map(|node| self.pods_at.get(node)).flatten();
+        let at_node = held.node.iter().filter_map(|node| self.pods_by_node.get(node)).flatten();
         let mut beside = at_node.filter_map(|name| self.pods.get(name));
         let has_stray = beside.any(|other| {
             if unit_of(&other.pod) != Some(unit) {
@@ -135,13 +135,17 @@ impl Index {
     }
 }
 
-/// How actors of a group run on a kind of device, as far as the manifest says so.
-fn way_of<'a>(application: &'a ActorApplication, group: &str, kind: &str) -> Option<&'a Implementation> {
+/// The group's implementation for a device kind.
+fn implementation_of<'a>(
+    application: &'a ActorApplication,
+    group: &str,
+    kind: &str,
+) -> Option<&'a Implementation> {
     let group = application.spec.actors.iter().find(|it| it.name == group)?;
     group.implementations.iter().find(|it| it.kind == kind)
 }
 
-/// Whether the manifest itself lists an actor: of one that was asked for only who counts them all knows whether it is one.
+/// Whether the manifest itself lists an actor; requested ones never count as listed here.
 fn is_listed(application: &ActorApplication, actor: &ActorName) -> bool {
     let group = application.spec.actors.iter().find(|group| group.name == actor.group);
     match &actor.member {

@@ -1,10 +1,10 @@
-//! Who controls an object.
+//! Controllers of objects.
 
 use crds::{ActorApplication, Placement};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 
-/// Whether a Placement is the decision for an application: it has its name, and the application is its controller.
+/// Whether a Placement is the decision for an application: it has its name and is controlled by it.
 pub fn is_decision_for(placement: &Placement, application: &ActorApplication) -> bool {
     let owner = controller_ref(placement, "ActorApplication").map(|owner| owner.uid.as_str());
     placement.name_any() == application.name_any()
@@ -12,7 +12,7 @@ pub fn is_decision_for(placement: &Placement, application: &ActorApplication) ->
         && owner == uid(application)
 }
 
-/// The controller of an object, where it is of this kind of ours.
+/// The controller of an object, if it has this kind of ours.
 pub fn controller_ref<'a>(object: &'a impl ResourceExt, kind: &str) -> Option<&'a OwnerReference> {
     let is_ours = |owner: &&OwnerReference| {
         owner.controller == Some(true)
@@ -22,7 +22,7 @@ pub fn controller_ref<'a>(object: &'a impl ResourceExt, kind: &str) -> Option<&'
     object.owner_references().iter().find(is_ours)
 }
 
-/// The uid of an object; objects in files may have none.
+/// Uid of an object; objects in files may have none.
 pub(crate) fn uid(object: &impl ResourceExt) -> Option<&str> {
     object.meta().uid.as_deref()
 }

@@ -1,14 +1,14 @@
-//! Whose an object is: only the chain of controller uids says so, pod → Instance → application.
+//! Ownership of objects, by the chain of controller uids only: pod → Instance → application.
 //!
-//! Names, labels and annotations are claims, and anybody can write them.
+//! Names, labels and annotations are not trusted, as any user can write them.
 
-/// Whose an object is.
+/// Ownership of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership<T> {
-    /// Ours: it was made for this.
+    /// Owned by this.
     OwnedBy(T),
-    /// Its controller is gone, and the garbage collector takes it away.
+    /// The controller no longer exists; the garbage collector will delete the object.
     Orphaned,
-    /// Somebody else's, whatever it says of itself.
+    /// Owned by another party.
     Foreign,
 }

@@ -1,4 +1,4 @@
-//! Decisions in the index: who has a decided place where.
+//! Decided places in the index.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,28 +7,28 @@ use crds::Placement;
 use kube::ResourceExt;
 
 use crate::index::objects::namespace_of;
-use crate::index::take;
+use crate::index::remove_from_set;
 use crate::{ApplicationKey, Index};
 
 impl Index {
-    /// A decision that came or changed.
+    /// Adds or updates a decision.
     pub fn put_placement(&mut self, placement: Arc<Placement>) {
         let key = ApplicationKey { namespace: namespace_of(placement.as_ref()), name: placement.name_any() };
         self.replace_placement(&key, Some(placement));
     }
 
-    /// A decision that is gone.
+    /// Removes a decision.
     pub fn remove_placement(&mut self, key: &ApplicationKey) {
         self.replace_placement(key, None);
     }
 
     fn replace_placement(&mut self, key: &ApplicationKey, new: Option<Arc<Placement>>) {
-        self.changed(key);
+        self.load_changed(key);
         let old = self.placements.remove(key);
         let (before, after) = (by_node(old.as_deref()), by_node(new.as_deref()));
         for (node, units) in &before {
-            take(&mut self.hosts, node, key);
-            let Some(decided) = self.decided.get_mut(*node) else { continue };
+            remove_from_set(&mut self.applications_by_node, node, key);
+            let Some(decided) = self.decided_by_node.get_mut(*node) else { continue };
             for (unit, count) in units {
                 if let Some(all) = decided.get_mut(*unit) {
                     *all -= count;
@@ -36,17 +36,17 @@ impl Index {
             }
             decided.retain(|_, count| *count > 0);
             if decided.is_empty() {
-                self.decided.remove(*node);
+                self.decided_by_node.remove(*node);
             }
         }
         for (node, units) in &after {
-            self.hosts.entry((*node).to_owned()).or_default().insert(key.clone());
-            let decided = self.decided.entry((*node).to_owned()).or_default();
+            self.applications_by_node.entry((*node).to_owned()).or_default().insert(key.clone());
+            let decided = self.decided_by_node.entry((*node).to_owned()).or_default();
             for (unit, count) in units {
                 *decided.entry((*unit).to_owned()).or_default() += count;
             }
         }
-        // What a node offers changes only where what was decided there does.
+        // A node's offer depends on the places decided there.
         let nodes = before.keys().chain(after.keys().filter(|node| !before.contains_key(*node)));
         for node in nodes.filter(|node| before.get(*node) != after.get(*node)) {
             self.node_changed(node);
@@ -57,7 +57,7 @@ impl Index {
     }
 }
 
-/// By node: which units were decided for how many actors.
+/// Number of actors decided on each unit, by node.
 fn by_node(placement: Option<&Placement>) -> BTreeMap<&str, BTreeMap<&str, u64>> {
     let mut nodes: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for assignment in placement.iter().flat_map(|placement| &placement.spec.assignments) {

@@ -1,4 +1,4 @@
-//! After a gap in what was told: what is not there any more goes.
+//! After a relist: removes objects that no longer exist.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Instances that runtimes asked for, by whom.
+//! Instances requested by runtimes, by application.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,23 +9,23 @@ use crate::ApplicationKey;
 use crate::index::objects::Name;
 use crate::index::owner::{controller_ref, uid};
 
-/// Instances that runtimes asked for: those of an application, and those whose application has not been made their owner.
+/// Instances requested by runtimes: by owner, and those that have no owner yet.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// By the uid of the application.
+    /// By the application's uid.
     owned: BTreeMap<String, BTreeSet<Name>>,
     unowned: BTreeMap<ApplicationKey, BTreeSet<Name>>,
 }
 
 impl Requests {
-    /// An Instance that came; whose it is does not change.
+    /// Adds an Instance; its owner never changes.
     pub fn put(&mut self, name: &Name, instance: &Instance) {
         self.at(name, instance, |names, name| {
             names.insert(name.clone());
         });
     }
 
-    /// An Instance that is gone.
+    /// Removes an Instance.
     pub fn remove(&mut self, name: &Name, instance: &Instance) {
         self.at(name, instance, |names, name| {
             names.remove(name);
@@ -47,12 +47,12 @@ impl Requests {
         }
     }
 
-    /// The names of those that an application controls.
+    /// Names of those that the application controls.
     pub fn of(&self, application: &ActorApplication) -> impl Iterator<Item = &Name> {
         uid(application).and_then(|uid| self.owned.get(uid)).into_iter().flatten()
     }
 
-    /// The names of those that nobody controls and that name the application.
+    /// Names of those without a controller that name the application.
     pub fn unowned(&self, application: &ApplicationKey) -> impl Iterator<Item = &Name> {
         self.unowned.get(application).into_iter().flatten()
     }

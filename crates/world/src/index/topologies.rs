@@ -1,4 +1,4 @@
-//! Pools and what agents found, in the index: what nodes offer is made of them.
+//! Pools and topologies in the index; the nodes' offers are made from them.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use kube::ResourceExt;
 use crate::Index;
 
 impl Index {
-    /// What an agent found.
+    /// Adds or updates a topology.
     pub fn put_topology(&mut self, topology: Arc<NodeTopology>) {
         let name = topology.name_any();
-        // Which pod holds what matters where a device is lost.
+        // Allocations matter only for lost devices.
         let offers_the_same = |known: &NodeTopology| {
             known.spec == topology.spec && (!known.spec.has_lost() || known.status == topology.status)
         };
@@ -19,51 +19,51 @@ impl Index {
             *known = topology;
             return;
         }
-        self.with_grace(Some(&name), |index| {
+        self.track_withdrawals(Some(&name), |index| {
             index.topologies.insert(name.clone(), topology);
             index.node_changed(&name);
         });
     }
 
-    /// What an agent found is gone.
+    /// Removes a topology.
     pub fn remove_topology(&mut self, name: &str) {
-        self.with_grace(Some(name), |index| {
+        self.track_withdrawals(Some(name), |index| {
             index.topologies.remove(name);
             index.node_changed(name);
         });
     }
 
-    /// A pool that came or changed.
+    /// Adds or updates a pool.
     pub fn put_pool(&mut self, pool: Arc<DevicePool>) {
         let name = pool.name_any();
-        // Its status is what is told of it.
+        // The status is an output.
         if let Some(known) = self.pools.get_mut(&name).filter(|known| known.spec == pool.spec) {
             *known = pool;
             return;
         }
-        self.with_grace(None, |index| drop(index.pools.insert(name, pool)));
+        self.track_withdrawals(None, |index| drop(index.pools.insert(name, pool)));
         self.forget_loads();
         self.forget_offers();
     }
 
-    /// A pool that is gone.
+    /// Removes a pool.
     pub fn remove_pool(&mut self, name: &str) {
-        self.with_grace(None, |index| drop(index.pools.remove(name)));
+        self.track_withdrawals(None, |index| drop(index.pools.remove(name)));
         self.forget_loads();
         self.forget_offers();
     }
 
-    /// The pool of this name.
+    /// The pool with this name.
     pub fn pool(&self, name: &str) -> Option<&Arc<DevicePool>> {
         self.pools.get(name)
     }
 
-    /// The pools, by name.
+    /// All pools, by name.
     pub fn pools(&self) -> impl Iterator<Item = &Arc<DevicePool>> {
         self.pools.values()
     }
 
-    /// What the agent of this node found.
+    /// The topology of a node.
     pub fn topology(&self, node: &str) -> Option<&Arc<NodeTopology>> {
         self.topologies.get(node)
     }

@@ -1,4 +1,4 @@
-//! Putting one world together.
+//! Assembles the snapshot of one application.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
@@ -12,18 +12,18 @@ use placement::file::{
 use placement::{MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
 
-use crate::constraints::refusals::Refusals;
+use crate::constraints::refusals::ActiveRefusals;
 use crate::constraints::unreachable::UnschedulablePods;
 use crate::constraints::{avoided_pairs, constraints};
-use crate::demand::actors::{ApplicationActors, MOST_OF_ONE, actors_of_instance};
+use crate::demand::actors::{ApplicationActors, MAX_ACTORS, actors_of_instance};
 use crate::demand::application::{ActorName, template_problem};
-use crate::demand::pods::{Quantities, asks, is_terminal, unit_of};
+use crate::demand::pods::{Quantities, is_terminal, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
 use crate::demand::{Numbers, edges_of, replicas};
-use crate::index::loads::There;
+use crate::index::loads::RunningPod;
 use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
-use crate::snapshot::entries::{ALWAYS_TOLD, file_nodes, file_units, speaks_of};
+use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
 use crate::snapshot::model::owned_objects;
 use crate::suggestions::suggestions;
 use crate::units::free_nodes;
@@ -32,18 +32,18 @@ use crate::units::report::PoolReport;
 use crate::units::unit::{Unit, Units};
 use crate::{Index, Policy};
 
-/// A snapshot, and what is worth telling beside it.
+/// A snapshot and the facts beside it.
 #[derive(Clone, Debug)]
 pub struct AssembledSnapshot {
-    /// What is planned from.
+    /// The planner's input.
     pub snapshot: Arc<Snapshot>,
-    /// Units by id, with what a pod needs to ask for.
+    /// Units by id, with what a pod has to request.
     pub units: Units,
-    /// Pools by name.
+    /// Pool reports by name.
     pub pools: BTreeMap<String, PoolReport>,
-    /// What people should know.
+    /// Warnings for the application's status.
     pub warnings: Vec<SnapshotWarning>,
-    /// Worked out once each: a large world takes milliseconds to write down.
+    /// Computed once: serializing a large snapshot takes milliseconds.
     digests: Digests,
 }
 
@@ -54,42 +54,42 @@ struct Digests {
 }
 
 impl AssembledSnapshot {
-    /// The digest of the snapshot: equal digests mean equal worlds.
+    /// Digest of the snapshot.
     pub fn digest(&self) -> String {
         self.digests.all.get_or_init(|| digest(&self.snapshot.write())).clone()
     }
 }
 
-/// Something that people should know, as a condition would say it.
+/// A warning in the form of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotWarning {
-    /// The type of the condition.
+    /// Condition type.
     pub condition: &'static str,
-    /// In plain words.
+    /// Condition message.
     pub message: String,
 }
 
-/// Why there is no world for an application.
+/// Why no snapshot can be assembled.
 #[derive(Debug, thiserror::Error, strum::IntoStaticStr)]
 pub enum AssembleError {
-    /// It is not among the objects.
+    /// The application does not exist.
     #[error("there is no ActorApplication {0}; {1}")]
     NotFound(ApplicationKey, String),
-    /// The manifest is wrong.
+    /// The manifest is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// It has more actors or edges than can be planned.
+    /// It has too many actors or edges.
     #[error("{0}")]
     TooLarge(String),
-    /// The numbers do not make a snapshot.
+    /// Its numbers are out of range.
     #[error("the manifest's numbers make no snapshot: {0}")]
     Snapshot(#[from] SnapshotError),
 }
 
-/// Everything that an application is planned from, under one policy, as of `now`.
+/// Assembles the snapshot of an application under a policy, as of `now`.
 ///
 /// # Errors
-/// When the application is not there, its manifest is wrong, or it is too large.
+/// The application does not exist, is invalid, or is too large.
 pub fn assemble(
     index: &Index,
     key: &ApplicationKey,
@@ -115,8 +115,8 @@ pub fn assemble(
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);
-    let refused = Refusals::of(index, application, now);
-    let places = whereabouts(index, application, key, &offer);
+    let refused = ActiveRefusals::of(index, application, now);
+    let places = current_places(index, application, key, &offer);
     let kinds: BTreeMap<&str, BTreeSet<&str>> = application
         .spec
         .actors
@@ -134,13 +134,13 @@ pub fn assemble(
     add_application(&mut file, (application, &actors), &numbers, |name| {
         current(name).map(|unit| (unit, false))
     });
-    // A program may speak of anybody's actors.
+    // A program may refer to actors of other applications.
     let are_listed = policy.rules().is_some_and(|program| !program.trim().is_empty());
     if are_listed {
         list_others(&mut file, index, key, policy, &offer);
     }
     let (sums, faults) = index.others(key, policy, are_listed);
-    notes.extend(faults.iter().map(|(other, problem)| unread(other, problem)));
+    notes.extend(faults.iter().map(|(other, problem)| partial_warning(other, problem)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = file_units(&offer.units, &sums);
     let snapshot = Arc::new(Snapshot::new(file)?);
@@ -148,10 +148,10 @@ pub fn assemble(
     Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default() })
 }
 
-/// Lists the placed actors of all other applications whose manifests can be read, and what they say to each other.
+/// Lists the placed actors and messages of all other applications with a valid manifest.
 fn list_others(file: &mut SnapshotFile, index: &Index, key: &ApplicationKey, policy: &Policy, offer: &Offer) {
-    for other in others(index, key) {
-        let places = whereabouts(index, other, &ApplicationKey::of(other), offer);
+    for other in other_applications(index, key) {
+        let places = current_places(index, other, &ApplicationKey::of(other), offer);
         if places.is_empty() {
             continue;
         }
@@ -161,21 +161,21 @@ fn list_others(file: &mut SnapshotFile, index: &Index, key: &ApplicationKey, pol
         add_application(file, (other, &actors), &numbers, |name| {
             places.get(&name.short()).map(|unit| (*unit, true))
         });
-        raise(&mut file.actors[first..], index, other);
+        raise_requests(&mut file.actors[first..], index, other);
     }
 }
 
-/// Those whose pods ask for more than their templates say take that much where they are.
-fn raise(listed: &mut [Actor], index: &Index, application: &ActorApplication) {
+/// Raises the requests of actors whose pods request more than their templates.
+fn raise_requests(listed: &mut [Actor], index: &Index, application: &ActorApplication) {
     let pods = index.pods_of(application).into_iter();
-    let there: BTreeMap<String, There> = pods.map(|pod| (pod.actor.to_string(), pod)).collect();
+    let there: BTreeMap<String, RunningPod> = pods.map(|pod| (pod.actor.to_string(), pod)).collect();
     for actor in listed {
-        let is_there = |pod: &&There| actor.current.as_deref() == Some(pod.unit);
+        let is_there = |pod: &&RunningPod| actor.current.as_deref() == Some(pod.unit);
         let Some(pod) = there.get(&actor.id).filter(is_there) else { continue };
-        for (resource, amount) in asks(pod.asks) {
+        for (resource, amount) in resource_amounts(pod.asks) {
             for way in actor.runs_on.values_mut() {
-                // What else its template does not name is its device, or nothing that anybody plans with.
-                if ALWAYS_TOLD.contains(&resource.as_str()) || way.node_requires.contains_key(&resource) {
+                // Any other resource is the device, or not part of the snapshot.
+                if ALWAYS_INCLUDED.contains(&resource.as_str()) || way.node_requires.contains_key(&resource) {
                     let most = way.node_requires.entry(resource.clone()).or_default();
                     *most = amount.max(*most);
                 }
@@ -184,12 +184,12 @@ fn raise(listed: &mut [Actor], index: &Index, application: &ActorApplication) {
     }
 }
 
-fn unread(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
+fn partial_warning(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
     let message = format!("of {other} only its places and what its pods ask for are counted: {problem}");
     SnapshotWarning { condition: "Partial", message }
 }
 
-/// How every pool is, by name, with the number of its units that host an actor.
+/// Reports on all pools by name, with the number of units that host an actor.
 pub fn pools(index: &Index, policy: &Policy) -> BTreeMap<String, (PoolReport, usize)> {
     let offer = index.offer(policy);
     let assigned = index.placements.values().flat_map(|placement| &placement.spec.assignments);
@@ -202,12 +202,12 @@ pub fn pools(index: &Index, policy: &Policy) -> BTreeMap<String, (PoolReport, us
     offer.reports.iter().map(|(pool, report)| (pool.clone(), (report.clone(), count(pool)))).collect()
 }
 
-/// The units that all pools make, by id; capacities are those of the policy's window.
+/// Units of all pools by id, with capacities over the policy's window.
 pub fn units(index: &Index, policy: &Policy) -> BTreeMap<String, Unit> {
     index.offer(policy).units.iter().map(|unit| (unit.id.clone(), unit.clone())).collect()
 }
 
-/// The units that all pools make of these nodes, by id; what one node offers depends on no other.
+/// Units of all pools on these nodes, by id.
 pub fn units_on<'a>(
     index: &Index,
     nodes: impl IntoIterator<Item = &'a str>,
@@ -217,22 +217,21 @@ pub fn units_on<'a>(
     units.map(|unit| (unit.id.clone(), unit.as_ref().clone())).collect()
 }
 
-/// The units that all pools make of one node, by id.
+/// Units of all pools on one node, by id.
 pub fn units_at(index: &Index, node: &str, policy: &Policy) -> BTreeMap<String, Unit> {
     units_on(index, [node], policy)
 }
 
 impl AssembledSnapshot {
-    /// The digest of what the application wants and by which measure: neither what units there are, nor who else is
-    /// there, nor where it runs.
+    /// Digest of demand and objectives, without units, other applications and current places.
     ///
-    /// Where the policy has a program, what it may read of nodes and units that host the application's actors is in it
-    /// too, and of all of them while an actor has no place.
+    /// If the policy has a program, it includes facts of the nodes and units that the program may read: those that host
+    /// the application's actors, or all while an actor is unplaced.
     pub fn demand(&self) -> String {
-        self.digests.demand.get_or_init(|| self.work_out_demand()).clone()
+        self.digests.demand.get_or_init(|| self.compute_demand()).clone()
     }
 
-    fn work_out_demand(&self) -> String {
+    fn compute_demand(&self) -> String {
         let whole = self.snapshot.file();
         let own = |actor: &&Actor| !actor.fixed;
         let is_ruled = whole.policy.as_ref().is_some_and(|policy| policy.program.is_some());
@@ -300,16 +299,19 @@ fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplicati
     })
 }
 
-/// The other applications, by name, without those that are going away.
-fn others<'a>(index: &'a Index, key: &ApplicationKey) -> impl Iterator<Item = &'a ActorApplication> {
+/// Other applications by name, except those that are being deleted.
+fn other_applications<'a>(
+    index: &'a Index,
+    key: &ApplicationKey,
+) -> impl Iterator<Item = &'a ActorApplication> {
     let others = index.applications.iter().filter(move |(other, _)| *other != key);
     others.map(|(_, it)| it.as_ref()).filter(|it| it.metadata.deletion_timestamp.is_none())
 }
 
 fn check_size(application: &ActorApplication, actors: &ApplicationActors) -> Result<(), AssembleError> {
     let count = actors.names.len();
-    if count > MOST_OF_ONE {
-        let problem = format!("the application wants {count} actors; at most {MOST_OF_ONE}, divide it");
+    if count > MAX_ACTORS {
+        let problem = format!("the application wants {count} actors; at most {MAX_ACTORS}, divide it");
         return Err(AssembleError::TooLarge(problem));
     }
     let groups = application.spec.actors.iter().map(|group| group.name.as_str());
@@ -339,7 +341,7 @@ fn check_templates(application: &ActorApplication, pools: &[&DevicePool]) -> Res
     Ok(())
 }
 
-/// Groups whose actors are busier than any unit lets a single actor be.
+/// Groups whose actors have more work than any unit can do for one actor.
 fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -> Vec<SnapshotWarning> {
     let note = |(group, numbers): (&crds::ActorGroup, &crate::demand::GroupNumbers)| {
         let of_kinds = |unit: &&Unit| numbers.kinds.contains_key(&unit.kind);
@@ -357,29 +359,29 @@ fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -
     application.spec.actors.iter().zip(&numbers.groups).filter_map(note).collect()
 }
 
-/// Where the actors of an application were put, by short name; without units that are gone.
-fn places<'a>(index: &Index, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap<String, &'a Unit> {
+/// Decided units by short name, if they still exist.
+fn decided_places<'a>(index: &Index, key: &ApplicationKey, offer: &'a Offer) -> BTreeMap<String, &'a Unit> {
     let Some(placement) = index.placement(key) else { return BTreeMap::new() };
     let place = |a: &crds::Assignment| Some((a.actor.clone(), offer.units.get(&a.unit)?));
     placement.spec.assignments.iter().filter_map(place).collect()
 }
 
-/// Where the actors of an application were put, and where those run of which no decision speaks, by short name.
-fn whereabouts<'a>(
+/// Decided units by short name, and actual ones of actors that the decision lacks.
+fn current_places<'a>(
     index: &Index,
     application: &ActorApplication,
     key: &ApplicationKey,
     offer: &'a Offer,
 ) -> BTreeMap<String, &'a Unit> {
-    let mut places = places(index, key, offer);
-    for (actor, unit) in observed(index, application, key, offer) {
+    let mut places = decided_places(index, key, offer);
+    for (actor, unit) in undecided_places(index, application, key, offer) {
         places.entry(actor).or_insert(unit);
     }
     places
 }
 
-/// Where actors run of which no decision speaks, by short name.
-fn observed<'a>(
+/// Actual units of actors that the decision lacks, by short name.
+fn undecided_places<'a>(
     index: &Index,
     application: &ActorApplication,
     key: &ApplicationKey,
@@ -402,9 +404,9 @@ fn observed<'a>(
     own.values().flat_map(runs).filter(|(actor, _)| !spoken.contains(actor)).collect()
 }
 
-/// Adds the actors and edges of an application; `place` says where an actor is and whether it stays there.
+/// Adds actors and edges of an application; `place` returns an actor's unit and whether it is fixed there.
 ///
-/// Of an application whose actors stay, those without a place are left out.
+/// Unplaced actors of other applications are left out.
 fn add_application<'a>(
     file: &mut SnapshotFile,
     (application, actors): (&ActorApplication, &ApplicationActors),
@@ -416,7 +418,7 @@ fn add_application<'a>(
         file.application.as_deref() == Some(ApplicationKey::of(application).to_string().as_str());
     let group_of: BTreeMap<&str, usize> =
         application.spec.actors.iter().enumerate().map(|(i, group)| (group.name.as_str(), i)).collect();
-    let labelled = speaks_of(file, "actor_label");
+    let labelled = program_mentions(file, "actor_label");
     let of_group = |group: &ActorGroup| if labelled { shared_labels(group) } else { BTreeMap::new() };
     let labels: Vec<BTreeMap<String, String>> = application.spec.actors.iter().map(of_group).collect();
     let mut ids: Vec<Option<String>> = Vec::with_capacity(names.len());
@@ -430,7 +432,7 @@ fn add_application<'a>(
         let mut runs_on: BTreeMap<String, RunsOn> =
             group.kinds.iter().map(|(kind, (work, asked))| (kind.clone(), runs_on(*work, asked))).collect();
         if let Some((unit, true)) = place {
-            // It runs there, whatever the manifest says by now; what it did there is not known any more.
+            // It runs on a kind that the manifest may no longer have; then its work is unknown.
             runs_on.entry(unit.kind.clone()).or_default();
             runs_on.retain(|kind, _| *kind == unit.kind);
         } else {
@@ -470,7 +472,7 @@ fn add_application<'a>(
     }
 }
 
-/// The labels that the pods of a group carry, whichever implementation they run.
+/// Labels that all implementations of a group share.
 fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
     let mut templates = group.implementations.iter().map(|implementation| {
         let metadata = implementation.template.metadata.as_ref();
@@ -484,5 +486,5 @@ fn shared_labels(group: &ActorGroup) -> BTreeMap<String, String> {
 }
 
 fn runs_on(work: u64, asked: &Quantities) -> RunsOn {
-    RunsOn { work, requires: BTreeMap::new(), node_requires: asks(asked) }
+    RunsOn { work, requires: BTreeMap::new(), node_requires: resource_amounts(asked) }
 }

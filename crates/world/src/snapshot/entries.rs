@@ -1,4 +1,4 @@
-//! Nodes and units as a snapshot's file lists them.
+//! Nodes and units of a snapshot file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,42 +7,42 @@ use kube::ResourceExt;
 use placement::LARGEST;
 use placement::file::{Node, Others, SnapshotFile, Unit as FileUnit};
 
-use crate::index::loads::Sum;
+use crate::index::loads::LoadSum;
 use crate::units::FreeNode;
 use crate::units::offer::Offer;
 use crate::units::unit::{Unit, Units};
 
-/// The label of a Node that says what it costs while it hosts anything: a whole number, in any unit that all share.
+/// Node label with the cost of hosting anything; an integer in any common unit.
 const LICENCE_COST: &str = "cairn.dev/licence-cost";
-/// The most that a node is said to cost: thousands of such nodes stay below what a snapshot may add up to.
-const MOST_OF_A_LICENCE: u64 = 1 << 40;
-/// The most work that all others are said to have: what is left of 2^53 is enough for the most that one application has.
-const MOST_OF_OTHERS: u64 = LARGEST / 4;
+/// Maximum licence cost: the sum over thousands of nodes stays within a snapshot's limit.
+const MAX_LICENCE_COST: u64 = 1 << 40;
+/// Maximum work of all other applications: three quarters of 2^53 are left for the planned one.
+const MAX_WORK_OF_OTHERS: u64 = LARGEST / 4;
 
-/// Whether the policy's program could read a fact: labels that nobody reads would only make plans stale.
-pub(crate) fn speaks_of(file: &SnapshotFile, word: &str) -> bool {
+/// Whether the policy's program mentions a fact; unused labels would only make plans stale.
+pub(crate) fn program_mentions(file: &SnapshotFile, word: &str) -> bool {
     let program = file.policy.as_ref().and_then(|policy| policy.program.as_deref());
     program.is_some_and(|program| program.contains(word))
 }
 
-/// What is told of every node, whether anybody asks for it or not.
-pub(crate) const ALWAYS_TOLD: [&str; 3] = ["cpuMilli", "memoryMiB", "pods"];
+/// Resources that every node lists.
+pub(crate) const ALWAYS_INCLUDED: [&str; 3] = ["cpuMilli", "memoryMiB", "pods"];
 
-/// Nodes that have units, with what is left of every resource that some actor asks for, and the three usual ones.
+/// Nodes with units, and what is left of every requested resource.
 ///
-/// Others that are summed up by unit have what they ask for already.
+/// Requests of other applications that are summed per unit are subtracted.
 pub(crate) fn file_nodes(
     nodes: &[FreeNode],
     offer: &Offer,
     file: &SnapshotFile,
-    others: &BTreeMap<String, Sum>,
+    others: &BTreeMap<String, LoadSum>,
 ) -> Vec<Node> {
-    let labelled = speaks_of(file, "node_label");
+    let labelled = program_mentions(file, "node_label");
     let zones: BTreeMap<&str, Option<&String>> =
         offer.units.iter().map(|unit| (unit.node.as_str(), unit.zone.as_ref())).collect();
     let asked =
         file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
-    let told: BTreeSet<&str> = asked.map(String::as_str).chain(ALWAYS_TOLD).collect();
+    let told: BTreeSet<&str> = asked.map(String::as_str).chain(ALWAYS_INCLUDED).collect();
     let mut taken: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for unit in offer.units.iter() {
         for (resource, amount) in others.get(&unit.id).into_iter().flat_map(|others| &others.asks) {
@@ -70,21 +70,21 @@ pub(crate) fn file_nodes(
 
 fn licence_cost(node: &KubernetesNode) -> Option<u64> {
     let cost: u64 = node.labels().get(LICENCE_COST)?.parse().ok()?;
-    Some(cost.min(MOST_OF_A_LICENCE))
+    Some(cost.min(MAX_LICENCE_COST))
 }
 
-/// The units, with whoever else is there summed up; what they ask of the node is off what it provides.
+/// Units with the load of other applications.
 ///
-/// Whose plan it is cannot help how much the others have to do: of more than fits beside anybody's own, no unit has more than its part.
-pub(crate) fn file_units(units: &Units, others: &BTreeMap<String, Sum>) -> Vec<FileUnit> {
+/// If that load exceeds its limit, every unit's part is capped.
+pub(crate) fn file_units(units: &Units, others: &BTreeMap<String, LoadSum>) -> Vec<FileUnit> {
     let of_others = units.iter().filter_map(|unit| others.get(&unit.id));
     let work = of_others.map(|others| others.work).fold(0, u64::saturating_add);
     let parts = u64::try_from(units.len().max(1)).unwrap_or(u64::MAX);
-    let most = if work <= MOST_OF_OTHERS { work } else { MOST_OF_OTHERS / parts };
+    let most = if work <= MAX_WORK_OF_OTHERS { work } else { MAX_WORK_OF_OTHERS / parts };
     units.iter().map(|unit| file_unit(unit, others.get(&unit.id), most)).collect()
 }
 
-fn file_unit(unit: &Unit, others: Option<&Sum>, most: u64) -> FileUnit {
+fn file_unit(unit: &Unit, others: Option<&LoadSum>, most: u64) -> FileUnit {
     FileUnit {
         id: unit.id.clone(),
         kind: unit.kind.clone(),
@@ -125,14 +125,14 @@ mod tests {
     #[test]
     fn what_others_do_leaves_room_for_work_of_ones_own() {
         let units: Units = ["n/p-0", "n/p-1"].map(unit).into_iter().collect();
-        let half = MOST_OF_OTHERS / 2;
+        let half = MAX_WORK_OF_OTHERS / 2;
         for (work, expected) in [
             ([1, 2], [1, 2]),
-            ([0, MOST_OF_OTHERS], [0, MOST_OF_OTHERS]),
-            ([1, MOST_OF_OTHERS], [1, half]),
+            ([0, MAX_WORK_OF_OTHERS], [0, MAX_WORK_OF_OTHERS]),
+            ([1, MAX_WORK_OF_OTHERS], [1, half]),
             ([u64::MAX, u64::MAX], [half, half]),
         ] {
-            let sum = |work: u64| Sum { count: 1, work, ..Sum::default() };
+            let sum = |work: u64| LoadSum { count: 1, work, ..LoadSum::default() };
             let others =
                 BTreeMap::from([("n/p-0".to_owned(), sum(work[0])), ("n/p-1".to_owned(), sum(work[1]))]);
             let told: Vec<u64> =

@@ -1,4 +1,4 @@
-//! From Kubernetes objects to the nouns of `control`: what an application wants, what was decided, what is there.
+//! Builds the inputs of `control` from Kubernetes objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::Index;
 use crate::constraints::admits::rejects_group;
 use crate::demand::actors::actors_of_instance;
 use crate::demand::application::{ActorName, GroupMember};
-use crate::demand::pods::{asks, is_terminal, requests_with, unit_of};
+use crate::demand::pods::{is_terminal, requests_with, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
 use crate::index::objects::namespace_of;
 use crate::index::ownership::Ownership;
 use crate::numbers::duration;
 use crate::units::unit::{Unit, pool_of};
 
-/// Reasons of a failed pod that mean that the node did not take it, beside `OutOf` any resource.
+/// Failure reasons with which a kubelet rejects a pod, besides `OutOf…`.
 const REFUSED_BY_KUBELET: [&str; 5] =
     ["UnexpectedAdmissionError", "TopologyAffinityError", "NodeAffinity", "NodePorts", "PodOSNotSupported"];
 
-/// The name of an actor's Instance and of its pod: one name, so that it can never live twice.
+/// Name of an actor's Instance and pod; sharing it ensures that an actor never runs twice.
 pub fn object_name(actor: &ActorName) -> String {
     match &actor.member {
         GroupMember::Index(_) => format!("{}-{}", actor.application.name, actor.short()),
@@ -35,7 +35,7 @@ pub fn object_name(actor: &ActorName) -> String {
     }
 }
 
-/// What an application asks for, under the policy of this name.
+/// Desired state of an application under the policy of this name.
 pub fn desired_state(index: &Index, application: &ActorApplication, policy: &str) -> DesiredState {
     let groups = &application.spec.actors;
     let position: BTreeMap<&str, usize> =
@@ -45,7 +45,7 @@ pub fn desired_state(index: &Index, application: &ActorApplication, policy: &str
     let of_kind = |implementation: &crds::Implementation| {
         let spec = implementation.template.spec.as_ref();
         let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
-        (implementation.kind.clone(), asks(&asked))
+        (implementation.kind.clone(), resource_amounts(&asked))
     };
     DesiredState {
         generation: application.metadata.generation.unwrap_or(0),
@@ -61,7 +61,7 @@ pub fn desired_state(index: &Index, application: &ActorApplication, policy: &str
     }
 }
 
-/// What a Placement says.
+/// Decision in a Placement.
 pub fn decision(placement: &Placement) -> Decision {
     let spec = &placement.spec;
     Decision {
@@ -73,7 +73,7 @@ pub fn decision(placement: &Placement) -> Decision {
     }
 }
 
-/// The refusals that a Placement remembers; moments count from the Unix epoch.
+/// Refusals in a Placement's status; times are relative to the Unix epoch.
 pub fn refusals(placement: &Placement) -> Vec<Refusal> {
     let moment = |time: &crds::Time| {
         let since = time.0.as_duration();
@@ -97,7 +97,7 @@ pub fn refusals(placement: &Placement) -> Vec<Refusal> {
     placement.status.iter().flat_map(|status| &status.refusals).map(refusal).collect()
 }
 
-/// What is there of an application, and what is left for it on these units and on the nodes where its pods are.
+/// Observed state of an application, with the free capacity of these units and of its pods' nodes.
 pub fn observed_state(
     index: &Index,
     application: &ActorApplication,
@@ -105,7 +105,7 @@ pub fn observed_state(
 ) -> ObservedState {
     let mut seen = observed_objects(index, application);
     let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
-    seen.free = left(index, units, pods);
+    seen.free = free_capacity(index, units, pods);
     for name in desired_actors(index, application).names {
         let pod = seen.instances.get_mut(&name.short()).and_then(|instance| instance.pod.as_mut());
         let Some(pod) = pod else { continue };
@@ -116,13 +116,13 @@ pub fn observed_state(
     seen
 }
 
-/// What is there of an application, without what is left for it.
+/// Observed objects of an application, without free capacity.
 pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) -> ObservedState {
     let namespace = namespace_of(application);
     let prefix = format!("{}-", application.name_any());
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
     let mut seen = ObservedState {
-        unreachable: index.lost(),
+        unreachable: index.unreachable_nodes(),
         mass_outage: index.is_mass_outage(),
         ..ObservedState::default()
     };
@@ -144,7 +144,7 @@ pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) ->
                 let whose = format!("Instance {name}, which the application asked for itself");
                 taken.insert(actor.to_owned(), NameConflict::Foreign(whose));
             }
-            whose => drop(taken.insert(actor.to_owned(), by("Instance", &name, &whose))),
+            whose => drop(taken.insert(actor.to_owned(), name_conflict("Instance", &name, &whose))),
         }
     }
     let own = index.instances_of(application).into_iter();
@@ -161,7 +161,7 @@ pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) ->
                     instance.pod = Some(observed_pod(pod));
                 }
             }
-            whose => drop(taken.insert(actor.to_owned(), by("Pod", &name, &whose))),
+            whose => drop(taken.insert(actor.to_owned(), name_conflict("Pod", &name, &whose))),
         }
     }
     for instance in requested {
@@ -174,7 +174,7 @@ pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) ->
                 seen_as.pod = Some(observed_pod(pod));
                 None
             }
-            other => other.map(|(_, whose)| by("Pod", &name, &whose)),
+            other => other.map(|(_, whose)| name_conflict("Pod", &name, &whose)),
         };
         for actor in hosted {
             taken.extend(by_another.clone().map(|taken| (actor.clone(), taken)));
@@ -189,10 +189,10 @@ pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) ->
     seen
 }
 
-/// An application's own Instances by name, each with its pod.
+/// Own Instances by name, each with its pod.
 pub type OwnedObjects = BTreeMap<String, (Arc<Instance>, Option<Arc<Pod>>)>;
 
-/// The Instances and pods of an application that are its own, by the Instance's name.
+/// Instances and pods that the application owns, by the Instance's name.
 pub fn owned_objects(index: &Index, application: &ActorApplication) -> OwnedObjects {
     let mut own = OwnedObjects::new();
     for instance in index.instances_of(application) {
@@ -216,7 +216,7 @@ fn id(object: &impl ResourceExt) -> ObjectId {
     ObjectId { name: object.name_any(), uid: object.uid().unwrap_or_default(), resource_version: None }
 }
 
-fn by<T>(kind: &str, name: &str, whose: &Ownership<T>) -> NameConflict {
+fn name_conflict<T>(kind: &str, name: &str, whose: &Ownership<T>) -> NameConflict {
     match whose {
         Ownership::Orphaned => NameConflict::Orphaned(format!("{kind} {name}, whose owner is gone,")),
         Ownership::OwnedBy(_) => NameConflict::Foreign(format!("{kind} {name} of another application")),
@@ -242,7 +242,7 @@ fn observed_pod(pod: &Pod) -> control::Pod {
         node,
         phase: state,
         ready: is_ready(pod),
-        // Which templates there were before is known to who keeps them.
+        // Set by the caller, which keeps earlier templates.
         outdated: false,
         restart_blocked: false,
         refusal: refusal(pod),
@@ -254,14 +254,14 @@ fn observed_pod(pod: &Pod) -> control::Pod {
     }
 }
 
-/// Whether a pod says that it is ready, and is there to stay.
+/// Whether a pod is ready and not terminating.
 pub fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     pod.metadata.deletion_timestamp.is_none()
         && conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// The condition by which the scheduler says that it finds no node.
+/// The condition of an unschedulable pod.
 fn unschedulable(pod: &Pod) -> Option<&PodCondition> {
     pod.status.as_ref()?.conditions.iter().flatten().find(|condition| {
         condition.type_ == "PodScheduled"
@@ -270,7 +270,7 @@ fn unschedulable(pod: &Pod) -> Option<&PodCondition> {
     })
 }
 
-/// What the scheduler or the kubelet said against the pod.
+/// Message with which the scheduler or the kubelet rejected the pod.
 fn refusal(pod: &Pod) -> Option<String> {
     if let Some(condition) = unschedulable(pod) {
         return Some(condition.message.clone().unwrap_or_else(|| "unschedulable".to_owned()));
@@ -283,12 +283,11 @@ fn refusal(pod: &Pod) -> Option<String> {
         .then(|| format!("{reason}: {}", status.message.as_deref().unwrap_or("the kubelet did not take it")))
 }
 
-/// What is left right now, with whoever is leaving still counted.
+/// Free capacity; terminating pods still count as usage.
 ///
-/// Every pod takes what it asks for on the node that it is bound to; slots of units and bounds of pools are taken by our
-/// own pods alone, and so is the node of one that is not bound yet: of others nothing is believed that they say of
-/// themselves.
-fn left<'a>(
+/// Every pod counts on the node it is bound to. Only our own pods count against slots, pool limits, and nodes that they
+/// are merely pinned to, since foreign annotations are not trusted.
+fn free_capacity<'a>(
     index: &Index,
     units: &'a BTreeMap<String, Unit>,
     more: impl Iterator<Item = &'a str>,
@@ -297,9 +296,9 @@ fn left<'a>(
         let room = index.room(&unit.node);
         room.and_then(|room| room.held.get(&unit.id)).copied().unwrap_or(0)
     };
-    // Whoever is on a unit of the pool, whether that is offered now or not.
+    // Includes units that are no longer offered.
     let in_pool = |name: &str| {
-        let held = index.rooms().values().flat_map(|room| &room.held);
+        let held = index.node_rooms().values().flat_map(|room| &room.held);
         held.filter(|(unit, _)| pool_of(unit) == Some(name)).map(|(_, count)| count).sum()
     };
     let limit = |pool: &crds::DevicePool| {

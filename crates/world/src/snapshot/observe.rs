@@ -1,4 +1,4 @@
-//! A look at an application: its world as it is now, and what is to be known of it before it is planned.
+//! Observes an application before it is planned.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -8,28 +8,28 @@ use crds::ActorApplication;
 use jiff::Timestamp;
 
 use crate::constraints::admits::rejects_group;
-use crate::constraints::refusals::Refusals;
+use crate::constraints::refusals::ActiveRefusals;
 use crate::demand::application::ActorName;
 use crate::demand::requested::desired_actors;
 use crate::snapshot::model::observed_objects;
 use crate::units::unit::Unit;
 use crate::{ApplicationKey, AssembleError, AssembledSnapshot, Index, Policy, assemble};
 
-/// What a look at an application found.
+/// Result of observing an application.
 #[derive(Debug)]
 pub struct Observation {
-    /// What it would be planned from.
+    /// Its snapshot.
     pub assembled: AssembledSnapshot,
-    /// By what it is known whether it has to be planned.
+    /// Inputs that tell whether it has to be planned.
     pub inputs: PlanInputs,
-    /// The actors whose decided place may not be taken now.
+    /// Actors whose decided place is no longer feasible.
     pub infeasible: BTreeSet<String>,
 }
 
-/// Looks at an application of which this was decided; the index is let go as soon as it has been read.
+/// Observes an application with this decision; releases the index as soon as it has been read.
 ///
 /// # Errors
-/// As [`snapshot`].
+/// As [`assemble`].
 pub fn observe(
     index: impl Deref<Target = Index>,
     application: &ActorApplication,
@@ -40,7 +40,7 @@ pub fn observe(
     let world = assemble(&index, &ApplicationKey::of(application), policy, now)?;
     let infeasible = infeasible(&index, application, &world, decision);
     drop(index);
-    // Where what is decided cannot be, the world is as it is observed: it looks as if nothing had changed.
+    // Infeasible decisions are not in the snapshot, so they have to change the digest.
     let mut digest = world.digest();
     for actor in &infeasible {
         digest.extend([" ", actor]);
@@ -55,7 +55,7 @@ pub fn observe(
     Ok(Observation { assembled: world, inputs: facts, infeasible })
 }
 
-/// The actors whose decided place may not be taken now, whoever wrote the decision.
+/// Actors whose decided place is no longer feasible, regardless of the decision's author.
 pub fn infeasible(
     index: &Index,
     application: &ActorApplication,
@@ -67,10 +67,10 @@ pub fn infeasible(
     decision.map(found).unwrap_or_default()
 }
 
-/// The same where the manifest cannot be planned, by what needs no plan: whether the unit is offered, and to who comes, whether its node
-/// takes the pod, and whether it refused one like it a moment ago.
+/// The same for a manifest that cannot be planned: checks whether the unit is offered and, for a new actor, whether its
+/// node accepts the pod.
 ///
-/// `application` has the templates that pods are made from.
+/// `application` has the templates of the pods.
 pub fn infeasible_without_plan(
     index: &Index,
     application: &ActorApplication,
@@ -78,7 +78,7 @@ pub fn infeasible_without_plan(
     now: Timestamp,
 ) -> BTreeSet<String> {
     let offer = index.offer(&Policy::builtin("units"));
-    let (refused, seen) = (Refusals::of(index, application, now), observed_objects(index, application));
+    let (refused, seen) = (ActiveRefusals::of(index, application, now), observed_objects(index, application));
     let may_come = |name: &ActorName, unit: &Unit| {
         unit.cordoned.is_none()
             && !refused.has(name, unit)

@@ -1,4 +1,4 @@
-//! From pools, nodes and topologies to computing units.
+//! Derives computing units from pools, nodes and topologies.
 
 pub(crate) mod device_resource;
 pub(crate) mod grace;
@@ -23,64 +23,63 @@ use crate::index::room::NodeRoom;
 use crate::numbers::{Exact, floor, product, rational};
 use crate::units::device_resource::resource_of;
 use crate::units::report::PoolReport;
-use crate::units::slots::{Claims as Slots, State, slots};
+use crate::units::slots::{SlotClaims as Slots, SlotState, slots};
 use crate::units::unit::{CordonReason, Unit};
 use crate::{Index, Policy};
 
-/// The label that names a node's zone.
+/// Label with a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// A node with what pods that are not ours leave of it.
+/// A node less the requests of foreign pods.
 pub(crate) struct FreeNode<'a> {
     pub node: &'a Node,
     pub name: &'a str,
     pub topology: Option<&'a NodeTopology>,
-    /// What is left.
+    /// Free capacity.
     pub room: &'a NodeRoom,
-    /// How many actors each unit was decided for.
+    /// Number of actors decided on each unit.
     decided: Option<&'a BTreeMap<String, u64>>,
-    /// Units whose pods hold a device that is lost.
+    /// Units whose pods hold a lost device.
     lost: BTreeSet<&'a str>,
-    /// Units that are offered no more, and that somebody is on still.
-    leaving: BTreeSet<&'a str>,
-    /// Whether the agent that speaks of its devices is silent.
-    is_silent: bool,
+    /// Units in use that are no longer offered.
+    withdrawn: BTreeSet<&'a str>,
+    /// Whether the lease of its agent expired.
+    is_agent_stale: bool,
 }
 
 impl FreeNode<'_> {
-    /// Who has which slot of a pool.
+    /// Slots of a pool that are in use or decided.
     fn claims(&self, pool: &str) -> Slots {
         let prefix = format!("{}/{pool}-", self.name);
         let slot = |unit: &str| unit.strip_prefix(&prefix)?.parse().ok();
         Slots {
             held: self.room.held.keys().filter_map(|unit| slot(unit)).collect(),
             lost: self.lost.iter().filter_map(|unit| slot(unit)).collect(),
-            leaving: self.leaving.iter().filter_map(|unit| slot(unit)).collect(),
+            withdrawn: self.withdrawn.iter().filter_map(|unit| slot(unit)).collect(),
             decided: self.decided.into_iter().flatten().filter_map(|(unit, _)| slot(unit)).collect(),
         }
     }
 
-    /// What foreign pods leave of a resource; may be below zero.
+    /// What foreign pods leave of a resource; may be negative.
     pub fn left(&self, resource: &str) -> Exact {
         self.room.free.get(resource).copied().unwrap_or_default()
     }
 
-    /// Whether what it offers depends on more than what changes at the node: on pods, wherever they are, that hold a device
-    /// that is lost, and on units that are kept for a while.
-    pub fn is_in_transit(&self) -> bool {
-        !self.leaving.is_empty() || self.topology.is_some_and(|it| it.spec.has_lost())
+    /// Whether its offer also depends on events elsewhere: pods that hold lost devices, and grace periods.
+    pub fn is_volatile(&self) -> bool {
+        !self.withdrawn.is_empty() || self.topology.is_some_and(|it| it.spec.has_lost())
     }
 }
 
-/// The nodes by name, with foreign pods taken off.
+/// All nodes by name, less the requests of foreign pods.
 ///
-/// Foreign is who does not come to us by the chain of controllers, whatever its labels say. Who is left over from an
-/// owner that is gone is none either: it is about to go, and a start waits for it.
+/// A pod is foreign if its controllers do not lead to one of our applications, whatever its labels say. An orphaned pod
+/// is not foreign: it will be deleted soon, and a start waits for it.
 pub(crate) fn free_nodes(index: &Index) -> Vec<FreeNode<'_>> {
     index.nodes.keys().filter_map(|name| free_node(index, name)).collect()
 }
 
-/// One node, with foreign pods taken off.
+/// One node, less the requests of foreign pods.
 pub(crate) fn free_node<'a>(index: &'a Index, name: &str) -> Option<FreeNode<'a>> {
     let topology = index.topology(name).map(AsRef::as_ref);
     let room = index.room(name)?;
@@ -92,12 +91,12 @@ pub(crate) fn free_node<'a>(index: &'a Index, name: &str) -> Option<FreeNode<'a>
         room,
         decided: index.decided_at(name),
         lost: topology.map(|topology| lost(index, topology)).unwrap_or_default(),
-        leaving: index.kept_at(name).filter(|unit| room.held.contains_key(*unit)).collect(),
-        is_silent: index.is_agent_stale(name),
+        withdrawn: index.withdrawn_at(name).filter(|unit| room.held.contains_key(*unit)).collect(),
+        is_agent_stale: index.is_agent_stale(name),
     })
 }
 
-/// The units whose pods hold a device that is lost, as far as the node's agent says who holds what.
+/// Units whose pods hold a lost device, according to the agent's allocations.
 fn lost<'a>(index: &'a Index, topology: &NodeTopology) -> BTreeSet<&'a str> {
     if !topology.spec.has_lost() {
         return BTreeSet::new();
@@ -114,8 +113,7 @@ fn lost<'a>(index: &'a Index, topology: &NodeTopology) -> BTreeSet<&'a str> {
     hit.filter_map(unit).collect()
 }
 
-/// The units of a node that are offered no more because their device is lost, and that somebody is on: as they would be if it were
-/// merely degraded, with which who is there stays.
+/// Units in use that are not offered because their device is lost, as they would be with a degraded device.
 pub(crate) fn lost_units(index: &Index, node: &str, topology: &NodeTopology, policy: &Policy) -> Vec<Unit> {
     let mut topology = topology.clone();
     for device in topology.spec.devices.iter_mut().filter(|device| device.health == Health::Lost) {
@@ -129,45 +127,50 @@ pub(crate) fn lost_units(index: &Index, node: &str, topology: &NodeTopology, pol
     units
 }
 
-/// What the pools make of some nodes: units, and a report on each pool.
+/// Units that the pools derive from a node, and a report on each pool.
 #[derive(Debug, Default)]
-pub(crate) struct Offered {
+pub(crate) struct NodeOffer {
     pub units: Vec<Unit>,
     pub reports: BTreeMap<String, PoolReport>,
 }
 
-/// Who has what of a node already: the pool with the smaller name wins.
+/// What each pool claims of a node; the pool with the smaller name wins.
 #[derive(Default)]
-struct Claims {
-    /// Its cores, by kind.
+struct PoolClaims {
+    /// Pool by kind of cores.
     cores: BTreeMap<String, String>,
-    /// Its devices, by kind and id.
+    /// Pool by device kind and id.
     devices: BTreeMap<(String, String), String>,
-    /// Its resources.
+    /// Pool by resource.
     resources: BTreeMap<String, String>,
 }
 
-/// What the pools make of one node, with what was offered a moment ago and is left by nobody yet; units by name.
-pub(crate) fn offer_of(index: &Index, node: &FreeNode, policy: &Policy) -> Offered {
+/// The offer of a node, including withdrawn units in their grace period; units are sorted.
+pub(crate) fn node_offer(index: &Index, node: &FreeNode, policy: &Policy) -> NodeOffer {
     let mut offer = offered(index, node, policy);
     let is_offered = |id: &str| offer.units.iter().any(|unit| unit.id == id);
-    let leaving = node.leaving.iter().filter(|unit| !is_offered(unit));
-    let leaving: Vec<Unit> = leaving.filter_map(|unit| index.kept_unit(node.name, unit, policy)).collect();
+    let leaving = node.withdrawn.iter().filter(|unit| !is_offered(unit));
+    let leaving: Vec<Unit> =
+        leaving.filter_map(|unit| index.withdrawn_unit(node.name, unit, policy)).collect();
     offer.units.extend(leaving);
     offer.units.sort_by(|a, b| a.id.cmp(&b.id));
     offer
 }
 
-/// What the pools make of one node now, without what was offered a moment ago.
+/// The current offer of a node, without withdrawn units.
 ///
-/// What one node offers depends on no other node.
-pub(crate) fn offered(index: &Index, node: &FreeNode, policy: &Policy) -> Offered {
-    let mut offer = Offered::default();
-    let mut claims = Claims::default();
+/// It depends on no other node.
+pub(crate) fn offered(index: &Index, node: &FreeNode, policy: &Policy) -> NodeOffer {
+    let mut offer = NodeOffer::default();
+    let mut claims = PoolClaims::default();
     for (name, pool) in index.pools.iter().filter(|(_, pool)| selects(pool, node.node)) {
         let Ok(measures) = Measures::of(pool, policy) else { continue };
         let mut report = PoolReport::default();
-        Source { pool, name, node, measures: &measures }.offer(&mut claims, &mut report, &mut offer.units);
+        PoolOnNode { pool, name, node, measures: &measures }.offer(
+            &mut claims,
+            &mut report,
+            &mut offer.units,
+        );
         if report != PoolReport::default() {
             offer.reports.insert(name.clone(), report);
         }
@@ -175,8 +178,8 @@ pub(crate) fn offered(index: &Index, node: &FreeNode, policy: &Policy) -> Offere
     offer
 }
 
-/// What keeps a pool from offering anything.
-pub(crate) fn is_invalid(pool: &DevicePool, policy: &Policy) -> Option<String> {
+/// Why a pool is invalid.
+pub(crate) fn pool_problem(pool: &DevicePool, policy: &Policy) -> Option<String> {
     Measures::of(pool, policy).err()
 }
 
@@ -184,9 +187,9 @@ fn selects(pool: &DevicePool, node: &Node) -> bool {
     pool.spec.node_selector.as_ref().is_none_or(|selector| labels_match(selector, node.labels()))
 }
 
-/// A pool's numbers.
+/// Numbers of a pool.
 struct Measures {
-    /// Window × utilization × speed: what one lane does, in microseconds.
+    /// Window × utilization × speed: work of one lane in microseconds.
     per_lane: Exact,
     lanes: Option<Exact>,
     sharing: Option<u64>,
@@ -207,15 +210,15 @@ impl Measures {
 }
 
 /// One pool on one node.
-struct Source<'a> {
+struct PoolOnNode<'a> {
     pool: &'a DevicePool,
     name: &'a str,
     node: &'a FreeNode<'a>,
     measures: &'a Measures,
 }
 
-impl Source<'_> {
-    fn offer(&self, claims: &mut Claims, report: &mut PoolReport, units: &mut Vec<Unit>) {
+impl PoolOnNode<'_> {
+    fn offer(&self, claims: &mut PoolClaims, report: &mut PoolReport, units: &mut Vec<Unit>) {
         match self.pool.spec.unit() {
             UnitKind::Node => {
                 if self.claims_cores(claims, report) {
@@ -228,7 +231,7 @@ impl Source<'_> {
             UnitKind::NumaDomain => self.offer_domains(claims, report, units),
             UnitKind::Device => self.offer_devices(claims, report, units),
         }
-        if self.node.is_silent && self.pool.spec.unit() != UnitKind::Node {
+        if self.node.is_agent_stale && self.pool.spec.unit() != UnitKind::Node {
             let problem = format!(
                 "{}: its agent is silent; who is there stays, and nobody comes until it is heard again",
                 self.node.name
@@ -246,8 +249,8 @@ impl Source<'_> {
         resource: Option<String>,
     ) -> Unit {
         let zone = self.node.node.labels().get(ZONE).cloned();
-        // Whole nodes need no agent.
-        let is_hearsay = self.node.is_silent && resource.is_some();
+        // Units of whole nodes do not depend on the agent.
+        let is_hearsay = self.node.is_agent_stale && resource.is_some();
         Unit {
             id: format!("{}/{}-{index}", self.node.name, self.name),
             kind: self.pool.spec.kind.clone(),
@@ -264,14 +267,14 @@ impl Source<'_> {
         }
     }
 
-    /// What the node has for pods, in MiB.
+    /// Allocatable memory in MiB.
     fn node_memory(&self) -> Option<u64> {
         let (_, scale) = resource_unit("memory");
         allocatable(self.node.node).get("memory").map(|memory| floor(*memory * scale))
     }
 
-    /// Whether nobody has the node's cores for this kind yet.
-    fn claims_cores(&self, claims: &mut Claims, report: &mut PoolReport) -> bool {
+    /// Claims the node's cores for this kind; false if another pool has them.
+    fn claims_cores(&self, claims: &mut PoolClaims, report: &mut PoolReport) -> bool {
         let key = self.pool.spec.kind.clone();
         let owner = claims.cores.entry(key).or_insert_with(|| self.name.to_owned());
         if owner == self.name {
@@ -287,7 +290,7 @@ impl Source<'_> {
         resource_of(self.pool, &index.to_string()).unwrap_or_default()
     }
 
-    fn offer_domains(&self, claims: &mut Claims, report: &mut PoolReport, units: &mut Vec<Unit>) {
+    fn offer_domains(&self, claims: &mut PoolClaims, report: &mut PoolReport, units: &mut Vec<Unit>) {
         let domains = self.devices("numa-domain");
         if domains.is_empty() || !self.claims_cores(claims, report) {
             return;
@@ -310,7 +313,7 @@ impl Source<'_> {
             if device.health != Health::Ok || offered == 0 {
                 let claims = self.node.claims(self.name);
                 if claims.held.contains(&position) && device.health != Health::Lost {
-                    // Who is there stays: that nothing is offered says nothing against the domain.
+                    // Running actors stay: a resource that is not offered does not prove a fault of the domain.
                     let mut unit = self.unit(position, lanes, None, Some(index), Some(resource.clone()));
                     unit.memory_mib = memory(&[device]);
                     let held = |holders: Option<&u64>| holders.copied().unwrap_or(0);
@@ -326,14 +329,14 @@ impl Source<'_> {
                 report.add_problem("Degraded", problem);
                 continue;
             }
-            report.healthy += usize::from(!self.node.is_silent);
+            report.healthy += usize::from(!self.node.is_agent_stale);
             let slots = Some(self.measures.sharing.unwrap_or(u64::MAX).min(offered));
             let memory_mib = memory(&[device]);
             units.push(Unit { memory_mib, ..self.unit(position, lanes, slots, Some(index), Some(resource)) });
         }
     }
 
-    fn offer_devices(&self, claims: &mut Claims, report: &mut PoolReport, units: &mut Vec<Unit>) {
+    fn offer_devices(&self, claims: &mut PoolClaims, report: &mut PoolReport, units: &mut Vec<Unit>) {
         let resource = self.resource(0);
         let wanted = self.pool.spec.devices.clone().unwrap_or_default();
         let devices: Vec<&Device> = self
@@ -349,7 +352,7 @@ impl Source<'_> {
                     format!("{} offers {resource}, but no node agent reports its devices", self.node.name);
                 report.add_problem("NoTopology", problem);
             }
-            // Nobody says what is there: who is there stays.
+            // Without a topology, running actors stay.
             units.extend(self.slots(0, sharing, (None, None), &resource));
             return;
         }
@@ -369,7 +372,7 @@ impl Source<'_> {
             );
             report.add_problem("Degraded", problem);
         }
-        report.healthy += if self.node.is_silent { 0 } else { usable };
+        report.healthy += if self.node.is_agent_stale { 0 } else { usable };
         let classes: BTreeSet<_> = healthy.iter().map(|device| (&device.model, device.numa_node)).collect();
         if classes.len() > 1 {
             let problem = format!(
@@ -383,7 +386,7 @@ impl Source<'_> {
         units.extend(self.slots(usable, sharing, (numa, memory(&healthy)), &resource));
     }
 
-    /// The slots of the pool on the node, `usable` of which there is room for.
+    /// Slots of the pool on the node; `usable` is the capacity.
     fn slots(
         &self,
         usable: usize,
@@ -392,20 +395,20 @@ impl Source<'_> {
         resource: &str,
     ) -> Vec<Unit> {
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
-        let unit = |(index, state): (usize, State)| {
+        let unit = |(index, state): (usize, SlotState)| {
             let unit = self.unit(index, lanes, Some(sharing), numa, Some(resource.to_owned()));
-            let crowded = Some(CordonReason::Overcommitted).filter(|_| state == State::HeldOnly);
+            let crowded = Some(CordonReason::Overcommitted).filter(|_| state == SlotState::Cordoned);
             Unit { cordoned: unit.cordoned.or(crowded), memory_mib, ..unit }
         };
         slots(&self.node.claims(self.name), usable).into_iter().map(unit).collect()
     }
 
-    /// Whether nobody has the devices, or their resource, yet.
+    /// Claims devices and their resource; false if another pool has them.
     fn claims_devices(
         &self,
         devices: &[&Device],
         resource: &str,
-        claims: &mut Claims,
+        claims: &mut PoolClaims,
         report: &mut PoolReport,
     ) -> bool {
         let (node, kind) = (self.node.name, &self.pool.spec.kind);
@@ -427,7 +430,7 @@ impl Source<'_> {
         true
     }
 
-    /// The node's devices of a type, in the form that kinds have: lower case, words joined by `-`.
+    /// The node's devices of a kind; types compare in lower case with `-` for spaces.
     fn devices(&self, kind: &str) -> Vec<&Device> {
         let of_kind = |device: &&Device| device.type_.to_lowercase().replace(' ', "-") == kind;
         let devices = self.node.topology.map(|topology| topology.spec.devices.as_slice()).unwrap_or_default();
@@ -437,12 +440,12 @@ impl Source<'_> {
     }
 }
 
-/// Work in microseconds per window. More than a snapshot counts is as good as the most that it does.
+/// Work in microseconds per window, capped at the maximum of a snapshot.
 fn capacity(exact: Option<Exact>) -> u64 {
     exact.map_or(LARGEST, floor).clamp(1, LARGEST)
 }
 
-/// The memory of the smallest of some devices, in MiB, where it is known of each.
+/// Memory of the smallest device in MiB, if all are known.
 fn memory(devices: &[&Device]) -> Option<u64> {
     let of = |device: &&Device| {
         let sizes = device.memory_spaces.iter().map(|space| u64::try_from(space.size_bytes).unwrap_or(0));
@@ -459,7 +462,7 @@ fn matches(wanted: &DeviceMatch, device: &Device) -> bool {
     same(&wanted.vendor, &device.vendor) && same(&wanted.model, &device.model)
 }
 
-/// Whether a text fits a pattern in which `*` stands for any text; upper and lower case are the same.
+/// Whether a text matches a pattern with `*` wildcards, ignoring case.
 fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.to_lowercase(), text.to_lowercase());
     let mut parts = pattern.split('*');

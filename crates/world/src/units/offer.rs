@@ -1,4 +1,4 @@
-//! What nodes offer, as it is kept.
+//! Offers of nodes, as cached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use k8s_openapi::api::core::v1::Toleration;
 use crate::units::report::PoolReport;
 use crate::units::unit::{Unit, Units};
 
-/// What the pools make of all nodes: units by id, and a report on each pool.
+/// Units of all pools by id, and a report on each pool.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub units: Units,
     pub reports: BTreeMap<String, PoolReport>,
-    /// Tolerations that pods get from their pool.
+    /// Tolerations that a pool adds to its pods.
     pub tolerations: BTreeMap<String, Vec<Toleration>>,
 }
 
-/// What one node offers, by id, and what is to be said of pools there.
+/// Units and pool reports of one node.
 #[derive(Debug, Default)]
-pub(crate) struct AtNode {
+pub(crate) struct NodeUnits {
     pub units: Vec<Arc<Unit>>,
     pub reports: BTreeMap<String, PoolReport>,
 }
 
-/// What all nodes offer, their capacities counted over one window.
+/// Offers of all nodes, for one window.
 #[derive(Debug)]
-pub(crate) struct Offers {
-    /// Nodes at which something changed since.
+pub(crate) struct OfferCache {
+    /// Nodes whose offer has to be recomputed.
     pub changed: BTreeSet<String>,
     /// By node.
-    pub of: BTreeMap<String, AtNode>,
-    /// All of it, while nothing changes.
+    pub by_node: BTreeMap<String, NodeUnits>,
+    /// The combined offer, until a node changes.
     pub whole: Option<Arc<Offer>>,
 }

@@ -1,21 +1,21 @@
-//! What every node offers: worked out when it is asked for, and kept until something changes at the node.
+//! Lazily computed offers, cached until their node changes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use crate::units::offer::{AtNode, Offer, Offers};
+use crate::units::offer::{NodeUnits, Offer, OfferCache};
 use crate::units::report::PoolReport;
 use crate::units::unit::Unit;
-use crate::units::{free_node, is_invalid, offer_of};
+use crate::units::{free_node, node_offer, pool_problem};
 use crate::{Index, Policy};
 
-/// So many windows of policies are remembered at the same time.
-const MOST_WINDOWS: usize = 16;
+/// Number of windows that are cached.
+const MAX_WINDOWS: usize = 16;
 
-impl Offers {
-    /// Nothing is known yet of these nodes.
+impl OfferCache {
+    /// Nothing is computed yet for these nodes.
     fn unknown<'a>(nodes: impl Iterator<Item = &'a String>) -> Self {
-        Self { changed: nodes.cloned().collect(), of: BTreeMap::new(), whole: None }
+        Self { changed: nodes.cloned().collect(), by_node: BTreeMap::new(), whole: None }
     }
 
     fn changed(&mut self, node: &str) {
@@ -25,16 +25,16 @@ impl Offers {
         self.whole = None;
     }
 
-    /// Works out again what one node offers. What may change without an event at the node is worked out each time.
-    fn work_out(&mut self, index: &Index, node: &str, policy: &Policy) {
+    /// Recomputes the offer of a node; volatile offers stay marked as changed.
+    fn compute(&mut self, index: &Index, node: &str, policy: &Policy) {
         let Some(free) = free_node(index, node) else {
-            self.of.remove(node);
+            self.by_node.remove(node);
             return;
         };
-        let offer = offer_of(index, &free, policy);
+        let offer = node_offer(index, &free, policy);
         let units = offer.units.into_iter().map(Arc::new).collect();
-        self.of.insert(node.to_owned(), AtNode { units, reports: offer.reports });
-        if free.is_in_transit() {
+        self.by_node.insert(node.to_owned(), NodeUnits { units, reports: offer.reports });
+        if free.is_volatile() {
             self.changed(node);
         }
     }
@@ -42,30 +42,30 @@ impl Offers {
     /// The units of one node.
     fn at(&mut self, index: &Index, node: &str, policy: &Policy) -> Vec<Arc<Unit>> {
         if self.changed.remove(node) {
-            self.work_out(index, node, policy);
+            self.compute(index, node, policy);
         }
-        self.of.get(node).map(|at| at.units.clone()).unwrap_or_default()
+        self.by_node.get(node).map(|at| at.units.clone()).unwrap_or_default()
     }
 
-    /// All of it.
+    /// The combined offer.
     fn whole(&mut self, index: &Index, policy: &Policy) -> Arc<Offer> {
         if let Some(whole) = &self.whole {
             return whole.clone();
         }
         for node in std::mem::take(&mut self.changed) {
-            self.work_out(index, &node, policy);
+            self.compute(index, &node, policy);
         }
         let mut offer = Offer {
-            units: self.of.values().flat_map(|at| &at.units).cloned().collect(),
+            units: self.by_node.values().flat_map(|at| &at.units).cloned().collect(),
             reports: BTreeMap::new(),
             tolerations: BTreeMap::new(),
         };
         for (name, pool) in &index.pools {
             let mut report = PoolReport::default();
-            if let Some(problem) = is_invalid(pool, policy) {
+            if let Some(problem) = pool_problem(pool, policy) {
                 report.add_problem("Invalid", problem);
             }
-            for more in self.of.values().filter_map(|at| at.reports.get(name)) {
+            for more in self.by_node.values().filter_map(|at| at.reports.get(name)) {
                 report.add(more);
             }
             let tolerations = pool.spec.pod_defaults.as_ref().map(|defaults| defaults.tolerations.clone());
@@ -81,7 +81,7 @@ impl Offers {
 }
 
 impl Index {
-    /// What all nodes offer, counted over the policy's window.
+    /// The offer of all nodes, over the policy's window.
     pub(crate) fn offer(&self, policy: &Policy) -> Arc<Offer> {
         self.offers(policy, |offers| offers.whole(self, policy))
     }
@@ -91,15 +91,15 @@ impl Index {
         self.offers(policy, |offers| offers.at(self, node, policy))
     }
 
-    fn offers<T>(&self, policy: &Policy, ask: impl FnOnce(&mut Offers) -> T) -> T {
+    fn offers<T>(&self, policy: &Policy, ask: impl FnOnce(&mut OfferCache) -> T) -> T {
         let mut all = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() > MOST_WINDOWS {
+        if all.len() > MAX_WINDOWS {
             all.clear();
         }
-        ask(all.entry(policy.window).or_insert_with(|| Offers::unknown(self.nodes.keys())))
+        ask(all.entry(policy.window).or_insert_with(|| OfferCache::unknown(self.nodes.keys())))
     }
 
-    /// What a node offers is worked out anew when it is asked for.
+    /// Marks a node's offer for recomputation.
     pub(crate) fn node_changed(&mut self, node: &str) {
         let offers = self.offers.get_mut().unwrap_or_else(PoisonError::into_inner);
         for offers in offers.values_mut() {
@@ -107,7 +107,7 @@ impl Index {
         }
     }
 
-    /// So is what all nodes offer.
+    /// Drops all cached offers.
     pub(crate) fn forget_offers(&mut self) {
         self.offers.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::Objects;
 
-    /// A node with a GPU that is as told, and its pool.
+    /// A node with a GPU of this health, and its pool.
     fn index(health: &str) -> Index {
         let text = r#"
 {apiVersion: v1, kind: Node, metadata: {name: n0}, status: {allocatable: {cpu: "4", acme.com/gpu: "1"}}}
@@ -151,7 +151,7 @@ mod tests {
         index.put_pool(Arc::new(pool));
     }
 
-    /// What is told of a pool or a node's devices is another object and no other offer; where a device is lost, who holds it matters.
+    /// A status update keeps the cached offer, except for lost devices, whose allocations matter.
     #[test]
     fn a_status_leaves_what_is_kept_as_it_is() {
         type Change = fn(&mut Index);
@@ -166,12 +166,12 @@ mod tests {
             let policy = Policy::builtin("p");
             let before = index.offer_at("n0", &policy);
             assert!(
-                index.offers.get_mut().unwrap().values().all(|offers| offers.of.contains_key("n0")),
+                index.offers.get_mut().unwrap().values().all(|offers| offers.by_node.contains_key("n0")),
                 "{what}"
             );
             change(&mut index);
             let offers = index.offers.get_mut().unwrap();
-            let is_known = |offers: &Offers| !offers.changed.contains("n0");
+            let is_known = |offers: &OfferCache| !offers.changed.contains("n0");
             assert_eq!(!offers.is_empty() && offers.values().all(is_known), is_kept, "{what}");
             let after = index.offer_at("n0", &policy);
             assert_eq!(after.len(), before.len(), "{what}");

@@ -1,24 +1,24 @@
-//! What is to be said of a pool.
+//! Reports on pools.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The conditions that say what is wrong with a pool.
+/// Condition types that report a problem of a pool.
 pub const POOL_PROBLEMS: [&str; 6] = ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale"];
 
-/// How a pool is.
+/// Report on a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolReport {
-    /// Units that the pool's nodes and devices make.
+    /// Number of units.
     pub units: usize,
-    /// Units that can be used: healthy, and offered by the kubelet.
+    /// Number of usable units: healthy and offered by the kubelet.
     pub healthy: usize,
-    /// What is wrong, by the type of the condition.
+    /// Problems by condition type.
     pub problems: BTreeMap<&'static str, PoolProblem>,
 }
 
 impl PoolReport {
-    /// Adds what is said of further nodes.
+    /// Merges the report of other nodes.
     pub(crate) fn add(&mut self, more: &Self) {
         self.units += more.units;
         self.healthy += more.healthy;
@@ -35,14 +35,14 @@ impl PoolReport {
     }
 }
 
-/// What is wrong with a pool, once for all the places where it is.
+/// A problem of a pool, aggregated over nodes.
 ///
-/// Its text for people is that of the first place, and how many more there are.
+/// Displayed as the first occurrence and the number of further ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolProblem {
-    /// In plain words, with the name of the first node.
+    /// Description of the first occurrence, with its node.
     pub text: String,
-    /// How often it is so elsewhere.
+    /// Number of further occurrences.
     pub others: usize,
 }
 

@@ -1,45 +1,46 @@
-//! Which slots of a pool there are on a node, by number: who holds one keeps its number.
+//! Numbered slots of a pool on a node; a slot in use keeps its number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a slot is.
+/// State of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Actors may come.
+pub(crate) enum SlotState {
+    /// Accepts actors.
     Offered,
-    /// Who is there stays, and nobody comes: more are held than there is room for, and whose device is missing nobody knows.
-    HeldOnly,
+    /// Running actors stay, no new ones are placed: more slots are in use than there is capacity, and it is unknown
+    /// which device is missing.
+    Cordoned,
 }
 
-/// Who has which slot of a pool on a node.
+/// Slots of a pool on a node that are in use or decided.
 #[derive(Debug, Default)]
-pub(crate) struct Claims {
-    /// Those that pods of ours are on.
+pub(crate) struct SlotClaims {
+    /// In use by our pods.
     pub held: BTreeSet<usize>,
-    /// Of those, the ones whose own device is known to be lost.
+    /// In use, with a device that is known to be lost.
     pub lost: BTreeSet<usize>,
-    /// Those that are offered no more, and that somebody is on still: no other takes their room.
-    pub leaving: BTreeSet<usize>,
-    /// Those that were decided for somebody.
+    /// No longer offered but in use; nothing else gets their room.
+    pub withdrawn: BTreeSet<usize>,
+    /// Decided for an actor.
     pub decided: BTreeSet<usize>,
 }
 
-/// The slots where `room` of them can be used.
+/// The slots, given a capacity of `room`.
 ///
-/// Held ones stay, in the same number, whatever there is room for, unless their own device is lost. Decided ones keep
-/// their number as long as there is room, and who comes new takes the smallest number that nobody has.
-pub(crate) fn slots(claims: &Claims, room: usize) -> BTreeMap<usize, State> {
+/// Slots in use keep their number, whatever the capacity, unless their own device is lost. Decided ones keep theirs
+/// while there is capacity. New ones get the smallest free number.
+pub(crate) fn slots(claims: &SlotClaims, room: usize) -> BTreeMap<usize, SlotState> {
     let kept = || claims.held.difference(&claims.lost).copied();
-    let state = if kept().count() > room { State::HeldOnly } else { State::Offered };
-    let mut slots: BTreeMap<usize, State> = kept().map(|slot| (slot, state)).collect();
-    let leaving = claims.leaving.iter().filter(|slot| !slots.contains_key(slot)).count();
+    let state = if kept().count() > room { SlotState::Cordoned } else { SlotState::Offered };
+    let mut slots: BTreeMap<usize, SlotState> = kept().map(|slot| (slot, state)).collect();
+    let leaving = claims.withdrawn.iter().filter(|slot| !slots.contains_key(slot)).count();
     let room = room.saturating_sub(leaving);
     let free = |slot: &usize| !claims.held.contains(slot);
     for slot in claims.decided.iter().copied().chain(0..).filter(free) {
         if slots.len() >= room {
             break;
         }
-        slots.insert(slot, State::Offered);
+        slots.insert(slot, SlotState::Offered);
     }
     slots
 }
@@ -49,15 +50,15 @@ mod tests {
     use super::*;
 
     /// `room=N held=A,B lost=A decided=C`.
-    fn read(text: &str) -> (Claims, usize) {
-        let (mut claims, mut room) = (Claims::default(), 0);
+    fn read(text: &str) -> (SlotClaims, usize) {
+        let (mut claims, mut room) = (SlotClaims::default(), 0);
         for (what, numbers) in text.split_whitespace().filter_map(|part| part.split_once('=')) {
             let numbers: Vec<usize> = numbers.split(',').map(|number| number.parse().unwrap()).collect();
             match what {
                 "room" => room = numbers[0],
                 "held" => claims.held.extend(numbers),
                 "lost" => claims.lost.extend(numbers),
-                "leaving" => claims.leaving.extend(numbers),
+                "leaving" => claims.withdrawn.extend(numbers),
                 "decided" => claims.decided.extend(numbers),
                 other => panic!("{other}"),
             }
@@ -65,9 +66,9 @@ mod tests {
         (claims, room)
     }
 
-    fn shown(slots: &BTreeMap<usize, State>) -> String {
-        let one = |(slot, state): (&usize, &State)| {
-            let mark = if *state == State::HeldOnly { "!" } else { "" };
+    fn shown(slots: &BTreeMap<usize, SlotState>) -> String {
+        let one = |(slot, state): (&usize, &SlotState)| {
+            let mark = if *state == SlotState::Cordoned { "!" } else { "" };
             format!("{slot}{mark}")
         };
         slots.iter().map(one).collect::<Vec<_>>().join(" ")
@@ -78,22 +79,22 @@ mod tests {
         let table = [
             ("room=2", "0 1"),
             ("room=0", ""),
-            // a foreign pod came onto a free one: the held one is still there, by its name
+            // a foreign pod took the free device: the slot in use keeps its number
             ("room=1 held=1", "1"),
             ("room=2 held=1", "0 1"),
-            // a kubelet that starts anew offers none for a moment
+            // a restarting kubelet briefly offers none
             ("room=0 held=0,1", "0! 1!"),
-            // one is lost, and nobody knows whose it is
+            // one is lost, and it is unknown which
             ("room=1 held=0,1", "0! 1!"),
             // it is known: the other one stays
             ("room=1 held=0,1 lost=0", "1"),
             ("room=1 held=0 lost=0", "1"),
             ("room=0 held=0 lost=0", ""),
-            // and until the lost one is left, nobody comes in its stead
+            // until the pod on the lost device ends, its room is not given away
             ("room=1 held=0 lost=0 leaving=0", ""),
             ("room=2 held=0 lost=0 leaving=0", "1"),
             ("room=1 held=0 leaving=0", "0"),
-            // decided ones keep their numbers while there is room, and come after those that are held
+            // decided slots keep their number while there is capacity, after those in use
             ("room=2 decided=3", "0 3"),
             ("room=1 decided=3,4", "3"),
             ("room=1 held=5 decided=3", "5"),
@@ -105,8 +106,8 @@ mod tests {
         }
     }
 
-    /// A day of small noise at a node of four devices, three of them held: room comes and goes, foreign pods and restarts
-    /// of the kubelet. Nobody loses the slot that it holds, and afterwards all is as before.
+    /// A day of noise on a node with four devices, three of them in use: capacity fluctuates by foreign pods and
+    /// kubelet restarts. Every slot in use stays, and afterwards all is as before.
     #[test]
     fn a_day_of_noise_moves_nobody() {
         let (claims, _) = read("held=0,2,3 decided=0,2,3");
@@ -131,7 +132,8 @@ mod tests {
             for (decided, room) in
                 subsets().flat_map(|decided| (0..5).map(move |room| (decided.clone(), room)))
             {
-                let claims = Claims { held: held.clone(), lost: lost.clone(), decided, ..Claims::default() };
+                let claims =
+                    SlotClaims { held: held.clone(), lost: lost.clone(), decided, ..SlotClaims::default() };
                 let (now, less) = (slots(&claims, room), slots(&claims, room.saturating_sub(1)));
                 let kept: BTreeSet<usize> = held.difference(&lost).copied().collect();
                 assert!(kept.iter().all(|slot| now.contains_key(slot)), "{claims:?} {room}");
@@ -141,7 +143,7 @@ mod tests {
                     "room takes no slot away: {claims:?} {room}"
                 );
                 assert!(held.intersection(&lost).all(|slot| !now.contains_key(slot)), "{claims:?} {room}");
-                let crowded = now.values().any(|state| *state == State::HeldOnly);
+                let crowded = now.values().any(|state| *state == SlotState::Cordoned);
                 assert_eq!(crowded, kept.len() > room, "{claims:?} {room}");
             }
         }

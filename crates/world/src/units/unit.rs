@@ -1,79 +1,79 @@
-//! What a computing unit is.
+//! Computing units.
 
 use std::ops::Index;
 use std::sync::Arc;
 
-/// Why who is on a unit stays, and nobody comes.
+/// Why a unit is cordoned: running actors stay and no new ones are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum CordonReason {
-    /// More are held than there is room for.
+    /// More is in use than is offered.
     #[strum(to_string = "more is held there than is offered: who is there stays, and nobody comes")]
     Overcommitted,
-    /// What is known of the devices there may be over.
+    /// The agent's lease expired, so its topology may be outdated.
     #[strum(to_string = "the agent of its node is silent: who is there stays, and nobody comes")]
     StaleAgent,
-    /// It is offered no more, since a moment ago.
+    /// It was withdrawn, and its grace period runs.
     #[strum(to_string = "it is offered no more: who is there stays for a while, and nobody comes")]
     Withdrawn,
 }
 
-/// One computing unit, and how a pod asks for it.
+/// A computing unit, and how a pod requests it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// `node/pool-index`.
     pub id: String,
-    /// The kind of device.
+    /// Device kind.
     pub kind: String,
-    /// The node that it is part of.
+    /// Its node.
     pub node: String,
     /// The node's zone.
     pub zone: Option<String>,
-    /// The NUMA domain, where it is known and can be had.
+    /// The NUMA domain, if it is known and can be requested.
     pub numa: Option<String>,
-    /// The pool that offers it.
+    /// Its pool.
     pub pool: String,
     /// Work in microseconds per window.
     pub capacity: u64,
-    /// The most work that one actor can get done there, which takes one message at a time.
+    /// Maximum work of one actor, which handles one message at a time.
     pub capacity_per_actor: u64,
-    /// Its memory in MiB, where it is known: where it is one of several devices, that of the smallest.
+    /// Memory in MiB, if known; of several devices, that of the smallest.
     pub memory_mib: Option<u64>,
-    /// At most so many actors.
+    /// Maximum number of actors.
     pub slots: Option<u64>,
-    /// The resource of which a pod asks one.
+    /// Extended resource of which a pod requests one.
     pub resource: Option<String>,
-    /// Who is there stays, and nobody comes: why.
+    /// Set if running actors stay and no new ones are placed.
     pub cordoned: Option<CordonReason>,
 }
 
-/// The pool that a unit is of, by its id.
+/// Pool in a unit's id.
 pub(crate) fn pool_of(id: &str) -> Option<&str> {
     let (pool, _) = id.rsplit_once('/')?.1.rsplit_once('-')?;
     Some(pool)
 }
 
-/// Units by id, ascending. Cheap to clone: a world shares those of the world before that did not change.
+/// Units sorted by id. Cheap to clone: snapshots share unchanged units.
 #[derive(Clone, Debug, Default)]
 pub struct Units(Arc<Vec<Arc<Unit>>>);
 
 impl Units {
-    /// The unit of this id.
+    /// The unit with this id.
     pub fn get(&self, id: &str) -> Option<&Unit> {
         let found = self.0.binary_search_by(|unit| (*unit.id).cmp(id));
         found.ok().map(|at| &*self.0[at])
     }
 
-    /// All of them, by id.
+    /// All units by id.
     pub fn iter(&self) -> impl Iterator<Item = &Unit> {
         self.0.iter().map(AsRef::as_ref)
     }
 
-    /// How many there are.
+    /// Number of units.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -90,7 +90,7 @@ impl FromIterator<Arc<Unit>> for Units {
 impl Index<&str> for Units {
     type Output = Unit;
 
-    /// The unit of this id, of which it is known that it is there.
+    /// The unit with this id, which must exist.
     fn index(&self, id: &str) -> &Unit {
         self.get(id).expect("who asks has the id from the same world")
     }

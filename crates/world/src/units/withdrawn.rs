@@ -1,4 +1,4 @@
-//! Units that are offered no more while somebody is on them, and since when.
+//! Units in use that are no longer offered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,44 +7,45 @@ use jiff::Timestamp;
 
 use crate::units::unit::Unit;
 
-/// Units that pods of ours are on and that are offered no more, since when.
+/// Units in use that are no longer offered, and the clock of their grace period.
 #[derive(Debug, Default)]
-pub(crate) struct Grace {
-    pub lasts: Duration,
+pub(crate) struct WithdrawnUnits {
+    pub grace_period: Duration,
     pub now: Timestamp,
-    /// By node, and by the unit's name.
-    pub kept: BTreeMap<String, BTreeMap<String, Kept>>,
+    /// By node and unit id.
+    pub by_node: BTreeMap<String, BTreeMap<String, WithdrawnUnit>>,
 }
 
-/// A unit as it was, its capacity over the window of the built-in policy, and since when it is not offered.
+/// A withdrawn unit, with its capacity over the default window, and the time of its withdrawal.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct WithdrawnUnit {
     pub unit: Unit,
     pub since: Timestamp,
-    /// Its while is over; as long as somebody is on it, and it is not offered, there is no other.
-    pub is_gone: bool,
+    /// The grace period is over. The entry stays while the unit is in use and not offered, so that no new period
+    /// starts.
+    pub is_expired: bool,
 }
 
-impl Grace {
-    /// A node that is gone takes its units along at once.
-    pub fn forget(&mut self, node: &str) {
-        for kept in self.kept.get_mut(node).into_iter().flat_map(BTreeMap::values_mut) {
-            kept.is_gone = true;
+impl WithdrawnUnits {
+    /// The node was deleted: its units expire at once.
+    pub fn expire_node(&mut self, node: &str) {
+        for kept in self.by_node.get_mut(node).into_iter().flat_map(BTreeMap::values_mut) {
+            kept.is_expired = true;
         }
     }
 
-    /// What is gone, and nobody is on any more, is forgotten.
-    pub fn left(&mut self, node: &str, is_held: impl Fn(&str) -> bool) {
-        let Some(units) = self.kept.get_mut(node) else { return };
-        units.retain(|unit, kept| !kept.is_gone || is_held(unit));
+    /// Drops expired units that are no longer in use.
+    pub fn drop_unused(&mut self, node: &str, is_held: impl Fn(&str) -> bool) {
+        let Some(units) = self.by_node.get_mut(node) else { return };
+        units.retain(|unit, kept| !kept.is_expired || is_held(unit));
         if units.is_empty() {
-            self.kept.remove(node);
+            self.by_node.remove(node);
         }
     }
 
-    /// Whether it was not offered for long enough.
-    pub fn is_over(&self, kept: &Kept) -> bool {
+    /// Whether its grace period is over.
+    pub fn is_overdue(&self, kept: &WithdrawnUnit) -> bool {
         let lasted = self.now.duration_since(kept.since);
-        lasted.try_into().is_ok_and(|lasted: Duration| lasted >= self.lasts)
+        lasted.try_into().is_ok_and(|lasted: Duration| lasted >= self.grace_period)
     }
 }
