@@ -1,4 +1,4 @@
-//! Agents that are killed, starved, and replaced one after the other: what they do to themselves moves nobody.
+//! Agents that are killed, starved and replaced move no actor.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
 const NODES: usize = 20;
-/// The GPUs of each node; three quarters of all are used.
+/// GPUs per node; three quarters of all are used.
 const GPUS: usize = 2;
 
-/// The resource that the stand-in's GPUs are offered as.
+/// The extended resource of the fake GPUs.
 const RESOURCE: &str = "nvidia.com/gpu";
 
-/// How often each Lease is renewed by agents that hardly get to run.
+/// The number of renewals of each Lease by starved agents.
 const RENEWALS: usize = 2;
 
-/// Where each actor was decided to be, and the uid of its pod.
-fn kept(state: &AppState) -> BTreeMap<String, (String, Option<String>)> {
+/// The assigned unit of each actor, and the uid of its pod.
+fn assignments(state: &AppState) -> BTreeMap<String, (String, Option<String>)> {
     let uid = |actor: &str| state.pods.iter().find(|pod| pod.labels()[crds::labels::ACTOR] == actor)?.uid();
     state
         .places()
@@ -34,7 +34,7 @@ fn kept(state: &AppState) -> BTreeMap<String, (String, Option<String>)> {
         .collect()
 }
 
-/// An application with as many arrivals as told, which no place is better or worse for: it is only decided anew.
+/// An application whose arrivals affect no placement: a change only triggers a new plan.
 fn manifest(arrivals: usize) -> Value {
     let gpus = u32::try_from(NODES * GPUS * 3 / 4).unwrap();
     let mut manifest = application("app", &[("a", gpus, &[("gpu", "1ms")]), ("b", 10, &[("cpu", "1ms")])]);
@@ -42,8 +42,8 @@ fn manifest(arrivals: usize) -> Value {
     manifest
 }
 
-/// Twenty nodes, an agent on each that looks at this machine and at the stand-in's GPUs, and actors on most of these.
-struct Scene<'a> {
+/// Twenty nodes, each with an agent that discovers this machine and the fake GPUs, and actors on most of these.
+struct AgentFleet<'a> {
     env: &'a TestEnv,
     workloads: Vec<Workload<'static>>,
     leases: Api<Lease>,
@@ -52,7 +52,7 @@ struct Scene<'a> {
     decided: usize,
 }
 
-impl Scene<'_> {
+impl AgentFleet<'_> {
     async fn start(&self, agents: &[usize]) -> Vec<Process> {
         let program = keeper::built(AGENT).unwrap();
         let start = agents.iter().map(async |agent| {
@@ -63,9 +63,9 @@ impl Scene<'_> {
         join_all(start).await
     }
 
-    /// Waits until the pool says that so many nodes' agents are heard of, and offers their GPUs.
-    async fn heard(&self, agents: usize) {
-        wait_for("the pool knows whose agents are heard", TIMEOUT, async || {
+    /// Waits until the pool reports so many nodes with valid agent leases, and offers their GPUs.
+    async fn wait_leases(&self, agents: usize) {
+        wait_for("the pool reports valid agent leases", TIMEOUT, async || {
             let status = self.pools.get("gpus").await?.status.unwrap_or_default();
             let is_stale = status.conditions.iter().any(|c| c.type_ == "Stale" && c.status == "True");
             ensure!(is_stale == (agents < NODES), "{status:?}");
@@ -75,15 +75,15 @@ impl Scene<'_> {
         .await;
     }
 
-    /// Has the application decided anew, and everybody stay.
-    async fn nobody_moves(&mut self, when: &str) {
+    /// Triggers a new plan and checks that every actor stays.
+    async fn assert_no_moves(&mut self, when: &str) {
         self.decided += 1;
         self.env.apply(&manifest(self.decided)).await;
         let now = self.env.wait_reconciled("app", AppState::all_placed).await;
-        assert_eq!(kept(&now), self.before, "{when}");
+        assert_eq!(assignments(&now), self.before, "{when}");
     }
 
-    /// When each Lease was renewed last.
+    /// The last renewal of each Lease.
     async fn renewals(&self) -> Result<BTreeMap<String, Timestamp>> {
         let leases = self.leases.list(&ListParams::default()).await?;
         let renewal = |lease: Lease| Some((lease.name_any(), lease.spec?.renew_time?.0));
@@ -91,8 +91,8 @@ impl Scene<'_> {
     }
 }
 
-/// Has every agent do something.
-fn all_of(agents: &mut [Process], act: fn(&mut Process) -> Result<()>) {
+/// Applies `act` to every agent.
+fn for_all(agents: &mut [Process], act: fn(&mut Process) -> Result<()>) {
     for agent in agents {
         act(agent).unwrap();
     }
@@ -114,7 +114,7 @@ async fn killed_starved_and_replaced_agents_move_no_actor() {
         let workload = cluster.agent_beside(name, &driver).await.unwrap();
         workloads.push(workload.without("--simulate").arg("--lease-seconds=6"));
     }
-    let mut scene = Scene {
+    let mut fleet = AgentFleet {
         env: &env,
         workloads,
         leases: Api::namespaced(env.client.clone(), "cairn-agents"),
@@ -123,35 +123,35 @@ async fn killed_starved_and_replaced_agents_move_no_actor() {
         decided: 1,
     };
     let all: Vec<_> = (0..NODES).collect();
-    let mut agents = scene.start(&all).await;
-    scene.heard(NODES).await;
+    let mut agents = fleet.start(&all).await;
+    fleet.wait_leases(NODES).await;
     env.apply(&manifest(1)).await;
-    scene.before = kept(&env.wait_reconciled("app", AppState::all_placed).await);
+    fleet.before = assignments(&env.wait_reconciled("app", AppState::all_placed).await);
     let history = env.watch_pods().await;
 
-    // every third is killed; another one starts when its Lease is long over
+    // every third agent is killed, and restarted long after its Lease expired
     let killed: Vec<_> = all.iter().copied().filter(|agent| agent % 3 == 0).collect();
     for agent in &killed {
         agents[*agent].kill9().await.unwrap();
     }
-    scene.heard(NODES - killed.len()).await;
-    scene.nobody_moves("while every third agent is dead").await;
-    for (agent, process) in killed.iter().zip(scene.start(&killed).await) {
+    fleet.wait_leases(NODES - killed.len()).await;
+    fleet.assert_no_moves("while every third agent is dead").await;
+    for (agent, process) in killed.iter().zip(fleet.start(&killed).await) {
         agents[*agent] = process;
     }
-    scene.heard(NODES).await;
-    scene.nobody_moves("with other agents on those nodes").await;
+    fleet.wait_leases(NODES).await;
+    fleet.assert_no_moves("after their restart").await;
 
-    // all stand still at once, and then run for a moment now and again
-    all_of(&mut agents, Process::freeze);
-    scene.heard(0).await;
-    scene.nobody_moves("while no agent runs").await;
-    let mut last = scene.renewals().await.unwrap();
+    // all are frozen at once, then run for short moments
+    for_all(&mut agents, Process::freeze);
+    fleet.wait_leases(0).await;
+    fleet.assert_no_moves("while no agent runs").await;
+    let mut last = fleet.renewals().await.unwrap();
     let mut renewed: BTreeMap<String, usize> = BTreeMap::new();
-    wait_for("agents that hardly run renew their Leases", TIMEOUT, async || {
-        all_of(&mut agents, Process::thaw);
-        let now = scene.renewals().await?;
-        all_of(&mut agents, Process::freeze);
+    wait_for("starved agents renew their Leases", TIMEOUT, async || {
+        for_all(&mut agents, Process::thaw);
+        let now = fleet.renewals().await?;
+        for_all(&mut agents, Process::freeze);
         for (name, at) in now {
             if last.insert(name.clone(), at).is_some_and(|before| before < at) {
                 *renewed.entry(name).or_default() += 1;
@@ -162,20 +162,20 @@ async fn killed_starved_and_replaced_agents_move_no_actor() {
         anyhow::Ok(())
     })
     .await;
-    all_of(&mut agents, Process::thaw);
-    scene.heard(NODES).await;
-    scene.nobody_moves("after the agents had starved").await;
+    for_all(&mut agents, Process::thaw);
+    fleet.wait_leases(NODES).await;
+    fleet.assert_no_moves("after the starvation").await;
 
-    // an upgrade: one after the other ends in order, and the next waits until another one is ready in its place
+    // a rolling upgrade: each agent stops, and the next waits until its successor is ready
     for agent in all {
         agents[agent].stop().await.unwrap();
-        agents[agent] = scene.start(&[agent]).await.remove(0);
+        agents[agent] = fleet.start(&[agent]).await.remove(0);
     }
-    scene.heard(NODES).await;
-    scene.nobody_moves("after the upgrade").await;
+    fleet.wait_leases(NODES).await;
+    fleet.assert_no_moves("after the upgrade").await;
 
     let history = history.wait_synced().await;
-    let going = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some();
-    assert_eq!(history.states().iter().filter(going).count(), 0, "nobody went");
+    let is_terminating = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some();
+    assert_eq!(history.states().iter().filter(is_terminating).count(), 0, "no pod is deleted");
     assert!(history.pods_per_actor().values().all(|lives| *lives == 1), "{:?}", history.pods_per_actor());
 }

@@ -1,4 +1,4 @@
-//! The API server is slow to answer, forgets what was watched, is not whole yet, or says something else by the time a plan is made.
+//! The API server throttles, expires watches, lacks a CRD, or changes while a plan is made.
 
 use std::collections::BTreeSet;
 
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
-/// What the operator asked for after `before`, in the audit log.
+/// The operator's requests after `before`, from the audit log.
 async fn asked(before: &e2e::AuditLog) -> anyhow::Result<Vec<AuditEvent>> {
     let now = cluster().audit().await?;
     let by_it = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, OPERATOR);
     Ok(now.since(before).iter().filter(by_it).cloned().collect())
 }
 
-/// Asks the API server to create something as the account of this name, and takes it for a trial alone: the code of its answer.
+/// Sends a dry-run create as this service account and returns the HTTP status code.
 async fn answer_to(
     env: &TestEnv,
     account: &str,
@@ -46,13 +46,13 @@ async fn answer_to(
 }
 
 const THROTTLED: usize = 12;
-/// How many renewals of its lease are waited for while it is throttled; there is one every two seconds.
+/// The number of lease renewals to wait for while throttled; one every two seconds.
 const RENEWALS: usize = 3;
-/// How often the operator may ask for each pod meanwhile, per renewal; one that does not wait asks hundreds of times.
+/// The maximum number of requests per pod and renewal; without backoff there would be hundreds.
 const TRIES: usize = 10;
 
-/// R16: the API server answers creations of pods with 429; the operator goes on leading, asks now and then, and is through as
-/// soon as it is let.
+/// R16: the API server answers pod creations with 429. The operator stays leader, retries with backoff, and finishes when the
+/// throttling ends.
 #[tokio::test]
 async fn throttled_pod_creations_back_off_and_succeed_later() {
     let cluster = cluster();
@@ -67,11 +67,11 @@ async fn throttled_pod_creations_back_off_and_succeed_later() {
             "subjects": [{"kind": "ServiceAccount", "serviceAccount": {"name": OPERATOR, "namespace": NAMESPACE}}],
             "resourceRules": [{"verbs": ["create"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"]}]}]}}]});
     cluster.kubectl_with(["apply", "-f-"], &flow.to_string()).await.unwrap();
-    // the one at a time that is let in anyway stands at the gate
+    // the one concurrent request that is always admitted waits at the gate
     let gate = e2e::Gate::close(cluster, &env.namespace, &[("pods", 0)]).await.unwrap();
     let before = cluster.audit().await.unwrap();
     env.apply(&application("app", &[("a", u32::try_from(THROTTLED).unwrap(), &[("cpu", "1ms")])])).await;
-    let tried = wait_for("some renewals after it was throttled", TIMEOUT, async || {
+    let tried = wait_for("some lease renewals while throttled", TIMEOUT, async || {
         let asked = asked(&before).await?;
         let is_throttled = |event: &&AuditEvent| event.resource == "pods" && event.code == 429;
         let first = asked.iter().find(is_throttled).ok_or_else(|| anyhow!("it was not throttled"))?;
@@ -81,8 +81,8 @@ async fn throttled_pod_creations_back_off_and_succeed_later() {
         Ok((renewals, asked.iter().filter(is_throttled).count()))
     })
     .await;
-    assert!(tried.1 <= THROTTLED * TRIES * (tried.0 + 1), "renewals, pods that were asked for: {tried:?}");
-    assert_eq!(env.product.operator.exit(), None, "it goes on leading");
+    assert!(tried.1 <= THROTTLED * TRIES * (tried.0 + 1), "renewals, pod requests: {tried:?}");
+    assert_eq!(env.product.operator.exit(), None, "it stays leader");
     let started = history.wait_synced().await.pods_per_actor();
     assert!(started.is_empty(), "{started:?}");
 
@@ -95,13 +95,13 @@ async fn throttled_pod_creations_back_off_and_succeed_later() {
     env.product.operator.wait_ready().await.unwrap();
 }
 
-/// The API server starts anew: waits until the operator has printed that a version which it watched from is too old (410), and
-/// has read all of that kind; false where the operator ended instead.
+/// Restarts the API server and waits until the operator logs an expired resource version (410) and lists that kind again; false if
+/// the operator exits instead.
 async fn reads_what_expired(env: &TestEnv) -> anyhow::Result<bool> {
     let operator = &env.product.operator;
     let (before, heard) = (cluster().audit().await?, operator.printed()?.len());
     cluster().restart_apiserver()?;
-    let read = wait_for("what expired is read anew", TIMEOUT, async || {
+    let read = wait_for("the expired kind is listed again", TIMEOUT, async || {
         if operator.exit().is_some() {
             return Ok(false);
         }
@@ -120,8 +120,8 @@ async fn reads_what_expired(env: &TestEnv) -> anyhow::Result<bool> {
     Ok(read.await)
 }
 
-/// R17: the API server starts anew and does not know any more what happened since the version that was watched (410): what is
-/// there is read again, and nothing is done twice.
+/// R17: after a restart the API server does not know the watched resource version any more (410). The operator lists again and
+/// writes nothing twice.
 #[tokio::test]
 async fn an_expired_watch_relists_without_duplicate_writes() {
     let cluster = cluster();
@@ -129,16 +129,16 @@ async fn an_expired_watch_relists_without_duplicate_writes() {
     let start = cluster.audit().await.unwrap();
     env.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
     let first = env.wait_reconciled("app", AppState::all_placed).await;
-    // where the API server was away for longer than the lease is valid, the operator ends, and its successor watched nothing before
+    // if the outage outlasts the lease, the operator exits, and its successor has no watches yet
     let mut tries = 0;
     while !reads_what_expired(&env).await.unwrap() {
         tries += 1;
-        assert!(tries < 3, "the operator ended each time");
+        assert!(tries < 3, "the operator exits each time");
         env.product.operator = cluster.start_operator().await.unwrap();
     }
     let patch = json!({"spec": {"paused": true}}).to_string();
-    // who was away for long may be away a little longer
-    let after = wait_for("a change is answered", TIMEOUT, async || {
+    // the operator may still be reconnecting, or exit late
+    let after = wait_for("a change is reconciled", TIMEOUT, async || {
         if env.product.operator.exit().is_some() {
             env.product.operator = cluster.start_operator().await?;
         }
@@ -149,16 +149,16 @@ async fn an_expired_watch_relists_without_duplicate_writes() {
     })
     .await;
     let uids = |state: &AppState| -> BTreeSet<_> { state.pods.iter().map(kube::ResourceExt::uid).collect() };
-    assert_eq!(uids(&after), uids(&first), "nobody was started anew");
+    assert_eq!(uids(&after), uids(&first), "no pod is recreated");
     let started = |event: &&AuditEvent| {
         event.resource == "pods" && event.verb == "create" && event.code == 201 && !event.is_trial()
     };
     let here = |event: &&AuditEvent| event.namespace == env.namespace.name();
     let all = asked(&start).await.unwrap();
-    assert_eq!(all.iter().filter(here).filter(started).count(), 4, "each pod was made once");
+    assert_eq!(all.iter().filter(here).filter(started).count(), 4, "each pod is created once");
 }
 
-/// R15: the operator is there before a kind that it watches; it waits for it, and goes on when it is there.
+/// R15: an operator that starts before a CRD waits for it and continues when it is installed.
 #[tokio::test]
 async fn the_operator_waits_for_missing_crds() {
     let cluster = cluster();
@@ -168,7 +168,7 @@ async fn the_operator_waits_for_missing_crds() {
     let before = cluster.audit().await.unwrap();
     let workload = cluster.operator().await.unwrap();
     env.product.operator = workload.start(&keeper::built(OPERATOR).unwrap()).await.unwrap();
-    wait_for("it asks in vain", TIMEOUT, async || {
+    wait_for("the CRD is missing", TIMEOUT, async || {
         let asked = asked(&before).await?;
         let in_vain = |event: &AuditEvent| event.uri.contains("/devicepools") && event.code == 404;
         ensure!(asked.iter().any(in_vain), "{} requests", asked.len());
@@ -181,7 +181,7 @@ async fn the_operator_waits_for_missing_crds() {
         .await
         .unwrap();
     env.product.operator.wait_ready().await.unwrap();
-    wait_for("the kind is served", TIMEOUT, async || {
+    wait_for("the CRD is served", TIMEOUT, async || {
         cluster.kubectl_with(["apply", "-f-"], &cpus().to_string()).await.map(drop)
     })
     .await;
@@ -189,8 +189,8 @@ async fn the_operator_waits_for_missing_crds() {
     env.wait_reconciled("app", AppState::all_placed).await;
 }
 
-/// `lose` takes the only GPU away between the plan and its decision, and another one comes: the plan is made again, and nothing of
-/// the old one is begun.
+/// `lose` removes the only GPU between plan and commit, and another one is added: the plan is discarded without side effects, and a
+/// new one is made.
 async fn lost_meanwhile(prefix: &str, lose: impl AsyncFnOnce(&TestEnv)) {
     let cluster = cluster();
     let node = |name: &str| SimulatedNode::new(name).resource("acme.com/gpu", 1);
@@ -200,7 +200,7 @@ async fn lost_meanwhile(prefix: &str, lose: impl AsyncFnOnce(&TestEnv)) {
     let history = env.watch_pods().await;
     let gate = e2e::Gate::close(cluster, &env.namespace, &[("placements", 0)]).await.unwrap();
     env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")])])).await;
-    wait_for("the plan is made, and its decision is held", TIMEOUT, async || {
+    wait_for("the commit is held", TIMEOUT, async || {
         ensure!(gate.held("placements") > 0, "nothing is held");
         anyhow::Ok(())
     })
@@ -217,7 +217,7 @@ async fn lost_meanwhile(prefix: &str, lose: impl AsyncFnOnce(&TestEnv)) {
     assert_eq!(history.unschedulable(), Vec::<String>::new());
 }
 
-/// R32: a foreign pod takes the only GPU while it is planned for.
+/// R32: a foreign pod takes the only GPU during planning.
 #[tokio::test]
 async fn a_device_taken_during_planning_is_not_committed() {
     lost_meanwhile("meanwhile", async |env| {
@@ -230,13 +230,13 @@ async fn a_device_taken_during_planning_is_not_committed() {
     .await;
 }
 
-/// R37: the only GPU vanishes while it is planned for.
+/// R37: the only GPU is lost during planning.
 #[tokio::test]
 async fn a_device_lost_during_planning_is_not_committed() {
     lost_meanwhile("vanished", async |env| env.describe_devices("one", &[("gpu-0:lost", "GPU")])).await;
 }
 
-/// A decision that the API server does not answer holds up its own application, and no other.
+/// An unanswered commit blocks only its own application.
 #[tokio::test]
 async fn an_unanswered_commit_delays_no_other_application() {
     let cluster = cluster();
@@ -245,15 +245,15 @@ async fn an_unanswered_commit_delays_no_other_application() {
     let gate = e2e::Gate::close(cluster, &env.namespace, &[("placements", 0)]).await.unwrap();
     let manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
     env.apply(&manifest).await;
-    wait_for("the decision is held", TIMEOUT, async || {
+    wait_for("the commit is held", TIMEOUT, async || {
         ensure!(gate.held("placements") == 1, "nothing is held");
         anyhow::Ok(())
     })
     .await;
     beside.apply(&manifest.to_string()).await.unwrap();
-    wait_for("the other is decided while the first is held", TIMEOUT, async || {
+    wait_for("the other is placed while the first is held", TIMEOUT, async || {
         beside.kubectl(["get", "placement", "app"]).await?;
-        ensure!(gate.held("placements") == 1, "it was let go meanwhile: {}", gate.held("placements"));
+        ensure!(gate.held("placements") == 1, "it was released meanwhile: {}", gate.held("placements"));
         anyhow::Ok(())
     })
     .await;
@@ -261,7 +261,7 @@ async fn an_unanswered_commit_delays_no_other_application() {
     env.wait_reconciled("app", AppState::all_placed).await;
 }
 
-/// R59: what an agent may write reaches neither who leads nor what is decided.
+/// R59: the permissions of agents affect neither leadership nor placements.
 #[tokio::test]
 async fn agents_cannot_write_the_leader_lease_or_placements() {
     let env = TestEnv::new("deposed", ["one"].map(SimulatedNode::new), [cpus()]).await;
@@ -281,11 +281,11 @@ async fn agents_cannot_write_the_leader_lease_or_placements() {
     for verb in ["update", "patch", "delete"] {
         let may =
             ["auth", "can-i", verb, "leases.coordination.k8s.io/cairn-operator", "-n", NAMESPACE, &user];
-        let said = cluster().kubectl(may).await;
-        let said = said.map_or_else(|no| no.to_string(), |yes| yes.stdout);
-        assert!(said.contains("no"), "{verb}: {said}");
+        let output = cluster().kubectl(may).await;
+        let output = output.map_or_else(|no| no.to_string(), |yes| yes.stdout);
+        assert!(output.contains("no"), "{verb}: {output}");
     }
-    assert_eq!(holder().await.unwrap(), before, "nobody else leads");
+    assert_eq!(holder().await.unwrap(), before, "the holder is the same");
     env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
     env.wait_reconciled("app", AppState::all_placed).await;
 }

@@ -1,4 +1,4 @@
-//! The API server is away for longer than any lease lasts.
+//! An outage of the API server that outlasts every lease.
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,10 @@ fn uids(state: &AppState) -> BTreeMap<String, Option<String>> {
     state.pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect()
 }
 
-/// What runs goes on; the operator ends, since it cannot know any more that it leads. Who comes after it is told by Leases that
-/// are long over that agents are silent, and by Nodes that they may be lost, and moves nobody for that; once they speak again it
-/// goes on.
+/// Running actors continue. The operator exits, because it may have lost leadership. The next one finds expired agent leases and nodes
+/// that may be lost, and moves no actor for that. Once they are renewed it continues.
 ///
-/// It is away until the operator has given up, or for `CAIRN_AWAY_SECONDS` where that is longer.
+/// The outage lasts until the operator exits, or for `CAIRN_AWAY_SECONDS` if that is longer.
 #[tokio::test]
 async fn an_api_server_outage_loses_no_actor() {
     let cluster = cluster();
@@ -29,19 +28,19 @@ async fn an_api_server_outage_loses_no_actor() {
     env.apply(&application("app", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
     let before = env.wait_reconciled("app", AppState::all_placed).await;
 
-    // the agent stands still, so that its Leases are over when somebody looks again
+    // the agent is frozen, so that its Leases are expired afterwards
     env.product.agent.freeze().unwrap();
     let least = std::env::var("CAIRN_AWAY_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
     let (least, stopped) = (Duration::from_secs(least), Instant::now());
     cluster.stop_apiserver().unwrap();
     let ended = env.product.operator.wait_ended(TIMEOUT).await;
-    wait_for("it was away for so long", least + TIMEOUT, async || {
+    wait_for("the outage is long enough", least + TIMEOUT, async || {
         let away = stopped.elapsed();
         ensure!(away >= least, "{away:?} of {least:?}");
         anyhow::Ok(())
     })
     .await;
-    // whatever was seen, the other tests need one
+    // restart it even if the operator did not exit: the other tests need it
     cluster.restart_apiserver().unwrap();
     ended.unwrap();
     env.product.operator = cluster.start_operator().await.unwrap();
@@ -50,11 +49,11 @@ async fn an_api_server_outage_loses_no_actor() {
     env.product.agent.thaw().unwrap();
     env.wait_offered("gpus", 4).await;
 
-    // it goes on: one more, and nobody moved for it
+    // one more actor starts, and none moves
     env.apply(&application("app", &[("a", 4, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
     let after = env
         .wait_reconciled("app", |state| {
-            ensure!(state.wanted() == 6, "the older manifest");
+            ensure!(state.wanted() == 6, "the previous generation");
             state.all_placed()
         })
         .await;

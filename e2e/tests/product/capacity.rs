@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
-/// Twenty applications at once, ten GPUs: ten get one, ten are told why not, and no pod was ever refused.
+/// Of twenty applications for ten GPUs ten run, ten report the reason, and no pod is ever refused.
 #[tokio::test]
 async fn twenty_applications_share_ten_gpus() {
     let nodes = (0..5).map(|index| SimulatedNode::new(format!("gpu-{index}")).resource("acme.com/gpu", 2));
@@ -26,7 +26,7 @@ async fn twenty_applications_share_ten_gpus() {
         .collect();
     env.apply(&json!({"apiVersion": "v1", "kind": "List", "items": all})).await;
 
-    let named = wait_for("ten run and ten are told why not", TIMEOUT, async || {
+    let named = wait_for("ten run and ten report the reason", TIMEOUT, async || {
         let applications = env.api::<ActorApplication>().list(&ListParams::default()).await?.items;
         let phase = |application: &&ActorApplication, phase: &str| {
             application
@@ -42,16 +42,16 @@ async fn twenty_applications_share_ten_gpus() {
         for application in unplaced {
             let placed =
                 application.status.iter().flat_map(|status| &status.conditions).find(|c| c.type_ == "Placed");
-            // whose place was taken by another meanwhile is told so first, and of the gpus once it was planned again
-            let told = placed.is_some_and(|placed| {
+            // an application whose unit was taken meanwhile reports that first, and the missing GPUs after the next plan
+            let reports_reason = placed.is_some_and(|placed| {
                 let message = &placed.message;
                 let says_why = message.starts_with("1 actor has no place: a-0 (") && message.contains("gpu");
                 placed.status == "False" && says_why
             });
-            ensure!(told, "{} says {placed:?}; {running} run", application.name_any());
+            ensure!(reports_reason, "{} says {placed:?}; {running} run", application.name_any());
             named.insert(application.name_any());
         }
-        ensure!((running, named.len()) == (10, 10), "{running} run, {} are told why not", named.len());
+        ensure!((running, named.len()) == (10, 10), "{running} run, {} report the reason", named.len());
         anyhow::Ok(named)
     })
     .await;
@@ -70,10 +70,10 @@ async fn twenty_applications_share_ten_gpus() {
     assert_eq!(env.api::<Pod>().list(&ListParams::default()).await.unwrap().items.len(), 10);
     assert_eq!(history.unschedulable(), Vec::<String>::new());
 
-    // room comes: who waited gets it
+    // freed capacity goes to a waiting application
     let placed = decisions.iter().find(|decision| !decision.spec.assignments.is_empty()).unwrap().name_any();
     env.namespace.kubectl(["delete", "actorapp", &placed, "--wait=false"]).await.unwrap();
-    wait_for("one of those who waited runs", TIMEOUT, async || {
+    wait_for("one of the waiting applications runs", TIMEOUT, async || {
         let mut running = Vec::new();
         for name in &named {
             let state = env.observe(name).await?;
@@ -81,14 +81,14 @@ async fn twenty_applications_share_ten_gpus() {
                 state.check_reconciled().is_ok().then(|| state.places().len()).filter(|count| *count == 1),
             );
         }
-        ensure!(running.len() == 1, "{} of those who waited run", running.len());
+        ensure!(running.len() == 1, "{} of the waiting applications run", running.len());
         anyhow::Ok(())
     })
     .await;
     assert_eq!(history.unschedulable(), Vec::<String>::new());
 }
 
-/// The first decision has no place for one of two actors, and the next one has: it says nothing any more of what is over.
+/// The first plan leaves one of two actors unplaced, the next one places it: no outdated report remains.
 #[tokio::test]
 async fn no_stale_unplaced_report_after_a_late_placement() {
     let node = |name: &str| SimulatedNode::new(name).resource("acme.com/gpu", 1);
@@ -108,10 +108,10 @@ async fn no_stale_unplaced_report_after_a_late_placement() {
     assert_eq!((counts.wanted, counts.placed), (2, 2));
 }
 
-/// Waits until the operator sees so many thousandths of a core that an application, which runs, may use.
+/// Waits until the operator sees so many millicores available for a running application.
 async fn left(env: &TestEnv, name: &str, thousandths: u64) {
     let path = format!("/debug/snapshot/{}/{name}", env.namespace);
-    wait_for("the operator sees what is left", TIMEOUT, async || {
+    wait_for("the operator sees the available cores", TIMEOUT, async || {
         let answer = e2e::process::http(env.product.operator.port(8081)?, &path).await?;
         let snapshot: Value = serde_json::from_str(&answer.body)?;
         let left = snapshot["nodes"][0]["provides"]["cpuMilli"].as_u64();
@@ -122,7 +122,7 @@ async fn left(env: &TestEnv, name: &str, thousandths: u64) {
     .await;
 }
 
-/// Room comes when it is decided that there is none, and before the operator comes to remember for whom.
+/// Capacity is freed while a plan with an unplaced actor is committed, before the operator records who waits for it.
 #[tokio::test]
 async fn capacity_freed_during_a_commit_is_used() {
     let env = TestEnv::new("early", ["one"].map(SimulatedNode::new), [cpus()]).await;
@@ -136,10 +136,10 @@ async fn capacity_freed_during_a_commit_is_used() {
     left(&env, "first", 700).await;
     let gate = Gate::close(cluster(), &env.namespace, &[("instances", 0)]).await.unwrap();
     env.apply(&application("second", &[("a", 1, &[("cpu", "1ms")])])).await;
-    wait_for("it is decided that there is no place, and then the operator is held", TIMEOUT, async || {
+    wait_for("the actor is unplaced, and the next write is held", TIMEOUT, async || {
         let decision = env.observe("second").await?.decision;
         let unplaced = decision.map_or(0, |decision| decision.spec.unplaced.len());
-        ensure!((unplaced, gate.held("instances") > 0) == (1, true), "{unplaced} without a place");
+        ensure!((unplaced, gate.held("instances") > 0) == (1, true), "{unplaced} unplaced");
         anyhow::Ok(())
     })
     .await;

@@ -1,4 +1,4 @@
-//! What foreign pods do touches nobody whom it does not hurt.
+//! Foreign pods trigger no reconcile of applications that they do not affect.
 
 use anyhow::ensure;
 use e2e::{SimulatedNode, product::NAMESPACE, wait_for};
@@ -9,10 +9,10 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
-/// How many foreign pods come and go.
+/// The number of foreign pods.
 const FOREIGN: usize = 12;
 
-/// How many searches the operator has made so far.
+/// The number of searches so far.
 async fn searches(env: &TestEnv) -> f64 {
     let port = env.product.operator.port(8080).unwrap();
     let text = e2e::process::http(port, "/metrics").await.unwrap().body;
@@ -23,7 +23,7 @@ async fn searches(env: &TestEnv) -> f64 {
 #[tokio::test]
 async fn foreign_pods_trigger_no_needless_searches() {
     let env = TestEnv::new("churn", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    // One that no clock cuts short, after which it would be taken up again.
+    // A policy without a time limit that would interrupt a search and resume it later.
     let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "unhurried", "namespace": NAMESPACE,
         "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "strategy: greedy\nbudget: {wall: 60s}\n"}});
     cluster().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
@@ -53,7 +53,7 @@ async fn foreign_pods_trigger_no_needless_searches() {
         .await;
         env.namespace.kubectl(["delete", "pod", &name]).await.unwrap();
     }
-    // One that changes is planned again, and it alone: what was asked for before it has been looked at by then.
+    // A changed application is planned again, and no other: earlier triggers are processed by then.
     let channels = json!([{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]);
     env.patch("third", &json!({"spec": {"channels": channels}})).await;
     env.wait_reconciled("third", AppState::all_placed).await;
@@ -67,6 +67,6 @@ async fn foreign_pods_trigger_no_needless_searches() {
         .iter()
         .filter(|pod| ours(pod) && pod.metadata.deletion_timestamp.is_some())
         .count();
-    assert_eq!(moved, 0, "nobody moves");
+    assert_eq!(moved, 0, "no actor moves");
     cluster().kubectl(["delete", "configmap", "unhurried", "-n", NAMESPACE]).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! `kubectl cairn` and the operator see the same world and come to the same decision.
+//! `kubectl cairn` and the operator build the same snapshot and make the same plan.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
@@ -30,10 +30,10 @@ async fn a_cluster_dump_is_planned_as_by_the_operator() {
     env.wait_reconciled("app", AppState::all_placed).await;
     let app = format!("{}/app", env.namespace);
 
-    // the same snapshot, byte for byte, once the operator has seen what there is
+    // byte-identical snapshots, once the operator has observed everything
     let debug = env.product.operator.port(8081).unwrap();
     let kinds = "nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,instances,configmaps,leases";
-    let from_dump = e2e::wait_for("both see the same", TIMEOUT, async || {
+    let from_dump = e2e::wait_for("both snapshots are equal", TIMEOUT, async || {
         let answer = e2e::process::http(debug, &format!("/debug/snapshot/{app}")).await?;
         ensure!(answer.status == 200, "{}", answer.body);
         let now = &answer.headers["x-cairn-now"];
@@ -47,7 +47,7 @@ async fn a_cluster_dump_is_planned_as_by_the_operator() {
     .await;
     assert!(from_dump.contains("taint") || from_dump.contains("NoSchedule"), "{from_dump}");
 
-    // planned again, from the snapshot and on the live cluster, it stays as it is
+    // planned again, from the snapshot and on the live cluster, nothing changes
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("snapshot.json");
     std::fs::write(&file, &from_dump).unwrap();
@@ -66,8 +66,8 @@ async fn a_cluster_dump_is_planned_as_by_the_operator() {
     }
     let mut plan = cluster.kubectl_cairn().unwrap();
     plan.args(["plan", "--application", &app]);
-    let told = command::run(plan, "").await.unwrap().stdout;
-    assert!(told.contains("stays") && !told.contains("moves"), "{told}");
+    let output = command::run(plan, "").await.unwrap().stdout;
+    assert!(output.contains("stays") && !output.contains("moves"), "{output}");
 }
 
 #[tokio::test]
@@ -78,23 +78,23 @@ async fn status_and_doctor_describe_the_cluster() {
     env.describe_devices("one", &[("gpu-0", "GPU")]);
     env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 1, &[("cpu", "3ms")])])).await;
     let namespace = env.namespace.to_string();
-    let says = async |arguments: &[&str], part: &str| {
-        e2e::wait_for(&format!("`{part}` is said"), TIMEOUT, async || {
+    let prints = async |arguments: &[&str], part: &str| {
+        e2e::wait_for(&format!("`{part}` is printed"), TIMEOUT, async || {
             let mut asked = cluster.kubectl_cairn()?;
             asked.args(arguments);
-            // what is wrong with a cluster without pods of ours is an answer, too
-            let said = asked.output().await?;
-            let said = String::from_utf8_lossy(&said.stdout).into_owned();
-            ensure!(said.contains(part), "{said}");
-            anyhow::Ok(said)
+            // findings about a cluster without pods of the product are output, too
+            let output = asked.output().await?;
+            let output = String::from_utf8_lossy(&output.stdout).into_owned();
+            ensure!(output.contains(part), "{output}");
+            anyhow::Ok(output)
         })
         .await
     };
-    let screen = says(&["status", "app", "-n", &namespace], "2 of 2 actors placed, 2 running").await;
+    let screen = prints(&["status", "app", "-n", &namespace], "2 of 2 actors placed, 2 running").await;
     for part in ["a-0", "one/", "proven optimal"] {
         assert!(screen.contains(part), "{screen}");
     }
-    let doctor = says(&["doctor"], "is the leader, lease renewed").await;
+    let doctor = prints(&["doctor"], "is the leader, lease renewed").await;
     for part in [
         "1 units, 1 healthy",
         "operator and agents have all required permissions",
@@ -110,12 +110,12 @@ async fn topology_describes_a_node() {
     let env =
         TestEnv::new("topology", [SimulatedNode::new("cairn-gpu").resource("nvidia.com/gpu", 2)], []).await;
     env.describe_example_devices();
-    let topology = e2e::wait_for("the machine is known", TIMEOUT, async || {
+    let topology = e2e::wait_for("the topology is published", TIMEOUT, async || {
         let mut topology = cluster.kubectl_cairn()?;
         topology.args(["topology", "cairn-gpu"]);
-        let said = command::run(topology, "").await?.stdout;
-        ensure!(said.contains("gpu-1"), "{said}");
-        anyhow::Ok(said)
+        let output = command::run(topology, "").await?.stdout;
+        ensure!(output.contains("gpu-1"), "{output}");
+        anyhow::Ok(output)
     })
     .await;
     for part in ["gpu-0", "numa-0", "NVLink", "A100"] {
@@ -123,7 +123,7 @@ async fn topology_describes_a_node() {
     }
 }
 
-/// The plug-in's folder is on the PATH, as it is where people work.
+/// With the plugin's folder on the PATH, as on a user's machine.
 #[tokio::test]
 async fn shell_completion_works_through_kubectl() {
     let cluster = cluster();
@@ -147,27 +147,27 @@ async fn shell_completion_works_through_kubectl() {
         command::run(kubectl.into(), "").await.unwrap().stdout
     };
 
-    // Names come soon or not at all, and a machine may be busy.
-    let says = async |words: &[&str], expected: &str| {
+    // Completion has a short time limit, and the machine may be busy.
+    let completes = async |words: &[&str], expected: &str| {
         e2e::wait_for(&format!("{words:?} is completed"), TIMEOUT, async || {
-            let said = next(words).await;
-            ensure!(said == expected, "{said}");
+            let output = next(words).await;
+            ensure!(output == expected, "{output}");
             anyhow::Ok(())
         })
         .await;
     };
 
     let namespace = env.namespace.name();
-    let said = next(&["sta"]).await;
+    let output = next(&["sta"]).await;
     assert!(
-        said.starts_with("status\tShow the status of applications") && said.ends_with("\n:4\n"),
-        "{said}"
+        output.starts_with("status\tShow the status of applications") && output.ends_with("\n:4\n"),
+        "{output}"
     );
     let whole = format!("{namespace}/app\n:4\n");
-    says(&["status", ""], &whole).await;
-    says(&["status", "-n", namespace, ""], "app\n:4\n").await;
-    says(&["explain", "actorapp", &format!("{namespace}/")], &whole).await;
-    says(&["status", "-n", namespace], &format!("{namespace}\n:4\n")).await;
-    says(&["plan", "--default-policy", "thr"], "throughput\n:4\n").await;
-    says(&["topology", "on"], "one\n:4\n").await;
+    completes(&["status", ""], &whole).await;
+    completes(&["status", "-n", namespace, ""], "app\n:4\n").await;
+    completes(&["explain", "actorapp", &format!("{namespace}/")], &whole).await;
+    completes(&["status", "-n", namespace], &format!("{namespace}\n:4\n")).await;
+    completes(&["plan", "--default-policy", "thr"], "throughput\n:4\n").await;
+    completes(&["topology", "on"], "one\n:4\n").await;
 }

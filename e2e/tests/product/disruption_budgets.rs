@@ -1,4 +1,4 @@
-//! Moves that a disruption budget lets begin and not end.
+//! Moves that a disruption budget blocks halfway.
 
 use anyhow::ensure;
 use e2e::{SimulatedNode, wait_for};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 
-/// One GPU on each of two nodes; `a` talks to `c`, and wants to be where that is, and `b` has the other GPU.
+/// One GPU on each of two nodes. `a` communicates with `c`, which draws it to that node; `b` has the other GPU.
 fn follows(node: &str) -> Value {
     let mut manifest = application(
         "app",
@@ -18,8 +18,8 @@ fn follows(node: &str) -> Value {
     manifest
 }
 
-/// Two are to exchange their places, and a budget lets only one of them go: the one that went gets another place, as the one whose
-/// place it was to have stays.
+/// Two actors exchange their units, and the budget allows only one eviction. The evicted actor gets another unit, because the other
+/// actor stays.
 #[tokio::test]
 async fn a_half_blocked_exchange_leaves_no_actor_without_a_pod() {
     let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 1));
@@ -41,7 +41,7 @@ async fn a_half_blocked_exchange_leaves_no_actor_without_a_pod() {
         "spec": {"minAvailable": 1, "selector": {"matchExpressions": [
             {"key": crds::labels::ACTOR_GROUP, "operator": "In", "values": ["a", "b"]}]}}});
     env.apply(&budget).await;
-    wait_for("the budget counts", TIMEOUT, async || {
+    wait_for("the budget is in force", TIMEOUT, async || {
         let allowed = ["get", "pdb", "one", "-ojsonpath={.status.disruptionsAllowed}"];
         let allowed = env.namespace.kubectl(allowed).await?.stdout;
         ensure!(allowed == "1", "{allowed}");

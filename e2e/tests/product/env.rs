@@ -1,4 +1,4 @@
-//! Where each test plays: the installed product, nodes, pools and a namespace of the test's own.
+//! The environment of a test: the installed product, nodes, pools and a namespace.
 
 mod app_state;
 mod manifests;
@@ -33,10 +33,10 @@ pub use pod_history::PodHistory;
 
 use crate::installation::{GiveBack, Product, cluster, product};
 
-/// How long the product may take to do what it should; far more than it does, for machines with other things to do.
+/// The limit for everything the product should do, far above the usual time, for busy machines.
 pub const TIMEOUT: Duration = Duration::from_mins(3);
 
-/// Describes what a node has in a folder for an agent to publish; `ID:HEALTH` is a device that is not well.
+/// Writes the topology of a node into a folder for an agent to publish; `ID:HEALTH` is an unhealthy device.
 pub fn describe(folder: &Path, node: &str, devices: &[(&str, &str)]) {
     let devices: Vec<_> = devices
         .iter()
@@ -47,15 +47,15 @@ pub fn describe(folder: &Path, node: &str, devices: &[(&str, &str)]) {
         .collect();
     let topology = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology",
         "metadata": {"name": node}, "spec": {"devices": devices}});
-    // in one step, as a ConfigMap's files change: never half a manifest
+    // atomically, like a ConfigMap update: never a partial manifest
     let draft = folder.join(format!(".{node}.yaml"));
     fs::write(&draft, topology.to_string()).unwrap();
     fs::rename(draft, folder.join(format!("{node}.yaml"))).unwrap();
 }
 
-/// The product with a test's own nodes, pools and namespace; what is left of them goes when this is dropped.
+/// The product with a test's own nodes, pools and namespace, which are removed on drop.
 pub struct TestEnv {
-    // in the order in which they go
+    // in drop order
     pub namespace: Namespace<'static>,
     pub nodes: Nodes<'static>,
     _sweeper: Sweeper,
@@ -64,7 +64,7 @@ pub struct TestEnv {
     _give_back: GiveBack,
 }
 
-/// Removes the pools and the described machines.
+/// Removes the pools and the simulated topologies.
 struct Sweeper {
     topologies: PathBuf,
 }
@@ -72,7 +72,7 @@ struct Sweeper {
 impl Drop for Sweeper {
     fn drop(&mut self) {
         for file in fs::read_dir(&self.topologies).into_iter().flatten().flatten() {
-            // best effort: the whole cluster goes away soon
+            // best effort: the whole cluster is deleted soon
             let _ = fs::remove_file(file.path());
         }
         let mut kubectl = cluster().command("kubectl");
@@ -82,7 +82,7 @@ impl Drop for Sweeper {
 }
 
 impl Drop for TestEnv {
-    /// Applications and their pods go while their nodes are still there: nobody else would confirm that pods ended.
+    /// Deletes applications and pods before their nodes, because only nodes confirm that pods ended.
     fn drop(&mut self) {
         let mut kubectl = cluster().command("kubectl");
         kubectl.args([
@@ -98,7 +98,7 @@ impl Drop for TestEnv {
 }
 
 impl TestEnv {
-    /// Waits for an empty cluster and sets it up: nodes, their machines where they have devices, and pools.
+    /// Waits for an empty cluster and creates nodes and pools.
     pub async fn new(
         prefix: &str,
         nodes: impl IntoIterator<Item = SimulatedNode>,
@@ -114,7 +114,7 @@ impl TestEnv {
         }
         product.agent.thaw().unwrap(); // a test that failed left it so
         let client = cluster.client().await.unwrap();
-        wait_for("the env is empty", TIMEOUT, async || {
+        wait_for("the cluster is empty", TIMEOUT, async || {
             let applications = names::<ActorApplication>(&client).await?;
             let (pools, nodes) = (names::<DevicePool>(&client).await?, names::<Node>(&client).await?);
             let left = [applications, pools, nodes, ours(&client).await?].concat();
@@ -132,13 +132,12 @@ impl TestEnv {
         Self { namespace, nodes, _sweeper: sweeper, client, product, _give_back: GiveBack }
     }
 
-    /// Describes what a node has, for the agent to publish; once more, and it has changed. `ID:HEALTH` is one that is not
-    /// well.
+    /// Writes or changes the topology of a node for the agent to publish. `ID:HEALTH` is an unhealthy device.
     pub fn describe_devices(&self, node: &str, devices: &[(&str, &str)]) {
         describe(&self.product.topologies, node, devices);
     }
 
-    /// Sets the scene with two nodes of two GPUs each, all of them offered.
+    /// Two nodes with two GPUs each, all offered.
     pub async fn with_gpu_nodes(prefix: &str) -> Self {
         let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 2));
         let env = Self::new(prefix, nodes, [cpus(), gpus()]).await;
@@ -149,7 +148,7 @@ impl TestEnv {
         env
     }
 
-    /// Waits until a pool has so many units that can take an actor, as the operator sees it.
+    /// Waits until the operator counts so many healthy units in a pool.
     pub async fn wait_offered(&self, pool: &str, units: i32) {
         let pools: Api<DevicePool> = Api::all(self.client.clone());
         wait_for("the pool's units are offered", TIMEOUT, async || {
@@ -160,7 +159,7 @@ impl TestEnv {
         .await;
     }
 
-    /// Copies the described machines of the examples.
+    /// Copies the topologies of the examples.
     pub fn describe_example_devices(&self) {
         for file in fs::read_dir(tree("examples/topologies")).unwrap() {
             let file = file.unwrap();
@@ -168,12 +167,12 @@ impl TestEnv {
         }
     }
 
-    /// Applies an application, or whatever else, to the test's namespace.
+    /// Applies a manifest in the test's namespace.
     pub async fn apply(&self, manifest: &Value) {
         self.namespace.apply(&manifest.to_string()).await.unwrap();
     }
 
-    /// Changes an application: a JSON merge patch.
+    /// Applies a JSON merge patch to an application.
     pub async fn patch(&self, name: &str, patch: &Value) {
         let patch = patch.to_string();
         self.namespace.kubectl(["patch", "actorapp", name, "--type=merge", "-p", &patch]).await.unwrap();
@@ -186,7 +185,7 @@ impl TestEnv {
         Api::namespaced(self.client.clone(), self.namespace.name())
     }
 
-    /// Everything of one application, as it is now.
+    /// All objects of one application.
     pub async fn observe(&self, name: &str) -> Result<AppState> {
         let of_it = ListParams::default().labels(&format!("{}={name}", labels::APPLICATION));
         Ok(AppState {
@@ -197,14 +196,14 @@ impl TestEnv {
         })
     }
 
-    /// Waits until the newest manifest is decided on and carried out, and `also` holds.
+    /// Waits until the current generation is planned and applied, and `also` holds.
     #[track_caller]
     pub fn wait_reconciled(
         &self,
         name: &str,
         also: impl Fn(&AppState) -> Result<()>,
     ) -> impl Future<Output = AppState> {
-        let what = format!("{name} is settled");
+        let what = format!("{name} is reconciled");
         let name = name.to_owned();
         wait_for_state(what, async move || {
             let state = self.observe(&name).await?;
@@ -214,14 +213,14 @@ impl TestEnv {
         })
     }
 
-    /// Waits until `also` holds, whether or not everything is carried out.
+    /// Waits until `also` holds, applied or not.
     #[track_caller]
     pub fn wait_until(
         &self,
         name: &str,
         also: impl Fn(&AppState) -> Result<()>,
     ) -> impl Future<Output = AppState> {
-        let what = format!("what is looked for is seen of {name}");
+        let what = format!("{name} has the expected state");
         let name = name.to_owned();
         wait_for_state(what, async move || {
             let state = self.observe(&name).await?;
@@ -230,7 +229,7 @@ impl TestEnv {
         })
     }
 
-    /// Reasons and notes of the events about an object of any kind, oldest first.
+    /// Reasons and notes of the events about an object, oldest first.
     pub async fn events(&self, namespace: &str, name: &str) -> Result<Vec<(String, String)>> {
         let events =
             Api::<Event>::namespaced(self.client.clone(), namespace).list(&ListParams::default()).await?;
@@ -238,22 +237,22 @@ impl TestEnv {
             |event: &Event| event.regarding.as_ref().is_some_and(|it| it.name.as_deref() == Some(name));
         let mut events: Vec<_> = events.into_iter().filter(about).collect();
         events.sort_by(|one, other| one.event_time.cmp(&other.event_time));
-        let told = |event: Event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default());
-        Ok(events.into_iter().map(told).collect())
+        let text = |event: Event| (event.reason.unwrap_or_default(), event.note.unwrap_or_default());
+        Ok(events.into_iter().map(text).collect())
     }
 
-    /// Waits for an event of this reason about an object of the test's namespace, and returns its note.
+    /// Waits for an event about an object of the test's namespace, and returns its note.
     #[track_caller]
     pub fn wait_event(&self, name: &str, reason: &str, part: &str) -> impl Future<Output = String> {
         let (name, reason, part) = (name.to_owned(), reason.to_owned(), part.to_owned());
-        wait_for_state(format!("an event {reason} about {name} that says {part:?}"), async move || {
+        wait_for_state(format!("an event {reason} about {name} containing {part:?}"), async move || {
             let events = self.events(self.namespace.name(), &name).await?;
             let found = events.iter().find(|(its, note)| *its == reason && note.contains(&part));
             found.map(|(_, note)| note.clone()).ok_or_else(|| anyhow::anyhow!("{events:?}"))
         })
     }
 
-    /// Waits for an event of this reason about a ConfigMap of the operator's namespace, and returns its note.
+    /// Waits for an event about a ConfigMap of the operator's namespace, and returns its note.
     #[track_caller]
     pub fn wait_policy_event(&self, name: &str, reason: &str, part: &str) -> impl Future<Output = String> {
         let (name, reason, part) = (name.to_owned(), reason.to_owned(), part.to_owned());
@@ -289,7 +288,7 @@ where
     Ok(found.iter().map(|object| format!("{} {}", K::kind(&()), object.name_any())).collect())
 }
 
-/// What Cairn made and that is still there.
+/// Remaining objects that Cairn created.
 async fn ours(client: &Client) -> Result<Vec<String>> {
     let made = ListParams::default().labels(labels::INSTANCE);
     let pods = Api::<Pod>::all(client.clone()).list(&made).await?;

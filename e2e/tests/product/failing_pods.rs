@@ -1,4 +1,4 @@
-//! Pods that end, and pods that a kubelet does not take: the actor comes again, and nobody else notices.
+//! Pods that end, and pods that a kubelet rejects: their actors are recreated, and others are unaffected.
 
 use anyhow::ensure;
 use e2e::SimulatedNode;
@@ -8,24 +8,24 @@ use serde_json::{Value, json};
 use crate::env::{AppState, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
-/// Says of a pod what its kubelet would.
+/// Patches the status of a pod as its kubelet would.
 async fn ends(env: &TestEnv, pod: &str, status: &Value) {
     let status = json!({"status": status}).to_string();
     let patch = ["patch", "pod", pod, "--subresource=status", "--type=merge", "-p", &status];
     env.namespace.kubectl(patch).await.unwrap();
 }
 
-/// Whether the actor is held back, and its Instance says so.
+/// Checks that the actor is in backoff and that its Instance reports it.
 fn waits(state: &AppState, name: &str) -> anyhow::Result<()> {
     let instance = state.instances.iter().find(|instance| instance.name_any() == name).unwrap();
     let mut conditions = instance.status.iter().flat_map(|status| &status.conditions);
     let waits = conditions.any(|it| it.type_ == "BackOff" && it.status == "True");
-    ensure!(waits, "it does not wait: {:?}", instance.status);
+    ensure!(waits, "not in backoff: {:?}", instance.status);
     Ok(())
 }
 
-/// A container that ends is not started again by its kubelet: the operator does, after a wait that it tells of, and the actor
-/// beside it stays.
+/// The kubelet does not restart an ended container; the operator recreates the pod with a reported backoff, and the other actor
+/// stays.
 #[tokio::test]
 async fn ended_pods_are_recreated_with_backoff() {
     let env = TestEnv::new("ends", ["one"].map(SimulatedNode::new), [cpus()]).await;
@@ -39,13 +39,13 @@ async fn ended_pods_are_recreated_with_backoff() {
     let mut last = uid(&before, "app-a-0");
     for failure in 1..=2 {
         ends(&env, "app-a-0", &json!({"phase": "Failed", "reason": "Error"})).await;
-        // a pod that ended once may well run the next time
+        // after the first failure there is no backoff
         if failure > 1 {
             env.wait_until("app", |state| waits(state, "app-a-0")).await;
         }
         let again = env
             .wait_reconciled("app", |state| {
-                ensure!(uid(state, "app-a-0") != last, "it is not there again");
+                ensure!(uid(state, "app-a-0") != last, "not recreated yet");
                 state.all_placed()
             })
             .await;
@@ -56,7 +56,7 @@ async fn ended_pods_are_recreated_with_backoff() {
     assert_eq!((lives["a-0"], lives["a-1"]), (3, 1));
 }
 
-/// Its room is taken while it waits to come again, and nobody else notices: it goes where there is room.
+/// Its capacity is taken during the backoff, and others are unaffected: the actor is placed where there is capacity.
 #[tokio::test]
 async fn an_actor_whose_unit_is_taken_during_backoff_moves() {
     let env = TestEnv::new("taken", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
@@ -68,13 +68,13 @@ async fn an_actor_whose_unit_is_taken_during_backoff_moves() {
     let node = before.places()["a-0"].split('/').next().unwrap().to_owned();
     let uid = |state: &AppState| state.pods.first().and_then(kube::ResourceExt::uid);
     let failed = json!({"phase": "Failed", "reason": "Error"});
-    // a pod that ended once may well run the next time, and then there is a wait of ten seconds
+    // after the first failure there is no backoff, then one of ten seconds
     ends(&env, "app-a-0", &failed).await;
     let again = env.wait_reconciled("app", |state| {
-        ensure!(uid(state) != uid(&before), "it is not there again");
+        ensure!(uid(state) != uid(&before), "not recreated yet");
         state.all_placed()
     });
-    assert_eq!(again.await.places(), before.places(), "it comes again where it was");
+    assert_eq!(again.await.places(), before.places(), "it is recreated on its unit");
     ends(&env, "app-a-0", &failed).await;
     env.wait_until("app", |state| waits(state, "app-a-0")).await;
     let requests = json!({"requests": {"cpu": "3800m"}});
@@ -90,7 +90,7 @@ async fn an_actor_whose_unit_is_taken_during_backoff_moves() {
     .await;
 }
 
-/// What a kubelet does not take is a fact about its node, and the actor goes to another one.
+/// A rejection by a kubelet is a fact about its node, and the actor is placed on another one.
 #[tokio::test]
 async fn actors_refused_by_a_kubelet_are_placed_elsewhere() {
     let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 1));
@@ -105,8 +105,8 @@ async fn actors_refused_by_a_kubelet_are_placed_elsewhere() {
     let refused =
         json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device is left"});
     ends(&env, "app-a-0", &refused).await;
-    let said = env.wait_event("app", "Refused", "no device is left").await;
-    assert!(said.contains(&node), "{said}");
+    let note = env.wait_event("app", "Refused", "no device is left").await;
+    assert!(note.contains(&node), "{note}");
     let after = env
         .wait_reconciled("app", |state| {
             ensure!(!state.places()["a-0"].starts_with(&node), "{:?}", state.places());
@@ -115,12 +115,12 @@ async fn actors_refused_by_a_kubelet_are_placed_elsewhere() {
         .await;
     let status = after.decision.as_ref().and_then(|decision| decision.status.clone()).unwrap_or_default();
     let of_node = |it: &&crds::Refusal| it.node.as_deref() == Some(node.as_str());
-    let told: Vec<_> = status.refusals.iter().filter(of_node).map(|it| it.reason.as_str()).collect();
-    assert_eq!(told, ["UnexpectedAdmissionError: no device is left"]);
+    let reasons: Vec<_> = status.refusals.iter().filter(of_node).map(|it| it.reason.as_str()).collect();
+    assert_eq!(reasons, ["UnexpectedAdmissionError: no device is left"]);
 }
 
-/// A pod that runs is not one that serves: an application with a container that ends again and again is not ready, and says who
-/// it is and why, until it is well.
+/// A running pod need not be ready: an application with a crash-looping container is not ready, and names the actor and the reason
+/// until it is ready again.
 #[tokio::test]
 async fn unready_actors_are_reported_with_their_container_state() {
     let env = TestEnv::new("ailing", ["one"].map(SimulatedNode::new), [cpus()]).await;
@@ -135,23 +135,23 @@ async fn unready_actors_are_reported_with_their_container_state() {
     let why = format!("container {container}: CrashLoopBackOff, it ended with exit code 137 (OOMKilled)");
     let state = env
         .wait_until("app", |state| {
-            let told = state.message("Ready", "False")?;
-            ensure!(told.ends_with(&format!("1 of them are ready; a-1 is not ready: {why}")), "{told}");
+            let message = state.message("Ready", "False")?;
+            ensure!(message.ends_with(&format!("1 of them are ready; a-1 is not ready: {why}")), "{message}");
             let instance = state.instances.iter().find(|it| it.name_any() == "app-a-1").unwrap();
             let of_it = instance.status.iter().flat_map(|status| &status.conditions);
-            let said = of_it.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message.as_str());
-            ensure!(said == Some(format!("its pod is not ready: {why}").as_str()), "{said:?}");
+            let message = of_it.into_iter().find(|it| it.type_ == "Ready").map(|it| it.message.as_str());
+            ensure!(message == Some(format!("its pod is not ready: {why}").as_str()), "{message:?}");
             Ok(())
         })
         .await;
     assert_eq!(state.condition("Ready").unwrap().reason, "NotReady");
-    // and who asks is told what to do
+    // `kubectl cairn status` names the remedy
     let mut asked = cluster().kubectl_cairn().unwrap();
-    let said = asked.args(["status", "app", "-n", env.namespace.name()]).output().await.unwrap();
-    let (code, said) = (said.status.code(), String::from_utf8(said.stdout).unwrap());
+    let output = asked.args(["status", "app", "-n", env.namespace.name()]).output().await.unwrap();
+    let (code, output) = (output.status.code(), String::from_utf8(output.stdout).unwrap());
     let log = format!("kubectl logs app-a-1 -n {} --previous", env.namespace.name());
     for part in ["2 running, 1 ready", "Running, not ready", &format!("a-1 is not ready: {why}"), &log] {
-        assert!(code == Some(2) && said.contains(part), "no {part} in {said}");
+        assert!(code == Some(2) && output.contains(part), "no {part} in {output}");
     }
     assert_eq!(
         state.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>(),
@@ -162,8 +162,8 @@ async fn unready_actors_are_reported_with_their_container_state() {
     env.wait_reconciled("app", |state| state.message("Ready", "True").map(drop)).await;
 }
 
-/// A container that crashes again and again is started again by its kubelet, each time after a longer wait: its Instance says so,
-/// nobody is moved or started anew because of it, not even where everything is planned again, and nobody beside it is touched.
+/// A crash-looping container is restarted by its kubelet with backoff. Its Instance reports it; no actor is moved or recreated
+/// because of it, not even when everything is planned again.
 #[tokio::test]
 async fn crash_looping_actors_are_reported_and_stay() {
     let env = TestEnv::new("crashes", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
@@ -198,14 +198,14 @@ async fn crash_looping_actors_are_reported_and_stay() {
         .wait_until("app", |state| {
             let generation = state.application.metadata.generation;
             let decided = state.decision.as_ref().map(|decision| decision.spec.application_generation);
-            ensure!(decided == generation, "it is not planned again");
+            ensure!(decided == generation, "not planned again");
             Ok(())
         })
         .await;
-    let said = back_off(&planned).unwrap();
-    assert_eq!(said.reason, "CrashLoop");
-    assert!(said.message.contains("is in a crash loop (Error, exit code 3)"), "{}", said.message);
-    assert_eq!(planned.places(), before.places(), "nobody moves");
+    let condition = back_off(&planned).unwrap();
+    assert_eq!(condition.reason, "CrashLoop");
+    assert!(condition.message.contains("is in a crash loop (Error, exit code 3)"), "{}", condition.message);
+    assert_eq!(planned.places(), before.places(), "no actor moves");
 
     ends(&env, "app-a-0", &is(true, 4)).await;
     let after = env
@@ -217,6 +217,6 @@ async fn crash_looping_actors_are_reported_and_stay() {
     let uids = |state: &AppState| -> std::collections::BTreeSet<_> {
         state.pods.iter().map(kube::ResourceExt::uid).collect()
     };
-    assert_eq!(uids(&after), uids(&before), "nobody is started anew");
+    assert_eq!(uids(&after), uids(&before), "no pod is recreated");
     assert!(history.wait_synced().await.pods_per_actor().values().all(|count| *count == 1));
 }

@@ -1,4 +1,4 @@
-//! What comes again: nodes that answer and do not, and an operator that was killed while it forced an actor away.
+//! Flapping nodes, and a forced failover during which the operator is killed.
 
 use anyhow::ensure;
 use e2e::SimulatedNode;
@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::env::{AppState, TestEnv, application, cpus};
 use crate::installation::cluster;
 
-/// So that its pod stays after it is deleted, as on a node that does not answer.
+/// A finalizer that keeps a deleted pod, as on an unreachable node.
 const HOLD: &str = "e2e.cairn.dev/hold";
 
-/// One actor on each of two of four nodes: if one is silent, it is less than the part at which nobody is moved.
+/// Two actors on two of four nodes: one unreachable node is no mass outage.
 async fn spread(prefix: &str, after: &str) -> TestEnv {
     let env = TestEnv::new(prefix, ["one", "two", "three", "four"].map(SimulatedNode::new), [cpus()]).await;
     let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")])]);
@@ -31,7 +31,7 @@ fn uids(state: &AppState) -> Vec<(String, Option<String>)> {
     uids
 }
 
-/// A node that flaps moves nobody, even where actors are forced away: each silence is shorter than they are waited for.
+/// A flapping node moves no actor, not even with forced failover: each outage is shorter than the grace period.
 #[tokio::test]
 async fn a_flapping_node_moves_no_actor() {
     let env = spread("flaps", "600s").await;
@@ -50,7 +50,7 @@ async fn a_flapping_node_moves_no_actor() {
     }
 }
 
-/// What an operator began to force away before it was killed is finished by the next one, once.
+/// A forced failover that was started before the operator was killed is finished by the next one, once.
 #[tokio::test]
 async fn a_forced_failover_survives_an_operator_crash() {
     let cluster = cluster();
@@ -61,11 +61,11 @@ async fn a_forced_failover_survives_an_operator_crash() {
     let hold = json!({"metadata": {"finalizers": [HOLD]}}).to_string();
     env.namespace.kubectl(["patch", "pod", "app-a-0", "--type=merge", "-p", &hold]).await.unwrap();
     env.nodes.silence(&lost).await.unwrap();
-    // it is asked to go, and its name is taken until it is gone
+    // its deletion is requested, and its name stays taken until it is gone
     env.wait_until("app", |state| {
         let pod = state.pods.iter().find(|pod| pod.name_any() == "app-a-0");
         let goes = pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some());
-        ensure!(goes, "nobody forced it yet");
+        ensure!(goes, "not forced yet");
         Ok(())
     })
     .await;
@@ -80,6 +80,6 @@ async fn a_forced_failover_survives_an_operator_crash() {
     });
     elsewhere.await;
     let lives = history.wait_synced().await.pods_per_actor();
-    assert_eq!((lives["a-0"], lives["a-1"]), (2, 1), "one came for the one that went, and the other stayed");
+    assert_eq!((lives["a-0"], lives["a-1"]), (2, 1), "one replacement, and the other stays");
     env.nodes.answer(&lost).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! What goes wrong around an application is named, answered where there is an answer, and no trouble for others.
+//! Faults around an application are reported, handled if possible, and do not affect others.
 
 use anyhow::ensure;
 use e2e::{SimulatedNode, wait_for};
@@ -10,7 +10,7 @@ use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, cpus, gpus
 use crate::foreign_objects::{OPERATOR_USER, decision, is_refused};
 use crate::installation::cluster;
 
-/// An application that must not notice anything: one actor on a node of its own.
+/// An application that must not be affected: one actor on a node of its own.
 async fn bystander(env: &TestEnv) -> (AppState, PodHistory) {
     let history = env.watch_pods().await;
     let mut bystander = application("bystander", &[("b", 1, &[("cpu", "1ms")])]);
@@ -19,18 +19,18 @@ async fn bystander(env: &TestEnv) -> (AppState, PodHistory) {
     (env.wait_reconciled("bystander", AppState::all_placed).await, history)
 }
 
-/// The bystander's pod is the one that it had.
+/// Checks that the bystander still has its pod.
 async fn unaffected(env: &TestEnv, (before, history): &(AppState, PodHistory)) {
     let now = env.observe("bystander").await.unwrap();
     assert_eq!(now.pods[0].uid(), before.pods[0].uid());
     assert_eq!(history.wait_synced().await.pods_per_actor()["b-0"], 1);
-    // Where a simulated node is late with its heartbeat, its pods are told not to be ready, and nobody tells otherwise.
-    let told = &now.condition("Ready").unwrap().message;
-    assert!(told.starts_with("all 1 actors run on their units"), "{told}");
+    // A late heartbeat of a simulated node marks its pods as not ready, and no kubelet reverts this.
+    let message = &now.condition("Ready").unwrap().message;
+    assert!(message.starts_with("all 1 actors run on their units"), "{message}");
 }
 
-/// Refuses an operation on objects of the test's namespace where `condition` holds, in these words, until it is [`allow`]ed: by a
-/// policy of this name.
+/// Makes admission refuse an operation in the test's namespace with this message if `condition` holds, until [`allow`]; returns the
+/// name of the policy.
 async fn refuse(
     env: &TestEnv,
     (operation, group, resource): (&str, &str, &str),
@@ -55,7 +55,7 @@ async fn refuse(
     name
 }
 
-/// Takes a policy away.
+/// Deletes an admission policy.
 async fn allow(policy: &str) {
     for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
         cluster().kubectl(["delete", kind, policy]).await.unwrap();
@@ -75,9 +75,9 @@ async fn an_unplaceable_actor_is_reported_and_the_others_run() {
     env.apply(&manifest).await;
     let state = env
         .wait_reconciled("app", |state| {
-            let told = state.message("Placed", "False")?;
-            ensure!(told.starts_with("2 actors have no place: big-0 ("), "{told}");
-            ensure!(told.contains("fpga-0 ("), "{told}");
+            let message = state.message("Placed", "False")?;
+            ensure!(message.starts_with("2 actors have no place: big-0 ("), "{message}");
+            ensure!(message.contains("fpga-0 ("), "{message}");
             Ok(())
         })
         .await;
@@ -87,7 +87,7 @@ async fn an_unplaceable_actor_is_reported_and_the_others_run() {
     unaffected(&env, &bystander).await;
 }
 
-/// R37: nobody knows whose device went, and nobody moves. It is known: its holder goes elsewhere, and it alone.
+/// R37: as long as the holder of a lost device is unknown, no actor moves. Once it is known, only the holder moves.
 #[tokio::test]
 async fn a_lost_device_moves_only_its_holder() {
     let nodes = [SimulatedNode::new("quiet"), SimulatedNode::new("devices").resource("acme.com/gpu", 2)];
@@ -104,14 +104,14 @@ async fn a_lost_device_moves_only_its_holder() {
 
     env.describe_devices("devices", &[("gpu-1", "GPU")]);
     env.wait_offered("gpus", 1).await;
-    // the other pool's units are counted on, so the operator goes on looking; and it stays as it was
+    // a change of another pool's units shows that the operator has reconciled and moved nothing
     env.nodes.add(SimulatedNode::new("spare").resource("acme.com/gpu", 1)).await.unwrap();
     env.describe_devices("spare", &[("gpu-0", "GPU")]);
     env.wait_offered("gpus", 2).await;
     let state = env.wait_reconciled("app", AppState::all_placed).await;
-    assert_eq!(state.places(), before.places(), "nobody knows whose it was");
+    assert_eq!(state.places(), before.places(), "its holder is unknown");
 
-    // now the agent has seen it go, and whose it was
+    // now the agent reports the device as lost, and its holder
     let allocation = json!({"namespace": env.namespace.name(), "pod": lost.name_any(), "podUid": lost.uid(),
         "container": "actor", "resource": "acme.com/gpu", "deviceIds": ["gpu-0"]});
     let status = json!({"status": {"allocations": [allocation]}}).to_string();
@@ -126,7 +126,7 @@ async fn a_lost_device_moves_only_its_holder() {
         })
         .await;
     let still = after.pods.iter().find(|pod| pod.uid() == kept.uid());
-    assert!(still.is_some(), "who is on the other device stays: {:?}", after.places());
+    assert!(still.is_some(), "the actor on the other device stays: {:?}", after.places());
     unaffected(&env, &bystander).await;
 }
 
@@ -159,7 +159,7 @@ async fn the_actors_of_a_deleted_node_start_elsewhere() {
     unaffected(&env, &bystander).await;
 }
 
-/// The scheduler knows rules that Cairn does not; its refusal is a fact, and the actor goes elsewhere.
+/// The scheduler has constraints that Cairn does not know. Its refusal becomes a fact, and the actor is placed elsewhere.
 #[tokio::test]
 async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
     let mut env = TestEnv::new("refused", ["quiet", "left"].map(SimulatedNode::new), [cpus()]).await;
@@ -168,7 +168,7 @@ async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("foreign-{node}"), "labels": {"noisy": "yes"}},
             "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]}})
     };
-    // the template wants no noisy pod beside it, and there is one on all nodes that there are
+    // the template has an anti-affinity to noisy pods, and every node has one
     for node in ["quiet", "left"] {
         env.apply(&foreign(node)).await;
     }
@@ -188,11 +188,8 @@ async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
         Ok(())
     })
     .await;
-    assert!(
-        !history.wait_synced().await.unschedulable().is_empty(),
-        "the scheduler itself said so, to a pod"
-    );
-    // now there is a node without a noisy pod
+    assert!(!history.wait_synced().await.unschedulable().is_empty(), "the scheduler refused a pod");
+    // a node without a noisy pod
     env.nodes.add(SimulatedNode::new("right")).await.unwrap();
     env.wait_reconciled("app", |state| {
         state.all_placed()?;
@@ -203,18 +200,18 @@ async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
     unaffected(&env, &bystander).await;
 }
 
-/// What admission refuses is told in its own words, and tried again when the refusal has run out.
+/// Admission refusals are reported with their message and retried after they expire.
 #[tokio::test]
 async fn quota_refusals_are_reported_and_retried() {
     let env = TestEnv::new("quota", [SimulatedNode::new("quiet")], [cpus()]).await;
     let bystander = bystander(&env).await;
     let quota = |pods: u32| {
         json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, 
-        // Of what quotas with scopes count Cairn knows nothing: admission refuses.
+        // Cairn does not evaluate quotas with scopes, so admission refuses.
         "spec": {"hard": {"pods": pods.to_string()}, "scopes": ["NotTerminating"]}})
     };
     env.apply(&quota(2)).await;
-    wait_for("the quota counts", TIMEOUT, async || {
+    wait_for("the quota is in force", TIMEOUT, async || {
         let used =
             env.namespace.kubectl(["get", "resourcequota", "few", "-ojsonpath={.status.used.pods}"]).await?;
         ensure!(used.stdout == "1", "{used:?}");
@@ -226,8 +223,8 @@ async fn quota_refusals_are_reported_and_retried() {
     assert!(note.starts_with("a-"), "{note}");
     env.wait_until("app", |state| {
         state.message("Placed", "True")?;
-        let told = state.message("Ready", "False")?;
-        ensure!(told.contains("exceeded quota: few"), "{told}");
+        let message = state.message("Ready", "False")?;
+        ensure!(message.contains("exceeded quota: few"), "{message}");
         ensure!(state.pods.len() == 1, "{} pods", state.pods.len());
         Ok(())
     })
@@ -238,7 +235,7 @@ async fn quota_refusals_are_reported_and_retried() {
     unaffected(&env, &bystander).await;
 }
 
-/// Actors run without their Service, and those that go come again; what refuses it is told, and it comes once it may.
+/// Actors run without their Service and are recreated; the refusal is reported, and the Service is created once allowed.
 #[tokio::test]
 async fn a_service_refused_by_quota_blocks_no_actor() {
     let env = TestEnv::new("no-service", [SimulatedNode::new("quiet")], [cpus()]).await;
@@ -246,7 +243,7 @@ async fn a_service_refused_by_quota_blocks_no_actor() {
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
         "spec": {"hard": {"services": "0"}}});
     env.apply(&quota).await;
-    wait_for("the quota counts", TIMEOUT, async || {
+    wait_for("the quota is in force", TIMEOUT, async || {
         let path = "-ojsonpath={.status.used.services}";
         let used = env.namespace.kubectl(["get", "resourcequota", "none", path]).await?;
         ensure!(used.stdout == "1", "{used:?}");
@@ -255,8 +252,8 @@ async fn a_service_refused_by_quota_blocks_no_actor() {
     .await;
     env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
     let runs_without = |state: &AppState| {
-        let told = state.message("Refused", "True")?;
-        ensure!(told.starts_with("peers: ") && told.contains("exceeded quota: none"), "{told}");
+        let message = state.message("Refused", "True")?;
+        ensure!(message.starts_with("peers: ") && message.contains("exceeded quota: none"), "{message}");
         state.message("Ready", "True")?;
         state.all_placed()
     };
@@ -265,7 +262,7 @@ async fn a_service_refused_by_quota_blocks_no_actor() {
     env.namespace.kubectl(["delete", "pod", "app-a-0"]).await.unwrap();
     env.wait_reconciled("app", |state| {
         let uids = |state: &AppState| state.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
-        ensure!(uids(state) != uids(&before), "it is not gone yet");
+        ensure!(uids(state) != uids(&before), "not deleted yet");
         runs_without(state)
     })
     .await;
@@ -280,8 +277,8 @@ async fn a_service_refused_by_quota_blocks_no_actor() {
     unaffected(&env, &bystander).await;
 }
 
-/// What fails beside actors keeps nobody from coming, nor from coming again, and what becomes of them is told; it is tried again
-/// until it is there.
+/// A failing creation of an auxiliary object delays neither starts, nor recreations, nor status updates; it is retried until it
+/// succeeds.
 #[tokio::test]
 async fn a_failing_service_creation_blocks_no_actor() {
     let env = TestEnv::new("fails-beside", [SimulatedNode::new("one")], [cpus()]).await;
@@ -294,27 +291,27 @@ async fn a_failing_service_creation_blocks_no_actor() {
     let before = env.wait_reconciled("app", AppState::all_placed).await;
     env.namespace.kubectl(["delete", "pod", "app-a-0"]).await.unwrap();
     env.wait_reconciled("app", |state| {
-        ensure!(uids(state) != uids(&before), "it is not gone yet");
+        ensure!(uids(state) != uids(&before), "not deleted yet");
         state.message("Ready", "True")?;
         state.all_placed()
     })
     .await;
-    assert!(env.api::<Service>().get_opt("app").await.unwrap().is_none(), "it was made");
+    assert!(env.api::<Service>().get_opt("app").await.unwrap().is_none(), "it exists");
     cluster().kubectl(["delete", "validatingwebhookconfiguration", &name]).await.unwrap();
-    wait_for("its Service is there", TIMEOUT, async || env.api::<Service>().get("app").await).await;
+    wait_for("its Service exists", TIMEOUT, async || env.api::<Service>().get("app").await).await;
 }
 
-/// Whose pod may not be taken away keeps it, which is told, and nobody else waits for that; it goes once it may.
+/// A pod whose deletion is refused stays, the refusal is reported, and nothing else waits. It is deleted once allowed.
 #[tokio::test]
 async fn an_undeletable_pod_blocks_no_other_actor() {
     let env = TestEnv::new("no-delete", [SimulatedNode::new("one")], [cpus()]).await;
     env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
     let before = env.wait_reconciled("app", AppState::all_placed).await;
     let of_a = format!("request.name == 'app-a-0' && request.userInfo.username == '{OPERATOR_USER}'");
-    let policy = refuse(&env, ("DELETE", "", "pods"), &of_a, "it stays for now").await;
+    let policy = refuse(&env, ("DELETE", "", "pods"), &of_a, "kept by the test").await;
     let operator = format!("--as={OPERATOR_USER}");
     let delete = ["delete", "pod", "app-a-0", "--dry-run=server", operator.as_str()];
-    is_refused(&env, delete, &json!({}), "it stays for now").await;
+    is_refused(&env, delete, &json!({}), "kept by the test").await;
     let image = json!([{"op": "replace", "path": "/spec/actors/0/implementations/0/template/spec/containers/0/image", "value": "newer"}]);
     env.namespace
         .kubectl(["patch", "actorapp", "app", "--type=json", "-p", &image.to_string()])
@@ -324,10 +321,7 @@ async fn an_undeletable_pod_blocks_no_other_actor() {
     let updated = |state: &AppState, count: i32| -> anyhow::Result<()> {
         let status = state.application.status.clone().unwrap_or_default();
         let actors = status.actors.unwrap_or_default();
-        ensure!(
-            status.observed_generation == state.application.metadata.generation,
-            "it is not looked at yet"
-        );
+        ensure!(status.observed_generation == state.application.metadata.generation, "not reconciled yet");
         ensure!((actors.updated, actors.running) == (count, 2), "{actors:?}");
         Ok(())
     };
@@ -336,8 +330,8 @@ async fn an_undeletable_pod_blocks_no_other_actor() {
     let uid = |state: &AppState, name: &str| state.pods.iter().find(|pod| pod.name_any() == name)?.uid();
     env.wait_until("app", |state| {
         let again = uid(state, "app-b-0");
-        ensure!(again.is_some() && again != uid(&before, "app-b-0"), "it is not there again");
-        ensure!(uid(state, "app-a-0") == uid(&before, "app-a-0"), "it went");
+        ensure!(again.is_some() && again != uid(&before, "app-b-0"), "not recreated yet");
+        ensure!(uid(state, "app-a-0") == uid(&before, "app-a-0"), "it was deleted");
         updated(state, 1)
     })
     .await;
@@ -345,11 +339,11 @@ async fn an_undeletable_pod_blocks_no_other_actor() {
     env.wait_reconciled("app", |state| updated(state, 2)).await;
 }
 
-/// Whose Instance is refused waits, and says for what; the others run.
+/// An actor whose Instance is refused waits with the reason; the others run.
 #[tokio::test]
 async fn a_refused_instance_blocks_only_its_actor() {
     let env = TestEnv::new("no-instance", [SimulatedNode::new("one")], [cpus()]).await;
-    let (of_a_0, words) = ("object.metadata.name == 'app-a-0'", "not this one for now");
+    let (of_a_0, words) = ("object.metadata.name == 'app-a-0'", "refused by the test");
     let policy = refuse(&env, ("CREATE", "cairn.dev", "instances"), of_a_0, words).await;
     let instance = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "app-a-0"},
         "spec": {"applicationName": "app", "actorGroup": "a", "actor": "a-0", "template": {}}});
@@ -360,8 +354,8 @@ async fn a_refused_instance_blocks_only_its_actor() {
     env.wait_event("app", "Refused", "a-0: ").await;
     env.wait_until("app", |state| {
         state.message("Placed", "True")?;
-        let told = state.message("Ready", "False")?;
-        ensure!(told.contains("a-0 waits: ") && told.contains(words), "{told}");
+        let message = state.message("Ready", "False")?;
+        ensure!(message.contains("a-0 waits: ") && message.contains(words), "{message}");
         let runs: Vec<_> = state.pods.iter().map(kube::ResourceExt::name_any).collect();
         ensure!(runs == ["app-a-1", "app-a-2"], "{runs:?}");
         Ok(())
@@ -371,13 +365,13 @@ async fn a_refused_instance_blocks_only_its_actor() {
     env.wait_reconciled("app", AppState::all_placed).await;
 }
 
-/// A decision that admission refuses is told in its own words, and nothing of it is begun; it is tried again, though nobody touches
-/// the application.
+/// A Placement that admission refuses is reported with its message, and nothing is created. It is retried without any change of the
+/// application.
 #[tokio::test]
 async fn a_refused_placement_is_reported_and_retried() {
     let env = TestEnv::new("no-decision", [SimulatedNode::new("quiet")], [cpus()]).await;
     let bystander = bystander(&env).await;
-    let (of_app, words) = ("object.metadata.name == 'app'", "nothing is decided for now");
+    let (of_app, words) = ("object.metadata.name == 'app'", "refused by the test");
     let policy = refuse(&env, ("CREATE", "cairn.dev", "placements"), of_app, words).await;
     let operator = format!("--as={OPERATOR_USER}");
     let create = ["create", "--dry-run=server", operator.as_str(), "-f-"];
@@ -386,15 +380,18 @@ async fn a_refused_placement_is_reported_and_retried() {
     env.wait_event("app", "Refused", words).await;
     let refused = env
         .wait_until("app", |state| {
-            let told = state.message("Accepted", "False")?;
-            ensure!(told.starts_with("Placement app was refused: ") && told.contains(words), "{told}");
+            let message = state.message("Accepted", "False")?;
+            ensure!(
+                message.starts_with("Placement app was refused: ") && message.contains(words),
+                "{message}"
+            );
             ensure!(
                 state.condition("Accepted").is_some_and(|it| it.reason == "Refused"),
                 "{:?}",
                 state.condition("Accepted")
             );
             let ready = state.message("Ready", "False")?;
-            ensure!(ready == told, "{ready}");
+            ensure!(ready == message, "{ready}");
             Ok(())
         })
         .await;
@@ -411,7 +408,7 @@ async fn a_refused_placement_is_reported_and_retried() {
     unaffected(&env, &bystander).await;
 }
 
-/// More actors than are planned at once: it is said what is too large and what to do, and nothing is made.
+/// An application above the planning limit: the condition says what is too large and what to do, and nothing is created.
 #[tokio::test]
 async fn a_too_large_application_is_rejected() {
     let env = TestEnv::new("large", [SimulatedNode::new("quiet")], [cpus()]).await;
@@ -419,8 +416,8 @@ async fn a_too_large_application_is_rejected() {
     env.apply(&application("app", &[("a", 5001, &[("cpu", "1ms")])])).await;
     let state = env
         .wait_until("app", |state| {
-            let told = state.message("TooLarge", "True")?;
-            ensure!(told.contains("wants 5001 actors; at most 5000, divide it"), "{told}");
+            let message = state.message("TooLarge", "True")?;
+            ensure!(message.contains("wants 5001 actors; at most 5000, divide it"), "{message}");
             ensure!(
                 state.condition("Accepted").is_some_and(|it| it.reason == "TooLarge"),
                 "{:?}",

@@ -1,4 +1,4 @@
-//! What others made stays theirs, and what they claim counts for nothing.
+//! Foreign objects are never touched, and forged fields have no effect.
 
 use std::collections::BTreeMap;
 
@@ -15,26 +15,26 @@ use serde_json::{Value, json};
 
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 
-/// A pod of somebody else.
+/// A foreign pod.
 fn foreign(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "web"}},
         "spec": {"containers": [{"name": "main", "image": "none"}]}})
 }
 
-/// A decision of this name that is nobody's.
+/// A Placement without an owner.
 pub fn decision(name: &str) -> Value {
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Placement", "metadata": {"name": name},
         "spec": {"application": name, "applicationGeneration": 1, "policy": "theirs", "snapshotDigest": "theirs",
             "strategy": "theirs", "seed": 1, "effort": 1}})
 }
 
-/// The operator, as whom an administrator can act.
+/// The operator's user, which an administrator can impersonate.
 pub const OPERATOR_USER: &str = "system:serviceaccount:cairn-system:cairn-operator";
 
-/// The account of all controllers where they have none of their own, with the rights that it has there.
+/// The shared account of all controllers in clusters where they have no separate ones, with its groups.
 const SHARED_ACCOUNT: [&str; 2] = ["--as=system:kube-controller-manager", "--as-group=system:masters"];
 
-/// The uid of an object that must still be there, and must not be going.
+/// The uid of an object that must still exist and not be terminating.
 async fn kept<K>(env: &TestEnv, name: &str) -> String
 where
     K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>
@@ -43,23 +43,23 @@ where
         + serde::de::DeserializeOwned,
 {
     let object = env.api::<K>().get(name).await.unwrap();
-    assert_eq!(object.meta().deletion_timestamp, None, "{name} is going");
+    assert_eq!(object.meta().deletion_timestamp, None, "{name} is terminating");
     object.uid().unwrap()
 }
 
-/// Waits until the API server refuses this in these words: it begins to ask a new policy a moment after it is there.
+/// Waits until the API server refuses this with this message; a new policy takes effect after a moment.
 pub async fn is_refused<const N: usize>(env: &TestEnv, arguments: [&str; N], manifest: &Value, words: &str) {
     wait_for(&format!("it is refused: {words}"), TIMEOUT, async || {
-        let said = env.namespace.kubectl_with(arguments, &manifest.to_string()).await;
-        let Err(said) = said else { bail!("it is taken") };
-        let said = said.to_string();
-        ensure!(said.contains(words), "{said}");
+        let result = env.namespace.kubectl_with(arguments, &manifest.to_string()).await;
+        let Err(error) = result else { bail!("it is accepted") };
+        let error = error.to_string();
+        ensure!(error.contains(words), "{error}");
         anyhow::Ok(())
     })
     .await;
 }
 
-/// `server-0` waits and says for what, and `server-1` runs.
+/// Checks that `server-0` waits with this reason, and `server-1` runs.
 fn one_waits(state: &AppState, what: &str) -> anyhow::Result<()> {
     let message = state.message("NameTaken", "True")?;
     ensure!(message.starts_with(&format!("server-0: its name is taken by {what} web-server-0")), "{message}");
@@ -79,7 +79,7 @@ async fn a_foreign_pod_with_a_needed_name_is_not_touched() {
     env.wait_until("web", |state| one_waits(state, "Pod")).await;
     assert_eq!(kept::<Pod>(&env, "web-server-0").await, before);
 
-    // When its owner takes it away, the actor comes.
+    // When the foreign pod is deleted, the actor starts.
     env.namespace.kubectl(["delete", "pod", "web-server-0"]).await.unwrap();
     let state = env.wait_reconciled("web", AppState::all_placed).await;
     assert!(state.condition("NameTaken").is_none(), "{:?}", state.condition("NameTaken"));
@@ -101,14 +101,14 @@ async fn a_foreign_instance_with_a_needed_name_is_not_touched() {
     assert_eq!(
         env.api::<Instance>().get("web-server-0").await.unwrap().status,
         None,
-        "nor is it told anything"
+        "its status is not written"
     );
 
     env.namespace.kubectl(["delete", "instance", "web-server-0"]).await.unwrap();
     env.wait_reconciled("web", AppState::all_placed).await;
 }
 
-/// A decision of our name that is not ours: nothing is decided, which is said, and it stays as it is.
+/// A foreign Placement with the application's name: nothing is planned, this is reported, and it is not changed.
 #[tokio::test]
 async fn a_foreign_placement_with_a_needed_name_is_not_touched() {
     let env = TestEnv::new("foreign-placement", [SimulatedNode::new("one")], [cpus()]).await;
@@ -132,7 +132,7 @@ async fn a_foreign_placement_with_a_needed_name_is_not_touched() {
     assert!(state.condition("NameTaken").is_none(), "{:?}", state.condition("NameTaken"));
 }
 
-/// One GPU, and a pod that claims it without having asked for it: refused; and where nothing refuses it, without effect.
+/// One GPU, and a pod with a forged claim on it: refused by admission, and without effect where admission does not apply.
 #[tokio::test]
 async fn forged_annotations_take_no_unit() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
@@ -146,7 +146,7 @@ async fn forged_annotations_take_no_unit() {
     forged["metadata"]["labels"] =
         json!({"cairn.dev/instance": "stranger-server-0", "cairn.dev/application": "stranger"});
     is_refused(&env, ["create", "--dry-run=server", "-f-"], &forged, &refused("labels")).await;
-    // Where all controllers share one account it makes pods of what users write.
+    // In clusters with one account for all controllers, it creates pods from users' templates.
     let shared = ["create", "--dry-run=server", SHARED_ACCOUNT[0], SHARED_ACCOUNT[1], "-f-"];
     is_refused(&env, shared, &forged, &refused("labels")).await;
     let create = ["create".to_owned(), format!("--as={OPERATOR_USER}"), "-f-".to_owned()];
@@ -158,7 +158,7 @@ async fn forged_annotations_take_no_unit() {
     kept::<Pod>(&env, "stranger-server-0").await;
 }
 
-/// What the operator alone says of its objects nobody else says, whichever way it is written; what others may say they may.
+/// Only the operator can write its fields, by any kind of request; other fields stay writable.
 #[tokio::test]
 async fn only_the_operator_writes_its_fields() {
     let env = TestEnv::new("forged-words", [SimulatedNode::new("one")], [cpus()]).await;
@@ -202,7 +202,7 @@ async fn only_the_operator_writes_its_fields() {
         let arguments = patch(kind, part, text);
         is_refused(&env, arguments.each_ref().map(String::as_str), &json!({}), words).await;
     }
-    // The collector clears what blocks the deletion of an owner, also where it has no account of its own.
+    // The garbage collector clears blockOwnerDeletion, also under the shared account.
     let mut owners = json!({"metadata": {"ownerReferences": state.pods[0].metadata.owner_references}});
     owners["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
     let clears = patch("pod", "", &owners);
@@ -213,7 +213,7 @@ async fn only_the_operator_writes_its_fields() {
     ] {
         env.namespace.kubectl(patch("pod", part, &text)).await.unwrap();
     }
-    // A binding gives its annotations to the pod.
+    // A binding copies its annotations to the pod.
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web-server-0",
         "annotations": {"cairn.dev/unit": "one/cpus-9"}}, "target": {"kind": "Node", "name": "one"}});
     let url = format!("/api/v1/namespaces/{}/pods/web-server-0/binding?dryRun=All", env.namespace.name());
@@ -223,7 +223,7 @@ async fn only_the_operator_writes_its_fields() {
     assert_eq!(after.pods[0].uid(), state.pods[0].uid());
 }
 
-/// Somebody writes into a decision what cannot be: nothing of it is begun, nothing stops, and it is put right.
+/// An infeasible assignment is written into a Placement: nothing starts or stops, and the Placement is restored.
 #[tokio::test]
 async fn forged_placements_move_no_actor() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 2);
@@ -239,7 +239,7 @@ async fn forged_placements_move_no_actor() {
         {"actor": "server-1", "unit": "one/gpus-7", "node": "one", "pool": "gpus"}]}});
     let patch = ["patch", "placement", "web", "--type=merge", "--dry-run=server", "-p", &forged.to_string()];
     is_refused(&env, patch, &json!({}), "only the Cairn operator can write Placements").await;
-    // With the operator's name, whose rights are for no more than the patch itself.
+    // As the operator, whose permissions cover just this patch.
     let url = Placement::url_path(&(), Some(env.namespace.name()));
     let request = Request::new(url).patch("web", &PatchParams::default(), &Patch::Merge(&forged));
     let mut request = request.unwrap();
@@ -249,19 +249,19 @@ async fn forged_placements_move_no_actor() {
     let state = env
         .wait_reconciled("web", |state| {
             let generation = state.decision.as_ref().and_then(|decision| decision.metadata.generation);
-            ensure!(generation >= Some(written + 2), "it is not put right yet: {generation:?}");
+            ensure!(generation >= Some(written + 2), "not restored yet: {generation:?}");
             Ok(())
         })
         .await;
     let after: BTreeMap<String, String> =
         state.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect();
     assert_eq!(after, places);
-    let going = history
+    let is_terminating = history
         .wait_synced()
         .await
         .states()
         .iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_some())
         .count();
-    assert_eq!(going, 0, "nothing was stopped");
+    assert_eq!(is_terminating, 0, "no pod is deleted");
 }

@@ -1,4 +1,4 @@
-//! With nothing to do, the operator writes nothing; with something to do, it does it at once.
+//! An idle operator writes nothing; on a change it reacts at once.
 
 use anyhow::ensure;
 use e2e::{
@@ -11,28 +11,29 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
-/// How many renewals of its lease are waited for; there is one every two seconds.
+/// The number of lease renewals to wait for; one every two seconds.
 const RENEWALS: usize = 6;
-/// Fewer renewals than there are until it looks again where nothing rang.
-const BEFORE_IT_LOOKS: usize = 60;
+/// Fewer renewals than fit between two periodic resyncs.
+const RESYNC_RENEWALS: usize = 60;
 
 fn is_lease(event: &AuditEvent) -> bool {
     event.resource == "leases"
 }
 
 /// Whether the operator wrote it.
-fn is_by_it(event: &AuditEvent) -> bool {
+fn is_operator_write(event: &AuditEvent) -> bool {
     event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR)
 }
 
 /// Waits until the operator writes nothing but its lease.
-pub async fn at_rest() {
+pub async fn wait_idle() {
     let cluster = cluster();
-    // the last words about the start, or of a search that was cut short and is taken up again, may still be on their way
+    // late status patches, also of a search that was interrupted and resumed, may still arrive
     let mut before = cluster.audit().await.unwrap();
-    wait_for("renewals in a row, and nothing else", TIMEOUT, async || {
+    wait_for("only renewals in a row", TIMEOUT, async || {
         let now = cluster.audit().await?;
-        let writes: Vec<_> = now.since(&before).iter().filter(|event| is_by_it(event)).cloned().collect();
+        let writes: Vec<_> =
+            now.since(&before).iter().filter(|event| is_operator_write(event)).cloned().collect();
         if let Some(other) = writes.iter().find(|event| !is_lease(event)) {
             before = now;
             anyhow::bail!("it still writes: {other:?}");
@@ -50,7 +51,7 @@ async fn an_idle_operator_writes_only_its_lease_and_reacts_at_once() {
     env.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
     env.wait_reconciled("app", AppState::all_placed).await;
 
-    at_rest().await;
+    wait_idle().await;
     let before = cluster.audit().await.unwrap();
     env.patch(
         "app",
@@ -63,13 +64,14 @@ async fn an_idle_operator_writes_only_its_lease_and_reacts_at_once() {
     let asked = after.iter().find(|event| {
         event.resource == "actorapplications" && event.verb == "patch" && event.user == "admin"
     });
-    let answered = after.iter().filter(|event| is_by_it(event)).find(|event| event.resource == "placements");
+    let answered =
+        after.iter().filter(|event| is_operator_write(event)).find(|event| event.resource == "placements");
     let (asked, answered) = (asked.unwrap().received, answered.unwrap().received);
     let between = after
         .iter()
-        .filter(|event| is_by_it(event))
+        .filter(|event| is_operator_write(event))
         .filter(|event| is_lease(event))
         .filter(|event| (asked..answered).contains(&event.received));
     let renewals = between.count();
-    assert!(renewals < BEFORE_IT_LOOKS, "decided {renewals} renewals after the change");
+    assert!(renewals < RESYNC_RENEWALS, "placed {renewals} renewals after the change");
 }

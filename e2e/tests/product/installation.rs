@@ -1,4 +1,4 @@
-//! What tests play on: control planes with the product installed on each. A test has one of them, alone.
+//! Control planes with the product installed. Each test has one exclusively.
 
 use std::{
     cell::RefCell,
@@ -11,16 +11,16 @@ use std::{
 use e2e::{Cluster, Process};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// How many there are at most: as many tests play at once, where the test runner starts as many. Each is about a
-/// gigabyte of memory, and started by the first test that finds no other one free.
+/// The maximum number of control planes, and so of concurrent tests. Each takes about a gigabyte of memory and is started by the
+/// first test that finds no idle one.
 const MOST: usize = 3;
 
 /// The installed product.
 pub struct Product {
     pub operator: Process,
-    /// Publishes the described machines, and keeps the Leases of their nodes.
+    /// Publishes the simulated topologies and renews the Leases of their nodes.
     pub agent: Process,
-    /// The folder of the described machines.
+    /// The folder of the simulated topologies.
     pub topologies: PathBuf,
 }
 
@@ -29,20 +29,20 @@ struct Installed {
     product: OnceCell<Mutex<Product>>,
 }
 
-/// Which of them a test has.
+/// The control planes in use.
 static TAKEN: SyncMutex<[bool; MOST]> = SyncMutex::new([false; MOST]);
 static GIVEN_BACK: Condvar = Condvar::new();
 
 thread_local! {
-    /// The one of the test on this thread: a test has a thread of its own, and is all that it runs.
+    /// The control plane of the test on this thread; a test has a thread of its own.
     static MINE: RefCell<Option<Lease>> = const { RefCell::new(None) };
 }
 
-/// Given back when this is dropped, at the latest when the thread of the test ends.
+/// A reserved control plane, released on drop, at the latest when the thread of the test ends.
 struct Lease(usize);
 
 impl Lease {
-    /// Waits until one is free: the first of them, so that no more are started than are needed.
+    /// Waits for an idle control plane and takes the first, so that no more are started than needed.
     fn take() -> Self {
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -62,12 +62,12 @@ impl Drop for Lease {
     }
 }
 
-/// Has the test on this thread give back what it has when this is dropped, so that it is free before the next test begins.
+/// Releases the control plane of this thread's test on drop, so that it is idle before the next test starts.
 pub struct GiveBack;
 
 impl Drop for GiveBack {
     fn drop(&mut self) {
-        // a thread that is ending has dropped it already
+        // if the thread is ending, it is already dropped
         let _ = MINE.try_with(RefCell::take);
     }
 }
@@ -88,12 +88,12 @@ fn mine() -> &'static Installed {
     }
 }
 
-/// The control plane of the test on this thread, before, on and behind its [`TestEnv`](crate::env::TestEnv).
+/// The control plane of the test on this thread, also before and after its [`TestEnv`](crate::env::TestEnv).
 pub fn cluster() -> &'static Cluster {
     &mine().cluster
 }
 
-/// The product on it, installed by the first who asks.
+/// The product on it, installed on the first call.
 pub async fn product() -> MutexGuard<'static, Product> {
     let installed = mine();
     let install = async || {
@@ -111,5 +111,5 @@ pub async fn product() -> MutexGuard<'static, Product> {
     installed.product.get_or_init(install).await.lock().await
 }
 
-/// How long a refusal counts here: longer than the time that the scheduler has on each of a few nodes.
+/// How long a refusal counts: longer than the scheduler needs on each of a few nodes.
 pub const REFUSAL_SECONDS: u32 = 150;

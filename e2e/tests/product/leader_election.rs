@@ -1,4 +1,4 @@
-//! Two operators: one decides, and when it is gone or cut off, the other does. Never both.
+//! Two operators: one leads, and the standby takes over when the leader ends or is partitioned. Never both.
 
 use anyhow::ensure;
 use e2e::{
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
-/// Who holds the operators' lease.
+/// The holder of the operator's lease.
 async fn holder(cluster: &Cluster) -> anyhow::Result<String> {
     let lease = ["get", "lease", "cairn-operator", "-n", NAMESPACE, "-ojsonpath={.spec.holderIdentity}"];
     Ok(cluster.kubectl(lease).await?.stdout)
@@ -23,7 +23,7 @@ async fn a_standby_takes_over_from_a_partitioned_leader() {
     let mut env = TestEnv::new("election", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     wait_for("the first leads", TIMEOUT, async || {
         let holder = holder(cluster).await?;
-        ensure!(!holder.is_empty(), "nobody leads");
+        ensure!(!holder.is_empty(), "no leader");
         anyhow::Ok(())
     })
     .await;
@@ -34,7 +34,7 @@ async fn a_standby_takes_over_from_a_partitioned_leader() {
     let second = second.start(&keeper::built(OPERATOR).unwrap()).await.unwrap();
     second.wait_ready().await.unwrap();
 
-    // the first decides, and all writes are its own
+    // the first one leads, and all writes are its own
     env.apply(&application("app", &[("a", 2, &[("cpu", "1ms")])])).await;
     env.wait_reconciled("app", AppState::all_placed).await;
     let by_operators = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, OPERATOR);
@@ -47,7 +47,7 @@ async fn a_standby_takes_over_from_a_partitioned_leader() {
     let first_credential = (*writers.first().unwrap()).clone();
     assert_eq!(holder(cluster).await.unwrap(), first);
 
-    // it is frozen, as on a machine that hangs, while there is something to do
+    // it is frozen, as on a hanging machine, while there is work
     env.product.operator.freeze().unwrap();
     env.patch(
         "app",
@@ -63,7 +63,7 @@ async fn a_standby_takes_over_from_a_partitioned_leader() {
     env.wait_reconciled("app", AppState::all_placed).await;
     let taken_over = cluster.audit().await.unwrap();
 
-    // it wakes up, finds its lease gone, and ends without a write
+    // it resumes, finds its lease lost, and exits without a write
     env.product.operator.thaw().unwrap();
     let exit = env.product.operator.wait_ended(TIMEOUT).await.unwrap();
     assert_eq!(exit.code, Some(1), "{exit}");
@@ -76,9 +76,9 @@ async fn a_standby_takes_over_from_a_partitioned_leader() {
         .filter(by_operators)
         .filter(|event| event.is_write() && event.credential == first_credential && event.code < 400)
         .collect();
-    assert_eq!(late, Vec::<&AuditEvent>::new(), "the first wrote after it had lost the lease");
+    assert_eq!(late, Vec::<&AuditEvent>::new(), "the first wrote after it lost the lease");
 
-    // and one that is stopped in order gives the lease back at once
+    // an operator that is stopped by SIGTERM releases the lease at once
     let mut second = std::mem::replace(&mut env.product.operator, second);
     drop(second.stop().await);
     let exit = env.product.operator.stop().await.unwrap();
@@ -89,8 +89,8 @@ async fn a_standby_takes_over_from_a_partitioned_leader() {
     env.wait_until("app", |state| state.message("Paused", "True").map(drop)).await;
 }
 
-/// Who is stopped in the middle of a write does not give its lease back: what it sent might arrive when another leads. The next
-/// one waits until the lease has run out.
+/// A leader that is stopped during a write does not release its lease, because the request could arrive under the next leader. The
+/// next operator waits until the lease expires.
 #[tokio::test]
 async fn a_leader_stopped_during_a_write_does_not_release_its_lease() {
     let cluster = cluster();
@@ -98,15 +98,15 @@ async fn a_leader_stopped_during_a_write_does_not_release_its_lease() {
     let history = env.watch_pods().await;
     let gate = e2e::Gate::close(cluster, &env.namespace, &[("pods", 0)]).await.unwrap();
     env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
-    wait_for("a write is under way", TIMEOUT, async || {
-        ensure!(gate.held("pods") > 0, "none is");
+    wait_for("a write is in flight", TIMEOUT, async || {
+        ensure!(gate.held("pods") > 0, "no write");
         anyhow::Ok(())
     })
     .await;
     let leads = holder(cluster).await.unwrap();
     let exit = env.product.operator.stop().await.unwrap();
     assert_eq!(exit.code, Some(0), "{exit}");
-    assert_eq!(holder(cluster).await.unwrap(), leads, "it is not given back");
+    assert_eq!(holder(cluster).await.unwrap(), leads, "it is not released");
     gate.open();
     env.product.operator = cluster.start_operator().await.unwrap();
     env.wait_reconciled("app", AppState::all_placed).await;

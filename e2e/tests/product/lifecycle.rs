@@ -1,4 +1,4 @@
-//! An application from its first manifest to its deletion, and the cluster around it that changes.
+//! An application from its creation to its deletion, while the cluster around it changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,8 +13,8 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, implementation};
 use crate::installation::cluster;
 
-/// The example of the paper, on the example machines, through everything that happens to applications.
-#[expect(clippy::too_many_lines, reason = "a life, told in its order")]
+/// The example of the paper on the example topologies, through all changes of an application.
+#[expect(clippy::too_many_lines, reason = "one scenario in its order")]
 #[tokio::test]
 async fn the_surveillance_example_from_creation_to_deletion() {
     let cluster = cluster();
@@ -26,7 +26,7 @@ async fn the_surveillance_example_from_creation_to_deletion() {
     let examples = ["cairn-cpu", "cairn-fpga", "cairn-gpu", "cairn-numa"];
     let _nodes = cluster.adopt_nodes(examples);
     cluster.wait_nodes_ready(&examples).await.unwrap();
-    e2e::wait_for("the machines are known", TIMEOUT, async || {
+    e2e::wait_for("the topologies are published", TIMEOUT, async || {
         let known = cluster.kubectl(["get", "nodetopologies", "-oname"]).await?.stdout;
         if known.lines().count() == 4 { Ok(()) } else { bail!("{known}") }
     })
@@ -34,7 +34,7 @@ async fn the_surveillance_example_from_creation_to_deletion() {
     let manifest = std::fs::read_to_string(tree("examples/surveillance.yaml")).unwrap();
     env.namespace.apply(&manifest.replace("namespace: vision", "")).await.unwrap();
 
-    // as the paper has it: proven, both GPUs, one CPU full, the fifth elsewhere
+    // as in the paper: proven optimal, both GPUs used, one CPU full, the fifth actor elsewhere
     let is_best = |state: &AppState| {
         let found = (state.vector(), state.spec().optimal);
         ensure!(found == (vec![0, 59040, 21], true), "{found:?}");
@@ -49,10 +49,10 @@ async fn the_surveillance_example_from_creation_to_deletion() {
         state.places()
     );
 
-    // of crop on two kinds, of classify on three and of localize on one the template was tried, and none of them twice
+    // one dry run per template: two kinds of crop, three of classify and one of localize
     assert_eq!(trials(cluster.audit().await.unwrap().events(), &env), 6);
 
-    // more of a group, who start before anybody is stopped or told of; and fewer
+    // scale up: pods are created before evictions and status updates; and scale down
     let classify = "/spec/actors/1";
     let before = cluster.audit().await.unwrap();
     patch(&env, &json!([{"op": "replace", "path": format!("{classify}/replicas"), "value": 7}])).await;
@@ -67,7 +67,7 @@ async fn the_surveillance_example_from_creation_to_deletion() {
     let state = env.wait_reconciled("surveillance", AppState::all_placed).await;
     assert_eq!(state.places().keys().filter(|actor| actor.starts_with("classify-")).count(), 4);
 
-    // a kind less: who ran on it goes elsewhere; and once more
+    // without a kind its actors move elsewhere, and back with it
     patch(
         &env,
         &json!([{"op": "test", "path": format!("{classify}/implementations/1/kind"), "value": "gpu"},
@@ -93,7 +93,7 @@ async fn the_surveillance_example_from_creation_to_deletion() {
         })
         .await;
 
-    // a node less, and one with the same devices more: the moves that pay are made
+    // a node is deleted, and one with the same devices added: worthwhile moves are made
     cluster.kubectl(["delete", "node", "cairn-gpu"]).await.unwrap();
     let without = env
         .wait_reconciled("surveillance", |state| {
@@ -124,7 +124,7 @@ async fn the_surveillance_example_from_creation_to_deletion() {
         without.vector()
     );
 
-    // a pool less: nobody is left on its devices
+    // without a pool no actor stays on its devices
     cluster.kubectl(["delete", "devicepool", "gpus"]).await.unwrap();
     env.wait_reconciled("surveillance", |state| {
         state.all_placed()?;
@@ -133,9 +133,9 @@ async fn the_surveillance_example_from_creation_to_deletion() {
     })
     .await;
 
-    // gone, and nothing of it stays
+    // after the deletion nothing remains
     env.namespace.kubectl(["delete", "actorapp", "surveillance"]).await.unwrap();
-    e2e::wait_for("nothing is left of it", TIMEOUT, async || {
+    e2e::wait_for("nothing remains", TIMEOUT, async || {
         let kinds = "actorapplications,placements,instances,pods";
         let left = env.namespace.kubectl(["get", kinds, "-oname"]).await?.stdout;
         if left.is_empty() { Ok(()) } else { bail!("{left}") }
@@ -143,7 +143,7 @@ async fn the_surveillance_example_from_creation_to_deletion() {
     .await;
 }
 
-/// What the operator asked for in this application's namespace.
+/// The operator's requests in this application's namespace.
 fn of_operator<'a>(events: &'a [AuditEvent], env: &'a TestEnv) -> impl Iterator<Item = &'a AuditEvent> {
     let is_its = move |event: &&AuditEvent| {
         event.is_by_service_account(NAMESPACE, OPERATOR) && event.namespace == env.namespace.name()
@@ -151,14 +151,14 @@ fn of_operator<'a>(events: &'a [AuditEvent], env: &'a TestEnv) -> impl Iterator<
     events.iter().filter(is_its)
 }
 
-/// How often it tried a template.
+/// The number of dry runs of templates.
 fn trials(events: &[AuditEvent], env: &TestEnv) -> usize {
     of_operator(events, env)
         .filter(|event| event.resource == "pods" && event.subresource.is_empty() && event.is_trial())
         .count()
 }
 
-/// What the operator wrote from the first Instance that it made to the last pod of those that were made.
+/// The operator's writes from the first new Instance to the last of their pods.
 fn written_until_they_start(events: &[AuditEvent], env: &TestEnv) -> Vec<String> {
     let written = of_operator(events, env).filter(|event| event.is_write() && !event.is_trial());
     let written: Vec<(String, &str)> = written
@@ -178,7 +178,7 @@ async fn patch(env: &TestEnv, patch: &serde_json::Value) {
     env.namespace.kubectl(["patch", "actorapp", "surveillance", "--type=json", "-p", &patch]).await.unwrap();
 }
 
-/// Paused, an application keeps what it has and says what it would do.
+/// A paused application keeps its pods and reports what unpausing would do.
 #[tokio::test]
 async fn a_paused_application_only_reports_its_plan() {
     let env = TestEnv::new("paused", [SimulatedNode::new("paused")], [cpus()]).await;
@@ -198,8 +198,8 @@ async fn a_paused_application_only_reports_its_plan() {
         .unwrap();
     let state = env
         .wait_until("app", |state| {
-            let told = state.message("Paused", "True")?;
-            ensure!(told.starts_with("2 actors would start"), "{told}");
+            let message = state.message("Paused", "True")?;
+            ensure!(message.starts_with("2 actors would start"), "{message}");
             Ok(())
         })
         .await;
@@ -209,7 +209,7 @@ async fn a_paused_application_only_reports_its_plan() {
     assert_eq!(state.pods.len(), 3);
 }
 
-/// Fewer of a group: the highest index goes, also where the lowest is the youngest.
+/// Scaling down removes the highest index, even if the lowest is the youngest.
 #[tokio::test]
 async fn scaling_down_removes_the_highest_index() {
     let env = TestEnv::new("shrinks", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
@@ -224,7 +224,10 @@ async fn scaling_down_removes_the_highest_index() {
     env.namespace.kubectl(["delete", "instance", "app-a-0"]).await.unwrap();
     let again = env
         .wait_reconciled("app", |state| {
-            ensure!(uids(state).get("app-a-0") != uids(&before).get("app-a-0"), "it is the old one");
+            ensure!(
+                uids(state).get("app-a-0") != uids(&before).get("app-a-0"),
+                "the Instance is the old one"
+            );
             ensure!(pods(state).get("app-a-0") != pods(&before).get("app-a-0"), "its pod is the old one");
             state.all_placed()
         })
@@ -236,5 +239,5 @@ async fn scaling_down_removes_the_highest_index() {
     let kept = |all: BTreeMap<String, String>| {
         all.into_iter().filter(|(name, _)| name != "app-a-2").collect::<BTreeMap<_, _>>()
     };
-    assert_eq!((uids(&after), pods(&after)), (kept(uids(&again)), kept(pods(&again))), "who stays goes on");
+    assert_eq!((uids(&after), pods(&after)), (kept(uids(&again)), kept(pods(&again))), "the others stay");
 }

@@ -1,7 +1,7 @@
-//! The product as its users meet it: installed from the chart, on simulated nodes, seen through the API.
+//! The installed product as users see it: from the chart, on simulated nodes, through the API.
 //!
-//! A few control planes with the product [`installation`] on each; whoever holds a [`env`](stage::TestEnv) has one of them alone, and
-//! finds it empty. Each file is about one thing that users rely on.
+//! A few control planes with the product [`installation`] on each; a test with a [`TestEnv`](env::TestEnv) uses one exclusively and
+//! finds it empty. Each file covers one topic.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! An operator whose ASP programs and whose own numbers do not agree: it carries out nothing, tells it, and keeps the snapshot.
+//! An operator whose logic programs and cost model disagree commits nothing, reports the mismatch, and keeps the snapshot.
 
 use std::{
     fs,
@@ -18,16 +18,16 @@ use serde_json::{Value, json};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
-/// What `policies/communication.lp` counts for a pair that is apart, and the same with a mistake: a sum for a product.
+/// The cost of a separated pair in `policies/communication.lp`, and a faulty version: a sum instead of a product.
 const COUNTS: &[u8] = b"R*C@P,communication,apart,A,B";
 const MISTAKEN: &[u8] = b"R+C@P,communication,apart,A,B";
 
-/// The operator with that mistake in the program that it carries, and with no other byte changed.
+/// The operator with this fault in its embedded program; no other byte changes.
 fn mistaken_operator(folder: &Path) -> PathBuf {
     let mut program = fs::read(keeper::built(OPERATOR).unwrap()).unwrap();
     let found: Vec<usize> =
         program.windows(COUNTS.len()).enumerate().filter(|(_, it)| *it == COUNTS).map(|(at, _)| at).collect();
-    assert!(!found.is_empty(), "the operator carries another communication.lp");
+    assert!(!found.is_empty(), "the operator embeds another communication.lp");
     for at in found {
         program[at..at + MISTAKEN.len()].copy_from_slice(MISTAKEN);
     }
@@ -37,7 +37,7 @@ fn mistaken_operator(folder: &Path) -> PathBuf {
     path
 }
 
-/// Two actors that stay on two nodes, so that what they send costs something wherever the third goes.
+/// Two actors pinned to two nodes, so that the communication of the third costs something on either.
 fn apart(name: &str) -> Value {
     let group = |name| (name, 1, &[("cpu", "1ms")][..]);
     let mut manifest = application(name, &[group("a"), group("b"), group("c")]);
@@ -48,7 +48,7 @@ fn apart(name: &str) -> Value {
     manifest
 }
 
-/// Plans that clingo did not agree on, as the operator counts them.
+/// The operator's count of plans that clingo rejected.
 async fn mismatches(env: &TestEnv) -> u64 {
     let port = env.product.operator.port(8080).unwrap();
     let text = http(port, "/metrics").await.unwrap().body;
@@ -56,7 +56,7 @@ async fn mismatches(env: &TestEnv) -> u64 {
     text.lines().filter_map(|line| line.strip_prefix(counted)?.parse::<u64>().ok()).sum()
 }
 
-/// What the operator keeps of an application's last such plan.
+/// The snapshot that the operator keeps of an application's last rejected plan.
 async fn kept(env: &TestEnv, name: &str) -> (u16, String) {
     let port = env.product.operator.port(8081).unwrap();
     let answer = http(port, &format!("/debug/mismatch/{}/{name}", env.namespace)).await.unwrap();
@@ -80,27 +80,30 @@ async fn plans_that_clingo_rejects_are_discarded_and_their_snapshot_is_kept() {
     let mistaken = cluster.operator().await.unwrap().start(&mistaken_operator(folder.path())).await.unwrap();
     mistaken.wait_ready().await.unwrap();
     env.product.operator = mistaken;
-    // one that the search plans and clingo judges, and one that clingo plans itself and that is counted again
+    // one plan found by search and judged by clingo, and one found by clingo and recomputed
     let mut alone = apart("alone");
     alone["spec"]["policy"] = json!("alone");
-    for (manifest, says) in [(apart("new"), "but clingo computes"), (alone, "the solver's costs")] {
+    for (manifest, expected) in [(apart("new"), "but clingo computes"), (alone, "the solver's costs")] {
         let name = manifest["metadata"]["name"].as_str().unwrap();
         env.apply(&manifest).await;
         let state = env
             .wait_until(name, |state| {
-                let told = state.message("Accepted", "False")?;
-                ensure!(told.contains(says) && told.contains("the plan is not carried out"), "{told}");
+                let message = state.message("Accepted", "False")?;
+                ensure!(
+                    message.contains(expected) && message.contains("the plan is not carried out"),
+                    "{message}"
+                );
                 Ok(())
             })
             .await;
         assert_eq!(state.condition("Accepted").unwrap().reason, "Mismatch");
         assert_eq!((state.decision.is_none(), state.instances.len(), state.pods.len()), (true, 0, 0));
-        let note = env.wait_event(name, "Mismatch", says).await;
+        let note = env.wait_event(name, "Mismatch", expected).await;
         let (status, snapshot) = kept(&env, name).await;
         assert!(note.contains(&format!("/debug/mismatch/{}/{name}", env.namespace)), "{note}");
         assert_eq!(status, 200, "{snapshot}");
 
-        // what is kept says by itself what was to be planned
+        // the kept snapshot is sufficient to plan again
         let file = folder.path().join("kept.json");
         fs::write(&file, &snapshot).unwrap();
         let mut plan = cluster.kubectl_cairn().unwrap();
@@ -117,11 +120,11 @@ async fn plans_that_clingo_rejects_are_discarded_and_their_snapshot_is_kept() {
     let mut status = cluster.kubectl_cairn().unwrap();
     status.args(["status", "new", "-n", env.namespace.name()]);
     let answer = status.output().await.unwrap();
-    let told = String::from_utf8_lossy(&answer.stdout);
-    assert_eq!(answer.status.code(), Some(2), "something is wrong, and it is told: {told}");
-    assert!(told.contains("clingo and the planner do not agree"), "{told}");
+    let output = String::from_utf8_lossy(&answer.stdout);
+    assert_eq!(answer.status.code(), Some(2), "a problem is reported: {output}");
+    assert!(output.contains("clingo and the planner do not agree"), "{output}");
 
-    // with the mistake gone, both are placed; whoever ran noticed nothing
+    // without the fault both are placed; running actors are unaffected
     env.product.operator.stop().await.unwrap();
     env.product.operator = cluster.start_operator().await.unwrap();
     for name in ["new", "alone"] {

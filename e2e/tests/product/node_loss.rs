@@ -1,4 +1,4 @@
-//! Nodes that do not answer, are cordoned or drained, while actors run there.
+//! Unreachable, cordoned and drained nodes with running actors.
 
 use anyhow::ensure;
 use e2e::{SimulatedNode, wait_for};
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
-/// So that its pod stays after it is deleted, as on a node that does not answer.
+/// A finalizer that keeps a deleted pod, as on an unreachable node.
 const HOLD: &str = "e2e.cairn.dev/hold";
 
 /// One actor on each of three of the nodes.
@@ -28,8 +28,8 @@ fn node<'a>(state: &'a AppState, actor: &str) -> &'a str {
     state.places()[actor].split('/').next().unwrap()
 }
 
-/// Nobody can tell whether an actor lives on a node that does not answer: it is named and waited for, unless the application
-/// takes it on itself that two may live.
+/// Whether an actor on an unreachable node still runs is unknown: it is reported and waited for, unless the application accepts
+/// duplicates.
 #[tokio::test]
 async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
     let env = TestEnv::new("silent", ["one", "two", "three", "four"].map(SimulatedNode::new), [cpus()]).await;
@@ -37,15 +37,15 @@ async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
     let before = env.wait_reconciled("app", AppState::all_placed).await;
     let lost = node(&before, "a-0").to_owned();
 
-    // its node is silent: it is named, and stays
+    // its node is unreachable: the actor is reported and stays
     env.nodes.silence(&lost).await.unwrap();
     let named = env.wait_until("app", |state| {
-        let told = state.message("NodeLost", "True")?;
-        ensure!(told.starts_with(&format!("a-0: {lost} does not answer")), "{told}");
+        let message = state.message("NodeLost", "True")?;
+        ensure!(message.starts_with(&format!("a-0: {lost} does not answer")), "{message}");
         state.message("Ready", "False").map(drop)
     });
     assert_eq!(pod(&named.await, "a-0").uid(), pod(&before, "a-0").uid());
-    // and the node is back
+    // the node is reachable again
     env.nodes.answer(&lost).await.unwrap();
     let back = env.wait_reconciled("app", |state| {
         ensure!(state.condition("NodeLost").is_none(), "{:?}", state.condition("NodeLost"));
@@ -54,9 +54,9 @@ async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
     let uids = |state: &AppState| {
         state.pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect::<std::collections::BTreeMap<_, _>>()
     };
-    assert_eq!(uids(&back.await), uids(&before), "nobody was touched");
+    assert_eq!(uids(&back.await), uids(&before), "no pod is recreated");
 
-    // it is silent again, and somebody wants the pod gone, which nobody confirms: another place, and nothing starts there
+    // unreachable again, and a user deletes the pod, which no kubelet confirms: it is assigned elsewhere, but not started
     let hold = json!({"metadata": {"finalizers": [HOLD]}}).to_string();
     env.namespace.kubectl(["patch", "pod", "app-a-0", "--type=merge", "-p", &hold]).await.unwrap();
     env.nodes.silence(&lost).await.unwrap();
@@ -66,7 +66,7 @@ async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
         state.message("NodeLost", "True").map(drop)
     });
     assert_eq!(pod(&waits.await, "a-0").uid(), pod(&before, "a-0").uid());
-    // now it is gone
+    // now the pod is gone
     let free = json!({"metadata": {"finalizers": null}}).to_string();
     env.namespace.kubectl(["patch", "pod", "app-a-0", "--type=merge", "-p", &free]).await.unwrap();
     let elsewhere = env.wait_reconciled("app", |state| {
@@ -76,7 +76,7 @@ async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
     let elsewhere = elsewhere.await;
     env.nodes.answer(&lost).await.unwrap();
 
-    // forced: sooner than the cluster's own controllers evict anybody, which takes five minutes
+    // forced: sooner than the five minutes of the cluster's own eviction
     env.patch("app", &json!({"spec": {"failover": {"mode": "Force", "after": "1s"}}})).await;
     env.wait_reconciled("app", AppState::all_placed).await;
     let lost = node(&elsewhere, "a-1").to_owned();
@@ -89,7 +89,7 @@ async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
     forced.await;
     env.nodes.answer(&lost).await.unwrap();
 
-    // out of service: somebody says that whatever ran there has ended
+    // out of service: an administrator confirms that the node's pods ended
     env.patch("app", &json!({"spec": {"failover": null}})).await;
     let before = env.wait_reconciled("app", AppState::all_placed).await;
     let lost = node(&before, "a-2").to_owned();
@@ -103,8 +103,8 @@ async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
     over.await;
 }
 
-/// Who is to move is evicted, and a disruption budget that allows none is waited for; who is evicted by others from a node
-/// that takes nobody starts elsewhere, without a try.
+/// Moves use evictions and wait for a disruption budget that allows none. Pods evicted from a drained node are placed elsewhere
+/// at once.
 #[tokio::test]
 async fn moves_respect_disruption_budgets_and_leave_drained_nodes() {
     let env = TestEnv::new("drain", ["one", "two", "three"].map(SimulatedNode::new), [cpus()]).await;
@@ -116,13 +116,13 @@ async fn moves_respect_disruption_budgets_and_leave_drained_nodes() {
     env.apply(&manifest).await;
     let before = env.wait_reconciled("app", AppState::all_placed).await;
 
-    // it is to be on the other node, and may not be evicted
+    // it is assigned to the other node, and its eviction is refused
     manifest["spec"]["actors"][0]["pinTo"] = json!({"node": "two"});
     env.apply(&manifest).await;
     let waits = env.wait_until("app", |state| {
         ensure!(node(state, "a-0") == "two", "{:?}", state.places());
-        let told = state.message("Ready", "False")?;
-        ensure!(told.contains("disruption budget"), "{told}");
+        let message = state.message("Ready", "False")?;
+        ensure!(message.contains("disruption budget"), "{message}");
         Ok(())
     });
     assert_eq!(pod(&waits.await, "a-0").uid(), pod(&before, "a-0").uid());
@@ -133,7 +133,7 @@ async fn moves_respect_disruption_budgets_and_leave_drained_nodes() {
     })
     .await;
 
-    // cordoned: who is there stays, and nobody comes
+    // cordoned: running actors stay, and no new ones are placed
     manifest["spec"]["actors"][0].as_object_mut().unwrap().remove("pinTo");
     env.apply(&manifest).await;
     let stays = env.wait_reconciled("app", AppState::all_placed).await;
@@ -157,11 +157,11 @@ async fn moves_respect_disruption_budgets_and_leave_drained_nodes() {
     assert_eq!(
         history.wait_synced().await.unschedulable(),
         Vec::<String>::new(),
-        "nobody was sent back there"
+        "no pod is scheduled there"
     );
 }
 
-/// Who is one too many for a quota has no place, and gets one when the quota grows or others leave.
+/// An actor above the quota stays unplaced until the quota is raised or usage drops.
 #[tokio::test]
 async fn actors_within_the_quota_are_placed_and_the_rest_after_it_grows() {
     let mut pool = cpus();
@@ -178,18 +178,18 @@ async fn actors_within_the_quota_are_placed_and_the_rest_after_it_grows() {
         ensure!(!used.stdout.is_empty(), "{used:?}");
         anyhow::Ok(())
     };
-    wait_for("the quota counts", TIMEOUT, is_counted).await;
+    wait_for("the quota is in force", TIMEOUT, is_counted).await;
     env.apply(&application("app", &[("a", 4, &[("cpu", "1ms")])])).await;
     let placed = |count: usize, part: &'static str| {
         move |state: &AppState| {
             ensure!(state.places().len() == count, "{:?}", state.places());
-            let told = state.message("Placed", "False")?;
-            ensure!(told.contains(part), "{told}");
+            let message = state.message("Placed", "False")?;
+            ensure!(message.contains(part), "{message}");
             Ok(())
         }
     };
     env.wait_reconciled("app", placed(2, "ResourceQuota few allows pods 2")).await;
-    // the quota grows: the pool's bound is left
+    // after the quota is raised the pool's limit remains
     env.apply(&quota(9)).await;
     env.wait_reconciled("app", placed(3, "pool cpus takes 3 instances of namespace")).await;
     pool["spec"]["quota"]["perNamespace"] = json!(4);

@@ -1,4 +1,4 @@
-//! The operator is killed in the middle of things. Whoever comes after it goes on: nobody lives twice, nobody is lost.
+//! The operator is killed during a rollout. The next one continues: no actor runs twice, none is lost.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
 const ACTORS: usize = 60;
-/// How far the roll-out gets where it is stopped in the middle.
+/// The number of objects created before the kill.
 const SOME: usize = 20;
 
-/// Up to where the roll-out came before the operator was killed.
+/// The progress of the rollout at the moment of the kill.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// It is decided, and nothing else.
+    /// The Placement is written, and nothing else.
     Decided,
     /// Some actors have their Instance, none has its pod.
     SomeInstances,
@@ -27,7 +27,7 @@ enum Moment {
 }
 
 impl Moment {
-    /// How many Instances and pods are let in; whoever wants to create the next one waits in vain.
+    /// How many creations of Instances and pods are admitted; the next ones block.
     fn rooms(self) -> [(&'static str, usize); 2] {
         match self {
             Self::Decided => [("instances", 0), ("pods", 0)],
@@ -36,7 +36,7 @@ impl Moment {
         }
     }
 
-    /// Whether this is it, from how many decisions, Instances and pods there are.
+    /// Whether the counts of Placements, Instances and pods match this moment.
     fn is_it(self, [decisions, instances, pods]: [usize; 3]) -> bool {
         decisions == 1
             && match self {
@@ -46,7 +46,7 @@ impl Moment {
             }
     }
 
-    /// What the operator waits to create there.
+    /// The resource whose creation is blocked at this moment.
     fn next(self) -> &'static str {
         match self {
             Self::Decided | Self::SomeInstances => "instances",
@@ -89,22 +89,22 @@ async fn killed(moment: Moment) {
     wait_for("the moment", TIMEOUT, async || {
         let counts = counted().await?;
         let held = gate.held(moment.next());
-        ensure!(moment.is_it(counts) && held > 0, "{counts:?} decisions, Instances, pods, {held} held");
+        ensure!(moment.is_it(counts) && held > 0, "{counts:?} Placements, Instances, pods, {held} held");
         anyhow::Ok(())
     })
     .await;
     env.product.operator.kill9().await.unwrap();
-    // what it had asked for and not got is refused: nothing comes after it
+    // the blocked creations are refused, so nothing arrives after the kill
     gate.open();
     let counts = counted().await.unwrap();
-    assert!(moment.is_it(counts), "killed {moment:?}: {counts:?} decisions, Instances, pods");
+    assert!(moment.is_it(counts), "killed {moment:?}: {counts:?} Placements, Instances, pods");
     let before: BTreeSet<_> =
         pods.list(&all).await.unwrap().iter().filter_map(kube::ResourceExt::uid).collect();
 
     env.product.operator = cluster.start_operator().await.unwrap();
     let state = env.wait_reconciled("app", AppState::all_placed).await;
     let after: BTreeSet<_> = state.pods.iter().filter_map(kube::ResourceExt::uid).collect();
-    assert!(before.is_subset(&after), "pods that ran were replaced");
+    assert!(before.is_subset(&after), "running pods were replaced");
     let lives = history.wait_synced().await.pods_per_actor();
     assert_eq!(lives.len(), ACTORS);
     assert!(lives.values().all(|count| *count == 1), "{lives:?}");

@@ -1,4 +1,4 @@
-//! What goes on while an application is paused: what was begun is finished, what fails heals, and nothing new begins.
+//! Paused applications: started changes finish, failed pods are recreated, and no change begins.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn node_of(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
 
-/// Two groups of one actor that takes a GPU, each on a node of its own.
+/// Two groups of one actor with a GPU, each on its own node.
 fn on(nodes: [&str; 2]) -> Value {
     let mut manifest = application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 1, &[("gpu", "1ms")])]);
     for (group, node) in nodes.into_iter().enumerate() {
@@ -32,12 +32,12 @@ fn on(nodes: [&str; 2]) -> Value {
     manifest
 }
 
-/// Two exchange their places and are paused when one has gone: it is not left without a pod, because the other one leaves its place
-/// all the same.
+/// Two actors exchange their units and are paused after the first eviction. The evicted actor still gets a pod, because the other
+/// one leaves its unit as well.
 #[tokio::test]
 async fn a_started_exchange_finishes_while_paused() {
     let env = TestEnv::with_gpu_nodes("exchange").await;
-    // one GPU of each node is somebody else's
+    // one GPU of each node belongs to a foreign pod
     let other = |node: &str| {
         let container = json!({"name": "c", "image": "none", "resources": {"limits": {"acme.com/gpu": "1"}}});
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("other-{node}")},
@@ -50,8 +50,8 @@ async fn a_started_exchange_finishes_while_paused() {
     env.apply(&on(["one", "two"])).await;
     let before = env.wait_reconciled("app", AppState::all_placed).await;
 
-    // one cannot be asked to go for a while, as who has a say in it does not answer: so it stands in the middle of the exchange
-    // when it is paused, and the other one is not given another place, as where one is told to stay
+    // a webhook that does not answer blocks one eviction, so the exchange is half done when the application is paused. Unlike with a
+    // refusal, no other unit is chosen for the evicted actor
     let namespace = env.namespace.name();
     let keeps = format!("{namespace}-keeps-a");
     let mut hook = unanswered(&keeps, namespace, "pods/eviction");
@@ -60,10 +60,10 @@ async fn a_started_exchange_finishes_while_paused() {
     env.apply(&hook).await;
     let evict = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "app-a-0", "namespace": namespace}});
     let path = format!("/api/v1/namespaces/{namespace}/pods/app-a-0/eviction?dryRun=All");
-    wait_for("it may not be asked to go", TIMEOUT, async || {
+    wait_for("its eviction fails", TIMEOUT, async || {
         let tried = cluster().kubectl_with(["create", "--raw", &path, "-f-"], &evict.to_string()).await;
-        let said = tried.err().map(|refused| format!("{refused:#}")).unwrap_or_default();
-        ensure!(said.contains("failed calling webhook"), "{said}");
+        let error = tried.err().map(|refused| format!("{refused:#}")).unwrap_or_default();
+        ensure!(error.contains("failed calling webhook"), "{error}");
         anyhow::Ok(())
     })
     .await;
@@ -85,16 +85,19 @@ async fn a_started_exchange_finishes_while_paused() {
             let exchanged = [("app-a-0", "two"), ("app-b-0", "one")]
                 .map(|(name, node)| (name.to_owned(), node.to_owned()));
             ensure!(places == exchanged, "{places:?}");
-            ensure!(state.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "one goes");
+            ensure!(
+                state.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()),
+                "a pod is terminating"
+            );
             Ok(())
         })
         .await;
     let uids = |state: &AppState| pods(state).into_values().map(kube::ResourceExt::uid).collect::<Vec<_>>();
-    assert!(uids(&after).iter().all(|uid| !uids(&before).contains(uid)), "both were started anew");
-    assert!(uids(&midway).iter().all(|uid| uids(&before).contains(uid)), "the other one had stayed");
+    assert!(uids(&after).iter().all(|uid| !uids(&before).contains(uid)), "both are recreated");
+    assert!(uids(&midway).iter().all(|uid| uids(&before).contains(uid)), "the other one stayed");
 }
 
-/// A pause holds updates and moves up, and not healing: a pod that ended comes again where it was, with the template that it had.
+/// A pause stops rollouts and moves, but no recovery: an ended pod is recreated on its unit with its previous template.
 #[tokio::test]
 async fn ended_pods_are_recreated_unchanged_while_paused() {
     let env = TestEnv::new("paused-ended", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
@@ -117,13 +120,13 @@ async fn ended_pods_are_recreated_unchanged_while_paused() {
         .wait_until("app", |state| {
             let again = pods(state).remove("app-a-0").filter(|pod| pod.uid() != old);
             let phase = again.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
-            ensure!(phase == Some("Running"), "it is not there again: {phase:?}");
+            ensure!(phase == Some("Running"), "not recreated yet: {phase:?}");
             Ok(())
         })
         .await;
     let (then, now) = (pods(&before), pods(&after));
     assert_eq!(node_of(now["app-a-0"]), node_of(then["app-a-0"]));
     let image = |pod: &Pod| pod.spec.as_ref().unwrap().containers[0].image.clone().unwrap_or_default();
-    assert_eq!(now.values().map(|pod| image(pod)).collect::<Vec<_>>(), ["none", "none"], "no update begins");
+    assert_eq!(now.values().map(|pod| image(pod)).collect::<Vec<_>>(), ["none", "none"], "no rollout begins");
     assert_eq!(now["app-a-1"].uid(), then["app-a-1"].uid());
 }

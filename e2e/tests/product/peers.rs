@@ -1,4 +1,4 @@
-//! Actors have names that outlast their places, and are told who else there is.
+//! Actors have stable names and receive the list of their peers.
 
 use std::{collections::BTreeMap, fs};
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::foreign_objects::{OPERATOR_USER, is_refused};
 
-/// What the names of an application's actors resolve to, as DNS servers learn it: address by host name.
+/// The addresses of an application's host names, as in the Service's EndpointSlices.
 async fn names(env: &TestEnv, application: &str) -> Result<BTreeMap<String, String>> {
     let of_it = ListParams::default().labels(&format!("kubernetes.io/service-name={application}"));
     let slices = env.api::<EndpointSlice>().list(&of_it).await?;
@@ -23,7 +23,7 @@ async fn names(env: &TestEnv, application: &str) -> Result<BTreeMap<String, Stri
     Ok(endpoints.map(|it| (it.hostname.unwrap_or_default(), it.addresses.join(" "))).collect())
 }
 
-/// Waits until the name of every actor resolves to the pod that it has now.
+/// Waits until the name of every actor resolves to its current pod.
 async fn known_by_name(env: &TestEnv, application: &str) -> AppState {
     env.wait_reconciled(application, |state| {
         state.all_placed()?;
@@ -36,7 +36,7 @@ async fn known_by_name(env: &TestEnv, application: &str) -> AppState {
         Ok(())
     })
     .await;
-    wait_for("every name is that of a pod", TIMEOUT, async || {
+    wait_for("every name resolves to its pod", TIMEOUT, async || {
         let state = env.observe(application).await?;
         let pods: BTreeMap<_, _> =
             state.pods.iter().map(|pod| (pod.labels()[labels::ACTOR].clone(), address(pod))).collect();
@@ -53,7 +53,7 @@ fn address(pod: &Pod) -> String {
 
 /// The peers file, once it has so many actors of a group.
 async fn file(env: &TestEnv, application: &str, group: &str, count: usize) -> Value {
-    wait_for("the peers file is up to date", TIMEOUT, async || {
+    wait_for("the peers file is current", TIMEOUT, async || {
         let found = env.api::<ConfigMap>().get(&format!("{application}-peers")).await?;
         let file: Value = serde_json::from_str(&found.data.unwrap_or_default()["peers.json"])?;
         let actors = file["actors"][group].as_array().map_or(0, Vec::len);
@@ -70,13 +70,14 @@ async fn actors_get_their_identity_and_find_peers_after_a_move() {
     env.namespace.apply(&manifest).await.unwrap();
     let state = known_by_name(&env, "hello").await;
 
-    // who it is, in every container
+    // its identity, in every container
     let pod = state.pods.iter().find(|pod| pod.name_any() == "hello-caller-1").unwrap();
     let variables = pod.spec.as_ref().unwrap().containers[0].env.clone().unwrap_or_default();
     let variables: BTreeMap<_, _> =
         variables.iter().map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or(""))).collect();
-    let told = ["CAIRN_APPLICATION", "CAIRN_GROUP", "CAIRN_ACTOR", "CAIRN_KIND"].map(|name| variables[name]);
-    assert_eq!(told, ["hello", "caller", "caller-1", "cpu"]);
+    let identity =
+        ["CAIRN_APPLICATION", "CAIRN_GROUP", "CAIRN_ACTOR", "CAIRN_KIND"].map(|name| variables[name]);
+    assert_eq!(identity, ["hello", "caller", "caller-1", "cpu"]);
     assert_eq!(variables["CAIRN_NAMESPACE"], env.namespace.name());
     let roots = |state: &AppState| -> Vec<String> {
         let is_root = |it: &&crds::Instance| it.status.as_ref().is_some_and(|status| status.root);
@@ -84,7 +85,7 @@ async fn actors_get_their_identity_and_find_peers_after_a_move() {
     };
     assert_eq!(roots(&state), ["hello-caller-0"]);
 
-    // who else there is: the names that were just seen to resolve
+    // its peers: the names that were just resolved
     let peers = file(&env, "hello", "callee", 2).await;
     let domain = format!("hello.{}.svc", env.namespace.name());
     assert_eq!(
@@ -93,7 +94,7 @@ async fn actors_get_their_identity_and_find_peers_after_a_move() {
     );
     assert_eq!(peers["channels"], json!([{"from": "caller", "to": "callee", "pattern": "AllToAll"}]));
 
-    // everybody moves to one node: the same names, other addresses
+    // all actors move to one node: same names, other addresses
     let on = |node: &str| {
         let patch: Vec<_> = (0..2)
             .map(|group| json!({"op": "add", "path": format!("/spec/actors/{group}/pinTo"), "value": {"node": node}}))
@@ -111,7 +112,7 @@ async fn actors_get_their_identity_and_find_peers_after_a_move() {
         known_by_name(&env, "hello").await;
     }
 
-    // one more, which the file says too; and what somebody deletes comes again
+    // one more actor, which the file lists; and deleted objects are recreated
     let more = json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": 3}]).to_string();
     env.namespace.kubectl(["patch", "actorapp", "hello", "--type=json", "-p", &more]).await.unwrap();
     file(&env, "hello", "callee", 3).await;
@@ -120,7 +121,7 @@ async fn actors_get_their_identity_and_find_peers_after_a_move() {
     let state = known_by_name(&env, "hello").await;
     assert_eq!(roots(&state), ["hello-caller-0"]);
 
-    // and nothing of it outlasts the application
+    // nothing outlasts the application
     env.namespace.kubectl(["delete", "actorapp", "hello"]).await.unwrap();
     wait_for("its Service and its file are gone", TIMEOUT, async || {
         let found = env.namespace.kubectl(["get", "services,configmaps", "-oname"]).await?.stdout;
@@ -137,11 +138,11 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
         "spec": {"clusterIP": "None", "selector": {"app": "theirs"}}});
     env.apply(&theirs).await;
     env.apply(&application("web", &[("server", 1, &[("cpu", "1ms")])])).await;
-    // its actors run, and what is missing is said
+    // its actors run, and the name conflict is reported
     let state = env
         .wait_reconciled("web", |state| {
-            let said = state.message("NameTaken", "True")?;
-            ensure!(said.starts_with("peers: its name is taken by Service web"), "{said}");
+            let message = state.message("NameTaken", "True")?;
+            ensure!(message.starts_with("peers: its name is taken by Service web"), "{message}");
             state.all_placed()
         })
         .await;
@@ -152,15 +153,15 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
     env.namespace.kubectl(["delete", "service", "web"]).await.unwrap();
     known_by_name(&env, "web").await;
 
-    // a file of our name that is theirs is left alone, and mounted by nobody
+    // a foreign ConfigMap with the file's name is not touched, and not mounted
     let taken = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other-peers"},
         "data": {"peers.json": "theirs"}});
     env.apply(&taken).await;
     env.apply(&application("other", &[("server", 1, &[("cpu", "1ms")])])).await;
     let state = env
         .wait_reconciled("other", |state| {
-            let said = state.message("NameTaken", "True")?;
-            ensure!(said.starts_with("peers: its name is taken by ConfigMap other-peers"), "{said}");
+            let message = state.message("NameTaken", "True")?;
+            ensure!(message.starts_with("peers: its name is taken by ConfigMap other-peers"), "{message}");
             state.all_placed()
         })
         .await;
@@ -170,7 +171,7 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
     };
     mounts_no_file(&state);
 
-    // nor by who comes again while nothing is made, and whose it is stays told
+    // nor by pods recreated while paused, and the conflict stays reported
     env.patch("other", &json!({"spec": {"paused": true}})).await;
     env.wait_until("other", |state| state.message("Paused", "True").map(drop)).await;
     env.namespace.kubectl(["delete", "pod", "other-server-0"]).await.unwrap();
@@ -179,8 +180,8 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
             let uids = |state: &AppState| state.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
             ensure!(again.pods.len() == 1 && uids(again) != uids(&state), "{:?}", uids(again));
             again.message("Paused", "True")?;
-            let said = again.message("NameTaken", "True")?;
-            ensure!(said.starts_with("peers: its name is taken by ConfigMap other-peers"), "{said}");
+            let message = again.message("NameTaken", "True")?;
+            ensure!(message.starts_with("peers: its name is taken by ConfigMap other-peers"), "{message}");
             Ok(())
         })
         .await;
@@ -188,7 +189,7 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
     let theirs = env.api::<ConfigMap>().get("other-peers").await.unwrap();
     assert_eq!(theirs.data.unwrap()["peers.json"], "theirs");
 
-    // whoever acts as the operator writes no other ConfigMap
+    // the operator's account can write no other ConfigMap
     let other = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {}});
     let operator = format!("--as={OPERATOR_USER}");
     let create = ["create", "--dry-run=server", operator.as_str(), "-f-"];

@@ -1,4 +1,4 @@
-//! The chart gives each program the rights that it uses, and no other.
+//! The chart grants each program the permissions that it uses, and no others.
 
 use std::collections::BTreeSet;
 
@@ -13,25 +13,25 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
-/// A short life in which each right is needed once; then each must have been used, and none been missing.
+/// A short scenario that needs each permission once; then each must have been used, and none was missing.
 #[tokio::test]
 async fn every_granted_permission_is_used_and_none_is_missing() {
     let cluster = cluster();
     let nodes = [SimulatedNode::new("one"), SimulatedNode::new("two").resource("acme.com/gpu", 1)];
     let mut env = TestEnv::new("rights", nodes, [cpus(), gpus()]).await;
     env.describe_devices("two", &[("gpu-0", "GPU")]);
-    // placed, moved to another kind, an actor less
+    // placed, moved to another kind, scaled down
     env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
     env.wait_reconciled("app", AppState::all_placed).await;
     env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
     let state = env.wait_reconciled("app", |state| {
         let revision = state.application.status.clone().unwrap_or_default().revision;
-        ensure!(revision.is_some_and(|its| its.update.is_some()), "its templates are not kept yet");
+        ensure!(revision.is_some_and(|its| its.update.is_some()), "no revision yet");
         ensure!(state.spec().assignments.iter().all(|place| place.pool == "cpus"), "{:?}", state.places());
         state.all_placed()
     });
     let state = state.await;
-    // more states of a template than are kept
+    // more revisions than are kept
     let mut known = state.application.status.unwrap().revision;
     for edit in 0..11 {
         let image = "/spec/actors/0/implementations/0/template/spec/containers/0/image";
@@ -46,52 +46,55 @@ async fn every_granted_permission_is_used_and_none_is_missing() {
         });
         known = kept.await.application.status.unwrap().revision;
     }
-    // the same thing is said twice: the second time by a patch of the first
+    // the same status twice: the second time as a patch
     for replicas in [50, 51] {
         let patch =
             json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": replicas}]).to_string();
         env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
-        let told = env.wait_until("app", |state| {
+        let message = env.wait_until("app", |state| {
             let status = state.application.status.clone().unwrap_or_default();
-            ensure!(status.observed_generation == state.application.metadata.generation, "not looked at yet");
+            ensure!(
+                status.observed_generation == state.application.metadata.generation,
+                "not reconciled yet"
+            );
             ensure!(
                 Some(state.spec().application_generation) == status.observed_generation,
-                "the decision is for an older manifest"
+                "the Placement is of an older generation"
             );
             state.message("Placed", "False").map(drop)
         });
-        told.await;
+        message.await;
     }
-    // an actor is asked for while the application runs, which becomes its owner
+    // an Instance is requested at runtime, and becomes owned by the application
     let asked = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "asked"},
         "spec": {"applicationName": "app", "actorGroup": "a", "origin": "Runtime"}});
     env.apply(&asked).await;
-    // a node goes, and who ran there starts anew elsewhere
+    // a node is deleted, and its actors start elsewhere
     let state = env.wait_until("app", |state| {
-        ensure!(!state.nodes().is_empty(), "nobody runs");
+        ensure!(!state.nodes().is_empty(), "no actor runs");
         Ok(())
     });
     let gone = state.await.nodes().into_iter().next().unwrap().to_owned();
     env.nodes.delete(&gone).await.unwrap();
-    // somebody takes the lease away: who leads makes it again, and it goes with the account that it belongs to
+    // the lease is deleted: the leader recreates it, owned by its service account
     let lease = ["cairn-operator", "-n", NAMESPACE];
     cluster.kubectl(["delete", "lease"].into_iter().chain(lease)).await.unwrap();
-    wait_for("the lease is there again", TIMEOUT, async || {
+    wait_for("the lease is recreated", TIMEOUT, async || {
         let holder = "-ojsonpath={.spec.holderIdentity} {.metadata.ownerReferences[*].kind}";
         let found = cluster.kubectl(["get", "lease"].into_iter().chain(lease).chain([holder])).await?.stdout;
         ensure!(found == "cairn-operator-0 ServiceAccount", "{found}");
         anyhow::Ok(())
     })
     .await;
-    assert!(env.product.operator.exit().is_none(), "it leads on");
-    // it is stopped in order, which gives the lease back, and comes again
+    assert!(env.product.operator.exit().is_none(), "it stays leader");
+    // a graceful stop releases the lease, and the operator starts again
     env.product.operator.stop().await.unwrap();
     env.product.operator = cluster.start_operator().await.unwrap();
 
     for account in [OPERATOR, AGENT] {
         let grants = cluster.grants(NAMESPACE, account).await.unwrap();
         let by_it = |event: &&AuditEvent| event.is_by_service_account(NAMESPACE, account);
-        wait_for("every right is used", TIMEOUT, async || {
+        wait_for("every permission is used", TIMEOUT, async || {
             let log = cluster.audit().await?;
             let events: Vec<_> = log.events().iter().filter(by_it).collect();
             let unused = grants.iter().filter(|grant| !events.iter().any(|event| grant.allowed(event)));
@@ -101,7 +104,7 @@ async fn every_granted_permission_is_used_and_none_is_missing() {
         })
         .await;
         let log = cluster.audit().await.unwrap();
-        // An API server that has just come up again refuses what it allows before and after, until it has read the rights itself.
+        // A restarting API server refuses allowed requests until its RBAC cache is filled.
         let path = |event: &AuditEvent| event.uri.split('?').next().map(str::to_owned);
         let allowed: BTreeSet<_> = log
             .events()

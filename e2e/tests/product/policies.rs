@@ -1,4 +1,4 @@
-//! Policies that are wrong, and policies that are not there.
+//! Invalid and unknown policies.
 
 use anyhow::ensure;
 use e2e::{SimulatedNode, product::NAMESPACE};
@@ -29,13 +29,16 @@ async fn an_invalid_policy_keeps_the_last_valid_version_in_force() {
     assert!(note.contains("policy.yaml line ") && note.contains("last valid version"), "{note}");
     let state = env
         .wait_until("app", |state| {
-            let told = state.message("PolicyRefused", "True")?;
-            ensure!(told.contains("policy.yaml line ") && told.contains("last valid version"), "{told}");
+            let message = state.message("PolicyRefused", "True")?;
+            ensure!(
+                message.contains("policy.yaml line ") && message.contains("last valid version"),
+                "{message}"
+            );
             Ok(())
         })
         .await;
     assert_eq!(state.message("Ready", "True").unwrap(), "all 1 actors run on their units");
-    // the last good one decides
+    // the last valid version stays in force
     env.patch(
         "app",
         &json!({"spec": {"channels": [{"from": "a", "to": "a", "rate": "1/s", "pattern": "AllToAll"}]}}),
@@ -44,7 +47,7 @@ async fn an_invalid_policy_keeps_the_last_valid_version_in_force() {
     let state = env.wait_reconciled("app", AppState::all_placed).await;
     assert_eq!(decided(&state), ("greedy".to_owned(), Some(10_000_000)));
 
-    // put right, it counts, and the condition goes
+    // after the correction the policy applies, and the condition is removed
     policy("window: 20s\nstrategy: greedy\n").await;
     env.wait_until("app", |state| {
         ensure!(state.condition("PolicyRefused").is_none(), "{:?}", state.condition("PolicyRefused"));
@@ -69,27 +72,27 @@ async fn an_unknown_policy_is_reported_with_the_known_ones() {
     let expected = "there is no policy fastest; name one of: throughput";
     let state = env
         .wait_until("app", |state| {
-            let told = state.message("Accepted", "False")?;
-            ensure!(told == expected, "{told}");
+            let message = state.message("Accepted", "False")?;
+            ensure!(message == expected, "{message}");
             Ok(())
         })
         .await;
     assert_eq!((state.pods.len(), state.decision.is_none()), (0, true));
     assert_eq!(env.wait_event("app", "Policy", "fastest").await, expected);
-    // one of a user's own namespace is none: who may write in the operator's decides what is good
+    // a ConfigMap in a user's namespace is no policy: only the operator's namespace counts
     let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "fastest",
         "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "window: 10s\n"}});
     env.apply(&policy).await;
     env.patch("app", &json!({"spec": {"paused": true}})).await;
     env.wait_until("app", |state| {
         let status = state.application.status.clone().unwrap_or_default();
-        ensure!(status.observed_generation == state.application.metadata.generation, "not looked at yet");
-        let told = state.message("Accepted", "False")?;
-        ensure!(told == expected, "{told}");
+        ensure!(status.observed_generation == state.application.metadata.generation, "not reconciled yet");
+        let message = state.message("Accepted", "False")?;
+        ensure!(message == expected, "{message}");
         Ok(())
     })
     .await;
-    // named rightly, it runs
+    // with a known policy it runs
     env.patch("app", &json!({"spec": {"policy": "throughput", "paused": false}})).await;
     env.wait_reconciled("app", AppState::all_placed).await;
 }
@@ -105,7 +108,7 @@ async fn an_invalid_program_keeps_the_last_valid_version_in_force() {
             "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "window: 10s\n", "program.lp": program}});
         cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
     };
-    // facts alone: everybody stays in the one site, though there is room in both
+    // facts only: all actors stay on the one site, though both have capacity
     policy("forbid(A,U) :- actor(A), cu_node(U,N), node_label(N,\"site\",\"us\").\n").await;
     let mut manifest = application("app", &[("a", 2, &[("cpu", "1ms")])]);
     manifest["spec"]["policy"] = json!("careful");
@@ -114,22 +117,22 @@ async fn an_invalid_program_keeps_the_last_valid_version_in_force() {
     let state = env.wait_reconciled("app", AppState::all_placed).await;
     assert_eq!(state.nodes().into_iter().collect::<Vec<_>>(), ["left"]);
 
-    // a fault is told by line, on the policy and on whoever names it, and changes nothing
+    // an error is reported with its line, on the policy and on the applications that name it, and changes nothing
     policy("% one site\nforbid(A,U) :- actor(A), cu_node(U,N), node_label(N,site,\"us\").\n").await;
     let note = env.wait_policy_event("careful", "PolicyRefused", "line 2").await;
     assert!(note.contains("program.lp line 2 column 53") && note.contains("write \"site\""), "{note}");
-    let told = |state: &AppState, part: &str| {
-        let told = state.message("PolicyRefused", "True")?;
-        ensure!(told.contains(part) && told.contains("last valid version"), "{told}");
+    let refused = |state: &AppState, part: &str| {
+        let message = state.message("PolicyRefused", "True")?;
+        ensure!(message.contains(part) && message.contains("last valid version"), "{message}");
         Ok(())
     };
-    env.wait_until("app", |state| told(state, "program.lp line 2")).await;
-    // so is one that has no end, which shows only when a plan is made with it
+    env.wait_until("app", |state| refused(state, "program.lp line 2")).await;
+    // so is a program that never terminates, which only planning detects
     policy("n(0).\nn(X+1) :- n(X).\n:- n(X), X < 0, unplaced(A).\n").await;
-    let state = env.wait_until("app", |state| told(state, "program.lp: line 2: ")).await;
+    let state = env.wait_until("app", |state| refused(state, "program.lp: line 2: ")).await;
     assert_eq!(state.nodes().into_iter().collect::<Vec<_>>(), ["left"]);
 
-    // a rule about where actors are moves what runs
+    // a rule about placements moves running actors
     policy("at(A,N) :- run_on(A,U), cu_node(U,N).\n:- at(A,N), at(B,N), group(A,\"a\"), group(B,\"a\"), A < B.\n").await;
     let apart = |state: &AppState| {
         ensure!(state.condition("PolicyRefused").is_none(), "{:?}", state.condition("PolicyRefused"));
@@ -163,9 +166,9 @@ async fn plans_below_the_least_gain_are_not_committed() {
     manifest["spec"]["policy"] = json!("steady");
     env.apply(&manifest).await;
     decided(&["consolidate"], 1).await;
-    // apart, the fullest unit would have half as much to do
+    // separated, the fullest unit would have half the load
     policy("objectives: [bottleneck]\nleastGainPercent: 60\n").await;
-    assert!(!decided(&["bottleneck"], 1).await, "apart is better, and is known to be");
+    assert!(!decided(&["bottleneck"], 1).await, "the separated placement is better, and no proof is claimed");
     policy("objectives: [bottleneck, communication]\nleastGainPercent: 40\n").await;
     decided(&["bottleneck", "communication"], 2).await;
     cluster.kubectl(["delete", "configmap", "steady", "-n", NAMESPACE]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who is served first when room is short, who starts all at once, what a namespace allows, and what is an application's own.
+//! Priorities, gang starts, enforced policies, namespace limits, and the objective of a single application.
 
 use anyhow::{Result, ensure};
 use crds::PlacementPhase;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
-/// An application of so many actors of one group on GPUs.
+/// An application with one group of so many actors on GPUs.
 fn on_gpus(name: &str, replicas: u32, spec: &Value) -> Value {
     let mut manifest = application(name, &[("a", replicas, &[("gpu", "1ms")])]);
     for (field, value) in spec.as_object().unwrap() {
@@ -19,13 +19,13 @@ fn on_gpus(name: &str, replicas: u32, spec: &Value) -> Value {
 }
 
 fn without_place(state: &AppState, part: &str) -> Result<()> {
-    let told = state.message("Placed", "False")?;
-    ensure!(told.contains(part), "{told}");
+    let message = state.message("Placed", "False")?;
+    ensure!(message.contains(part), "{message}");
     ensure!(state.places().is_empty() && state.pods.is_empty(), "{:?}", state.places());
     Ok(())
 }
 
-/// Two wait for one GPU: the one that came later has the higher priority and gets it, and keeps it when the other's grows.
+/// Two applications wait for one GPU. The later one has the higher priority, gets it, and keeps it when the other's priority rises.
 #[tokio::test]
 async fn freed_capacity_goes_to_the_highest_priority_without_preemption() {
     let env =
@@ -46,15 +46,15 @@ async fn freed_capacity_goes_to_the_highest_priority_without_preemption() {
     let generation = env.observe("low").await.unwrap().application.metadata.generation;
     env.wait_until("low", |state| {
         let status = state.application.status.as_ref();
-        ensure!(status.and_then(|status| status.observed_generation) == generation, "not looked at yet");
+        ensure!(status.and_then(|status| status.observed_generation) == generation, "not reconciled yet");
         without_place(state, "gpu")
     })
     .await;
     let still = env.wait_reconciled("high", AppState::all_placed).await;
-    assert_eq!(still.pods[0].uid(), high.pods[0].uid(), "priority stops nobody");
+    assert_eq!(still.pods[0].uid(), high.pods[0].uid(), "priority preempts no pod");
 }
 
-/// Of two of one priority the older gets the room that comes, whatever they are called and whoever was changed last.
+/// Among equal priorities the older application gets freed capacity, regardless of names and of the last change.
 #[tokio::test]
 async fn equal_priorities_are_served_oldest_first() {
     let env = TestEnv::new("age", [SimulatedNode::new("gpu").resource("acme.com/gpu", 1)], [gpus()]).await;
@@ -63,7 +63,7 @@ async fn equal_priorities_are_served_oldest_first() {
     env.wait_reconciled("holds", AppState::all_placed).await;
     env.apply(&on_gpus("old", 1, &json!({}))).await;
     let old = env.wait_until("old", |state| without_place(state, "gpu")).await;
-    // ages are known to the second
+    // creation times have a resolution of one second
     let made = old.application.metadata.creation_timestamp.unwrap().0;
     e2e::wait_for("it is older than a second", TIMEOUT, async || {
         ensure!(jiff::Timestamp::now().as_second() > made.as_second() + 1, "it is not");
@@ -80,7 +80,7 @@ async fn equal_priorities_are_served_oldest_first() {
     env.wait_reconciled("new", AppState::all_placed).await;
 }
 
-/// One that starts all at once holds nothing while it cannot, and starts whole when it can.
+/// A gang reserves nothing while it is incomplete, and starts completely when it fits.
 #[tokio::test]
 async fn a_gang_starts_as_a_whole_and_reserves_no_capacity_before() {
     let env =
@@ -91,19 +91,19 @@ async fn a_gang_starts_as_a_whole_and_reserves_no_capacity_before() {
     let history = env.watch_pods().await;
     env.apply(&on_gpus("gang", 2, &json!({"start": "AllOrNothing"}))).await;
     env.wait_until("gang", |state| without_place(state, "spec.start is AllOrNothing")).await;
-    // the GPU that is left is nobody's
+    // the remaining GPU is not reserved
     env.apply(&on_gpus("small", 1, &json!({}))).await;
     env.wait_reconciled("small", AppState::all_placed).await;
     env.wait_until("gang", |state| without_place(state, "gpu")).await;
     let gang = |lives: &std::collections::BTreeMap<String, usize>| lives.get("a-1").copied();
-    assert_eq!(gang(&history.wait_synced().await.pods_per_actor()), None, "nobody of it began");
+    assert_eq!(gang(&history.wait_synced().await.pods_per_actor()), None, "no actor of the gang started");
 
     env.namespace.kubectl(["delete", "actorapp", "small", "holds", "--wait=false"]).await.unwrap();
     let gang = env.wait_reconciled("gang", AppState::all_placed).await;
     assert_eq!(gang.pods.len(), 2);
 }
 
-/// What a policy enforces holds for who names another one, in its namespaces, and cannot be left out.
+/// An enforced policy applies to applications that name another policy, in its namespaces, and cannot be bypassed.
 #[tokio::test]
 async fn enforced_policies_apply_under_every_policy() {
     let cluster = cluster();
@@ -123,27 +123,27 @@ async fn enforced_policies_apply_under_every_policy() {
         })
         .await;
     assert_eq!(state.nodes().into_iter().collect::<Vec<_>>(), ["two"]);
-    // one that cannot be written out is told by its name and its line, not by those of the policy that is named, and what
-    // could be stays in force
+    // a program that cannot be grounded is reported under its own name and line, not those of the named policy; the last valid
+    // version stays in force
     let mut endless = policy.clone();
     endless["data"]["program.lp"] = json!("\nn(0).\nn(X+1) :- n(X).");
     cluster.kubectl_with(["apply", "-f-"], &endless.to_string()).await.unwrap();
     env.patch("app", &json!({"spec": {"priority": 1}})).await;
-    let told = env.wait_event("app", "PolicyRefused", "policy enforced-here: program.lp: line 3").await;
-    assert!(told.ends_with("the last valid version stays in force"), "{told}");
+    let message = env.wait_event("app", "PolicyRefused", "policy enforced-here: program.lp: line 3").await;
+    assert!(message.ends_with("the last valid version stays in force"), "{message}");
     let state = env.wait_reconciled("app", |state| state.message("Placed", "False").map(drop)).await;
     assert_eq!(state.nodes().into_iter().collect::<Vec<_>>(), ["two"]);
     cluster.kubectl(["delete", "configmap", "enforced-here", "-n", NAMESPACE]).await.unwrap();
     env.wait_reconciled("app", AppState::all_placed).await;
 }
 
-/// R55: a pool is for the namespaces that it selects; what admission gives a container that asks for nothing is counted.
+/// R55: a pool serves only the namespaces it selects; LimitRange defaults of containers without requests are counted.
 #[tokio::test]
 async fn namespace_selectors_and_limit_ranges_are_respected_before_admission() {
     let mut pool = cpus();
     pool["spec"]["namespaceSelector"] = json!({"matchLabels": {"team": "vision"}});
     let env = TestEnv::new("namespaces", [SimulatedNode::new("one")], [pool]).await;
-    // of four cores, three for each container that asks for none
+    // of four cores, three for each container without requests
     let limits = json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "usual"},
         "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "3"}}]}});
     env.apply(&limits).await;
@@ -161,13 +161,13 @@ async fn namespace_selectors_and_limit_ranges_are_respected_before_admission() {
         state.message("Placed", "False").map(drop)
     })
     .await;
-    assert_eq!(history.wait_synced().await.unschedulable(), Vec::<String>::new(), "it was known before");
+    assert_eq!(history.wait_synced().await.unschedulable(), Vec::<String>::new(), "known without a refusal");
     env.namespace.kubectl(["delete", "limitrange", "usual"]).await.unwrap();
-    // who runs keeps what admission gave it: one more fits now that it asks for nothing
+    // a running pod keeps its defaults; another one fits because it needs no default any more
     env.wait_reconciled("app", AppState::all_placed).await;
 }
 
-/// An application is told what is its own, not that others have too much to do; and how far its decision is.
+/// Objective and phase describe only the own application, not overload caused by others, and the progress of its placement.
 #[tokio::test]
 async fn objective_and_phase_cover_only_the_own_application() {
     let env = TestEnv::new("own", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
@@ -189,16 +189,16 @@ async fn objective_and_phase_cover_only_the_own_application() {
     let own = |state: &AppState| state.application.status.as_ref().unwrap().objective["overload"];
     assert!(
         idle.spec().objective["overload"] > 0,
-        "compared is all that is there: {:?}",
+        "the objective covers the whole snapshot: {:?}",
         idle.spec().objective
     );
     assert_eq!((own(&idle), idle.spec().own_objective["overload"]), (0, 0));
 
-    // what admission refuses again and again is a decision that failed, until it no longer does
+    // a placement that admission keeps refusing has phase Failed until it is accepted
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"},
         "spec": {"hard": {"pods": "0"}, "scopes": ["NotTerminating"]}});
     env.apply(&quota).await;
-    e2e::wait_for("the quota counts", TIMEOUT, async || {
+    e2e::wait_for("the quota is in force", TIMEOUT, async || {
         let used =
             env.namespace.kubectl(["get", "resourcequota", "none", "-ojsonpath={.status.used.pods}"]).await?;
         ensure!(!used.stdout.is_empty(), "{used:?}");

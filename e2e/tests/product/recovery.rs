@@ -1,4 +1,4 @@
-//! What an operator finds when it comes: everything that was there before it, in any order.
+//! A starting operator restores its state from the objects of the cluster, in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::env::{AppState, Group, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
-/// The snapshot from which an application would be planned now.
+/// The snapshot of an application.
 pub async fn snapshot(env: &TestEnv, name: &str) -> anyhow::Result<String> {
     let port = env.product.operator.port(8081)?;
     let answer = e2e::process::http(port, &format!("/debug/snapshot/{}/{name}", env.namespace)).await?;
@@ -19,17 +19,17 @@ pub async fn snapshot(env: &TestEnv, name: &str) -> anyhow::Result<String> {
     Ok(answer.body)
 }
 
-/// A pod's name, and the unit that it was made for.
+/// A pod's name and its unit.
 fn place_of(pod: &Pod) -> (String, Option<String>) {
     (pod.name_any(), pod.annotations().get(crds::labels::UNIT).cloned())
 }
 
-/// Uids of the pods of an application.
+/// The uids of an application's pods.
 fn uids(state: &AppState) -> BTreeSet<Option<String>> {
     state.pods.iter().map(kube::ResourceExt::uid).collect()
 }
 
-/// Searches that the operator has made since it began, by what made them due.
+/// The operator's searches since its start, by trigger.
 async fn searches(env: &TestEnv) -> BTreeMap<String, u64> {
     let port = env.product.operator.port(8080).unwrap();
     let text = e2e::process::http(port, "/metrics").await.unwrap().body;
@@ -48,23 +48,23 @@ async fn place(env: &TestEnv, name: &str, groups: &[Group<'_>]) {
     env.wait_reconciled(name, AppState::all_placed).await;
 }
 
-/// R9: what is taken of the cluster is counted anew from its objects, and comes out as before: no leak, nothing twice. Nobody is
-/// searched for anew.
+/// R9: usage is computed anew from the cluster's objects and is the same as before: no leak, nothing counted twice, and no
+/// needless search.
 #[tokio::test]
 async fn usage_is_restored_after_a_restart() {
     let nodes = [SimulatedNode::new("one").resource("acme.com/gpu", 2), SimulatedNode::new("two")];
     let mut env = TestEnv::new("recount", nodes, [cpus(), gpus()]).await;
     env.describe_devices("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
     env.wait_offered("gpus", 2).await;
-    // One that no clock cuts short.
+    // A policy without a time limit.
     let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "recounted", "namespace": NAMESPACE,
         "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": "strategy: greedy\nbudget: {wall: 60s}\n"}});
     cluster().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
     for name in ["first", "second"] {
         place(&env, name, &[("a", 1, &[("gpu", "1ms")]), ("b", 3, &[("cpu", "2ms")])]).await;
     }
-    // what was written last is seen by now
-    let before = wait_for("a snapshot with everybody's place", TIMEOUT, async || {
+    // the last write is observed by now
+    let before = wait_for("a snapshot with all placements", TIMEOUT, async || {
         let text = snapshot(&env, "first").await?;
         let placed = text.matches("\"current\"").count();
         ensure!(placed >= 4, "{placed} places in {text}");
@@ -80,17 +80,17 @@ async fn usage_is_restored_after_a_restart() {
         anyhow::Ok(())
     })
     .await;
-    // When the second of these comes, this operator has led for a while: those that were there before have been looked at.
+    // When the second of these is placed, the older applications have been reconciled by this operator.
     for name in ["third", "fourth"] {
         place(&env, name, &[("a", 1, &[("cpu", "1ms")])]).await;
     }
-    assert_eq!(searches(&env).await, [("undecided".to_owned(), 2)].into(), "of those that came since alone");
+    assert_eq!(searches(&env).await, [("undecided".to_owned(), 2)].into(), "only of later applications");
     let state = env.wait_reconciled("first", AppState::all_placed).await;
-    assert_eq!(uids(&state), pods, "nobody was started anew");
+    assert_eq!(uids(&state), pods, "no pod is recreated");
     cluster().kubectl(["delete", "configmap", "recounted", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// R12: an application is deleted while nobody leads: its room is free for whom waited for it.
+/// R12: an application is deleted while no operator leads: its capacity goes to waiting applications.
 #[tokio::test]
 async fn capacity_of_applications_deleted_without_a_leader_is_freed() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
@@ -108,7 +108,7 @@ async fn capacity_of_applications_deleted_without_a_leader_is_freed() {
     assert_eq!(state.places()["a-0"], "one/gpus-0");
 }
 
-/// R15: an application that is there before there is a node, a pool, a machine or an agent runs once they are there.
+/// R15: an application that exists before its nodes, pools, devices and agents runs once they exist.
 #[tokio::test]
 async fn a_restarted_operator_waits_for_all_caches() {
     let mut env = TestEnv::new("order", [], []).await;
@@ -123,22 +123,22 @@ async fn a_restarted_operator_waits_for_all_caches() {
     assert!(state.pods.iter().all(|pod| pod.name_any().starts_with("app-a-")), "{:?}", uids(&state));
 }
 
-/// Waits for another decision than before, which is made from what runs: everybody stays.
+/// Waits for a new Placement that is made from the running pods: no actor moves.
 async fn decided_anew(env: &TestEnv, before: &AppState) {
     let known = before.decision.as_ref().unwrap().uid();
     let after = env
         .wait_reconciled("app", |state| {
             let uid = state.decision.as_ref().and_then(kube::ResourceExt::uid);
-            ensure!(uid.is_some() && uid != known, "it is the old decision");
+            ensure!(uid.is_some() && uid != known, "the Placement is the old one");
             state.all_placed()
         })
         .await;
     assert_eq!(after.places(), before.places());
-    assert_eq!(uids(&after), uids(before), "nobody was started anew");
+    assert_eq!(uids(&after), uids(before), "no pod is recreated");
     assert_eq!(after.spec().strategy, "observed");
 }
 
-/// A decision that somebody deletes is made again from what runs, whatever else would be better by now, and whatever rules there are.
+/// A deleted Placement is recreated from the running pods, regardless of better plans and of policies.
 #[tokio::test]
 async fn a_deleted_placement_moves_no_actor() {
     let env = TestEnv::new("forgotten", ["one", "two", "three"].map(SimulatedNode::new), [cpus()]).await;
@@ -156,7 +156,7 @@ async fn a_deleted_placement_moves_no_actor() {
     env.namespace.kubectl(["delete", "placement", "app"]).await.unwrap();
     decided_anew(&env, &before).await;
 
-    // Those of `a` would be better off together; before anybody has moved for that, the decision is gone.
+    // The actors of `a` would be better off together; the Placement is deleted before they move.
     let before = env.wait_reconciled("app", AppState::all_placed).await;
     let channels =
         |rate: &str| json!([{"from": "a", "to": "a", "rate": format!("{rate}/s"), "pattern": "AllToAll"}]);
@@ -167,15 +167,15 @@ async fn a_deleted_placement_moves_no_actor() {
     env.wait_until("app", |state| state.message("Paused", "True").map(drop)).await;
     env.namespace.kubectl(["delete", "placement", "app"]).await.unwrap();
     env.wait_until("app", |state| {
-        let told = state.message("Placed", "False")?;
-        ensure!(told == "nothing is decided yet", "{told}");
+        let message = state.message("Placed", "False")?;
+        ensure!(message == "nothing is decided yet", "{message}");
         Ok(())
     })
     .await;
     env.patch("app", &json!({"spec": {"paused": false}})).await;
     decided_anew(&env, &before).await;
 
-    // A search brings them together, once one is asked for.
+    // The next triggered search brings them together.
     env.patch("app", &json!({"spec": {"channels": channels("60")}})).await;
     let together = |state: &AppState| {
         let nodes: BTreeSet<&str> = ["a-0", "a-1"]
@@ -190,7 +190,7 @@ async fn a_deleted_placement_moves_no_actor() {
     cluster().kubectl(["delete", "configmap", "separate", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// While nobody may decide anew for who lost its decision, who waits does not get the place where it runs, and is placed where room comes.
+/// While a paused application without a Placement runs, waiting applications do not get its unit, and use other capacity.
 #[tokio::test]
 async fn actors_without_a_placement_keep_their_units() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 1);
@@ -205,13 +205,13 @@ async fn actors_without_a_placement_keep_their_units() {
     env.wait_until("first", |state| state.message("Paused", "True").map(drop)).await;
     env.namespace.kubectl(["delete", "placement", "first"]).await.unwrap();
     env.wait_until("first", |state| {
-        let told = state.message("Placed", "False")?;
-        ensure!(told == "nothing is decided yet", "{told}");
+        let message = state.message("Placed", "False")?;
+        ensure!(message == "nothing is decided yet", "{message}");
         Ok(())
     })
     .await;
     let world = snapshot(&env, "second").await.unwrap();
-    assert!(world.contains("\"others\""), "the place is taken for free: {world}");
+    assert!(world.contains("\"others\""), "the unit counts as free: {world}");
 
     env.describe_devices("two", &[("gpu-0", "GPU")]);
     env.nodes.add(SimulatedNode::new("two").resource("acme.com/gpu", 1)).await.unwrap();
@@ -219,10 +219,10 @@ async fn actors_without_a_placement_keep_their_units() {
     assert_eq!(second.places()["a-0"], "two/gpus-0");
     env.patch("first", &json!({"spec": {"paused": false}})).await;
     let after = env.wait_reconciled("first", AppState::all_placed).await;
-    assert_eq!((after.places(), uids(&after)), (before.places(), uids(&before)), "nobody was started anew");
+    assert_eq!((after.places(), uids(&after)), (before.places(), uids(&before)), "no pod is recreated");
 }
 
-/// A manifest that cannot be planned is no reason to leave a dead pod lying: it comes again where it was.
+/// A manifest that cannot be planned does not prevent recovery: pods are recreated on their units.
 #[tokio::test]
 async fn pods_are_recreated_by_the_last_placement_if_planning_fails() {
     let env = TestEnv::new("heal", ["one", "two"].map(SimulatedNode::new), [cpus(), gpus()]).await;
@@ -231,12 +231,12 @@ async fn pods_are_recreated_by_the_last_placement_if_planning_fails() {
     let places = before.places();
     let on = |state: &AppState| -> BTreeSet<_> { state.pods.iter().map(place_of).collect() };
     let limits = "/spec/actors/0/implementations/0/template/spec/containers/0/resources/limits";
-    for (edit, said) in [
+    for (edit, expected) in [
         (
             json!([{"op": "add", "path": "/spec/policy", "value": "of-no-such-name"}]),
             "there is no policy of-no-such-name",
         ),
-        // each puts right what was wrong before
+        // each edit corrects the previous one
         (
             json!([{"op": "remove", "path": "/spec/policy"}, {"op": "add", "path": limits, "value": {"acme.com/gpu": "1"}}]),
             "asks for acme.com/gpu itself",
@@ -249,8 +249,8 @@ async fn pods_are_recreated_by_the_last_placement_if_planning_fails() {
         let (known, edit) = (env.observe("app").await.unwrap(), edit.to_string());
         env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &edit]).await.unwrap();
         env.wait_until("app", |state| {
-            let told = state.message("Accepted", "False")?;
-            ensure!(told.contains(said), "{told}");
+            let message = state.message("Accepted", "False")?;
+            ensure!(message.contains(expected), "{message}");
             Ok(())
         })
         .await;
@@ -259,11 +259,14 @@ async fn pods_are_recreated_by_the_last_placement_if_planning_fails() {
             .wait_until("app", |state| {
                 let units: Vec<_> = state.pods.iter().map(place_of).collect();
                 ensure!(units.len() == 2 && uids(state) != uids(&known), "{units:?}");
-                ensure!(state.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()), "one goes");
+                ensure!(
+                    state.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none()),
+                    "a pod is terminating"
+                );
                 Ok(())
             })
             .await;
-        assert_eq!(state.places(), places, "{said}: nothing is decided anew");
-        assert_eq!(on(&state), on(&before), "{said}: everybody is where it was");
+        assert_eq!(state.places(), places, "{expected}: no new placement");
+        assert_eq!(on(&state), on(&before), "{expected}: every pod is on its unit");
     }
 }

@@ -1,4 +1,4 @@
-//! A template changes while its application runs.
+//! Rollouts of changed templates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::recovery::snapshot;
 
 const TEMPLATE: &str = "/spec/actors/0/implementations/0/template";
 
-/// Changes something in the template of the application's only group.
+/// Changes the template of the application's only group.
 async fn edit(env: &TestEnv, at: &str, value: &Value) {
     let patch = json!([{"op": "add", "path": format!("{TEMPLATE}{at}"), "value": value}]).to_string();
     env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
@@ -30,7 +30,7 @@ fn counts(state: &AppState) -> (ActorCounts, Revisions) {
     (status.actors.unwrap_or_default(), status.revision.unwrap_or_default())
 }
 
-/// Every actor runs this image, and the status says so.
+/// Checks that every actor runs this image and that the status reports it.
 fn all_run(state: &AppState, name: &str) -> Result<()> {
     let (counts, revision) = counts(state);
     ensure!((counts.ready, counts.updated) == (counts.wanted, counts.wanted), "{counts:?}");
@@ -51,7 +51,7 @@ fn is_ready(pod: &Pod) -> bool {
         && conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
-/// The fewest actors that were ready at any moment since so many were.
+/// The fewest ready actors at any moment after so many were ready.
 fn fewest_ready(history: &PodHistory, wanted: usize) -> usize {
     let (mut ready, mut all_were, mut fewest) = (BTreeSet::new(), false, wanted);
     for pod in history.states() {
@@ -83,7 +83,7 @@ async fn a_new_image_is_rolled_out_in_place_within_max_unavailable() {
     assert!(lives.values().all(|pods| *pods == 2), "each is replaced once: {lives:?}");
     assert!(fewest_ready(&history, 4) >= 2, "{} were ready", fewest_ready(&history, 4));
 
-    // back again, to a state that is known
+    // back to a known state
     image(&env, "none").await;
     let back = env.wait_reconciled("app", |state| all_run(state, "none")).await;
     assert_eq!(counts(&back).1, counts(&before).1);
@@ -94,7 +94,7 @@ async fn an_unready_template_stops_the_rollout_after_one_actor() {
     let env = TestEnv::new("bad-edit", ["one"].map(SimulatedNode::new), [cpus()]).await;
     env.apply(&application("app", &[("a", 3, &[("cpu", "1ms")])])).await;
     env.wait_reconciled("app", |state| all_run(state, "none")).await;
-    // pods of it are never scheduled
+    // its pods are never scheduled
     edit(&env, "/spec/schedulingGates", &json!([{"name": "example.com/never"}])).await;
     let stuck = |state: &AppState| {
         let (counts, revision) = counts(state);
@@ -109,14 +109,14 @@ async fn an_unready_template_stops_the_rollout_after_one_actor() {
     let healed = env
         .wait_until("app", |state| {
             let again = state.pods.iter().find(|pod| pod.name_any() == name && pod.uid() != uid);
-            ensure!(again.is_some_and(is_ready), "it is not there again");
+            ensure!(again.is_some_and(is_ready), "not recreated yet");
             stuck(state)
         })
         .await;
     let gated = |pod: &&Pod| pod.spec.as_ref().unwrap().scheduling_gates.is_some();
     assert_eq!(healed.pods.iter().filter(gated).count(), 1);
 
-    // put right, the one that hangs is the first
+    // after the correction, the hanging pod is replaced first
     env.namespace
         .kubectl([
             "patch",
@@ -141,18 +141,21 @@ async fn a_refused_template_stops_the_rollout_and_is_reported() {
     let history = env.watch_pods().await;
     edit(&env, "/spec/containers/0/volumeMounts", &json!([{"name": "absent", "mountPath": "/data"}])).await;
     let refused = |state: &AppState| {
-        let said = state.message("TemplateInvalid", "True")?;
-        ensure!(said.starts_with("the template of a for cpu: ") && said.contains("absent"), "{said}");
+        let message = state.message("TemplateInvalid", "True")?;
+        ensure!(
+            message.starts_with("the template of a for cpu: ") && message.contains("absent"),
+            "{message}"
+        );
         Ok(())
     };
     env.wait_until("app", refused).await;
     env.wait_event("app", "TemplateInvalid", "the template of a for cpu").await;
-    // who is lost meanwhile comes again as it was
+    // a pod lost meanwhile is recreated from the old template
     env.namespace.kubectl(["delete", "pod", "app-a-1", "--wait=false"]).await.unwrap();
     let old = before.pods.iter().find(|pod| pod.name_any() == "app-a-1").unwrap().uid();
     env.wait_until("app", |state| {
         let again = state.pods.iter().find(|pod| pod.name_any() == "app-a-1" && pod.uid() != old);
-        ensure!(again.is_some_and(is_ready), "it is not there again");
+        ensure!(again.is_some_and(is_ready), "not recreated yet");
         refused(state)
     })
     .await;
@@ -166,7 +169,7 @@ async fn a_refused_template_stops_the_rollout_and_is_reported() {
     assert!(state.condition("TemplateInvalid").is_none(), "{:?}", state.condition("TemplateInvalid"));
 }
 
-/// Of the first templates each is tried, also one that nobody is placed by; who has one that is taken starts.
+/// Every first template is validated, even one that no actor uses; actors with a valid template start.
 #[tokio::test]
 async fn a_refused_first_template_is_reported_even_if_unused() {
     let env = TestEnv::new("refused-first", ["one"].map(SimulatedNode::new), [cpus()]).await;
@@ -176,9 +179,12 @@ async fn a_refused_first_template_is_reported_even_if_unused() {
     manifest.pointer_mut(template).unwrap()["volumeMounts"] = absent;
     env.apply(&manifest).await;
     env.wait_until("app", |state| {
-        let said = state.message("TemplateInvalid", "True")?;
-        ensure!(said.starts_with("the template of a for npu: ") && said.contains("absent"), "{said}");
-        ensure!(state.pods.len() == 1 && is_ready(&state.pods[0]), "who can start does not run");
+        let message = state.message("TemplateInvalid", "True")?;
+        ensure!(
+            message.starts_with("the template of a for npu: ") && message.contains("absent"),
+            "{message}"
+        );
+        ensure!(state.pods.len() == 1 && is_ready(&state.pods[0]), "the valid implementation does not run");
         Ok(())
     })
     .await;
@@ -188,8 +194,8 @@ async fn a_refused_first_template_is_reported_even_if_unused() {
     assert!(state.condition("TemplateInvalid").is_none(), "{:?}", state.condition("TemplateInvalid"));
 }
 
-/// An actor has one place, where it could not start again while its node is cordoned: its pod serves on as it is, and the others
-/// are updated; it is when its node takes pods again.
+/// Pods that could not be recreated because their node is cordoned keep running, and the others are updated. They are updated
+/// when the node accepts pods again.
 #[tokio::test]
 async fn pods_on_cordoned_nodes_are_updated_after_the_uncordon() {
     let env = TestEnv::new("no-return", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
@@ -198,10 +204,10 @@ async fn pods_on_cordoned_nodes_are_updated_after_the_uncordon() {
     env.apply(&manifest).await;
     let before = env.wait_reconciled("app", |state| all_run(state, "none")).await;
     let history = env.watch_pods().await;
-    // of the one whose turn would be first
+    // of the actor that would be updated first
     let node = before.places()["a-0"].split('/').next().unwrap().to_owned();
     cluster().kubectl(["cordon", &node]).await.unwrap();
-    wait_for("the operator knows", TIMEOUT, async || {
+    wait_for("the operator observed the cordon", TIMEOUT, async || {
         let snapshot = snapshot(&env, "app").await?;
         ensure!(snapshot.contains(&format!("{node} is cordoned")), "{snapshot}");
         anyhow::Ok(())
@@ -232,7 +238,7 @@ async fn pods_on_cordoned_nodes_are_updated_after_the_uncordon() {
     assert!(lives.values().all(|pods| *pods == 2), "each is replaced once: {lives:?}");
 }
 
-/// Paused between the end of a pod and the start of the next one: the actor is not left lying.
+/// A pause between the deletion of a pod and the creation of its successor does not leave the actor without a pod.
 #[tokio::test]
 async fn started_replacements_finish_while_paused() {
     let cluster = cluster();
@@ -246,7 +252,7 @@ async fn started_replacements_finish_while_paused() {
     env.wait_reconciled("app", |state| all_run(state, "none")).await;
     let gate = Gate::close(cluster, &env.namespace, &[("pods", 0)]).await.unwrap();
     env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &on("two")]).await.unwrap();
-    wait_for("a pod is gone, and its successor is held", TIMEOUT, async || {
+    wait_for("a pod is deleted, and its successor is held", TIMEOUT, async || {
         let held = gate.held("pods");
         ensure!(held > 0, "{held} held");
         anyhow::Ok(())
@@ -265,8 +271,8 @@ async fn started_replacements_finish_while_paused() {
         .await;
     let moved =
         state.pods.iter().filter(|pod| pod.spec.as_ref().unwrap().node_name.as_deref() == Some("two"));
-    assert!(moved.count() > 0, "who was stopped to move has moved");
-    // and nothing else begins: not a new image
+    assert!(moved.count() > 0, "the evicted actor has moved");
+    // and no new rollout begins
     image(&env, "newer").await;
     env.patch("app", &json!({"spec": {"paused": false}})).await;
     let state = env.wait_reconciled("app", |state| all_run(state, "newer")).await;

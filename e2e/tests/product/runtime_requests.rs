@@ -1,4 +1,4 @@
-//! An application asks for Instances while it runs, and gives them back.
+//! An application requests Instances at runtime and releases them.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::foreign_objects::is_refused;
 
-/// The account of an application's actors, with the right to ask for more of them.
+/// A service account for actors that may request Instances.
 async fn runtime(env: &TestEnv) -> String {
     let account = format!("{}:runtime", env.namespace.name());
     env.namespace.kubectl(["create", "serviceaccount", "runtime"]).await.unwrap();
@@ -22,34 +22,34 @@ async fn runtime(env: &TestEnv) -> String {
     format!("--as=system:serviceaccount:{account}")
 }
 
-/// An Instance of the group `worker` of `app` that its runtime asks for.
+/// A requested Instance of the group `worker` of `app`.
 fn asked(name: &str, template: &Value) -> Value {
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": name},
         "spec": {"applicationName": "app", "actorGroup": "worker", "origin": "Runtime", "template": template}})
 }
 
 async fn ask(env: &TestEnv, account: &str, name: &str, template: Value) {
-    // the right is known a moment after it was given
-    wait_for("it is taken", TIMEOUT, async || {
+    // a new permission takes effect after a moment
+    wait_for("it is accepted", TIMEOUT, async || {
         env.namespace.kubectl_with(["create", account, "-f-"], &asked(name, &template).to_string()).await
     })
     .await;
 }
 
-/// What an Instance says: `TYPE=STATUS REASON MESSAGE` of this condition.
-fn said(instance: &Instance, type_: &str) -> Result<String> {
+/// A condition of an Instance, as `TYPE=STATUS REASON MESSAGE`.
+fn condition_text(instance: &Instance, type_: &str) -> Result<String> {
     let conditions = instance.status.iter().flat_map(|status| &status.conditions);
     let found = conditions.into_iter().find(|condition| condition.type_ == type_);
-    let found = found.with_context(|| format!("{} says nothing of {type_}", instance.name_any()))?;
+    let found = found.with_context(|| format!("{} has no condition {type_}", instance.name_any()))?;
     Ok(format!("{type_}={} {} {}", found.status, found.reason, found.message))
 }
 
-/// Waits until a condition of an Instance begins so.
-async fn says(env: &TestEnv, name: &str, type_: &str, words: &str) -> Instance {
-    wait_for(&format!("{name} says {type_}={words}"), TIMEOUT, async || {
+/// Waits until a condition of an Instance has this prefix.
+async fn wait_condition(env: &TestEnv, name: &str, type_: &str, words: &str) -> Instance {
+    wait_for(&format!("{name} has {type_}={words}"), TIMEOUT, async || {
         let instance = env.api::<Instance>().get(name).await?;
-        let said = said(&instance, type_)?;
-        ensure!(said.starts_with(&format!("{type_}={words}")), "{said}");
+        let text = condition_text(&instance, type_)?;
+        ensure!(text.starts_with(&format!("{type_}={words}")), "{text}");
         anyhow::Ok(instance)
     })
     .await
@@ -62,21 +62,21 @@ async fn instances_are_requested_and_released_at_runtime() {
     env.describe_devices("one", &[("gpu-0", "GPU"), ("gpu-1", "GPU"), ("gpu-2", "GPU")]);
     let account = runtime(&env).await;
     env.apply(&application("app", &[("worker", 1, &[("gpu", "1ms")])])).await;
-    says(&env, "app-worker-0", "Ready", "True").await;
+    wait_condition(&env, "app-worker-0", "Ready", "True").await;
 
-    // created: one more actor, with a place and a pod of its own, that goes with the application
+    // created: one more actor with its own unit and pod, owned by the application
     ask(&env, &account, "helper", json!({"kind": "gpu"})).await;
-    let helper = says(&env, "helper", "Ready", "True").await;
+    let helper = wait_condition(&env, "helper", "Ready", "True").await;
     let owners: Vec<_> = helper.owner_references().iter().map(|owner| owner.kind.as_str()).collect();
     assert_eq!(owners, ["ActorApplication"]);
     let pod = env.api::<Pod>().get("helper").await.unwrap();
     let variables = pod.spec.as_ref().unwrap().containers[0].env.clone().unwrap_or_default();
     let variables: BTreeMap<_, _> =
         variables.iter().map(|it| (it.name.as_str(), it.value.as_deref().unwrap_or(""))).collect();
-    let told = ["CAIRN_GROUP", "CAIRN_ACTOR", "CAIRN_INSTANCE", "CAIRN_ROOT"].map(|name| variables[name]);
-    assert_eq!(told, ["worker", "inst-helper", "helper", "false"]);
+    let identity = ["CAIRN_GROUP", "CAIRN_ACTOR", "CAIRN_INSTANCE", "CAIRN_ROOT"].map(|name| variables[name]);
+    assert_eq!(identity, ["worker", "inst-helper", "helper", "false"]);
 
-    // listed, and no more than that is allowed
+    // listed, and nothing more is allowed
     let list = ["get", "instances", &account, "-o", "name"];
     let listed = env.namespace.kubectl(list).await.unwrap().stdout;
     assert_eq!(
@@ -92,16 +92,16 @@ async fn instances_are_requested_and_released_at_runtime() {
     let of_manifest = "deleting an Instance with origin Spec requires permission to delete ActorApplications";
     is_refused(&env, delete, &asked("app-worker-0", &json!({})), of_manifest).await;
 
-    // refused, with the reason
+    // rejected with the reason
     ask(&env, &account, "wide", json!({"count": 2})).await;
-    says(&env, "wide", "Placed", "False Unsupported it asks for 2 devices").await;
+    wait_condition(&env, "wide", "Placed", "False Unsupported it asks for 2 devices").await;
     ask(&env, &account, "other", json!({"kind": "fpga"})).await;
-    says(&env, "other", "Placed", "False NoImplementation worker cannot run on fpga").await;
-    // the third device, and none for the next: it waits, and says why
+    wait_condition(&env, "other", "Placed", "False NoImplementation worker cannot run on fpga").await;
+    // the third device, and none for the next one, which waits with the reason
     ask(&env, &account, "third", json!({})).await;
-    says(&env, "third", "Ready", "True").await;
+    wait_condition(&env, "third", "Ready", "True").await;
     ask(&env, &account, "fourth", json!({})).await;
-    says(&env, "fourth", "Placed", "False Unplaced").await;
+    wait_condition(&env, "fourth", "Placed", "False Unplaced").await;
     env.wait_until("app", |state| {
         let counts = state.application.status.clone().unwrap_or_default().actors.unwrap_or_default();
         ensure!((counts.wanted, counts.placed, counts.running) == (4, 3, 3), "{counts:?}");
@@ -109,20 +109,20 @@ async fn instances_are_requested_and_released_at_runtime() {
     })
     .await;
 
-    // deleted: its pod goes, and its place is the next one's
+    // deleted: its pod is removed, and its unit goes to the next request
     env.namespace.kubectl(["delete", "instance", "helper", &account]).await.unwrap();
-    says(&env, "fourth", "Ready", "True").await;
-    wait_for("its pod is gone", TIMEOUT, async || {
+    wait_condition(&env, "fourth", "Ready", "True").await;
+    wait_for("its pod is deleted", TIMEOUT, async || {
         let left = env.api::<Pod>().get_opt("helper").await?;
-        ensure!(left.is_none(), "it is still there");
+        ensure!(left.is_none(), "it still exists");
         anyhow::Ok(())
     })
     .await;
-    says(&env, "third", "Ready", "True").await;
+    wait_condition(&env, "third", "Ready", "True").await;
 
-    // with the application all of them go, refused ones too
+    // with the application all of them are deleted, rejected ones too
     env.namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
-    wait_for("all Instances are gone", TIMEOUT, async || {
+    wait_for("all Instances are deleted", TIMEOUT, async || {
         let left = env.api::<Instance>().list(&ListParams::default()).await?.items;
         let left: Vec<_> = left.iter().map(kube::ResourceExt::name_any).collect();
         ensure!(left.is_empty(), "{left:?}");
@@ -131,7 +131,7 @@ async fn instances_are_requested_and_released_at_runtime() {
     .await;
 }
 
-/// A pool takes no more Instances than it says, though it has units left: who is one too many waits until another goes.
+/// A pool has a limit on Instances: a request above it waits until another Instance is deleted, even if units are free.
 #[tokio::test]
 async fn requests_above_the_pool_limit_wait() {
     let node = SimulatedNode::new("one").resource("acme.com/gpu", 3);
@@ -142,21 +142,21 @@ async fn requests_above_the_pool_limit_wait() {
     env.wait_offered("gpus", 3).await;
     let account = runtime(&env).await;
     env.apply(&application("app", &[("worker", 1, &[("gpu", "1ms")])])).await;
-    says(&env, "app-worker-0", "Ready", "True").await;
+    wait_condition(&env, "app-worker-0", "Ready", "True").await;
     ask(&env, &account, "second", json!({})).await;
-    says(&env, "second", "Ready", "True").await;
+    wait_condition(&env, "second", "Ready", "True").await;
     ask(&env, &account, "third", json!({})).await;
-    let third = says(&env, "third", "Placed", "False Unplaced").await;
-    let why = said(&third, "Placed").unwrap();
+    let third = wait_condition(&env, "third", "Placed", "False Unplaced").await;
+    let why = condition_text(&third, "Placed").unwrap();
     assert!(why.contains("pool gpus takes 2 instances"), "{why}");
     assert!(env.api::<Pod>().get_opt("third").await.unwrap().is_none(), "it has no pod");
 
     env.namespace.kubectl(["delete", "instance", "second", &account]).await.unwrap();
-    says(&env, "third", "Ready", "True").await;
-    says(&env, "app-worker-0", "Ready", "True").await;
+    wait_condition(&env, "third", "Ready", "True").await;
+    wait_condition(&env, "app-worker-0", "Ready", "True").await;
 }
 
-/// How many plans of a strategy the operator has made so far.
+/// The operator's number of plans by a strategy.
 async fn plans(env: &TestEnv, strategy: &str) -> f64 {
     let port = env.product.operator.port(8080).unwrap();
     let text = e2e::process::http(port, "/metrics").await.unwrap().body;
@@ -166,8 +166,8 @@ async fn plans(env: &TestEnv, strategy: &str) -> f64 {
     plans.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
-/// Who is asked for is placed at once, where it is cheapest as things are, and nobody moves for it; when there is time, who
-/// had better be beside it is moved there.
+/// A requested Instance is placed at once where it is cheapest, without moves; a background search then moves the actor that gains
+/// from being close to it.
 #[tokio::test]
 async fn quick_placements_are_improved_in_the_background() {
     let nodes = [
@@ -179,7 +179,7 @@ async fn quick_placements_are_improved_in_the_background() {
     env.describe_devices("two", &[("gpu-0", "GPU"), ("gpu-1", "GPU")]);
     env.wait_offered("gpus", 3).await;
     let account = runtime(&env).await;
-    // the hub draws the first worker to its node; workers draw each other more
+    // the hub attracts the first worker to its node; workers attract each other more
     let mut manifest = application("app", &[("hub", 1, &[("cpu", "1ms")]), ("worker", 1, &[("gpu", "1ms")])]);
     manifest["spec"]["actors"][0]["pinTo"] = json!({"node": "one"});
     manifest["spec"]["channels"] = json!([{"from": "hub", "to": "worker", "rate": "1/s", "pattern": "AllToAll"},
@@ -202,16 +202,16 @@ async fn quick_placements_are_improved_in_the_background() {
         Ok(())
     })
     .await;
-    says(&env, "app-worker-0", "Ready", "True").await;
-    assert!((plans(&env, "place-one").await - before - 1.0).abs() < 0.5, "it was placed at once");
+    wait_condition(&env, "app-worker-0", "Ready", "True").await;
+    assert!((plans(&env, "place-one").await - before - 1.0).abs() < 0.5, "it is placed at once");
     let lives = history.wait_synced().await.pods_per_actor();
     assert_eq!((lives["inst-helper"], lives["worker-0"]), (1, 2), "{lives:?}");
 }
 
-/// The root, once there is exactly one and all of these are ready.
+/// Waits until exactly this Instance is root and all of these are ready.
 async fn root(env: &TestEnv, instances: &[&str], expected: &str) {
     for name in instances {
-        says(env, name, "Ready", "True").await;
+        wait_condition(env, name, "Ready", "True").await;
     }
     wait_for(&format!("{expected} is the root"), TIMEOUT, async || {
         let all = env.api::<Instance>().list(&ListParams::default()).await?.items;
@@ -234,7 +234,7 @@ async fn the_oldest_instance_becomes_root_when_the_root_is_deleted() {
     root(&env, &["app-worker-0"], "app-worker-0").await;
     ask(&env, &account, "helper", json!({})).await;
     root(&env, &["app-worker-0", "helper"], "app-worker-0").await;
-    // ages are known to the second
+    // creation times have a resolution of one second
     let helper = env.api::<Instance>().get("helper").await.unwrap();
     let made = helper.metadata.creation_timestamp.unwrap().0;
     wait_for("the helper is older than a second", TIMEOUT, async || {
@@ -242,7 +242,7 @@ async fn the_oldest_instance_becomes_root_when_the_root_is_deleted() {
         anyhow::Ok(())
     })
     .await;
-    // its Instance goes, and the actor comes again in a new one: the oldest is what was asked for
+    // its Instance is deleted and recreated, so the requested Instance is the oldest
     env.namespace.kubectl(["delete", "instance", "app-worker-0"]).await.unwrap();
     root(&env, &["app-worker-0", "helper"], "helper").await;
     env.namespace.kubectl(["delete", "instance", "helper", &account]).await.unwrap();

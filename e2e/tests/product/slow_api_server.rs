@@ -1,4 +1,4 @@
-//! The API server answers, and each answer takes its time.
+//! An API server with slow responses.
 
 use std::time::Duration;
 
@@ -16,11 +16,10 @@ use kube::{Api, ResourceExt as _};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
-/// So late comes every answer: long after a lease is usually renewed again, and a third of how long it is valid.
+/// The delay of every response: longer than the renewal period of the lease, and a third of its duration.
 const LATE: Duration = Duration::from_secs(5);
 const ACTORS: usize = 12;
-/// How often the operator may ask for each actor's pod: once it is made and once it is tried, and once more where an answer came
-/// too late.
+/// The maximum number of requests per pod: dry run, creation, and one retry after a late response.
 const TRIES: usize = 3;
 
 async fn lease(env: &TestEnv) -> anyhow::Result<LeaseSpec> {
@@ -28,7 +27,7 @@ async fn lease(env: &TestEnv) -> anyhow::Result<LeaseSpec> {
     Ok(leases.get(OPERATOR).await?.spec.unwrap_or_default())
 }
 
-/// Starts the operator anew, behind a link over which answers come at once until they are to be late; it leads.
+/// Restarts the operator behind a link without delay yet; it leads.
 async fn behind_a_link(env: &mut TestEnv) -> SlowLink {
     let link = SlowLink::open(cluster()).await.unwrap();
     let slow = cluster().operator().await.unwrap().server(&link.server());
@@ -44,13 +43,13 @@ async fn behind_a_link(env: &mut TestEnv) -> SlowLink {
     link
 }
 
-/// Gives the operator back to the other tests as they know it.
+/// Restarts the operator without the link, for the next test.
 async fn without_a_link(env: &mut TestEnv) {
     let _ = env.product.operator.stop().await;
     env.product.operator = cluster().start_operator().await.unwrap();
 }
 
-/// R16: every answer comes five seconds late; who leads goes on leading, asks for everything once, and comes through.
+/// R16: every response is five seconds late; the leader keeps its lease, sends every request once, and finishes.
 #[tokio::test]
 async fn slow_responses_do_not_cost_leadership() {
     let cluster = cluster();
@@ -63,10 +62,10 @@ async fn slow_responses_do_not_cost_leadership() {
     let before = cluster.audit().await.unwrap();
     env.apply(&application("app", &[("a", u32::try_from(ACTORS).unwrap(), &[("cpu", "1ms")])])).await;
     env.wait_reconciled("app", AppState::all_placed).await;
-    assert_eq!(env.product.operator.exit(), None, "it goes on leading");
+    assert_eq!(env.product.operator.exit(), None, "it stays leader");
     let now = lease(&env).await.unwrap();
     let term = |lease: &LeaseSpec| (lease.lease_transitions, lease.acquire_time.clone());
-    assert_eq!(term(&now), term(&first), "without a break");
+    assert_eq!(term(&now), term(&first), "without interruption");
     assert!(now.renew_time > first.renew_time, "it renews its lease");
     let lives = history.wait_synced().await.pods_per_actor();
     assert!(lives.len() == ACTORS && lives.values().all(|count| *count == 1), "{lives:?}");
@@ -75,14 +74,14 @@ async fn slow_responses_do_not_cost_leadership() {
         event.is_by_service_account(NAMESPACE, OPERATOR) && event.resource == "pods" && event.is_write()
     };
     let asked = asked.since(&before).iter().filter(of_pods).count();
-    assert!((ACTORS..=ACTORS * TRIES).contains(&asked), "it asked {asked} times for {ACTORS} pods");
+    assert!((ACTORS..=ACTORS * TRIES).contains(&asked), "{asked} requests for {ACTORS} pods");
 
     link.late_by(Duration::ZERO);
     without_a_link(&mut env).await;
 }
 
-/// That a decision was made is answered when its application is gone, and another one has its name: that one gets what it asks for
-/// itself.
+/// The response to a commit arrives after the application was deleted and recreated under the same name: the new one gets its own
+/// plan.
 #[tokio::test]
 async fn a_late_commit_is_not_taken_for_a_recreated_application() {
     let mut env = TestEnv::new("namesake", [SimulatedNode::new("one")], [cpus()]).await;
@@ -90,11 +89,11 @@ async fn a_late_commit_is_not_taken_for_a_recreated_application() {
     let link = behind_a_link(&mut env).await;
     link.late_by(LATE);
     env.apply(&application("app", &[("old", 1, &[("cpu", "1ms")])])).await;
-    let old = wait_for("it is decided, and whoever did it does not know yet", TIMEOUT, async || {
+    let old = wait_for("the Placement is written, and its response is delayed", TIMEOUT, async || {
         env.api::<Placement>().get("app").await
     })
     .await;
-    // what is said from now on overtakes that
+    // later requests overtake the delayed response
     link.late_by(Duration::ZERO);
     env.namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
     env.apply(&application("app", &[("new", 2, &[("cpu", "1ms")])])).await;

@@ -1,4 +1,4 @@
-//! Several teams on one cluster: who may do what, and who may use what.
+//! Several teams on one cluster: permissions and policies.
 
 use anyhow::ensure;
 use e2e::{SimulatedNode, product::NAMESPACE, wait_for};
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 
-/// Kubernetes' own roles have what belongs to them of Cairn.
+/// Kubernetes' aggregated roles include Cairn's kinds.
 #[tokio::test]
 async fn aggregated_roles_cover_cairns_kinds() {
     let env = TestEnv::new("roles", [], []).await;
@@ -40,15 +40,15 @@ async fn aggregated_roles_cover_cairns_kinds() {
         ("cairn-runtime", "get actorapplications, watch instances, delete instances, create instances"),
     ] {
         let user = format!("--as={role}-of-{namespace}");
-        // the controller manager puts the parts of a role together a moment after they are there
-        wait_for(&format!("what {role} may"), TIMEOUT, async || {
+        // the controller manager aggregates roles after a moment
+        wait_for(&format!("the permissions of {role}"), TIMEOUT, async || {
             let mut may = Vec::new();
             for right in all.split(", ") {
                 let (verb, kind) = right.split_once(' ').unwrap();
                 let (kind, part) = kind.split_once('/').unwrap_or((kind, ""));
                 let (kind, part) = (format!("{kind}.cairn.dev"), format!("--subresource={part}"));
                 let asked = ["auth", "can-i", verb, &kind, &part, &user];
-                // it answers no by failing
+                // a refusal is a failure
                 if env.namespace.kubectl(asked).await.is_ok() {
                     may.push(right);
                 }
@@ -60,7 +60,7 @@ async fn aggregated_roles_cover_cairns_kinds() {
     }
 }
 
-/// R55: a policy for one team is refused to another, in words, and what runs under it goes on when it is taken away.
+/// R55: a policy of another team is refused with the reason, and actors under it keep running when access is withdrawn.
 #[tokio::test]
 async fn policies_apply_only_to_their_namespaces() {
     let cluster = cluster();
@@ -77,8 +77,11 @@ async fn policies_apply_only_to_their_namespaces() {
     manifest["spec"]["policy"] = json!("exclusive");
     env.apply(&manifest).await;
     let refused = |state: &AppState| {
-        let said = state.message("Accepted", "False")?;
-        ensure!(said.contains(&format!("policy exclusive is not available in namespace {mine}")), "{said}");
+        let message = state.message("Accepted", "False")?;
+        ensure!(
+            message.contains(&format!("policy exclusive is not available in namespace {mine}")),
+            "{message}"
+        );
         Ok(())
     };
     let state = env.wait_until("app", refused).await;
@@ -89,11 +92,11 @@ async fn policies_apply_only_to_their_namespaces() {
     cluster.kubectl_with(["apply", "-f-"], &policy("others")).await.unwrap();
     let state = env.wait_until("app", refused).await;
     let uids = |state: &AppState| state.pods.iter().map(kube::ResourceExt::uid).collect::<Vec<_>>();
-    assert_eq!(uids(&state), uids(&before), "what runs goes on running");
+    assert_eq!(uids(&state), uids(&before), "running pods stay");
     cluster.kubectl(["delete", "configmap", "exclusive", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// Who may view one namespace asks how its application is, and is told what of the cluster is not to be seen.
+/// With view permission on one namespace, `status` describes its application and says what is not accessible.
 #[tokio::test]
 async fn status_works_with_view_permission_on_one_namespace() {
     let cluster = cluster();
@@ -113,14 +116,17 @@ async fn status_works_with_view_permission_on_one_namespace() {
     let asked = async |arguments: &[&str]| {
         let mut command = cluster.kubectl_cairn()?;
         command.env("KUBECONFIG", &file).args(arguments);
-        let said = command.output().await?;
-        anyhow::Ok((said.status.code(), String::from_utf8(said.stdout)? + &String::from_utf8(said.stderr)?))
+        let output = command.output().await?;
+        anyhow::Ok((
+            output.status.code(),
+            String::from_utf8(output.stdout)? + &String::from_utf8(output.stderr)?,
+        ))
     };
-    // the binding is known a moment after it was made
-    let said = wait_for("its status is told", TIMEOUT, async || {
-        let (code, said) = asked(&["status", "app", "-n", name]).await?;
-        ensure!(code == Some(0), "{said}");
-        anyhow::Ok(said)
+    // a new binding takes effect after a moment
+    let output = wait_for("the status is printed", TIMEOUT, async || {
+        let (code, output) = asked(&["status", "app", "-n", name]).await?;
+        ensure!(code == Some(0), "{output}");
+        anyhow::Ok(output)
     })
     .await;
     for part in [
@@ -130,11 +136,11 @@ async fn status_works_with_view_permission_on_one_namespace() {
         "devicepools",
         "in other namespaces: ",
     ] {
-        assert!(said.to_lowercase().contains(&part.to_lowercase()), "no {part} in {said}");
+        assert!(output.to_lowercase().contains(&part.to_lowercase()), "no {part} in {output}");
     }
-    let (code, said) = asked(&["explain", "actorapp", "app", "-n", name]).await.unwrap();
+    let (code, output) = asked(&["explain", "actorapp", "app", "-n", name]).await.unwrap();
     assert!(
-        code == Some(1) && said.contains("this command needs read access to the whole cluster"),
-        "{said}"
+        code == Some(1) && output.contains("this command needs read access to the whole cluster"),
+        "{output}"
     );
 }

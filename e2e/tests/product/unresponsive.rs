@@ -1,4 +1,4 @@
-//! Who is silent is not taken for who is gone: agents that are not heard of, and many nodes at once.
+//! Expired leases and unreachable nodes, one or many, are not taken for lost ones.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 
-/// Where the agents' Leases are.
+/// The namespace of the agents' Leases.
 const LEASES: &str = "cairn-agents";
 
 /// The pods of actors by name, with their uids.
@@ -22,19 +22,19 @@ fn uids(state: &AppState) -> BTreeMap<String, Option<String>> {
     state.pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect()
 }
 
-/// Waits until the pool says, or says no more, that agents are silent.
-pub async fn told(env: &TestEnv, pool: &str, is_silent: bool) {
+/// Waits until the pool's condition `Stale` has this state.
+pub async fn wait_stale(env: &TestEnv, pool: &str, is_stale: bool) {
     let pools = Api::<DevicePool>::all(env.client.clone());
-    wait_for("the pool tells of silent agents", TIMEOUT, async || {
+    wait_for("the pool's condition Stale", TIMEOUT, async || {
         let status = pools.get(pool).await?.status.unwrap_or_default();
         let found = status.conditions.iter().any(|c| c.type_ == "Stale" && c.status == "True");
-        ensure!(found == is_silent, "{status:?}");
+        ensure!(found == is_stale, "{status:?}");
         anyhow::Ok(())
     })
     .await;
 }
 
-/// While the agent of a node is not heard of, who is on its devices stays, and nobody comes; whole nodes need none.
+/// While the lease of a node's agent is expired, actors on its devices stay and no new ones are placed; whole nodes need no agent.
 #[tokio::test]
 async fn an_expired_agent_lease_keeps_running_actors_and_blocks_new_ones() {
     let mut env = TestEnv::with_gpu_nodes("agents").await;
@@ -42,7 +42,7 @@ async fn an_expired_agent_lease_keeps_running_actors_and_blocks_new_ones() {
     let before = env.wait_reconciled("app", AppState::all_placed).await;
     let history = env.watch_pods().await;
 
-    // The agent stands still, and its Leases last no longer than they were not renewed.
+    // The agent is frozen, and its Leases expire at once.
     let leases = Api::<Lease>::namespaced(env.client.clone(), LEASES);
     for node in ["one", "two"] {
         wait_for("the agent renews its Lease", TIMEOUT, async || {
@@ -56,31 +56,31 @@ async fn an_expired_agent_lease_keeps_running_actors_and_blocks_new_ones() {
         let name = format!("cairn-agent-{node}");
         leases.patch(&name, &PatchParams::default(), &over).await.unwrap();
     }
-    told(&env, "gpus", true).await;
+    wait_stale(&env, "gpus", true).await;
     env.wait_offered("gpus", 0).await;
     env.apply(&application("later", &[("a", 1, &[("gpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
-    let waits = env.wait_until("later", |state| {
-        let told = state.message("Placed", "False")?;
-        ensure!(told.contains("a-0") && told.contains("agent"), "{told}");
+    let waiting = env.wait_until("later", |state| {
+        let message = state.message("Placed", "False")?;
+        ensure!(message.contains("a-0") && message.contains("agent"), "{message}");
         ensure!(state.places().contains_key("b-0"), "a whole node needs no agent: {:?}", state.places());
         Ok(())
     });
-    waits.await;
+    waiting.await;
     let during = env.wait_reconciled("app", AppState::all_placed).await;
-    assert_eq!(uids(&during), uids(&before), "who is there stays");
+    assert_eq!(uids(&during), uids(&before), "running pods stay");
 
-    // It is heard again.
+    // The leases are renewed.
     env.product.agent.thaw().unwrap();
-    told(&env, "gpus", false).await;
+    wait_stale(&env, "gpus", false).await;
     env.wait_reconciled("later", AppState::all_placed).await;
     let after = env.wait_reconciled("app", AppState::all_placed).await;
     assert_eq!((uids(&after), after.places()), (uids(&before), before.places()));
     let history = history.wait_synced().await;
-    let going = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some();
-    assert_eq!(history.states().iter().filter(going).count(), 0, "nobody moved");
+    let is_terminating = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some();
+    assert_eq!(history.states().iter().filter(is_terminating).count(), 0, "no pod is deleted");
 }
 
-/// R44: while more nodes are silent than can be believed, what was decided elsewhere waits; actors stay where they are.
+/// R44: while too many nodes are unreachable, moves wait and actors stay.
 #[tokio::test]
 async fn a_mass_outage_moves_no_actor() {
     let names = ["one", "two", "three", "four", "five"];
@@ -96,23 +96,23 @@ async fn a_mass_outage_moves_no_actor() {
     }
     manifest["spec"]["actors"][0]["pinTo"] = json!({"node": "two"});
     env.apply(&manifest).await;
-    let waits = env.wait_until("app", |state| {
+    let waiting = env.wait_until("app", |state| {
         ensure!(state.places().get("a-0") == Some(&"two/cpus-0"), "{:?}", state.places());
-        let told = state.message("Ready", "False")?;
-        ensure!(told.contains("of the nodes do not answer"), "{told}");
+        let message = state.message("Ready", "False")?;
+        ensure!(message.contains("of the nodes do not answer"), "{message}");
         Ok(())
     });
-    let waits = waits.await;
-    assert_eq!(uids(&waits), uids(&before));
-    assert_eq!(waits.pods[0].metadata.deletion_timestamp, None, "it stays");
-    // What is no move goes on.
+    let waiting = waiting.await;
+    assert_eq!(uids(&waiting), uids(&before));
+    assert_eq!(waiting.pods[0].metadata.deletion_timestamp, None, "it stays");
+    // Starts that are no moves go on.
     env.apply(&application("later", &[("b", 2, &[("cpu", "1ms")])])).await;
     let later = env.wait_reconciled("later", AppState::all_placed).await;
     assert!(dark.iter().all(|node| !later.nodes().contains(node)), "{:?}", later.places());
     let still = env.observe("app").await.unwrap();
     assert_eq!(uids(&still), uids(&before));
 
-    // One that answers is enough.
+    // One more reachable node suffices.
     env.nodes.answer("five").await.unwrap();
     let after = env.wait_reconciled("app", AppState::all_placed).await;
     assert_eq!(after.places()["a-0"], "two/cpus-0");

@@ -1,4 +1,4 @@
-//! An upgrade from an older release while applications run, and back: no pod is started anew.
+//! Upgrades from an older release with running applications, and back: no pod is restarted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,20 +22,20 @@ use serde_json::{Value, json};
 
 use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, cpus, describe, gpus, implementation};
 use crate::foreign_objects::OPERATOR_USER;
-use crate::idle::at_rest;
+use crate::idle::wait_idle;
 use crate::installation::cluster;
-use crate::unresponsive::told;
+use crate::unresponsive::wait_stale;
 
-/// The definitions that the release had which did not know of revisions, of names for actors, and of Instances by request, as
-/// they were recorded. That of NodeTopologies is the same; that of `ActorApplication`s is large, and is made of the newest.
-const OLDER: [&str; 3] = [
+/// The recorded CRDs of the release without revisions, host names of actors, and runtime requests. That of NodeTopologies is the
+/// same; that of `ActorApplication`s is large, and is derived from the current one.
+const OLDER_CRDS: [&str; 3] = [
     include_str!("upgrade/instances.yaml"),
     include_str!("upgrade/placements.yaml"),
     include_str!("upgrade/devicepools.yaml"),
 ];
 
-/// What that release did not know of `ActorApplication`s: where it is in the schema, and its name.
-const NEW_OF_APPLICATIONS: [(&str, &str); 7] = [
+/// Fields of `ActorApplication`s that this release does not know: the place in the schema, and the name.
+const NEW_APPLICATION_FIELDS: [(&str, &str); 7] = [
     ("/spec", "failover"),
     ("/spec", "priority"),
     ("/spec", "start"),
@@ -45,8 +45,8 @@ const NEW_OF_APPLICATIONS: [(&str, &str); 7] = [
     ("/status/properties/actors", "updated"),
 ];
 
-/// Replaces a definition, as whoever up- or downgrades does: what the new one does not have is gone.
-fn define(text: &str) {
+/// Replaces a CRD; fields that the new one lacks are dropped.
+fn replace_crd(text: &str) {
     let mut kubectl = cluster().command("kubectl");
     let mut child =
         kubectl.args(["replace", "-f-"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -54,29 +54,29 @@ fn define(text: &str) {
     assert!(child.wait().unwrap().success());
 }
 
-/// The definitions of now, which every other test needs.
-fn define_newest() {
+/// Installs the current CRDs, which all other tests need.
+fn install_current_crds() {
     for kind in ["instances", "placements", "devicepools", "actorapplications"] {
-        define(&std::fs::read_to_string(tree(&format!("crds/manifests/{kind}.yaml"))).unwrap());
+        replace_crd(&std::fs::read_to_string(tree(&format!("crds/manifests/{kind}.yaml"))).unwrap());
     }
 }
 
-async fn define_older() {
-    OLDER.into_iter().for_each(define);
-    let said = cluster().kubectl(["get", "crd", "actorapplications.cairn.dev", "-ojson"]).await;
-    let mut newest: Value = serde_json::from_str(&said.unwrap().stdout).unwrap();
-    for (place, name) in NEW_OF_APPLICATIONS {
+async fn install_older_crds() {
+    OLDER_CRDS.into_iter().for_each(replace_crd);
+    let output = cluster().kubectl(["get", "crd", "actorapplications.cairn.dev", "-ojson"]).await;
+    let mut newest: Value = serde_json::from_str(&output.unwrap().stdout).unwrap();
+    for (place, name) in NEW_APPLICATION_FIELDS {
         let schema = "/spec/versions/0/schema/openAPIV3Schema/properties";
         let fields = newest.pointer_mut(&format!("{schema}{place}/properties")).unwrap();
         fields.as_object_mut().unwrap().remove(name).unwrap();
     }
-    define(&newest.to_string());
+    replace_crd(&newest.to_string());
 }
 
-/// The specs of what people and the operator wrote, by name, without what the older release did not know.
-async fn known_then(env: &TestEnv) -> BTreeMap<String, Value> {
-    let said = env.namespace.kubectl(["get", "actorapplications,instances,devicepools", "-ojson"]).await;
-    let list: Value = serde_json::from_str(&said.unwrap().stdout).unwrap();
+/// The specs of all objects by name, without fields that the older release does not know.
+async fn specs_without_new_fields(env: &TestEnv) -> BTreeMap<String, Value> {
+    let output = env.namespace.kubectl(["get", "actorapplications,instances,devicepools", "-ojson"]).await;
+    let list: Value = serde_json::from_str(&output.unwrap().stdout).unwrap();
     let known = list["items"].as_array().unwrap().iter().map(|object| {
         let mut spec = object["spec"].clone();
         for name in ["failover", "priority", "start", "update", "origin"] {
@@ -87,14 +87,14 @@ async fn known_then(env: &TestEnv) -> BTreeMap<String, Value> {
     known.collect()
 }
 
-struct Restored;
+struct RestoreCrds;
 
-impl Drop for Restored {
+impl Drop for RestoreCrds {
     fn drop(&mut self) {
-        define_newest();
+        install_current_crds();
         let mut kubectl = cluster().command("kubectl");
         kubectl.args(["delete", "lease", "cairn-agent-one", "-n", NAMESPACE, "--ignore-not-found"]);
-        // best effort: it is of no node that another test has
+        // best effort: no other test has a node of this name
         let _ = kubectl.stdout(Stdio::null()).status();
     }
 }
@@ -103,11 +103,10 @@ fn uids(state: &AppState) -> BTreeSet<Option<String>> {
     state.pods.iter().map(kube::ResourceExt::uid).collect()
 }
 
-/// Gives what is there the form in which an older release left it: nothing says of which template a pod is, and no state of
-/// the manifest is kept.
-async fn age(env: &TestEnv) {
+/// Removes what an older release does not write: template hashes, revisions, Services and peers files.
+async fn downgrade_objects(env: &TestEnv) {
     let without_hash = format!("{}-", labels::TEMPLATE_HASH);
-    // nobody else may
+    // only the operator may
     let operator = format!("--as={OPERATOR_USER}");
     let label = ["label", "pods", "--all", &without_hash, &operator, "--as-group=system:masters"];
     env.namespace.kubectl(label).await.unwrap();
@@ -115,8 +114,8 @@ async fn age(env: &TestEnv) {
     env.namespace.kubectl(["delete", "services,configmaps", "-l", labels::APPLICATION]).await.unwrap();
 }
 
-/// Puts the Lease of a node's agent where an older release had it.
-async fn age_lease(env: &TestEnv, node: &str) {
+/// Moves the Lease of a node's agent to the namespace that an older release used.
+async fn move_lease(env: &TestEnv, node: &str) {
     let name = format!("cairn-agent-{node}");
     let leases = |namespace: &str| Api::<Lease>::namespaced(env.client.clone(), namespace);
     let lease = leases("cairn-agents").get(&name).await.unwrap();
@@ -126,10 +125,10 @@ async fn age_lease(env: &TestEnv, node: &str) {
     cluster().kubectl_with(["apply", "-f-"], &older.to_string()).await.unwrap();
 }
 
-/// Waits until the operator has kept the states of templates that it found.
-async fn kept(env: &TestEnv) {
+/// Waits until the operator has recorded the revisions of existing pods.
+async fn wait_revisions(env: &TestEnv) {
     let revisions = env.api::<ControllerRevision>();
-    wait_for("the operator keeps what it found", TIMEOUT, async || {
+    wait_for("the operator records revisions", TIMEOUT, async || {
         let kept = revisions.list(&ListParams::default()).await?.items.len();
         ensure!(kept > 0, "no revision");
         anyhow::Ok(())
@@ -137,12 +136,12 @@ async fn kept(env: &TestEnv) {
     .await;
 }
 
-/// Nobody of those who ran `before` was asked to go.
+/// Checks that none of the pods in `before` was deleted.
 async fn assert_no_pod_deleted(history: &PodHistory, before: &BTreeSet<Option<String>>) {
     let states = history.wait_synced().await.states();
     let went = |pod: &&Pod| pod.metadata.deletion_timestamp.is_some() && before.contains(&pod.uid());
-    let going = states.iter().find(went);
-    assert!(going.is_none(), "{going:?}");
+    let is_terminating = states.iter().find(went);
+    assert!(is_terminating.is_none(), "{is_terminating:?}");
 }
 
 #[tokio::test]
@@ -159,25 +158,25 @@ async fn crd_upgrades_and_downgrades_restart_no_actor() {
     env.apply(&manifest).await;
     let before = uids(&env.wait_reconciled("old", AppState::all_placed).await);
     let history = env.watch_pods().await;
-    let _restored = Restored;
+    let _restore = RestoreCrds;
 
-    // a downgrade: the definitions of before take away what they do not know and nothing else, and an operator that starts
-    // goes on, and comes to rest: it does not write again and again what is not kept
-    let known = known_then(&env).await;
+    // a downgrade: the older CRDs drop unknown fields and nothing else, and a restarted operator continues without endlessly
+    // rewriting dropped fields
+    let known = specs_without_new_fields(&env).await;
     env.product.operator.kill9().await.unwrap();
-    define_older().await;
-    wait_for("the API server goes by the definitions", TIMEOUT, async || {
+    install_older_crds().await;
+    wait_for("the API server uses the older CRDs", TIMEOUT, async || {
         let application = env.api::<ActorApplication>().get("old").await?;
-        ensure!(application.spec.priority == 0, "it knows of priorities");
+        ensure!(application.spec.priority == 0, "it still has priorities");
         anyhow::Ok(())
     })
     .await;
-    assert_eq!(known_then(&env).await, known);
+    assert_eq!(specs_without_new_fields(&env).await, known);
     env.product.operator = cluster.start_operator().await.unwrap();
     env.wait_reconciled("old", AppState::all_placed).await;
-    at_rest().await;
-    assert_eq!(known_then(&env).await, known);
-    // and it still acts: one more is placed, and taken away again
+    wait_idle().await;
+    assert_eq!(specs_without_new_fields(&env).await, known);
+    // it still reconciles: an actor is added and removed
     for replicas in [3, 2] {
         let groups = [groups[0], ("b", replicas, groups[1].2)];
         env.apply(&application("old", &groups)).await;
@@ -185,14 +184,14 @@ async fn crd_upgrades_and_downgrades_restart_no_actor() {
     }
     assert_eq!(uids(&env.observe("old").await.unwrap()), before);
 
-    // what an older release left, and the operator of now; the agent is not upgraded yet
+    // objects of an older release with the current operator; the agent is not upgraded yet
     env.product.operator.kill9().await.unwrap();
     env.product.agent.stop().await.unwrap();
-    age(&env).await;
-    age_lease(&env, "one").await;
-    define_newest();
+    downgrade_objects(&env).await;
+    move_lease(&env, "one").await;
+    install_current_crds();
     env.product.operator = cluster.start_operator().await.unwrap();
-    kept(&env).await;
+    wait_revisions(&env).await;
     env.wait_reconciled("old", AppState::all_placed).await;
     assert_eq!(uids(&env.observe("old").await.unwrap()), before);
 
@@ -203,7 +202,7 @@ async fn crd_upgrades_and_downgrades_restart_no_actor() {
     assert!(state.pods.iter().all(|pod| !pod.labels().contains_key(labels::TEMPLATE_HASH)));
     assert_no_pod_deleted(&history, &before).await;
 
-    // a new template is another one than those pods are of, and replaces them
+    // a new template differs from that of the old pods, and replaces them
     let mut changed = application("old", &groups);
     let mut newer = implementation("cpu", "2ms");
     newer["template"]["spec"]["containers"][0]["image"] = json!("newer");
@@ -213,18 +212,18 @@ async fn crd_upgrades_and_downgrades_restart_no_actor() {
         .wait_reconciled("old", |state| {
             state.all_placed()?;
             let newer = state.pods.iter().filter(|pod| pod.labels().contains_key(labels::TEMPLATE_HASH));
-            ensure!(newer.count() == 2, "not all are of the new template");
+            ensure!(newer.count() == 2, "not all have the new template");
             Ok(())
         })
         .await;
     let stayed: Vec<_> = uids(&replaced).intersection(&before).cloned().collect();
-    assert_eq!(stayed.len(), 1, "the group whose template is the same stays");
+    assert_eq!(stayed.len(), 1, "the group with the unchanged template stays");
 }
 
-/// The right that agents of an older release had: Leases in the namespace of the release.
-struct OlderRight;
+/// The permission of an older release's agents: Leases in the namespace of the release.
+struct OlderPermission;
 
-impl OlderRight {
+impl OlderPermission {
     async fn grant() -> Self {
         let named = |kind: &str| {
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
@@ -241,7 +240,7 @@ impl OlderRight {
     }
 }
 
-impl Drop for OlderRight {
+impl Drop for OlderPermission {
     fn drop(&mut self) {
         for gone in [["role", "older-agents"], ["rolebinding", "older-agents"]]
             .into_iter()
@@ -249,13 +248,13 @@ impl Drop for OlderRight {
         {
             let mut kubectl = cluster().command("kubectl");
             kubectl.arg("delete").args(gone).args(["-n", NAMESPACE, "--ignore-not-found"]);
-            // best effort: nobody else looks at them
+            // best effort: nothing else uses them
             let _ = kubectl.stdout(Stdio::null()).status();
         }
     }
 }
 
-/// The agent of one node alone, which keeps its Lease in a namespace; it has published what the node has.
+/// An agent of one node with its Lease in this namespace; it has published the node's topology.
 async fn agent(node: &str, leases: &str) -> Process {
     let cluster = cluster();
     let folder = cluster.plane().state.join(format!("run/{AGENT}-of-{node}"));
@@ -268,23 +267,23 @@ async fn agent(node: &str, leases: &str) -> Process {
     process.wait_ready().await.unwrap();
     let kept = Api::<Lease>::namespaced(cluster.client().await.unwrap(), leases);
     let name = format!("cairn-agent-{node}");
-    wait_for("the agent keeps its Lease", TIMEOUT, async || kept.get(&name).await.map(drop)).await;
+    wait_for("the agent renews its Lease", TIMEOUT, async || kept.get(&name).await.map(drop)).await;
     process
 }
 
-/// Agents of an older release keep their Leases where nobody looks any more. One after the other they are replaced, and some
-/// time passes until the next one speaks: nobody moves meanwhile, whether the agent was never heard of or fell silent.
+/// Agents of an older release keep their Leases in another namespace. They are replaced one by one with a delay: no actor moves
+/// meanwhile, whether the agent's lease never existed or expired.
 #[tokio::test]
 async fn a_rolling_agent_upgrade_moves_no_actor() {
     let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).resource("acme.com/gpu", 2));
     let mut env = TestEnv::new("one-by-one", nodes, [cpus(), gpus()]).await;
     env.product.agent.stop().await.unwrap();
-    // the agent that stopped had a word to say of these nodes
+    // Leases of the stopped agent would cover these nodes
     let leases = Api::<Lease>::namespaced(env.client.clone(), "cairn-agents");
     let both = ["cairn-agent-one", "cairn-agent-two"];
     let gone = ["delete", "lease", "-n", "cairn-agents", "--ignore-not-found"].into_iter().chain(both);
     cluster().kubectl(gone).await.unwrap();
-    let _right = OlderRight::grant().await;
+    let _permission = OlderPermission::grant().await;
     let mut agents = BTreeMap::new();
     for node in ["one", "two"] {
         agents.insert(node, agent(node, NAMESPACE).await);
@@ -292,44 +291,44 @@ async fn a_rolling_agent_upgrade_moves_no_actor() {
     env.wait_offered("gpus", 4).await;
     env.apply(&application("old", &[("a", 3, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "2ms")])])).await;
     let state = env.wait_reconciled("old", AppState::all_placed).await;
-    let (before, places) = (uids(&state), owned(&state));
+    let (before, places) = (uids(&state), assigned_units(&state));
     let history = env.watch_pods().await;
 
     // the operator first
     env.product.operator.kill9().await.unwrap();
-    age(&env).await;
+    downgrade_objects(&env).await;
     env.product.operator = cluster().start_operator().await.unwrap();
-    kept(&env).await;
+    wait_revisions(&env).await;
     env.wait_reconciled("old", AppState::all_placed).await;
 
     for node in ["one", "two"] {
         agents.get_mut(node).unwrap().stop().await.unwrap();
         agents.insert(node, agent(node, "cairn-agents").await);
         env.wait_offered("gpus", 4).await;
-        // it is replaced once more, by one whose image is long in coming
+        // it is replaced once more, by an agent whose image is pulled slowly
         agents.get_mut(node).unwrap().stop().await.unwrap();
         let over = Patch::Merge(json!({"spec": {"leaseDurationSeconds": 1}}));
         leases.patch(&format!("cairn-agent-{node}"), &PatchParams::default(), &over).await.unwrap();
-        told(&env, "gpus", true).await;
+        wait_stale(&env, "gpus", true).await;
         env.wait_offered("gpus", 2).await;
         let during = env.wait_reconciled("old", AppState::all_placed).await;
-        assert_eq!((uids(&during), owned(&during)), (before.clone(), places.clone()));
+        assert_eq!((uids(&during), assigned_units(&during)), (before.clone(), places.clone()));
         agents.insert(node, agent(node, "cairn-agents").await);
-        told(&env, "gpus", false).await;
+        wait_stale(&env, "gpus", false).await;
         env.wait_offered("gpus", 4).await;
         let after = env.wait_reconciled("old", AppState::all_placed).await;
-        assert_eq!((uids(&after), owned(&after)), (before.clone(), places.clone()));
+        assert_eq!((uids(&after), assigned_units(&after)), (before.clone(), places.clone()));
     }
-    // and the operator once more, which has to learn who is well
+    // and the operator again, which has to observe all leases first
     env.product.operator.kill9().await.unwrap();
     env.product.operator = cluster().start_operator().await.unwrap();
     env.wait_offered("gpus", 4).await;
     let after = env.wait_reconciled("old", AppState::all_placed).await;
-    assert_eq!((uids(&after), owned(&after)), (before.clone(), places));
+    assert_eq!((uids(&after), assigned_units(&after)), (before.clone(), places));
     assert_no_pod_deleted(&history, &before).await;
 }
 
-/// Where each actor was decided to be.
-fn owned(state: &AppState) -> BTreeMap<String, String> {
+/// The assigned unit of each actor.
+fn assigned_units(state: &AppState) -> BTreeMap<String, String> {
     state.places().into_iter().map(|(actor, unit)| (actor.to_owned(), unit.to_owned())).collect()
 }

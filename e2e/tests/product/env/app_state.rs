@@ -7,7 +7,7 @@ use crds::{ActorApplication, Condition, Instance, Placement, PlacementSpec, labe
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-/// Everything of one application at one moment.
+/// All objects of one application at one moment.
 #[derive(Debug)]
 pub struct AppState {
     pub application: ActorApplication,
@@ -21,13 +21,13 @@ impl AppState {
         &self.decision.as_ref().unwrap().spec
     }
 
-    /// Where each actor was decided to be.
+    /// The assigned unit of each actor.
     pub fn places(&self) -> BTreeMap<&str, &str> {
         let assignments = self.decision.iter().flat_map(|decision| &decision.spec.assignments);
         assignments.map(|place| (&*place.actor, &*place.unit)).collect()
     }
 
-    /// The nodes that were decided on.
+    /// The assigned nodes.
     pub fn nodes(&self) -> BTreeSet<&str> {
         self.decision
             .iter()
@@ -36,7 +36,7 @@ impl AppState {
             .collect()
     }
 
-    /// The objective's value at each level, the most important first.
+    /// The objective value of each level, the most important first.
     pub fn vector(&self) -> Vec<i64> {
         let spec = self.spec();
         let value = |criterion: &str| spec.objective.get(criterion).copied().unwrap_or_default();
@@ -47,7 +47,7 @@ impl AppState {
         self.application.status.iter().flat_map(|status| &status.conditions).find(|c| c.type_ == type_)
     }
 
-    /// The message of a condition that has this status, or what is there instead.
+    /// The message of a condition with this status.
     pub fn message(&self, type_: &str, status: &str) -> Result<&str> {
         match self.condition(type_) {
             Some(condition) if condition.status == status => Ok(&condition.message),
@@ -55,40 +55,40 @@ impl AppState {
         }
     }
 
-    /// How many actors the manifest wants.
+    /// The number of actors in the manifest.
     pub fn wanted(&self) -> usize {
         self.application.spec.actors.iter().map(|group| usize::try_from(group.replicas).unwrap()).sum()
     }
 
-    /// Whether the newest manifest is decided on, nobody is said to have a place and none, each placed actor runs exactly
-    /// where that was decided, nothing else is there, and the status says so.
+    /// Checks that the current generation is planned and applied: every placed actor runs on its assigned unit, no other pods or
+    /// Instances exist, no actor is both placed and unplaced, and the status agrees.
     pub fn check_reconciled(&self) -> Result<()> {
         let generation = self.application.metadata.generation;
         let status = self.application.status.clone().unwrap_or_default();
-        ensure!(status.observed_generation == generation, "the status is of an older manifest");
-        let Some(decision) = &self.decision else { bail!("nothing is decided; {:?}", status.conditions) };
+        ensure!(status.observed_generation == generation, "the status is of an older generation");
+        let Some(decision) = &self.decision else { bail!("no Placement; {:?}", status.conditions) };
         ensure!(
             Some(decision.spec.application_generation) == generation,
-            "the decision is for an older manifest"
+            "the Placement is of an older generation"
         );
         let places = self.places();
         let has_both = decision.spec.unplaced.iter().find(|left| places.contains_key(&*left.actor));
-        ensure!(has_both.is_none(), "decided {places:?}, and without a place is {has_both:?}");
+        ensure!(has_both.is_none(), "placed {places:?}, and unplaced {has_both:?}");
         let mut run = BTreeMap::new();
         for pod in &self.pods {
-            ensure!(pod.metadata.deletion_timestamp.is_none(), "pod {} is going", pod.name_any());
+            ensure!(pod.metadata.deletion_timestamp.is_none(), "pod {} is terminating", pod.name_any());
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             ensure!(phase == Some("Running"), "pod {} is {phase:?}", pod.name_any());
             let unit = pod.annotations().get(labels::UNIT).map_or("", |unit| unit);
             ensure!(
                 run.insert(&*pod.labels()[labels::ACTOR], unit).is_none(),
-                "{} lives twice",
+                "{} runs twice",
                 pod.name_any()
             );
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
             ensure!(node == unit.split('/').next(), "pod {} of {unit} is on {node:?}", pod.name_any());
         }
-        ensure!(run == places, "decided {places:?}, run {run:?}");
+        ensure!(run == places, "placed {places:?}, running {run:?}");
         ensure!(self.instances.len() == self.wanted(), "{} Instances", self.instances.len());
         let counts = status.actors.unwrap_or_default();
         let counted =
@@ -97,12 +97,12 @@ impl AppState {
         Ok(())
     }
 
-    /// Whether every actor has a place.
+    /// Checks that every actor is placed.
     pub fn all_placed(&self) -> Result<()> {
         let placed = self.places().len();
         ensure!(
             placed == self.wanted(),
-            "{placed} of {} have a place; {:?}",
+            "{placed} of {} placed; {:?}",
             self.wanted(),
             self.condition("Placed")
         );

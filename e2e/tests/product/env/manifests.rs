@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-/// A group: its name, its replicas, and its service time by kind.
+/// A group: name, replicas, and service time by kind.
 pub type Group<'a> = (&'a str, u32, &'a [(&'a str, &'a str)]);
 
-/// An application: groups of a name, how many, and service times by kind. Each actor asks for half a core.
+/// An application with these groups. Each actor requests half a core.
 pub fn application(name: &str, groups: &[Group]) -> Value {
     let groups: Vec<_> = groups
         .iter()
@@ -18,13 +18,13 @@ pub fn application(name: &str, groups: &[Group]) -> Value {
         "spec": {"actors": groups}})
 }
 
-/// A way to run an actor.
+/// An implementation.
 pub fn implementation(kind: &str, service_time: &str) -> Value {
     let container = json!({"name": "actor", "image": "none", "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}}});
     json!({"kind": kind, "serviceTime": service_time, "template": {"spec": {"containers": [container]}}})
 }
 
-/// A webhook that nobody answers: the API server fails where it would ask it, for each of these that is to be made in a namespace.
+/// A webhook without a server: creations of this resource in this namespace fail.
 pub fn unanswered(name: &str, namespace: &str, resource: &str) -> Value {
     let hook = json!({
         "name": "unanswered.cairn.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
@@ -35,12 +35,12 @@ pub fn unanswered(name: &str, namespace: &str, resource: &str) -> Value {
         "metadata": {"name": name}, "webhooks": [hook]})
 }
 
-/// A pool of whole nodes of kind `cpu`.
+/// A pool of whole nodes, of kind `cpu`.
 pub fn cpus() -> Value {
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "cpus"}, "spec": {"kind": "cpu"}})
 }
 
-/// A pool of every GPU.
+/// A pool of all GPUs.
 pub fn gpus() -> Value {
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "gpus"},
         "spec": {"kind": "gpu", "resource": {"devicePlugin": "acme.com/gpu"}}})

@@ -21,7 +21,7 @@ use super::TIMEOUT;
 /// The delay before a failed watch is retried.
 const WATCH_RETRY: Duration = Duration::from_millis(100);
 
-/// Every state that pods were seen in.
+/// All recorded states of pods.
 pub struct PodHistory {
     states: Arc<SyncMutex<Vec<Pod>>>,
     api: Api<Pod>,
@@ -62,7 +62,7 @@ impl PodHistory {
         Self { states, api, task }
     }
 
-    /// Waits until it has everything that there is now: a watch may be late.
+    /// Waits until the current state of every pod is recorded.
     pub async fn wait_synced(&self) -> &Self {
         wait_for("the watch has caught up", TIMEOUT, async || {
             let there = self.api.list(&ListParams::default()).await?.items;
@@ -80,7 +80,7 @@ impl PodHistory {
         self.states.lock().unwrap().clone()
     }
 
-    /// How many different pods each actor had so far.
+    /// The number of different pods per actor.
     pub fn pods_per_actor(&self) -> BTreeMap<String, usize> {
         let mut lives: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for pod in self.states().iter().filter(|pod| pod.labels().contains_key(labels::ACTOR)) {
@@ -89,7 +89,7 @@ impl PodHistory {
         lives.into_iter().map(|(actor, uids)| (actor, uids.len())).collect()
     }
 
-    /// What the scheduler said against pods.
+    /// The scheduler's messages about unschedulable pods.
     pub fn unschedulable(&self) -> Vec<String> {
         let states = self.states();
         let conditions = states.iter().flat_map(|pod| {
