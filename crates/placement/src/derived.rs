@@ -1,7 +1,7 @@
 //! What follows from a policy before anybody is placed.
 
 use crate::Rules;
-use crate::file::Constraint;
+use crate::file::format::Constraint;
 
 /// What a policy says of a world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

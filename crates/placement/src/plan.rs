@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::common_factor::CommonFactors;
+use crate::evaluation::state::State;
 use crate::ix::{ActorIx, UnitIx};
-use crate::state::State;
+use crate::problem::common_factor::CommonFactors;
 use crate::{
     Answer, Assignment, Budget, Cost, Criterion, Derived, FoundBy, Judge, JudgeError, Judged, NoPolicy,
     Objectives, ProvenBy, Rule, RuleEvaluator, Snapshot, SnapshotError, SolveError, Stage, StoppedBy,

@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use crate::checker_index::CheckerIndex;
-use crate::file::{Scope, SnapshotFile};
+use crate::checker::index::CheckerIndex;
+use crate::evaluation::objectives::Objectives;
+use crate::file::foreign_actors;
+use crate::file::format::{Scope, SnapshotFile};
 use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, ResourceIx, SetIx, UnitIx};
-use crate::objectives::Objectives;
-use crate::problem::{Edge, Implementation, PowerCap, Problem, kind_cost};
-use crate::rule_circuit::RuleCircuit;
-use crate::{Assignment, Rules, SuspendedLimits, others};
+use crate::problem::dense::{Edge, Implementation, PowerCap, Problem, kind_cost};
+use crate::rules::circuit::RuleCircuit;
+use crate::{Assignment, Rules, SuspendedLimits};
 
 /// A checked and indexed snapshot: units, actors, messages, limits, and current placements.
 ///
@@ -76,7 +77,7 @@ impl Snapshot {
         let written = if self.file.summed_up.is_empty() {
             serde_json::to_string(&self.file)
         } else {
-            serde_json::to_string(&others::summed(&self.file))
+            serde_json::to_string(&foreign_actors::summed(&self.file))
         };
         written.expect("plain data with text keys always serializes")
     }

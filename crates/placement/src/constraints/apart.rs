@@ -1,7 +1,7 @@
 //! `apart`: no two actors share a domain.
 
 use super::relations::Relation;
-use crate::file::{Constraint, Scope};
+use crate::file::format::{Constraint, Scope};
 
 /// All on different units, NUMA domains, nodes or zones.
 pub(super) struct Apart;

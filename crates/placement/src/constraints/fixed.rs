@@ -1,7 +1,7 @@
 //! Fixed actors stay where they are.
 
 use super::ConstraintKind;
-use crate::checked::{Checked, Rule, Violation};
+use crate::checker::checked::{Checked, Rule, Violation};
 
 /// An actor of another application is not moved.
 pub(super) struct Fixed;

@@ -1,7 +1,7 @@
 //! Actors run on the kinds of units that they have an implementation for.
 
 use super::ConstraintKind;
-use crate::checked::{Checked, Rule, Violation};
+use crate::checker::checked::{Checked, Rule, Violation};
 
 /// An actor needs an implementation for its unit's kind.
 pub(super) struct Kinds;

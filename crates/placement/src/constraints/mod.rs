@@ -22,17 +22,17 @@ mod together;
 mod watts;
 
 use crate::Snapshot;
-use crate::checked::{Checked, Violation};
-use crate::constraint::each_constraint;
+use crate::checker::checked::{Checked, Violation};
 use crate::criteria::{Encoding, Facts, Step};
 use crate::error::SnapshotError;
-use crate::file::{Constraint, SnapshotFile};
+use crate::file::constraint::each_constraint;
+use crate::file::format::{Constraint, SnapshotFile};
+use crate::file::names::Names;
 use crate::ix::{ActorIx, UnitIx};
-use crate::names::Names;
-use crate::problem::Problem;
-use crate::room::Rooms;
-use crate::rule_circuit::{Now, RuleCircuit, Writer};
-use crate::suspended_limits::SuspendedLimits;
+use crate::problem::dense::Problem;
+use crate::problem::room::Rooms;
+use crate::rules::circuit::{Now, RuleCircuit, Writer};
+use crate::rules::suspended_limits::SuspendedLimits;
 
 macro_rules! limits {
     ($($(#[doc = $doc:literal])+ $name:ident in $module:ident { $($fields:tt)+ })+) => {

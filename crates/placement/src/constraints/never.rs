@@ -1,9 +1,9 @@
 //! `never`: actors are excluded from some places, current placements exempt if it says so.
 
 use super::{ConstraintKind, places};
-use crate::checked::{Checked, Violation};
-use crate::file::{Constraint, SnapshotFile};
-use crate::problem::Problem;
+use crate::checker::checked::{Checked, Violation};
+use crate::file::format::{Constraint, SnapshotFile};
+use crate::problem::dense::Problem;
 
 /// Actors may not be in these places.
 pub(super) struct Never;

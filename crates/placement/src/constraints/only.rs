@@ -1,9 +1,9 @@
 //! `only`: actors are in some places or unplaced.
 
 use super::{ConstraintKind, places};
-use crate::checked::{Checked, Violation};
-use crate::file::{Constraint, SnapshotFile};
-use crate::problem::Problem;
+use crate::checker::checked::{Checked, Violation};
+use crate::file::format::{Constraint, SnapshotFile};
+use crate::problem::dense::Problem;
 
 /// Actors may be in these places only.
 pub(super) struct Only;

@@ -1,11 +1,11 @@
 //! `pin`: an actor is on one unit or unplaced.
 
 use super::{ConstraintKind, places};
-use crate::checked::{Checked, Violation};
+use crate::checker::checked::{Checked, Violation};
 use crate::error::SnapshotError;
-use crate::file::{Constraint, SnapshotFile};
-use crate::names::Names;
-use crate::problem::Problem;
+use crate::file::format::{Constraint, SnapshotFile};
+use crate::file::names::Names;
+use crate::problem::dense::Problem;
 
 /// An actor may be on this unit only.
 pub(super) struct Pin;

@@ -1,7 +1,7 @@
 //! Shared code of `pin`, `only` and `never`, each of which concerns single actors.
 
-use crate::checked::{Checked, Rule, Violation};
-use crate::file::Constraint;
+use crate::checker::checked::{Checked, Rule, Violation};
+use crate::file::format::Constraint;
 
 /// Finds violations of `obeys`, given the constraint, whether it names the unit of one of its actors, and whether that
 /// is the current unit.

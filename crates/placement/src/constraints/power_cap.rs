@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{ConstraintKind, ViolationTracker, watts};
-use crate::checked::{Checked, Rule, Violation};
-use crate::checker_index::number;
+use crate::checker::checked::{Checked, Rule, Violation};
+use crate::checker::index::number;
 use crate::criteria::{Encoding, Facts, Step};
-use crate::file::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit};
+use crate::evaluation::power::most_power;
+use crate::file::format::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
-use crate::power::most_power;
-use crate::problem::{self, Problem};
-use crate::room::Rooms;
-use crate::rule_circuit::{MOST_LITERALS, Now, UNLIMITED, Writer};
-use crate::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
+use crate::problem::dense::{self, Problem};
+use crate::problem::room::Rooms;
+use crate::rules::circuit::{MOST_LITERALS, Now, UNLIMITED, Writer};
+use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 use crate::{Assignment, Snapshot};
 
 /// The maximum power of every domain of a scope. Power of fixed actors alone is always permitted.
@@ -33,7 +33,7 @@ impl ConstraintKind for PowerCap {
         let Constraint::PowerCap { on, max, .. } = given else { return };
         let home = |(actor, given): (ActorIx, &Actor)| problem.current[actor].filter(|_| given.fixed);
         let alone = problem.current.positions().zip(&file.actors).map(home).collect();
-        let mut cap = problem::PowerCap { constraint, ..problem::PowerCap::default() };
+        let mut cap = dense::PowerCap { constraint, ..dense::PowerCap::default() };
         let mut places: BTreeMap<PlaceIx, PlaceIx> = BTreeMap::new();
         for (unit, given) in problem.capacity.positions().zip(&file.units) {
             let (place, name) = match on {

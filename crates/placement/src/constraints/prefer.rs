@@ -1,7 +1,7 @@
 //! `prefer`: not a limit, but a penalty of the criterion `policy`; here for its syntax and sentences.
 
 use super::ConstraintKind;
-use crate::file::Constraint;
+use crate::file::format::Constraint;
 
 /// Costs its weight if the actor is placed elsewhere.
 pub(super) struct Prefer;

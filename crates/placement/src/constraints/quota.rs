@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{ConstraintKind, ViolationTracker};
-use crate::checked::{Checked, Rule, Used, Violation};
-use crate::checker_index::number;
+use crate::checker::checked::{Checked, Rule, Used, Violation};
+use crate::checker::index::number;
 use crate::criteria::{Encoding, Facts, Step};
-use crate::file::{Actor, Constraint, SnapshotFile, Unit};
+use crate::file::format::{Actor, Constraint, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, KindIx, UnitIx};
-use crate::room::Rooms;
-use crate::rule_circuit::{Now, UNLIMITED, Writer};
-use crate::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
+use crate::problem::room::Rooms;
+use crate::rules::circuit::{Now, UNLIMITED, Writer};
+use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 use crate::{Assignment, Snapshot};
 
 /// The name of a suspended quota.

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConstraintKind;
-use crate::checked::{Checked, Rule, Violation};
-use crate::file::{Constraint, Scope, SnapshotFile};
+use crate::checker::checked::{Checked, Rule, Violation};
+use crate::file::format::{Constraint, Scope, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, RelationIx, UnitIx};
-use crate::problem::{self, Problem};
-use crate::rule_circuit::{MOST_LITERALS, Now, Writer};
-use crate::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
+use crate::problem::dense::{self, Problem};
+use crate::rules::circuit::{MOST_LITERALS, Now, Writer};
+use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 
 /// By relation and domain: the number of its actors there.
 pub(crate) struct ColocationCounts(IxVec<RelationIx, BTreeMap<PlaceIx, usize>>);
@@ -50,7 +50,7 @@ impl ColocationCounts {
 const RELATED: &str = "related";
 
 /// The actors of a relation that currently violate it with another one, not both fixed.
-fn in_breach(problem: &Problem, relation: &problem::Relation) -> Vec<ActorIx> {
+fn in_breach(problem: &Problem, relation: &dense::Relation) -> Vec<ActorIx> {
     let there = relation.actors.iter();
     let places: Vec<(ActorIx, PlaceIx)> = there
         .filter_map(|&actor| Some((actor, problem.place(relation.scope, problem.current[actor]?))))
@@ -77,7 +77,7 @@ type GroupUnitCounts = BTreeMap<PlaceIx, Vec<ActorIx>>;
 /// The maximum number of literals of a relation with violating actors and a number of possible units.
 fn most_literals(
     problem: &Problem,
-    relation: &problem::Relation,
+    relation: &dense::Relation,
     (actors, in_breach): (&[ActorIx], &[ActorIx]),
     places: impl Fn(ActorIx) -> usize,
 ) -> usize {
@@ -95,7 +95,7 @@ fn most_literals(
 
 /// Grounds the demands among actors that currently satisfy a relation, and the pairs that violate it: domain by domain rather than
 /// pair by pair.
-fn write_out(writer: &mut Writer, relation: &problem::Relation) {
+fn write_out(writer: &mut Writer, relation: &dense::Relation) {
     let (file, problem, lifted) = (writer.file, writer.problem, writer.lifted);
     let name = listed(relation.constraint);
     if !lifted.has_any(RELATED, &name) {
@@ -131,12 +131,7 @@ fn write_out(writer: &mut Writer, relation: &problem::Relation) {
 
 /// Only actors of one co-located set may share a domain; an unplaced actor is a set of its own. An actor that shares a domain with
 /// another one of its set has a grandfathered violation.
-fn write_apart(
-    writer: &mut Writer,
-    relation: &problem::Relation,
-    crowds: GroupUnitCounts,
-    others: &[ActorIx],
-) {
+fn write_apart(writer: &mut Writer, relation: &dense::Relation, crowds: GroupUnitCounts, others: &[ActorIx]) {
     let problem = writer.problem;
     // By domain: for each co-located set, whether it is there, and its members.
     let mut at: BTreeMap<PlaceIx, Vec<(i32, Vec<i32>)>> = BTreeMap::new();
@@ -169,7 +164,7 @@ fn write_apart(
 /// Each co-located set is in one domain, with all unplaced actors. While sets are in several domains, members are grandfathered.
 fn write_together(
     writer: &mut Writer,
-    relation: &problem::Relation,
+    relation: &dense::Relation,
     crowds: &GroupUnitCounts,
     others: &[ActorIx],
 ) {
@@ -213,7 +208,7 @@ fn write_together(
 /// violation.
 fn write_clash(
     writer: &mut Writer,
-    relation: &problem::Relation,
+    relation: &dense::Relation,
     one_of: &[i32],
     members: &[i32],
     most: usize,
@@ -233,7 +228,7 @@ fn write_clash(
 /// The violation of a relation by an actor, with one of its current counterparts and their number.
 fn write_breach(
     writer: &mut Writer,
-    relation: &problem::Relation,
+    relation: &dense::Relation,
     breaks: i32,
     actor: ActorIx,
     (other, count): (Option<ActorIx>, usize),

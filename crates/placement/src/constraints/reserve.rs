@@ -1,9 +1,9 @@
 //! `reserve`: a quantity of a unit's resource stays free. The remainder is checked with the other [resources](super::resources).
 
 use super::ConstraintKind;
-use crate::checker_index::number;
-use crate::file::{Constraint, SnapshotFile};
-use crate::problem::Problem;
+use crate::checker::index::number;
+use crate::file::format::{Constraint, SnapshotFile};
+use crate::problem::dense::Problem;
 
 /// Reserves a quantity of a unit's resource.
 pub(super) struct Reserve;

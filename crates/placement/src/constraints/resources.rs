@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use super::ConstraintKind;
 use crate::Assignment;
-use crate::checked::{Checked, Rule, Used, Violation};
-use crate::checker_index::number;
-use crate::file::{Constraint, SnapshotFile};
+use crate::checker::checked::{Checked, Rule, Used, Violation};
+use crate::checker::index::number;
+use crate::file::format::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, NodeIx, ResourceIx, UnitIx};
-use crate::problem::Problem;
-use crate::rule_circuit::{Now, UNLIMITED, Writer};
-use crate::suspended_limits::{SuspendedLimit, SuspendedLimits};
+use crate::problem::dense::Problem;
+use crate::rules::circuit::{Now, UNLIMITED, Writer};
+use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits};
 
 /// The requirements of actors fit into units and nodes.
 pub(super) struct Resources;

@@ -1,13 +1,13 @@
 //! Units host a limited number of actors.
 
 use super::ConstraintKind;
-use crate::checked::{Checked, Rule, Used, Violation};
-use crate::checker_index::number;
-use crate::file::SnapshotFile;
+use crate::checker::checked::{Checked, Rule, Used, Violation};
+use crate::checker::index::number;
+use crate::file::format::SnapshotFile;
 use crate::ix::{IxVec, UnitIx};
-use crate::problem::Problem;
-use crate::rule_circuit::{Now, Writer};
-use crate::suspended_limits::{SuspendedLimit, SuspendedLimits};
+use crate::problem::dense::Problem;
+use crate::rules::circuit::{Now, Writer};
+use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits};
 use crate::{Assignment, Snapshot};
 
 /// The name of suspended slots of a unit.

@@ -1,7 +1,7 @@
 //! `together`: actors share one domain.
 
 use super::relations::Relation;
-use crate::file::{Constraint, Scope};
+use crate::file::format::{Constraint, Scope};
 
 /// All on the same unit, NUMA domain, node or zone.
 pub(super) struct Together;

@@ -1,10 +1,10 @@
 //! The power of units as rules: a function of load, rounded up unit by unit.
 
-use crate::checker_index::number;
-use crate::file::{SnapshotFile, Unit};
+use crate::checker::index::number;
+use crate::file::format::{SnapshotFile, Unit};
 use crate::ix::{IxVec, KindIx, UnitIx};
-use crate::problem::Problem;
-use crate::rule_circuit::{MOST_LITERALS, Writer, gcd};
+use crate::problem::dense::Problem;
+use crate::rules::circuit::{MOST_LITERALS, Writer, gcd};
 
 /// The maximum power of a unit that is encoded watt by watt.
 const MOST_STEPS: i128 = 2_048;

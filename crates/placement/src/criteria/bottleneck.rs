@@ -3,10 +3,10 @@
 use super::encoding::sum_of_bits;
 use super::{Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, Placed, Step};
 use crate::Snapshot;
-use crate::counts::Counts;
-use crate::file::SnapshotFile;
+use crate::evaluation::counts::Counts;
+use crate::file::format::SnapshotFile;
 use crate::ix::UnitIx;
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 
 /// Largest load of a unit in thousandths of its capacity, rounded up.
 pub(super) struct Bottleneck;

@@ -6,11 +6,11 @@ use super::encoding::sum_of_bits;
 use super::{
     Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, Placed, SUMS_FIT, Step, add,
 };
-use crate::channels;
-use crate::counts::Counts;
-use crate::file::SnapshotFile;
+use crate::evaluation::counts::Counts;
+use crate::file::format::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, SetIx, UnitIx};
-use crate::room::Rooms;
+use crate::problem::channels;
+use crate::problem::room::Rooms;
 use crate::{Edge, Problem, Snapshot};
 
 /// The largest load of a unit, including its actors' messages to other units at their exchange costs, in

@@ -1,7 +1,7 @@
 //! `communication`: messages between units.
 
 use super::{Amounts, CriterionClass, Encoding, Facts, Measure, PairSums, Placed};
-use crate::file::SnapshotFile;
+use crate::file::format::SnapshotFile;
 
 /// Σ messages × exchange cost over pairs on different units (APO III-B, M2).
 pub(super) struct Communication;

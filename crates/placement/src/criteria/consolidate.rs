@@ -3,7 +3,7 @@
 use super::{Amounts, CriterionClass, Encoding, Facts, IncrementalTerm, Measure, OverUnits, Placed};
 use crate::Snapshot;
 use crate::ix::UnitIx;
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 
 /// Units that host anything.
 pub(super) struct Consolidate;

@@ -1,8 +1,8 @@
 //! Criteria that are sums of drags over pairs of actors; each only defines which drags and which pairs count.
 
 use super::{Amounts, CriterionClass, Encoding, Facts, Measure, PairSums, Placed};
-use crate::file::{Drag, GroupMessage, SnapshotFile};
-use crate::problem::Edge;
+use crate::file::format::{Drag, GroupMessage, SnapshotFile};
+use crate::problem::dense::Edge;
 
 /// The parameters of such a criterion.
 pub(super) struct DragSum {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ix::{ActorIx, IxVec, UnitIx};
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 use crate::{Assignment, Edge, Problem, Snapshot};
 
 /// A term of a fact.

@@ -3,10 +3,10 @@
 use super::{
     Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, OverUnits, Placed, add,
 };
-use crate::file::SnapshotFile;
+use crate::evaluation::power::most_power;
+use crate::file::format::SnapshotFile;
 use crate::ix::UnitIx;
-use crate::power::most_power;
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 use crate::{LARGEST, Snapshot};
 
 /// Σ power of the units ([`Snapshot::draw`]).

@@ -2,9 +2,9 @@
 
 use super::encoding::sum_of_bits;
 use super::{Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, Placed, Step};
-use crate::file::SnapshotFile;
+use crate::file::format::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, UnitIx};
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 use crate::{Assignment, Snapshot};
 
 /// The maximum cost of a path.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::{
     Amounts, CriterionClass, Encoding, Facts, FileSums, IncrementalTerm, Measure, Placed, SUMS_FIT, Step, add,
 };
-use crate::file::SnapshotFile;
+use crate::file::format::SnapshotFile;
 use crate::ix::{IxVec, NodeIx, UnitIx};
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 use crate::{Problem, Snapshot};
 
 /// Σ `licenceCost` of the nodes that host anything.

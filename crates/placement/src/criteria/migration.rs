@@ -2,7 +2,7 @@
 
 use super::{Amounts, CriterionClass, Encoding, Facts, Measure, Placed, UnaryPreference, add};
 use crate::Snapshot;
-use crate::file::SnapshotFile;
+use crate::file::format::SnapshotFile;
 use crate::ix::ActorIx;
 
 /// Σ move cost of actors that are not on their current unit.

@@ -21,9 +21,9 @@ mod policy;
 mod spread;
 
 use crate::criterion::{Criterion, each_criterion};
-use crate::file::SnapshotFile;
+use crate::file::format::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, UnitIx};
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 use crate::{Assignment, Snapshot};
 
 pub use encoding::{Encoding, Facts, Finished, Scaling};

@@ -3,9 +3,9 @@
 use super::encoding::sum_of_bits;
 use super::{Amounts, CriterionClass, Encoding, Facts, IncrementalTerm, Measure, Placed, Scaling, Step};
 use crate::Snapshot;
-use crate::counts::Counts;
+use crate::evaluation::counts::Counts;
 use crate::ix::UnitIx;
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 
 /// Largest minus smallest overload of the units (APO III-B, M1); every unit counts, also one that hosts nothing.
 pub(super) struct Overload;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Amounts, CriterionClass, Encoding, Facts, Measure, Placed, UnaryPreference};
-use crate::file::{Constraint, SnapshotFile};
+use crate::file::format::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, UnitIx};
 use crate::{Rules, Snapshot};
 

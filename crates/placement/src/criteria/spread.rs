@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::encoding::sum_of_bits;
 use super::{Amounts, CriterionClass, Encoding, Facts, IncrementalTerm, Measure, Placed, Step};
-use crate::file::Scope;
+use crate::file::format::Scope;
 use crate::ix::{ActorIx, GroupIx, IxVec, PlaceIx, UnitIx};
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 use crate::{Problem, Snapshot};
 
 /// Σ over groups of the largest number of its actors in one zone; a zone that is not known is the unit's own.

@@ -1,8 +1,8 @@
 //! Look-ups in a problem.
 
-use super::{AddedCosts, Edge, Implementation, Problem, Rule};
-use crate::file::Scope;
+use crate::file::format::Scope;
 use crate::ix::{ActorIx, KindIx, PlaceIx, UnitIx};
+use crate::problem::dense::{AddedCosts, Edge, Implementation, Problem, Rule};
 
 impl Problem {
     /// Units permitted by constraints on the actor alone, ascending.

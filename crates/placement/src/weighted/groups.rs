@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::channels::{Channel, Channels};
 use crate::ix::{ActorIx, EndIx, ItemIx, IxVec};
+use crate::problem::channels::{Channel, Channels};
 
 /// The mean number of edges of an item up to which edges are expanded: published instances have 4 to 5.
 const SPARSE: usize = 8;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Snapshot;
-use crate::file::Scope;
+use crate::file::format::Scope;
 use crate::ix::{ActorIx, ItemIx, IxVec, RelationIx, ResourceIx, SetIx, UnitIx};
-use crate::room::Rooms;
+use crate::problem::room::Rooms;
 
 /// The movable actors by item, and the candidates of each item.
 pub(super) struct Items {

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use strum::IntoEnumIterator as _;
 
-use crate::channels::Channel;
 use crate::criteria::{Measure, PairSums, UnaryPreference};
-use crate::file::Scope;
+use crate::file::format::Scope;
 use crate::ix::{ActorIx, ItemIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, SetIx, UnitIx};
+use crate::problem::channels::Channel;
 use crate::{Assignment, Criterion, Snapshot};
 
 pub use exchange::Exchange;

@@ -1,7 +1,7 @@
 //! The marginal cost of one more actor of a group on each unit, updated incrementally.
 
-use crate::channels::{Channel, Channels};
 use crate::ix::{ActorIx, EndIx, UnitIx};
+use crate::problem::channels::{Channel, Channels};
 
 /// By group and unit: the cost of the group's channels for an actor there, given all other placements.
 ///

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{self, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use crate::constraint::{CapScope, Constraint, Places, Scope};
+pub use crate::file::constraint::{CapScope, Constraint, Places, Scope};
 
 use crate::Criterion;
 

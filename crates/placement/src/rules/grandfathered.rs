@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ix::{ActorIx, IxVec, UnitIx};
-use crate::rule_evaluator::RuleEvaluator;
-use crate::rules::{GrandfatheredViolation, GroundConstraint, GroundRule, Rules};
+use crate::rules::evaluator::RuleEvaluator;
+use crate::rules::ground::{GrandfatheredViolation, GroundConstraint, GroundRule, Rules};
 use crate::{Assignment, SuspendedLimit};
 
 /// The placements of actors in the rules: actor and atom.

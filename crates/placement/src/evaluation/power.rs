@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::file::{Actor, SnapshotFile};
+use crate::file::format::{Actor, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
-use crate::problem::{PowerCap, Problem};
+use crate::problem::dense::{PowerCap, Problem};
 
 impl PowerCap {
     /// The domain of a unit, and the watts that may be drawn there: the cap, or what fixed actors draw there if that

@@ -1,16 +1,14 @@
 //! The dense form of a snapshot: positions instead of names, summed pairs, computed candidates.
 
-mod lookup;
-
 use std::collections::BTreeMap;
 
-use crate::channels::{self, Channels, Pairs};
 use crate::error::number;
-use crate::file::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
+use crate::file::format::{Constraint, ExchangeCost, Places, Scope, SnapshotFile};
 use crate::ix::{
     ActorIx, GroupIx, Ix, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, ResourceIx, RuleIx, SetIx, UnitIx,
 };
-use crate::paths::Paths;
+use crate::problem::channels::{self, Channels, Pairs};
+use crate::problem::paths::Paths;
 use crate::{Criterion, Objectives, SuspendedLimits};
 
 /// The requirements of an actor on one kind, summed over the actor's and the kind's own.
@@ -167,11 +165,11 @@ pub struct Problem {
     /// Units permitted by constraints on the actor alone, ascending; each set once.
     pub candidate_sets: IxVec<SetIx, Vec<UnitIx>>,
     /// By pair of kinds.
-    kind_cost: IxVec<KindIx, IxVec<KindIx, i64>>,
-    other_numa: i64,
-    other_node: i64,
-    other_zone: i64,
-    pair_cost: BTreeMap<(UnitIx, UnitIx), i64>,
+    pub(super) kind_cost: IxVec<KindIx, IxVec<KindIx, i64>>,
+    pub(super) other_numa: i64,
+    pub(super) other_node: i64,
+    pub(super) other_zone: i64,
+    pub(super) pair_cost: BTreeMap<(UnitIx, UnitIx), i64>,
 }
 
 impl Problem {

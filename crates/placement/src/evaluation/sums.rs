@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use strum::IntoEnumIterator as _;
 
 use crate::criteria::FileSums;
-use crate::file::{Actor, Constraint, SnapshotFile};
+use crate::file::format::{Actor, Constraint, SnapshotFile};
 use crate::{Criterion, LARGEST, Objectives, SnapshotError, channels, constraints};
 
 /// Refuses snapshots in which a criterion or a load could exceed 2^53.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::file::SnapshotFile;
+use crate::file::format::SnapshotFile;
 use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, UnitIx};
-use crate::problem::Problem;
-use crate::rules::{GroundConstraint, GroundRule};
+use crate::problem::dense::Problem;
+use crate::rules::ground::{GroundConstraint, GroundRule};
 use crate::{Rules, SuspendedLimit, SuspendedLimits};
 
 /// The remaining quantity of a suspended limit: more than any valid sum, and far from overflow.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::error::fits;
-use crate::file::{Actor, Others, RunsOn, SnapshotFile};
+use crate::file::format::{Actor, Others, RunsOn, SnapshotFile};
 use crate::{LARGEST, SnapshotError};
 
 /// The namespace of representatives, which no real namespace can have.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::constraints;
 use crate::criteria::Scaling;
-use crate::file::{ExchangeCost, SnapshotFile};
+use crate::file::format::{ExchangeCost, SnapshotFile};
 use crate::{Answer, Criterion, Objectives, Rules, Snapshot};
 
 /// The common factors of a snapshot's numbers; 0 if there is none but 0.

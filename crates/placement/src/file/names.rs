@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::SnapshotError;
-use crate::file::{Constraint, Places, SnapshotFile};
+use crate::file::format::{Constraint, Places, SnapshotFile};
 
 /// The names in a file.
 pub(crate) struct Names<'a> {

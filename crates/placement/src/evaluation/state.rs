@@ -7,7 +7,7 @@ use crate::constraints::resources::Remaining;
 use crate::constraints::slots::has_slot;
 use crate::constraints::{ViolationTracker, violation_trackers};
 use crate::criteria::{CriterionClass, IncrementalTerm, Measure, PairSums, Step};
-use crate::group_costs::ChannelSums;
+use crate::evaluation::group_costs::ChannelSums;
 use crate::ix::{ActorIx, IxVec, NodeIx, RelationIx, ResourceIx, UnitIx};
 use crate::{Assignment, Criterion, Snapshot};
 

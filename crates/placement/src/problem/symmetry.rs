@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use strum::IntoEnumIterator as _;
 
 use crate::criteria::CriterionClass;
-use crate::file::Scope;
+use crate::file::format::Scope;
 use crate::ix::{ActorIx, IxVec, KindIx, NodeIx, PlaceIx, RelationIx, SetIx, UnitIx};
-use crate::problem::Edge;
-use crate::room::{Room, Rooms};
+use crate::problem::dense::Edge;
+use crate::problem::room::{Room, Rooms};
 use crate::{Criterion, Problem, Snapshot, constraints};
 
 /// Everything that distinguishes units.
@@ -201,7 +201,9 @@ impl<'a> Likenesses<'a> {
 
 #[cfg(test)]
 mod tests {
-    use crate::file::{Actor, Constraint, Drag, Node, PairCost, Places, RunsOn, SnapshotFile, Unit, VERSION};
+    use crate::file::format::{
+        Actor, Constraint, Drag, Node, PairCost, Places, RunsOn, SnapshotFile, Unit, VERSION,
+    };
 
     use super::*;
 

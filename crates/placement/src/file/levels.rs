@@ -6,8 +6,8 @@ use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Criterion;
-use crate::file::Levels;
-use crate::objectives::ADAPTIVE;
+use crate::evaluation::objectives::ADAPTIVE;
+use crate::file::format::Levels;
 
 impl Serialize for Levels {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

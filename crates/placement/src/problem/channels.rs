@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{SnapshotError, fits, number};
-use crate::file::{Actor, GroupMessage, SnapshotFile};
+use crate::file::format::{Actor, GroupMessage, SnapshotFile};
 use crate::ix::{ActorIx, EndIx, IxVec};
 
 /// The maximum number of pairs to which group channels are expanded.

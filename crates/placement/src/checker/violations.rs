@@ -4,7 +4,7 @@
 //! in their incremental state. Rules bind placed actors only, and `fixed` actors cause no violation among themselves:
 //! at least one movable actor must take part.
 
-use crate::checked::{Checked, Rule, Violation};
+use crate::checker::checked::{Checked, Rule, Violation};
 use crate::{Assignment, Snapshot, constraints};
 
 impl Snapshot {
@@ -47,9 +47,9 @@ impl Snapshot {
 mod tests {
     use super::*;
     use crate::Problem;
-    use crate::file::Scope;
+    use crate::evaluation::state::State;
+    use crate::file::format::Scope;
     use crate::ix::{ActorIx, IxVec, UnitIx};
-    use crate::state::State;
 
     const WORLD: &str = r#"{"version":1,"name":"a world in which every kind of rule can be broken",
         "nodes":[{"id":"m","provides":{"licence":1}},{"id":"n","provides":{"licence":1}}],

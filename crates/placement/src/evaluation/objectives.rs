@@ -6,8 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::Criterion;
-use crate::channels;
-use crate::file::{Constraint, Levels, SnapshotFile};
+use crate::file::format::{Constraint, Levels, SnapshotFile};
+use crate::problem::channels;
 
 /// The keyword for an order derived from the facts.
 pub(crate) const ADAPTIVE: &str = "adaptive";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Assignment;
-use crate::file::{Constraint, Places, SnapshotFile, Unit};
+use crate::file::format::{Constraint, Places, SnapshotFile, Unit};
 use crate::ix::{ActorIx, IxVec, UnitIx};
 
 /// Names of the file resolved to positions.

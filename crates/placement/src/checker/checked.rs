@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::checker_index::CheckerIndex;
-use crate::file::{Actor, SnapshotFile, Unit};
+use crate::checker::index::CheckerIndex;
+use crate::file::format::{Actor, SnapshotFile, Unit};
 use crate::ix::{ActorIx, UnitIx};
 use crate::{Assignment, SuspendedLimits};
 

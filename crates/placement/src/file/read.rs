@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::channels::{Channels, MOST_PAIRS};
-use crate::check::{check, check_pairs};
-use crate::file::SnapshotFile;
-use crate::problem::Problem;
+use crate::file::foreign_actors;
+use crate::file::format::SnapshotFile;
+use crate::file::validation::{check, check_pairs};
+use crate::problem::channels::{Channels, MOST_PAIRS};
+use crate::problem::dense::Problem;
 use crate::{
     Derived, Objectives, Rules, Snapshot, SnapshotError, Strict, SuspendedLimits, channels, constraints,
-    others,
 };
 
 impl Snapshot {
@@ -67,7 +67,7 @@ impl Snapshot {
         known: Option<SuspendedLimits>,
     ) -> Result<Self, SnapshotError> {
         let is_made = known.is_some();
-        others::list(&mut file)?;
+        foreign_actors::list(&mut file)?;
         let objectives =
             Objectives::of(&file).map_err(|problem| SnapshotError::new("objectives", problem))?;
         channels::check(&file)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::Assignment;
 use crate::ix::{ActorIx, UnitIx};
-use crate::rules::{NONE, Rules};
+use crate::rules::ground::{NONE, Rules};
 
 impl Rules {
     /// The violations of an assignment, as sentences.

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::channels::{self, Channels};
 use crate::error::{SnapshotError, fits};
-use crate::file::{SnapshotFile, VERSION};
-use crate::names::Names;
-use crate::paths::Paths;
-use crate::problem::kind_cost;
-use crate::sums::check_sums;
+use crate::evaluation::sums::check_sums;
+use crate::file::format::{SnapshotFile, VERSION};
+use crate::file::names::Names;
+use crate::problem::channels::{self, Channels};
+use crate::problem::dense::kind_cost;
+use crate::problem::paths::Paths;
 use crate::{Criterion, Objectives, constraints};
 
 /// The maximum number of actors of a snapshot, without fixed ones.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::channels::{self, Pairs};
-use crate::file::SnapshotFile;
+use crate::file::format::SnapshotFile;
 use crate::ix::{ActorIx, IxVec};
+use crate::problem::channels::{self, Pairs};
 
 /// The message graph, without weights.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use strum::{EnumCount as _, IntoEnumIterator as _};
 
 use crate::criteria::{PairSums, Placed, SUMS_FIT, add};
-use crate::file::Constraint;
+use crate::evaluation::tally::channel_sums;
+use crate::file::format::Constraint;
 use crate::ix::{ActorIx, IxVec, UnitIx};
-use crate::tally::channel_sums;
 use crate::{Assignment, Criterion, Objectives, Snapshot};
 
 /// The cost of an assignment: unplaced actors, then every criterion that needs no judge.

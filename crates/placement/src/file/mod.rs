@@ -1,0 +1,16 @@
+//! The snapshot file: its format, strict reading, and validation.
+
+pub(crate) mod constraint;
+pub(crate) mod foreign_actors;
+pub(crate) mod format;
+pub(crate) mod levels;
+pub(crate) mod names;
+pub(crate) mod read;
+pub(crate) mod strict;
+pub(crate) mod validation;
+
+pub use constraint::{CapScope, Constraint, Places, Scope};
+pub use format::{
+    Actor, Drag, ExchangeCost, GroupMessage, Levels, Message, Node, Others, PairCost, Policy, RunsOn,
+    SnapshotFile, Unit, VERSION,
+};

@@ -1,0 +1,11 @@
+//! The dense form of a snapshot, and what is computed from it once: channels, paths, headroom, symmetry.
+
+pub mod channels;
+pub(crate) mod common_factor;
+pub(crate) mod dense;
+mod lookup;
+pub(crate) mod paths;
+pub mod room;
+pub(crate) mod symmetry;
+
+pub use dense::{AddedCosts, Edge, Implementation, PowerCap, Problem, Relation, Rule};
