@@ -1,4 +1,4 @@
-//! The certificates of one control plane: an authority of its own, and what it signs.
+//! The certificates of one control plane, signed by its own CA.
 
 use std::{
     fs, io,
@@ -14,14 +14,14 @@ use rcgen::{
 
 use crate::real_nodes::network;
 
-/// A certificate authority that lives as long as one control plane. It writes PEM files into one folder.
+/// A certificate authority for one control plane. It writes PEM files into one folder.
 pub struct Authority {
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    /// Makes a new authority and writes `ca.crt` and `ca.key` into `folder`, which must exist.
+    /// Creates a new authority and writes `ca.crt` and `ca.key` into the existing `folder`.
     pub fn create(folder: &Path) -> Result<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "cairn-e2e-ca");
@@ -45,7 +45,7 @@ impl Authority {
         self.folder.join(format!("{name}.{extension}"))
     }
 
-    /// Signs a client certificate: `user` and `groups` are what Kubernetes reads out of it.
+    /// Signs a client certificate with the Kubernetes `user` and `groups`.
     pub fn client(&self, name: &str, user: &str, groups: &[&str]) -> Result<()> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
@@ -56,7 +56,7 @@ impl Authority {
         self.sign(name, params)
     }
 
-    /// Signs a serving certificate for loopback and for the names and the address that pods use for the API server.
+    /// Signs a serving certificate for loopback and for the API server's names and address inside pods.
     pub fn server(&self, name: &str) -> Result<()> {
         let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
         let mut params = CertificateParams::new(names.map(str::to_owned).to_vec())?;
@@ -68,7 +68,7 @@ impl Authority {
         self.sign(name, params)
     }
 
-    /// Makes the key pair that signs `ServiceAccount` tokens: `NAME.key`, and `NAME.pub` to verify them.
+    /// Creates the key pair that signs `ServiceAccount` tokens: `NAME.key`, and `NAME.pub` to verify them.
     pub fn token_keys(&self, name: &str) -> Result<()> {
         let key = KeyPair::generate()?;
         save(&self.path(name, "key"), &key.serialize_pem())?;

@@ -1,4 +1,4 @@
-//! A cluster as a test holds it.
+//! A cluster for tests.
 
 use std::{
     collections::BTreeSet,
@@ -24,11 +24,11 @@ use crate::{
     keeper,
 };
 
-/// A running control plane with the administrator's access to it. Stopped when it is dropped.
+/// A running control plane with administrator access. Stopped on drop.
 pub struct Cluster {
     plane: ControlPlane,
     supervisor: std::process::Child,
-    /// How the supervisor is spoken to; it ends when this goes.
+    /// The connection to the supervisor, which ends when it is closed.
     talk: Mutex<Option<Talk>>,
     numbers: AtomicUsize,
 }
@@ -40,7 +40,7 @@ struct Talk {
 }
 
 impl Talk {
-    /// The control plane that the supervisor prints next; none when it ended.
+    /// The next control plane that the supervisor prints; none if it ended.
     fn plane(&mut self) -> Result<Option<ControlPlane>> {
         let mut line = String::new();
         self.stdout.read_line(&mut line).context("cannot read from the supervisor")?;
@@ -52,19 +52,19 @@ impl Talk {
 }
 
 impl Cluster {
-    /// The one control plane that all tests of this program share, started by the first who asks.
+    /// The control plane that all tests of this program share, started on the first call.
     ///
     /// # Panics
-    /// When it did not start; every test then says so, and nobody tries again.
+    /// If it failed to start; then every test fails, without another attempt.
     #[track_caller]
     pub fn shared() -> &'static Self {
         Self::shared_with(0)
     }
 
-    /// As [`Cluster::shared`], with at least this many [real nodes](crate::real_nodes); whoever comes first decides.
+    /// As [`Cluster::shared`], with at least this many [real nodes](crate::real_nodes); the first call decides.
     ///
     /// # Panics
-    /// When it did not start, or has fewer.
+    /// If it failed to start, or has fewer.
     #[track_caller]
     pub fn shared_with(real_nodes: usize) -> &'static Self {
         static SHARED: OnceLock<Result<Cluster, String>> = OnceLock::new();
@@ -84,7 +84,7 @@ impl Cluster {
         }
     }
 
-    /// Starts a control plane of one's own. Blocks until it is ready; the first time of all, while tools build.
+    /// Starts a separate control plane. Blocks until it is ready; on the first run the tools are built.
     pub fn start() -> Result<Self> {
         Self::start_with(0)
     }
@@ -110,12 +110,12 @@ impl Cluster {
         Ok(Self { plane, supervisor, talk: Mutex::new(Some(talk)), numbers: AtomicUsize::new(1) })
     }
 
-    /// Stops the API server and starts it again, with all that it knew; or starts one that was stopped. Blocks until it is ready.
+    /// Restarts the API server, or starts a stopped one, with its data. Blocks until it is ready.
     pub fn restart_apiserver(&self) -> Result<()> {
         self.order(control_plane::RESTART)
     }
 
-    /// Stops the API server, until it is restarted. Nobody may ask the supervisor for anything else meanwhile.
+    /// Stops the API server until it is restarted. The supervisor accepts no other request meanwhile.
     pub fn stop_apiserver(&self) -> Result<()> {
         self.order(control_plane::STOP)
     }
@@ -132,12 +132,12 @@ impl Cluster {
         &self.plane
     }
 
-    /// A client with the administrator's rights. Make one per test: it lives in the test's own runtime.
+    /// A client with administrator permissions. Create one per test: it belongs to the test's runtime.
     pub async fn client(&self) -> Result<Client> {
         self.plane.client().await
     }
 
-    /// Runs kubectl as the administrator; fails with what it said.
+    /// Runs kubectl as the administrator; an error contains its output.
     pub async fn kubectl(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
         self.kubectl_with(arguments, "").await
     }
@@ -153,7 +153,7 @@ impl Cluster {
         command::run(kubectl.into(), input).await
     }
 
-    /// Creates `manifest` and expects the API server to refuse it: the message, as kubectl prints it.
+    /// Creates `manifest`, expects the API server to refuse it, and returns the message.
     pub async fn refused(&self, manifest: &str) -> Result<String> {
         match self.kubectl_with(["create", "-f-"], manifest).await {
             Ok(output) => bail!("expected a refusal, but: {}", output.stdout.trim()),
@@ -161,16 +161,16 @@ impl Cluster {
         }
     }
 
-    /// Runs Helm as the administrator; fails with what it said. Its caches are the cluster's own.
+    /// Runs Helm as the administrator, with caches of its own; an error contains its output.
     pub async fn helm(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
         let mut helm = self.command("helm");
         helm.args(arguments);
         command::run(helm.into(), "").await
     }
 
-    /// A tool of [`binaries`](crate::binaries) as a command, set up for this cluster, to be given arguments.
+    /// A tool of [`binaries`](crate::binaries) as a command for this cluster, without arguments.
     ///
-    /// It writes no cache and no configuration into the home folder.
+    /// It writes no cache or configuration into the home folder.
     pub fn command(&self, tool: &str) -> Command {
         let mut command = Command::new(self.plane.bin.join(tool));
         let home = self.plane.state.join("run");
@@ -183,7 +183,7 @@ impl Cluster {
         command
     }
 
-    /// A number that no one else gets: for names that must not meet.
+    /// A unique number for names.
     pub(crate) fn number(&self) -> usize {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -192,7 +192,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.talk.get_mut().unwrap_or_else(PoisonError::into_inner).take());
-        // it stops everything within its own bounds
+        // it stops everything within its own limits
         if let Err(error) = self.supervisor.wait() {
             eprintln!("cannot wait for the supervisor: {error}");
         }
@@ -200,13 +200,13 @@ impl Drop for Cluster {
     }
 }
 
-/// The state folders of the clusters that run.
+/// The state folders of running clusters.
 fn states() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
     static STATES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     STATES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has every panic in this process mark the running clusters' state as worth keeping.
+/// Installs a panic hook that keeps the state of running clusters.
 fn keep_state_when_a_test_panics(state: PathBuf) {
     static HOOK: Once = Once::new();
     states().insert(state);

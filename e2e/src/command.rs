@@ -1,11 +1,11 @@
-//! Tools that run to their end: kubectl, Helm, kubeconform.
+//! Short-lived tools: kubectl, Helm, kubeconform.
 
 use std::{fmt, process::Stdio};
 
 use anyhow::{Context, Result};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-/// What a tool said. Warnings are in `stderr` even when it succeeded.
+/// The output of a tool. Warnings are in `stderr` even if it succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// Its standard output, as text.
@@ -14,14 +14,14 @@ pub struct Output {
     pub stderr: String,
 }
 
-/// A tool that ended with an error. Found in an [`anyhow::Error`] by `downcast_ref`.
+/// A tool that failed. Found in an [`anyhow::Error`] by `downcast_ref`.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct CommandFailed {
     /// The tool and its arguments.
     pub command: String,
     /// Its exit status, in words.
     pub status: String,
-    /// What it said before it failed.
+    /// Its output before it failed.
     pub output: Output,
 }
 
@@ -37,17 +37,17 @@ impl fmt::Display for CommandFailed {
     }
 }
 
-/// Runs `command` to its end with `input` on its stdin.
+/// Runs `command` with `input` on its stdin.
 ///
-/// An exit status other than 0 is a [`CommandFailed`]. A command whose future is dropped is killed.
+/// An exit status other than 0 is a [`CommandFailed`]. If the future is dropped, the command is killed.
 pub async fn run(mut command: Command, input: &str) -> Result<Output> {
     let shown = shown(command.as_std());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().with_context(|| format!("cannot start `{shown}`"))?;
     let mut stdin = child.stdin.take().expect("stdin is piped");
-    // both at once: a tool that answers before it has read everything must not block on a full pipe
+    // concurrently: a tool that writes before it has read everything must not block on a full pipe
     let feed = async {
-        // a tool that does not read its input closes the pipe; its exit status tells whether that was wrong
+        // a tool that ignores its input closes the pipe; its exit status shows whether that is an error
         let _ = stdin.write_all(input.as_bytes()).await;
         drop(stdin);
     };

@@ -1,7 +1,7 @@
-//! `cairn-e2e demo`: the product in half a minute, on a real control plane, as a user would meet it.
+//! `cairn-e2e demo`: the product in half a minute, on a real control plane, as a user would see it.
 //!
-//! The video surveillance of the APO paper is placed on four machines; then the machine with the GPUs is taken
-//! away. What is printed is read from the API, from the operator's debug port, and from `kubectl cairn`.
+//! The video surveillance of the APO paper is placed on four nodes; then the node with the GPUs is deleted.
+//! All output comes from the API, the operator's debug port, and `kubectl cairn`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -30,19 +30,19 @@ mod story;
 
 /// The namespace and the name of the example application.
 const APPLICATION: (&str, &str) = ("vision", "surveillance");
-/// The machine that is taken away.
+/// The node that is deleted.
 const LOST: &str = "cairn-gpu";
-/// How many characters of an event are in one line.
+/// The maximum line length of an event.
 const EVENT_WIDTH: usize = 100;
-/// How long a decision may take to be made and carried out; two or three seconds are usual.
+/// The limit for planning and applying a placement; two or three seconds are usual.
 const SOON: Duration = Duration::from_mins(3);
 
-/// Shows the product, and stops everything whatever happens, also on Ctrl-C.
+/// Runs the demo and stops everything afterwards, also after errors and Ctrl-C.
 ///
-/// With `hold` it stays until Ctrl-C and says how to look around.
+/// With `hold` it keeps running until Ctrl-C and prints how to access the cluster.
 pub async fn run(hold: bool) -> Result<()> {
     let story = Story::begin();
-    // before anything is started: what is missing is said at once
+    // report missing programs before anything starts
     for program in [product::OPERATOR, product::AGENT, "kubectl-cairn"] {
         keeper::built(program)?;
     }
@@ -66,7 +66,7 @@ pub async fn run(hold: bool) -> Result<()> {
     ended
 }
 
-/// Says how to look around, and waits for Ctrl-C.
+/// Prints how to access the cluster, and waits for Ctrl-C.
 async fn look_around(cluster: &Cluster, story: &Story) -> Result<()> {
     story.say("");
     story.step("Holding. Look around from another terminal; Ctrl-C here stops everything:");
@@ -77,7 +77,7 @@ async fn look_around(cluster: &Cluster, story: &Story) -> Result<()> {
     tokio::signal::ctrl_c().await.context("cannot listen for Ctrl-C")
 }
 
-/// Both acts. What is returned keeps the product running.
+/// Both steps. The returned value keeps the product running.
 async fn show<'a>(cluster: &'a Cluster, story: &'a Story) -> Result<Scene<'a>> {
     let client = cluster.client().await?;
     let nodes = tree("examples/nodes.yaml");
@@ -126,7 +126,7 @@ async fn show<'a>(cluster: &'a Cluster, story: &'a Story) -> Result<Scene<'a>> {
     Ok(scene)
 }
 
-/// What the two acts share.
+/// The running product and the output.
 struct Scene<'a> {
     cluster: &'a Cluster,
     client: Client,
@@ -135,7 +135,7 @@ struct Scene<'a> {
     _agent: Process,
 }
 
-/// A decision that is carried out.
+/// An applied placement.
 struct Settled {
     decision: Placement,
     wanted: usize,
@@ -143,7 +143,7 @@ struct Settled {
 }
 
 impl Scene<'_> {
-    /// Waits until a decision newer than `before` is carried out: each actor's pod runs where it was decided.
+    /// Waits until a placement newer than `before` is applied: every actor's pod runs on its assigned unit.
     async fn settled(&self, before: Option<&Placement>) -> Result<Settled> {
         let (namespace, name) = APPLICATION;
         let applications = Api::<ActorApplication>::namespaced(self.client.clone(), namespace);
@@ -174,7 +174,7 @@ impl Scene<'_> {
         settled.await.map_err(|seen| anyhow!("waited {SOON:?} in vain: {seen}"))
     }
 
-    /// The places with their reasons, what each unit has to do, and what the whole costs.
+    /// The assignments with their reasons, the load of each unit, and the objective.
     async fn placement(&self, decision: &Placement) -> Result<()> {
         let (namespace, name) = APPLICATION;
         let debug = self.operator.port(8081)?;
@@ -213,7 +213,7 @@ impl Scene<'_> {
         self.story.table(["ACTOR", "FROM", "TO", "WHY"], &rows);
     }
 
-    /// What the operator said about the application since a moment, oldest first.
+    /// The events about the application since a moment, oldest first.
     async fn events(&self, since: jiff::Timestamp) -> Result<()> {
         let (namespace, name) = APPLICATION;
         let events =
@@ -238,7 +238,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Says how the decision compares with placing everything anew, as if moves had no price.
+    /// Compares the placement with a new plan without running actors, so without migration costs.
     async fn anew(&self, spec: &PlacementSpec) -> Result<()> {
         let intent = "nodes,actorapplications,devicepools,nodetopologies,configmaps";
         let dump = self.cluster.kubectl(["get", intent, "-A", "-oyaml"]).await?.stdout;
@@ -263,7 +263,7 @@ impl Scene<'_> {
     }
 }
 
-/// Words in lines of at most so many characters, a longer word alone.
+/// Wraps text into lines of at most so many characters; a longer word has its own line.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -280,7 +280,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Whether the pod runs on the unit that was decided for its actor, and nobody stops it.
+/// Whether the pod runs on its actor's assigned unit and is not terminating.
 fn runs_where(pod: &Pod, places: &BTreeMap<&str, &str>) -> bool {
     let (Some(actor), Some(unit)) = (pod.labels().get(labels::ACTOR), pod.annotations().get(labels::UNIT))
     else {

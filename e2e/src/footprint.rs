@@ -1,8 +1,8 @@
-//! `cairn-e2e footprint`: what the node agent costs on a busy node, measured from outside on a real control plane.
+//! `cairn-e2e footprint`: the cost of the node agent on a busy node, measured from outside on a real control plane.
 //!
-//! The node has 110 pods and eight GPUs of the stand-in for NVIDIA's driver, which the pods share. One GPU after the
-//! other falls off the bus and comes back, as fast as the agent notices, and each time a pod ends and another one starts.
-//! Resident memory is fitted by a line, so that what stays of each scrape, loss and pod shows as growth.
+//! The node has 110 pods that share eight GPUs of a fake NVIDIA driver. One GPU after the
+//! other is lost and returns, as fast as the agent notices, and each time a pod ends and another one starts.
+//! Resident memory is fitted by a line, so that leaks per scrape, loss and pod show as growth.
 
 mod trouble;
 
@@ -25,92 +25,92 @@ use trouble::Scene;
 
 /// The node, and the namespace of its pods.
 const HERE: &str = "busy";
-/// As many as a kubelet takes by default.
+/// The default maximum of a kubelet.
 const PODS: usize = 110;
-/// As many as the largest servers have.
+/// The number in the largest servers.
 const GPUS: usize = 8;
 /// The port of the agent in its manifest.
 const AGENT_PORT: u16 = 9101;
-/// How long a condition may take to be seen, on a machine that has other things to do.
+/// The limit for a condition, on a busy machine.
 const LIMIT: Duration = Duration::from_mins(2);
-/// How often in a row is scraped for the times of a scrape.
+/// The number of consecutive scrapes that are timed.
 const IN_A_ROW: usize = 200;
 
-/// How often is scraped, and for how long.
+/// The scrape interval and the duration of each phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// The time between two scrapes; memory and descriptors are looked at as often.
+    /// The interval of scrapes, and of memory and descriptor samples.
     pub every: Duration,
-    /// How many scrapes before the first that counts.
+    /// The number of warm-up scrapes.
     pub warm_up: usize,
-    /// How many scrapes with all devices there.
+    /// The number of scrapes with all devices healthy.
     pub at_rest: usize,
-    /// How many scrapes while devices are lost and come back.
+    /// The number of scrapes while devices are lost and return.
     pub in_trouble: usize,
-    /// Whether what pods do with the CPUs is counted, too.
+    /// Whether the CPU use of pods is counted, too.
     pub perf: bool,
 }
 
 impl Pace {
-    /// What the results are stated for: two minutes at rest, ten in trouble, scraped as Prometheus does by default here.
+    /// The published results: two minutes idle, ten of churn, with Prometheus' default interval.
     pub const FULL: Self =
         Self { every: Duration::from_secs(15), warm_up: 8, at_rest: 8, in_trouble: 40, perf: false };
-    /// A minute for a test, with many scrapes, so that what stays of one is there often.
+    /// A minute for a test, with many scrapes, so that a leak per scrape shows.
     pub const SHORT: Self =
         Self { every: Duration::from_millis(100), warm_up: 100, at_rest: 10, in_trouble: 500, perf: true };
-    /// Ten minutes with as much trouble as the agent can notice.
+    /// Ten minutes with as much churn as the agent can notice.
     pub const TROUBLE: Self =
         Self { every: Duration::from_secs(1), warm_up: 60, at_rest: 10, in_trouble: 600, perf: true };
 
-    /// How long so many scrapes take.
+    /// The duration of so many scrapes.
     fn lasts(self, scrapes: usize) -> Duration {
         self.every * u32::try_from(scrapes).unwrap_or(u32::MAX)
     }
 }
 
-/// What a process cost over some scrapes.
+/// The cost of a process over some scrapes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Resident memory at each scrape, in MiB.
     pub memory_mib: Vec<f64>,
     /// Open descriptors before each scrape.
     pub descriptors: Vec<usize>,
-    /// Processor time of its own, in thousandths of a core.
+    /// Its CPU time, in millicores.
     pub millicores: f64,
-    /// The same of its children that have ended.
+    /// The CPU time of its terminated children.
     pub millicores_of_children: f64,
 }
 
-/// What the agent cost.
+/// The cost of the agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// From its start until it was ready: its NodeTopology was published.
+    /// From its start until it was ready, with its NodeTopology published.
     pub ready_seconds: f64,
-    /// With all devices there.
+    /// With all devices healthy.
     pub at_rest: Cost,
-    /// While devices were lost and came back.
+    /// While devices were lost and returned.
     pub in_trouble: Cost,
-    /// How many losses and returns the agent noticed meanwhile.
+    /// The number of losses and returns that the agent noticed.
     pub changes: usize,
-    /// How long each of some scrapes in a row took, sorted.
+    /// The sorted durations of consecutive scrapes.
     pub scrape_milliseconds: Vec<f64>,
-    /// How many series a scrape has.
+    /// The number of series of a scrape.
     pub series: usize,
-    /// How many series of each name there were before the trouble, and after it.
+    /// The number of series of each name before and after the churn.
     pub series_by_name: [BTreeMap<String, usize>; 2],
-    /// How many descriptors were open before the trouble, and after it.
+    /// The number of open descriptors before and after the churn.
     pub descriptors: [usize; 2],
 }
 
 impl Cost {
-    /// How much memory grew from the first scrape to the last by the line that fits best, and the standard error of
-    /// that, in MiB.
+    /// The growth of memory from the first to the last scrape by linear regression, and its standard
+    /// error, in MiB.
     pub fn growth_mib(&self) -> (f64, f64) {
         growth(&self.memory_mib)
     }
 
-    /// The least number of descriptors of the first scrapes, and of the last: a connection that is being closed counts
-    /// at some moments only.
+    /// The minimum number of descriptors of the first scrapes, and of the last: a closing connection counts
+    /// only at some moments.
     pub fn descriptors_at_ends(&self) -> (usize, usize) {
         let end = self.descriptors.len().min(10);
         let least = |part: &[usize]| part.iter().copied().min().unwrap_or_default();
@@ -130,7 +130,7 @@ pub async fn run(pace: Pace, commit: &str, results: &Path) -> Result<()> {
     write(&page(pace, commit, &agent, &other), results, "footprint.md")
 }
 
-/// Nothing but trouble, ten minutes of it or a `pace` of one's own: prints how memory went, and writes `node-agent/trouble.md` into
+/// Only churn, for ten minutes or with another `pace`: prints the memory curve, and writes `node-agent/trouble.md` into
 /// `results`.
 pub async fn trouble(pace: Pace, commit: &str, results: &Path) -> Result<()> {
     let text = page_of_trouble(pace, commit, &measure(pace).await?);
@@ -145,11 +145,11 @@ fn write(text: &str, results: &Path, name: &str) -> Result<()> {
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A control plane of its own, the node, the agent; everything is stopped afterwards.
+/// A separate control plane, the node, the agent; everything is stopped afterwards.
 pub async fn measure(pace: Pace) -> Result<Measured> {
     let cluster = Cluster::start()?;
     let perf = format!("--set=agent.perf.enabled={}", pace.perf);
-    // Pods are made here that say that they are actors'.
+    // Here pods with the labels of actors are created directly.
     let anybody = "--set=admissionPolicies.install=false";
     let settings = ["--set=agent.podResources=Enabled", "--set=agent.log.level=warn", &perf, anybody];
     cluster.install(Path::new(""), &settings).await?;
@@ -191,7 +191,7 @@ pub async fn measure(pace: Pace) -> Result<Measured> {
     })
 }
 
-/// Scrapes a process so many times, looking at it each time; `then` hears what it said.
+/// Scrapes a process so many times and samples it each time; `then` gets the response.
 async fn watch(
     process: &Process,
     port: u16,
@@ -217,7 +217,7 @@ async fn watch(
     Ok(Cost { memory_mib, descriptors, millicores: millicores(0), millicores_of_children: millicores(1) })
 }
 
-/// How long scrapes in a row take, sorted, and how many series one has.
+/// The sorted durations of consecutive scrapes, and the number of series of one.
 async fn in_a_row(port: u16) -> Result<(Vec<f64>, usize)> {
     let (mut took, mut series) = (Vec::new(), 0);
     for _ in 0..IN_A_ROW {
@@ -230,7 +230,7 @@ async fn in_a_row(port: u16) -> Result<(Vec<f64>, usize)> {
     Ok((took, series))
 }
 
-/// Debian's `prometheus-node-exporter` as it comes, beside a control plane of its own: the same machine, as busy.
+/// Debian's `prometheus-node-exporter` with defaults, next to a separate control plane: same machine, same load.
 async fn node_exporter(pace: Pace) -> Result<Measured> {
     let program = Path::new("/usr/bin/prometheus-node-exporter");
     let advice =
@@ -254,15 +254,15 @@ async fn node_exporter(pace: Pace) -> Result<Measured> {
     Ok(Measured { ready_seconds, at_rest, scrape_milliseconds, series, ..Measured::default() })
 }
 
-/// Processor time: its own, and that of its children which have ended.
+/// CPU time: its own, and that of its terminated children.
 fn processor_seconds(process: &Process) -> Result<[f64; 2]> {
     let path = format!("/proc/{}/stat", process.pid());
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // the second field is a name, which may have spaces in it
+    // the second field is a name, which may contain spaces
     let (_, rest) = text.rsplit_once(')').with_context(|| format!("{path} is no stat"))?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let ticks = |field: usize| -> Result<f64> { Ok(fields.get(field).context("too short")?.parse()?) };
-    // of which the kernel counts a hundred in a second, for programs
+    // in units of a hundredth of a second
     Ok([(ticks(11)? + ticks(12)?) / 100.0, (ticks(13)? + ticks(14)?) / 100.0])
 }
 
@@ -278,7 +278,7 @@ fn open_files(process: &Process) -> Result<usize> {
     Ok(fs::read_dir(&path).with_context(|| format!("cannot read {path}"))?.count())
 }
 
-/// The growth of values at equal distances by the line of least squares, and its standard error.
+/// The growth of equidistant values by linear regression, and its standard error.
 #[expect(clippy::cast_precision_loss, reason = "there are never so many")]
 fn growth(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;

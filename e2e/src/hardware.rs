@@ -1,5 +1,5 @@
-//! Hardware that is not there, for node agents: GPUs of a stand-in for NVIDIA's driver, a kubelet that says who holds
-//! them, and the cgroups that it would make for pods.
+//! Fake hardware for node agents: GPUs of a fake NVIDIA driver, a kubelet socket that reports allocations, and
+//! pod cgroups.
 
 use std::{
     fs,
@@ -20,9 +20,9 @@ use crate::{
 };
 
 impl Cluster {
-    /// The agent of `node`, to be started: it looks at this machine, and at the GPUs of `driver`.
+    /// The agent of `node`, ready to start, which probes this machine and the GPUs of `driver`.
     ///
-    /// The chart must be installed without described machines, and with `agent.podResources=Enabled`.
+    /// The chart must be installed without simulated topologies, and with `agent.podResources=Enabled`.
     pub async fn gpu_agent(
         &self,
         node: &str,
@@ -33,7 +33,7 @@ impl Cluster {
         Ok(self.agent_beside(node, driver).await?.arg(format!("--pod-resources={socket}")))
     }
 
-    /// As [`Cluster::gpu_agent`], with no kubelet to ask who holds what.
+    /// As [`Cluster::gpu_agent`], without a kubelet that reports allocations.
     pub async fn agent_beside(&self, node: &str, driver: &Driver) -> Result<Workload<'_>> {
         let library = text(&keeper::built("libstub_nvml.so")?)?;
         let workload = self.daemon_set(NAMESPACE, AGENT).await?.field("spec.nodeName", node);
@@ -46,30 +46,30 @@ fn text(path: &Path) -> Result<String> {
     path.to_str().map(str::to_owned).with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
-/// The stand-in for NVIDIA's driver, whose condition is in a file that it reads anew each time.
+/// The fake NVIDIA driver; its state is in a file that it reads on every call.
 pub struct Driver {
     file: PathBuf,
     gpus: usize,
 }
 
 impl Driver {
-    /// With so many GPUs, all of them well.
+    /// With so many healthy GPUs.
     pub fn new(file: PathBuf, gpus: usize) -> Result<Self> {
         let driver = Self { file, gpus };
         driver.set("")?;
         Ok(driver)
     }
 
-    /// Changes its condition: words as `node-agent/stubs/nvml` has them.
+    /// Changes its state, in the format of `node-agent/stubs/nvml`.
     pub fn set(&self, words: &str) -> Result<()> {
-        // in one step: half a condition would be another one
+        // atomically, as a partial state would be another one
         let draft = self.file.with_extension("draft");
         fs::write(&draft, format!("gpus={} {words}", self.gpus))?;
         fs::rename(&draft, &self.file).with_context(|| format!("cannot write {}", self.file.display()))
     }
 }
 
-/// A kubelet's socket that says which pod holds what, until it is dropped.
+/// A fake kubelet's pod resources socket, until it is dropped.
 pub struct FakeKubelet {
     socket: PathBuf,
     pods: Arc<Mutex<Vec<PodResources>>>,
@@ -77,7 +77,7 @@ pub struct FakeKubelet {
 }
 
 impl FakeKubelet {
-    /// Answers at `socket` from now on.
+    /// Serves at `socket`.
     pub fn start(socket: &Path, pods: Vec<PodResources>) -> Self {
         let path = socket.to_owned();
         let pods = Arc::new(Mutex::new(pods));
@@ -90,12 +90,12 @@ impl FakeKubelet {
         Self { socket: socket.to_owned(), pods, server: server.abort_handle() }
     }
 
-    /// Tells of one pod more from now on.
+    /// Adds a pod.
     pub fn add(&self, pod: PodResources) {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner).push(pod);
     }
 
-    /// Tells of a pod no more.
+    /// Removes a pod.
     pub fn remove(&self, name: &str) {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner).retain(|pod| pod.name != name);
     }
@@ -104,12 +104,12 @@ impl FakeKubelet {
 impl Drop for FakeKubelet {
     fn drop(&mut self) {
         self.server.abort();
-        // whoever comes next may want the name; it is gone already where listening failed
+        // the next server needs the name; it is absent if listening failed
         let _ = fs::remove_file(&self.socket);
     }
 }
 
-/// A pod of one container, which holds a GPU of the stand-in, by its number, and CPUs of its own.
+/// A pod of one container with a fake GPU, by number, and exclusive CPUs.
 pub fn holder(namespace: &str, name: &str, gpu: Option<usize>, cpus: &[i64]) -> PodResources {
     let gpu = gpu.map(|number| ContainerDevices {
         resource_name: "nvidia.com/gpu".into(),
@@ -123,9 +123,9 @@ pub fn holder(namespace: &str, name: &str, gpu: Option<usize>, cpus: &[i64]) -> 
     PodResources { name: name.into(), namespace: namespace.into(), containers: vec![container] }
 }
 
-/// Makes the Instance that controls an actor's pod of this name, and says how the pod names it.
+/// Creates the Instance that owns an actor's pod of this name, and returns the owner reference.
 ///
-/// No application has it, so no operator cares. The pod goes with it.
+/// It has no application, so no operator reconciles it. The pod is deleted with it.
 pub async fn controller(client: &Client, namespace: &str, name: &str) -> Result<OwnerReference> {
     let spec = InstanceSpec {
         application_name: "nobody".to_owned(),
@@ -138,14 +138,14 @@ pub async fn controller(client: &Client, namespace: &str, name: &str) -> Result<
     made.controller_owner_ref(&()).context("an Instance without a uid")
 }
 
-/// Cgroups as a kubelet makes them for pods, in a hierarchy below the machine's; removed when this is dropped, or when real
-/// nodes are started next, by its name.
+/// Pod cgroups like a kubelet's, in a hierarchy below the machine's; removed on drop, or by name when real nodes
+/// are started next.
 pub struct PodCgroups {
     root: PathBuf,
 }
 
 impl PodCgroups {
-    /// None where the machine has no cgroup v2, or this process may not make one. `name` tells it from others of this
+    /// None if the machine has no writable cgroup v2. `name` distinguishes it from others of this
     /// process.
     pub fn make(name: &str) -> Option<Self> {
         let is_v2 = |root: &&Path| root.join("cgroup.controllers").is_file();
@@ -156,18 +156,18 @@ impl PodCgroups {
         Some(Self { root })
     }
 
-    /// What stands for the hierarchy.
+    /// The root of the hierarchy.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Makes that of a pod.
+    /// Creates the cgroup of a pod.
     pub fn add(&self, uid: &str) -> Result<()> {
         let folder = self.of_pod(uid);
         fs::create_dir(&folder).with_context(|| format!("cannot make the cgroup {}", folder.display()))
     }
 
-    /// Removes that of a pod.
+    /// Removes the cgroup of a pod.
     pub fn remove(&self, uid: &str) -> Result<()> {
         let folder = self.of_pod(uid);
         fs::remove_dir(&folder).with_context(|| format!("cannot remove the cgroup {}", folder.display()))
@@ -183,7 +183,7 @@ impl Drop for PodCgroups {
         let kubepods = self.root.join("kubepods");
         let pods = fs::read_dir(&kubepods).into_iter().flatten().flatten().map(|entry| entry.path());
         for folder in pods.filter(|path| path.is_dir()).chain([kubepods, self.root.clone()]) {
-            // nobody is in it; what cannot be removed harms nobody
+            // it is empty; a remaining cgroup does no harm
             let _ = fs::remove_dir(folder);
         }
     }

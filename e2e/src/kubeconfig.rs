@@ -1,11 +1,11 @@
-//! Kubeconfig files: who one is, and where the API server is.
+//! Kubeconfig files.
 
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-/// How the user of a kubeconfig proves who it is.
+/// The credentials of a kubeconfig's user.
 #[derive(Clone, Copy, Debug)]
 pub enum Credentials<'a> {
     /// A client certificate and its key, as PEM files.
@@ -15,14 +15,14 @@ pub enum Credentials<'a> {
         /// Its private key.
         key: &'a Path,
     },
-    /// A bearer token, as a `ServiceAccount` has it.
+    /// A bearer token of a `ServiceAccount`.
     Token(&'a str),
 }
 
 /// Writes a kubeconfig with one context to `path`, readable by the owner alone.
 ///
 /// `server` is the URL of the API server, `authority` the PEM file of the CA that signed its certificate,
-/// `namespace` the one that is meant when none is named.
+/// `namespace` the default namespace.
 pub fn write(
     path: &Path,
     server: &str,

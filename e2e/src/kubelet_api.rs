@@ -1,7 +1,7 @@
-//! What the harness says to kubelets over their sockets: device plugins (`v1beta1`), pod resources (`v1`).
+//! Kubelet APIs used by the harness: device plugins (`v1beta1`) and pod resources (`v1`).
 //!
 //! Messages and services of `k8s.io/kubelet/pkg/apis/{deviceplugin/v1beta1,podresources/v1}/api.proto`, with the
-//! fields that are used here. By hand, as there are a dozen: a compiler for them would be a hundred crates.
+//! fields that are used here. Written manually, as a protobuf compiler would add a hundred crates.
 
 use std::{
     collections::HashMap,
@@ -25,20 +25,20 @@ use tower::service_fn;
 
 use crate::wait;
 
-/// The method that lists what each pod was given.
+/// The method that lists the allocations of all pods.
 const LIST: &str = "/v1.PodResourcesLister/List";
 
-/// How long a kubelet may take to listen.
+/// The limit for a kubelet to listen.
 const KUBELET_LIMIT: Duration = Duration::from_mins(3);
 
-/// Longer than anybody gives devices to a kubelet.
+/// Longer than any run.
 const LONGEST_RUN: Duration = Duration::from_hours(24);
 
 /// Nothing.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Empty {}
 
-/// What a kubelet gave to each pod.
+/// The allocations of all pods.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Given {
     /// The pods.
@@ -46,7 +46,7 @@ pub struct Given {
     pub pods: Vec<PodResources>,
 }
 
-/// What a kubelet gave to the containers of a pod.
+/// The allocations of a pod.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PodResources {
     /// The pod.
@@ -60,7 +60,7 @@ pub struct PodResources {
     pub containers: Vec<ContainerResources>,
 }
 
-/// What a kubelet gave to a container.
+/// The allocations of a container.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ContainerResources {
     /// The container.
@@ -69,7 +69,7 @@ pub struct ContainerResources {
     /// Its devices.
     #[prost(message, repeated, tag = "2")]
     pub devices: Vec<ContainerDevices>,
-    /// The CPUs that it has for itself.
+    /// Its exclusive CPUs.
     #[prost(int64, repeated, tag = "3")]
     pub cpu_ids: Vec<i64>,
 }
@@ -80,17 +80,17 @@ pub struct ContainerDevices {
     /// The resource, `nvidia.com/gpu` for example.
     #[prost(string, tag = "1")]
     pub resource_name: String,
-    /// The devices, as the plugin calls them.
+    /// The device ids.
     #[prost(string, repeated, tag = "2")]
     pub device_ids: Vec<String>,
 }
 
-/// How a plugin makes itself known.
+/// The registration of a plugin.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Registration {
     #[prost(string, tag = "1")]
     version: String,
-    /// The name of its socket, in the folder of the kubelet's own.
+    /// The name of its socket, in the kubelet's plugin folder.
     #[prost(string, tag = "2")]
     endpoint: String,
     #[prost(string, tag = "3")]
@@ -135,14 +135,14 @@ struct Allocation {
     environment: HashMap<String, String>,
 }
 
-/// Asks a kubelet which pod has what, over its socket for pod resources.
+/// Queries a kubelet's pod resources socket.
 pub async fn pod_resources(socket: &Path) -> Result<Vec<PodResources>> {
     let channel = connect(socket).await?;
     let given: Given = call(channel, LIST, Empty {}).await?;
     Ok(given.pods)
 }
 
-/// Says at `socket` what a kubelet has given to each pod by then, until it fails.
+/// Serves the current allocations at `socket` until it fails.
 pub async fn serve_pod_resources(socket: &Path, pods: Arc<Mutex<Vec<PodResources>>>) -> Result<()> {
     let listener =
         UnixListener::bind(socket).with_context(|| format!("cannot listen at {}", socket.display()))?;
@@ -164,14 +164,14 @@ pub async fn serve_pod_resources(socket: &Path, pods: Arc<Mutex<Vec<PodResources
     served.await.context("the server of pod resources ended")
 }
 
-/// Gives `devices` of `resource` to the kubelet with this folder, and to those that follow it, until it fails.
+/// Serves `devices` of `resource` to the kubelet with this folder, also after its restarts, until it fails.
 ///
 /// Every device is healthy. A container gets the ids of its devices in the variable `DEVICES`, with commas.
 pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -> Result<()> {
     let folder = kubelet.join("device-plugins");
     let name = format!("cairn-e2e-{}.sock", std::process::id());
     loop {
-        // a kubelet that starts removes the sockets of plugins, who have to make themselves known again
+        // a starting kubelet removes the sockets of plugins, which must register again
         let removed = wait::until(LONGEST_RUN, async || {
             if folder.join(&name).exists() { Err("the kubelet of before is there") } else { Ok(()) }
         });
@@ -183,7 +183,7 @@ pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -
     }
 }
 
-/// As [`serve_devices`], for one life of the kubelet: its socket must be there.
+/// As [`serve_devices`], until the kubelet restarts; its socket must exist.
 async fn serve_devices_once(folder: &Path, name: &str, resource: &str, devices: &[String]) -> Result<()> {
     let listener = UnixListener::bind(folder.join(name))
         .with_context(|| format!("cannot listen in {}", folder.display()))?;
@@ -195,7 +195,7 @@ async fn serve_devices_once(folder: &Path, name: &str, resource: &str, devices: 
     });
     let serve = tonic::transport::Server::builder().serve_with_incoming(service, connections(listener));
 
-    // the kubelet asks back before it answers; one that starts does not listen at once
+    // the kubelet calls back before it answers; a starting kubelet does not listen at once
     let register = async {
         let registration =
             Registration { version: "v1beta1".into(), endpoint: name.into(), resource_name: resource.into() };
@@ -213,7 +213,7 @@ async fn serve_devices_once(folder: &Path, name: &str, resource: &str, devices: 
     }
 }
 
-/// Those who connect, one after the other.
+/// Incoming connections, one after the other.
 fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
     futures::stream::unfold(listener, async |listener| {
         let connection = listener.accept().await.map(|(connection, _)| connection);
@@ -224,14 +224,14 @@ fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStre
 /// One call of the service `v1beta1.DevicePlugin`.
 async fn answer(request: HttpRequest<Body>, devices: Vec<Device>) -> tonic::codegen::http::Response<Body> {
     match request.uri().path() {
-        // the options are all false: no other calls, please
+        // all options are false: no other calls
         "/v1beta1.DevicePlugin/GetDevicePluginOptions" => {
             let options = service_fn(async |_: Request<Empty>| Ok(Response::new(Empty {})));
             tonic::server::Grpc::new(ProstCodec::default()).unary(options, request).await
         }
         "/v1beta1.DevicePlugin/ListAndWatch" => {
             let list = service_fn(move |_: Request<Empty>| {
-                // and nothing ever changes
+                // devices never change
                 let first = futures::stream::iter([Ok(Devices { devices: devices.clone() })]);
                 async { Ok(Response::new(first.chain(futures::stream::pending()))) }
             });

@@ -8,17 +8,17 @@ use kube::{Api, api::PostParams};
 
 use crate::{Cluster, Output, wait};
 
-/// A namespace that is deleted when this is dropped.
+/// A namespace that is deleted on drop.
 ///
-/// When the test panics, its events, pods and Cairn objects are first written to `NAMESPACE.txt` in the state
-/// folder, which is kept then.
+/// If the test panics, its events, pods and Cairn objects are first written to `NAMESPACE.txt` in the state
+/// folder, which is then kept.
 pub struct Namespace<'a> {
     cluster: &'a Cluster,
     name: String,
 }
 
 impl Cluster {
-    /// Makes a namespace that no other test has: `PREFIX-NUMBER`. Pods can be created in it at once.
+    /// Creates a unique namespace `PREFIX-NUMBER` in which pods can be created at once.
     pub async fn namespace(&self, prefix: &str) -> Result<Namespace<'_>> {
         let name = format!("{prefix}-{}", self.number());
         let client = self.client().await?;
@@ -27,7 +27,7 @@ impl Cluster {
         let created = Api::<Object>::all(client.clone()).create(&PostParams::default(), &object).await;
         created.with_context(|| format!("cannot create namespace {name}"))?;
         let namespace = Namespace { cluster: self, name };
-        // without it, a pod is refused; the controller manager makes it a moment later
+        // pods are refused until the controller manager has created it
         let accounts = Api::<ServiceAccount>::namespaced(client, namespace.name());
         let made = wait::until(Duration::from_mins(3), async || accounts.get("default").await).await;
         made.map_err(|seen| anyhow!("no default ServiceAccount in namespace {namespace}: {seen}"))?;
@@ -41,7 +41,7 @@ impl Namespace<'_> {
         &self.name
     }
 
-    /// Runs kubectl in this namespace; fails with what it said.
+    /// Runs kubectl in this namespace; an error contains its output.
     pub async fn kubectl(&self, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Output> {
         self.kubectl_with(arguments, "").await
     }
@@ -62,7 +62,7 @@ impl Namespace<'_> {
         self.kubectl_with(["apply", "-f-"], manifest).await
     }
 
-    /// Writes what happened here into the state folder, as far as it can be read.
+    /// Writes the objects and events of the namespace into the state folder, as far as readable.
     fn dump(&self) {
         let mut text = String::new();
         for what in [["events", "--sort-by=.lastTimestamp"], ["pods", "-oyaml"], ["cairn", "-oyaml"]] {
@@ -91,7 +91,7 @@ impl Drop for Namespace<'_> {
         }
         let mut kubectl = self.cluster.command("kubectl");
         kubectl.args(["delete", "namespace", &self.name, "--wait=false"]);
-        // best effort: the whole cluster goes away soon
+        // best effort: the whole cluster is deleted soon
         let _ = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }

@@ -1,4 +1,4 @@
-//! Simulated nodes: real Node objects whose kubelet is KWOK. Their pods are Running and run nothing.
+//! Simulated nodes: real Node objects whose kubelet is KWOK. Their pods are Running without processes.
 
 use std::{collections::BTreeMap, process::Stdio, time::Duration};
 
@@ -17,27 +17,27 @@ use serde_json::{Value, json};
 
 use crate::{Cluster, wait};
 
-/// KWOK takes care of the nodes that carry this annotation, and of no others.
+/// KWOK manages only nodes with this annotation.
 pub const ANNOTATION: (&str, &str) = ("kwok.x-k8s.io/node", "fake");
 
-/// The name of the policy that keeps KWOK from pods that nobody asked to go.
+/// The name of the policy that keeps KWOK from deleting pods whose deletion was not requested.
 const GUARD: &str = "kwok-ends-what-was-asked-to-go";
 
-/// A node to be simulated: four cores, 16 GiB, 110 pods, no devices and no taints unless told otherwise.
+/// A simulated node: by default four cores, 16 GiB, 110 pods, no devices and no taints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulatedNode {
     /// The node's name, a DNS label.
     pub name: String,
-    /// Labels besides those that every node has.
+    /// Additional labels.
     pub labels: BTreeMap<String, String>,
-    /// What it has, by resource name: `cpu`, `memory`, `pods` and extended resources, as quantities.
+    /// Its capacity by resource name: `cpu`, `memory`, `pods` and extended resources, as quantities.
     pub resources: BTreeMap<String, String>,
-    /// Who is kept away from it.
+    /// Its taints.
     pub taints: Vec<Taint>,
 }
 
 impl SimulatedNode {
-    /// A node with this name and nothing special.
+    /// A node with the defaults.
     pub fn new(name: impl Into<String>) -> Self {
         let resources = [("cpu", "4"), ("memory", "16Gi"), ("pods", "110")];
         Self {
@@ -60,13 +60,13 @@ impl SimulatedNode {
         self.quantity("memory", quantity)
     }
 
-    /// Sets how many pods it takes.
+    /// Sets the maximum number of pods.
     #[must_use]
     pub fn pods(self, count: u32) -> Self {
         self.resource("pods", count)
     }
 
-    /// Sets how many it has of an extended resource, for example two of `nvidia.com/gpu`.
+    /// Sets the amount of an extended resource, for example two of `nvidia.com/gpu`.
     #[must_use]
     pub fn resource(self, name: &str, count: u32) -> Self {
         self.quantity(name, &count.to_string())
@@ -77,20 +77,20 @@ impl SimulatedNode {
         self
     }
 
-    /// Gives it a label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.labels.insert(name.into(), value.into());
         self
     }
 
-    /// Puts it into a zone, by the well-known label.
+    /// Sets its zone, by the well-known label.
     #[must_use]
     pub fn zone(self, zone: &str) -> Self {
         self.label("topology.kubernetes.io/zone", zone)
     }
 
-    /// Gives it a taint; `effect` is `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    /// Adds a taint; `effect` is `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[must_use]
     pub fn taint(mut self, key: &str, value: &str, effect: &str) -> Self {
         let (key, value, effect) = (key.into(), Some(value.into()), effect.into());
@@ -98,7 +98,7 @@ impl SimulatedNode {
         self
     }
 
-    /// The object to create. The API server keeps the status of a new Node, and KWOK keeps what it finds there.
+    /// The Node object. The API server keeps the status of a new Node, and KWOK keeps what it finds there.
     fn object(&self) -> Node {
         let common = [
             ("kubernetes.io/hostname", self.name.as_str()),
@@ -135,7 +135,7 @@ impl SimulatedNode {
     }
 }
 
-/// Simulated nodes that are deleted when this is dropped.
+/// Simulated nodes that are deleted on drop.
 pub struct Nodes<'a> {
     cluster: &'a Cluster,
     names: Vec<String>,
@@ -162,9 +162,9 @@ impl Cluster {
         Ok(made)
     }
 
-    /// Lets KWOK end no pod that was not asked to go, as a kubelet does, which names the uid.
+    /// Refuses deletions by KWOK of pods whose deletion was not requested. A kubelet would name the uid.
     ///
-    /// KWOK ends by name, often twice: the second time meets the pod of the same name that came after.
+    /// KWOK deletes by name, often twice: the second request would hit the successor of the same name.
     async fn guard_successors(&self) -> Result<()> {
         let client = self.client().await?;
         let policy = json!({
@@ -186,12 +186,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Takes over nodes that somebody else created: they are deleted when what is returned is dropped.
+    /// Adopts existing nodes: they are deleted when the returned value is dropped.
     pub fn adopt_nodes<S: Into<String>>(&self, names: impl IntoIterator<Item = S>) -> Nodes<'_> {
         Nodes { cluster: self, names: names.into_iter().map(Into::into).collect() }
     }
 
-    /// Waits until these nodes are Ready and the taint of a node that is not is gone; at most a minute.
+    /// Waits at most a minute until these nodes are Ready and without the not-ready taint.
     pub async fn wait_nodes_ready(&self, names: &[impl AsRef<str>]) -> Result<()> {
         let api = Api::<Node>::all(self.client().await?);
         let ready = wait::until(Duration::from_mins(3), async || {
@@ -215,19 +215,19 @@ fn is_ready(node: &Node) -> bool {
 }
 
 impl Nodes<'_> {
-    /// Their names, in the order of their making.
+    /// Their names, in order of creation.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// Adds one, which goes with the others.
+    /// Adds a node, which is deleted with the others.
     pub async fn add(&mut self, node: SimulatedNode) -> Result<()> {
         let mut made = self.cluster.nodes([node]).await?;
         self.names.append(&mut made.names);
         Ok(())
     }
 
-    /// Nobody speaks for this one any more: it is not Ready, and tainted for it. Its pods stay as they are.
+    /// Makes a node unreachable: not Ready, and tainted. Its pods stay unchanged.
     pub async fn silence(&self, name: &str) -> Result<()> {
         self.annotate(name, Value::Null).await?;
         let api = Api::<Node>::all(self.cluster.client().await?);
@@ -241,7 +241,7 @@ impl Nodes<'_> {
             let is_tainted = taints
                 .any(|taint| taint.key == "node.kubernetes.io/not-ready" && taint.effect == "NoExecute");
             if is_ready(&node) || !is_tainted {
-                // What took care of it may still have had a word to say.
+                // KWOK may still send a last heartbeat.
                 api.patch_status(name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
                 bail!("{name} is not tainted yet");
             }
@@ -250,7 +250,7 @@ impl Nodes<'_> {
         silent.await.map_err(|seen| anyhow!("a node does not fall silent: {seen}"))
     }
 
-    /// Somebody speaks for it again.
+    /// Makes a node reachable again.
     pub async fn answer(&self, name: &str) -> Result<()> {
         self.annotate(name, ANNOTATION.1.into()).await?;
         self.cluster.wait_nodes_ready(&[name]).await
@@ -263,7 +263,7 @@ impl Nodes<'_> {
         patched.map(drop).with_context(|| format!("cannot patch node {name}"))
     }
 
-    /// Deletes one of them now.
+    /// Deletes a node now.
     pub async fn delete(&mut self, name: &str) -> Result<()> {
         let api = Api::<Node>::all(self.cluster.client().await?);
         let deleted = api.delete(name, &DeleteParams::default()).await;
@@ -280,7 +280,7 @@ impl Drop for Nodes<'_> {
         }
         let mut kubectl = self.cluster.command("kubectl");
         kubectl.args(["delete", "node", "--wait=false", "--ignore-not-found"]).args(&self.names);
-        // best effort: the whole cluster goes away soon
+        // best effort: the whole cluster is deleted soon
         let _ = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }

@@ -14,19 +14,19 @@ use std::{
 
 use anyhow::{Context, Result};
 
-/// Below the range that the kernel hands to outgoing connections (32768 and up): a port found free
-/// here cannot be taken by some client between the search and its use.
+/// Below the range of ephemeral ports (32768 and up): a free port
+/// here cannot be taken by an outgoing connection between the search and its use.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// Finds `N` different ports that nothing listens on now.
+/// Finds `N` different free ports.
 ///
-/// No other process gets one of them while this one lives, though nobody may listen there yet: test programs run side by
-/// side. Fails when the whole range is in use.
+/// No other process gets one of them while this one lives, even before they are bound: test programs run in
+/// parallel. Fails if the whole range is in use.
 pub fn free<const N: usize>() -> Result<[u16; N]> {
     static MINE: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
     static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
-    // processes begin at different places and look at a port once, so they seldom look at the same one
+    // processes start at different ports and try each once, so collisions are rare
     let start = std::process::id().wrapping_mul(997);
     let mut ports = Vec::with_capacity(N);
     for _ in 0..COUNT {
@@ -49,13 +49,13 @@ pub fn free<const N: usize>() -> Result<[u16; N]> {
     })
 }
 
-/// A name that one process has at a time, and that the kernel frees when it ends; none when another one has it.
+/// A machine-wide lock by name, released by the kernel when the process ends; none if another process holds it.
 fn claim(port: u16) -> Option<UnixListener> {
     let name = SocketAddr::from_abstract_name(format!("cairn-e2e/port/{port}")).ok()?;
     UnixListener::bind_addr(&name).ok()
 }
 
-/// Finds one port that nothing listens on now.
+/// Finds one free port.
 pub fn free_one() -> Result<u16> {
     free::<1>().map(|[port]| port)
 }

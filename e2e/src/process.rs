@@ -1,4 +1,4 @@
-//! A process of the product, as a test drives it.
+//! A process of the product, controlled by a test.
 
 use std::{
     collections::BTreeMap,
@@ -24,19 +24,19 @@ use crate::{
     wait,
 };
 
-/// How long a process may take until its readiness probe succeeds.
+/// The limit for a process's readiness probe to succeed.
 const READY_LIMIT: Duration = Duration::from_mins(3);
 
-/// How a process is started.
+/// The start parameters of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its whole environment: nothing of the test's own gets in.
+    /// Its whole environment: nothing is inherited from the test.
     pub environment: BTreeMap<String, String>,
-    /// Ports that it listens on, by what the manifest calls them.
+    /// Its ports, by their number in the manifest.
     pub ports: BTreeMap<u16, u16>,
-    /// The local port and path that answer 200 when it is ready, if it says.
+    /// The local port and path of its readiness probe, if any.
     pub readiness: Option<(u16, String)>,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Display for Exit {
     }
 }
 
-/// A running process. Stopped when this is dropped, and by the kernel when the test dies.
+/// A running process. Stopped on drop, and killed by the kernel when the test dies.
 pub struct Process {
     name: String,
     pid: u32,
@@ -70,7 +70,7 @@ pub struct Process {
 }
 
 impl Cluster {
-    /// Starts `program` next to the cluster. What it prints goes to `log/NAME-NUMBER.log` in the state folder.
+    /// Starts `program` next to the cluster. Its output goes to `log/NAME-NUMBER.log` in the state folder.
     pub fn run(&self, name: &str, program: &Path, launch: Launch) -> Result<Process> {
         ensure!(program.is_file(), "there is no program {}: build it first", program.display());
         let name = format!("{name}-{}", self.number());
@@ -113,22 +113,22 @@ impl Process {
         self.pid
     }
 
-    /// The file with everything that it printed.
+    /// Its log file.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Everything that it printed so far.
+    /// Its output so far.
     pub fn printed(&self) -> Result<String> {
         fs::read_to_string(&self.log).with_context(|| format!("cannot read {}", self.log.display()))
     }
 
-    /// How it ended, if it has.
+    /// Its exit, if it ended.
     pub fn exit(&self) -> Option<Exit> {
         self.exit.get().copied()
     }
 
-    /// The local port that stands for `declared`, a port in its manifest.
+    /// The local port for `declared`, a port in its manifest.
     pub fn port(&self, declared: u16) -> Result<u16> {
         let known = &self.launch.ports;
         known
@@ -137,7 +137,7 @@ impl Process {
             .with_context(|| format!("{} declares no port {declared}: {known:?}", self.name))
     }
 
-    /// Waits until its readiness probe answers 200, at most half a minute; fails at once when it ends.
+    /// Waits at most half a minute until its readiness probe answers 200; fails at once if it ends.
     pub async fn wait_ready(&self) -> Result<()> {
         let (port, path) = self
             .launch
@@ -159,7 +159,7 @@ impl Process {
         })
     }
 
-    /// Asks the port of its readiness probe for `path`: the status and the body.
+    /// Sends `GET path` to the port of its readiness probe: the status and the body.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         let readiness = self.launch.readiness.as_ref();
         let (port, _) =
@@ -167,7 +167,7 @@ impl Process {
         http_get(*port, path).await
     }
 
-    /// The most memory that it ever held, in KiB (`VmHWM`); it must still run.
+    /// Its peak memory in KiB (`VmHWM`); it must be running.
     pub fn rss_peak_kib(&self) -> Result<u64> {
         let path = format!("/proc/{}/status", self.pid);
         let text = fs::read_to_string(&path).with_context(|| format!("{} does not run", self.name))?;
@@ -176,7 +176,7 @@ impl Process {
         number.with_context(|| format!("no VmHWM in {path}"))
     }
 
-    /// Sends SIGTERM and waits until it ends; kills it when that takes too long, which is an error.
+    /// Sends SIGTERM and waits until it ends; after the limit it is killed, which is an error.
     pub async fn stop(&mut self) -> Result<Exit> {
         self.order(Order::Term)?;
         if let Ok(exit) = self.wait_ended(GRACE * 2).await {
@@ -197,7 +197,7 @@ impl Process {
         self.wait_ended(GRACE).await
     }
 
-    /// Freezes it with SIGSTOP: it holds its connections and does nothing, like a node that lost its power.
+    /// Freezes it with SIGSTOP: it keeps its connections and does nothing, like a hanging node.
     pub fn freeze(&mut self) -> Result<()> {
         self.order(Order::Stop)
     }

@@ -1,4 +1,4 @@
-//! Waiting: always for a condition, always with a bound. The only place that sleeps.
+//! Polling of conditions with a time limit. The only place that sleeps.
 
 use std::{
     fmt::Display,
@@ -6,12 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often a condition is looked at. Short against what is waited for, long against one request.
+/// The polling interval: short compared with the waits, long compared with one request.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Looks until `look` finds what it looks for, at most for `limit`.
+/// Polls `look` until it succeeds, at most for `limit`.
 ///
-/// `look` answers with the thing, or with what it sees instead. The error is the last of those, in words.
+/// The error is the text of the last error of `look`.
 pub async fn until<T, S: Display>(
     limit: Duration,
     mut look: impl AsyncFnMut() -> Result<T, S>,
@@ -32,7 +32,7 @@ pub async fn until<T, S: Display>(
     }
 }
 
-/// Waits in a test: as [`until`], and panics with `what` and the last state seen when `limit` is over.
+/// Waits in a test: as [`until`], and panics with `what` and the last error after `limit`.
 #[track_caller]
 pub fn wait_for<T, S: Display>(
     what: &str,

@@ -1,11 +1,11 @@
-//! Workloads that the chart rendered, run as processes: KWOK's nodes run no containers.
+//! Runs the chart's workloads as processes, because KWOK's nodes run no containers.
 //!
-//! What a kubelet would do is done here: arguments and environment of the container, values from fields,
-//! references to variables, probes, and the token of the `ServiceAccount`. What it would do and this does not
-//! (volumes, values from `ConfigMap`s, …) is refused by name, so that nothing is silently left out; volumes
-//! alone are ignored, as a process sees the machine's files.
+//! It does what a kubelet would: arguments and environment of the container, values from fields,
+//! references to variables, probes, and the token of the `ServiceAccount`. Unsupported features
+//! (values from `ConfigMap`s, …) are errors, so that nothing is silently left out; only volumes
+//! are ignored, as a process sees the machine's files.
 //!
-//! Only ports differ. Each port that the container declares or its probes use becomes a free one on 127.0.0.1,
+//! Only ports differ. Each port that is declared or probed becomes a free one on 127.0.0.1,
 //! also where an argument or a variable is exactly that number (`8080`, `--port=8080`) or an address to listen
 //! on (`0.0.0.0:8080`, `--listen=[::]:8080`).
 
@@ -33,10 +33,10 @@ use crate::{
     process::Launch,
 };
 
-/// How long a token is valid: longer than any run.
+/// The validity of a token: longer than any run.
 const TOKEN_SECONDS: i64 = 6 * 3600;
 
-/// A workload in the cluster, to be run as a process.
+/// A workload of the cluster, to be run as a process.
 pub struct Workload<'a> {
     cluster: &'a Cluster,
     namespace: String,
@@ -58,8 +58,8 @@ impl Cluster {
         Ok(Workload::new(self, namespace, name, pod.context("it has no pod template")?))
     }
 
-    /// Reads a `DaemonSet`. Its processes need to be told on which node they are:
-    /// `.field("spec.nodeName", …)`, if they ask for it.
+    /// Reads a `DaemonSet`. Its processes may need the name of their node:
+    /// `.field("spec.nodeName", …)`.
     pub async fn daemon_set(&self, namespace: &str, name: &str) -> Result<Workload<'_>> {
         let found = Api::<DaemonSet>::namespaced(self.client().await?, namespace).get(name).await;
         let object = found.with_context(|| format!("cannot read DaemonSet {namespace}/{name}"))?;
@@ -91,44 +91,44 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Says what a field of the pod is, for variables that take their value from it (`fieldRef`).
+    /// Sets a field of the pod for variables with a `fieldRef`.
     ///
-    /// `metadata.name` (`WORKLOAD-0`), `metadata.namespace` and `spec.serviceAccountName` are known already.
+    /// `metadata.name` (`WORKLOAD-0`), `metadata.namespace` and `spec.serviceAccountName` are preset.
     #[must_use]
     pub fn field(mut self, path: &str, value: &str) -> Self {
         self.fields.insert(path.to_owned(), value.to_owned());
         self
     }
 
-    /// Sets a variable besides, or instead of, what the manifest says.
+    /// Sets or overrides a variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.variables.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Adds an argument after those of the manifest, of which it replaces one of the same flag.
+    /// Appends an argument, or replaces that of the same flag.
     #[must_use]
     pub fn arg(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// Leaves out an argument of the manifest, known by its flag.
+    /// Removes an argument by its flag.
     #[must_use]
     pub fn without(mut self, flag: &'static str) -> Self {
         self.left_out.insert(flag);
         self
     }
 
-    /// Has the process reach the API server at this address, `https://127.0.0.1:PORT`.
+    /// Sets the URL of the API server, `https://127.0.0.1:PORT`.
     #[must_use]
     pub fn server(mut self, address: &str) -> Self {
         self.server = Some(address.to_owned());
         self
     }
 
-    /// Starts `program` as this workload's container, with a fresh token of its `ServiceAccount`.
+    /// Starts `program` as this workload's container, with a new token of its `ServiceAccount`.
     ///
     /// It does not wait: see [`Process::wait_ready`].
     pub async fn start(&self, program: &Path) -> Result<Process> {
@@ -147,7 +147,7 @@ impl<'a> Workload<'a> {
         self.cluster.run(&self.name, program, launch)
     }
 
-    /// The node that the process is on, where there is one: a token that is bound to it names it, as that of a pod there does.
+    /// The process's node, if any: as in a pod, the token is bound to it.
     async fn node(&self) -> Result<Option<BoundObjectReference>> {
         let Some(name) = self.fields.get("spec.nodeName") else { return Ok(None) };
         let nodes = Api::<Node>::all(self.cluster.client().await?);
@@ -191,7 +191,7 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// What a kubelet would start for `container`, with a port from `free` for each that it listens on.
+/// The process for `container`, with a port from `free` for each of its ports.
 fn launch(
     container: &Container,
     fields: &BTreeMap<String, String>,
@@ -220,7 +220,7 @@ fn launch(
         };
         environment.insert(variable.name.clone(), local(&value, &ports));
     }
-    // the first word of `command` is the program, which the caller gives
+    // the first word of `command` is the program, which the caller provides
     let command = container.command.iter().flatten().skip(1);
     let arguments = command.chain(container.args.iter().flatten());
     let arguments = arguments.map(|argument| match argument.split_once('=') {
@@ -236,12 +236,12 @@ fn launch(
     Ok(Launch { arguments, environment, ports, readiness })
 }
 
-/// What an argument like `--flag=value` sets; itself, if it is none.
+/// The flag of an argument `--flag=value`; otherwise the argument itself.
 fn flag(argument: &str) -> &str {
     argument.split_once('=').map_or(argument, |(flag, _)| flag)
 }
 
-/// The ports that the container declares or that its probes use.
+/// The declared and probed ports of the container.
 fn declared_ports(container: &Container) -> Result<Vec<u16>> {
     let mut found = Vec::new();
     for port in container.ports.iter().flatten() {
@@ -274,7 +274,7 @@ fn number(port: i32) -> Result<u16> {
     u16::try_from(port).with_context(|| format!("{port} is no port"))
 }
 
-/// Replaces `$(NAME)` by the variable's value, as Kubernetes does: unknown names stay, `$$` is a dollar.
+/// Replaces `$(NAME)` by the variable's value, as Kubernetes does: unknown names stay, `$$` is a dollar sign.
 fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
     let mut rest = text;
     let mut out = String::new();
@@ -299,7 +299,7 @@ fn expand(text: &str, variables: &BTreeMap<String, String>) -> String {
     out + rest
 }
 
-/// The value with a declared port replaced by its local one, and the address by loopback.
+/// The value with a declared port replaced by its local one, and its address by loopback.
 fn local(value: &str, ports: &BTreeMap<u16, u16>) -> String {
     let local = |port: &str| port.parse().ok().and_then(|port: u16| ports.get(&port));
     match value.rsplit_once(':') {

@@ -1,4 +1,4 @@
-//! The measurement in little: it measures, and everything is placed and bound.
+//! A small run of the benchmark: everything is placed and bound.
 
 use e2e::bench::{Size, measure};
 
@@ -6,7 +6,7 @@ use e2e::bench::{Size, measure};
 async fn one_hundred_actors_are_placed_and_bound() {
     let measured = measure(Size::SHORT, "none", "greedy").await.unwrap();
     assert!(measured.seconds_until_placed <= measured.seconds_until_bound);
-    // Each actor has an Instance and a pod; one that the watch has not brought yet may be asked for again.
+    // Each actor has an Instance and a pod; an object that the watch has not delivered yet may be created again.
     for kind in ["create instances", "create pods"] {
         assert!(measured.writes[kind] >= 100, "{measured:?}");
     }

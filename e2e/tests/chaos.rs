@@ -1,4 +1,4 @@
-//! Chaos in little: the operator that leads is killed and stopped at random moments, and nothing that must not happen does.
+//! A small chaos run: the leader is killed and stopped at random moments, without violations.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use e2e::chaos::{Size, measure};
 
 #[tokio::test]
 async fn operators_killed_at_any_moment_neither_duplicate_nor_lose_actors() {
-    // Where something is found, what to read is kept.
+    // With findings, keep the state.
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let batch = measure(Size::SHORT, 7, "none", Some(kept)).await.unwrap();
-    // By these words `test.sh` knows that there is no second try: it would hide what comes by chance.
+    // `test.sh` looks for this text and does not retry, because a retry would hide a rare violation.
     assert!(batch.findings.is_empty(), "what must not happen did: {:?}", batch.findings);
     assert_eq!((batch.after_kill.len(), batch.after_stop.len()), (Size::SHORT.strikes, Size::SHORT.strikes));
     assert!(batch.updates >= 2 && batch.drained_nodes >= 1 && batch.lost_nodes >= 2, "{batch:?}");

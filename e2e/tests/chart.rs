@@ -1,4 +1,4 @@
-//! The chart as Helm and a real API server see it: what it installs, what it refuses, what it leaves behind.
+//! The chart under Helm and a real API server: what it installs, rejects and leaves behind.
 
 use std::{fs, time::Duration};
 
@@ -11,15 +11,15 @@ use e2e::{
 
 const SOON: Duration = Duration::from_mins(3);
 
-/// Everything that an uninstall is to take away, of the kinds that the chart has.
+/// The kinds in the release's namespace that an uninstall removes.
 const ALL: &str =
     "deployments,daemonsets,replicasets,pods,configmaps,serviceaccounts,roles,rolebindings,leases,secrets";
 
-/// Pod security is enforced and warned about: an unrestricted container would be refused or told.
+/// Pod security is enforced, with warnings: an unrestricted container is refused.
 const STRICT: &str = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cairn-system", "labels": {
     "pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}}}"#;
 
-/// What a user has besides: an application of which a pod runs, though nobody looks after it here.
+/// A pod of a user's application, not managed here.
 const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "surveillance-crop-0"}, "spec": {
     "containers": [{"name": "actor", "image": "none"}]}}"#;
 
@@ -60,7 +60,7 @@ async fn install_upgrade_and_uninstall_keep_user_objects() {
     let before = theirs().await;
     assert_eq!(before.lines().count(), 1 + 1 + 4 + 5, "{before}");
 
-    // What agents leave is in a namespace of their own, and goes with it below.
+    // The agents' Leases are in a namespace of their own, which the uninstall deletes.
     let nodes = tree("examples/nodes.yaml");
     cluster.kubectl(["create".as_ref(), "-f".as_ref(), nodes.as_os_str()]).await.unwrap();
     let mut agent = cluster.start_agent().await.unwrap();
@@ -72,7 +72,7 @@ async fn install_upgrade_and_uninstall_keep_user_objects() {
     .await;
     agent.stop().await.unwrap();
 
-    // Without an agent: what it needed goes.
+    // Without the agent its objects are removed.
     let chart = tree("charts/cairn");
     let settings = ["--set=operator.replicas=1", "--set=agent.install=false"];
     let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE].into_iter().chain(settings);
@@ -98,7 +98,7 @@ async fn install_upgrade_and_uninstall_keep_user_objects() {
     })
     .await;
 
-    // What was kept is no obstacle.
+    // Remaining objects do not block a new installation.
     let again = cluster.install(&tree("examples/topologies"), &[]).await.unwrap();
     assert_eq!(again.stderr, "", "a warning");
     assert_eq!(theirs().await, before);
@@ -118,8 +118,8 @@ async fn rendered_manifests_have_no_unknown_fields() {
         let template = ["template", "cairn", chart, "-n", namespace.name()].into_iter().chain(given);
         let rendered = cluster.helm(template).await.unwrap();
         assert_eq!(rendered.stderr, "", "a warning");
-        // applied, not created: the other test may have installed the same names; and in a namespace that is there, as
-        // one that is not really made holds nothing
+        // applied, not created, because another test may have installed the same names; and in an existing namespace, because one
+        // from a dry run contains nothing
         let rendered = rendered.stdout.replace("cairn-agents", namespace.name());
         let apply =
             ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f-"];

@@ -1,5 +1,5 @@
-//! `charts/cairn/files` holds what the chart takes from elsewhere in the tree: Helm reads nothing outside a chart.
-//! `docs/reference/chart-values.md` is a table of `values.yaml`.
+//! `charts/cairn/files` holds copies of files from elsewhere in the tree, because Helm reads only files of the chart.
+//! `docs/reference/chart-values.md` is generated from `values.yaml`.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Each folder of the chart, and the folder that its YAML files come from.
+/// Each folder of the chart, and the folder its YAML files are copied from.
 const COPIES: [(&str, &str); 2] =
     [("charts/cairn/files/crds", "crds/manifests"), ("charts/cairn/files/policies", "policies")];
 
@@ -38,7 +38,7 @@ fn the_chart_contains_the_crds_and_policies() {
     );
 }
 
-/// The YAML files of a folder, by name; none when there is no such folder.
+/// The YAML files of a folder by name; empty if there is no such folder.
 fn manifests(folder: &Path) -> BTreeMap<String, String> {
     let files = fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path());
     let is_manifest = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "yaml");
@@ -48,7 +48,7 @@ fn manifests(folder: &Path) -> BTreeMap<String, String> {
     files.filter(is_manifest).map(named).collect()
 }
 
-/// Rows of a table: each value of `values.yaml` with its default and its comment, which begins with `# --`.
+/// Table rows: each value of `values.yaml` with its default and its comment after `# --`.
 fn values(text: &str) -> String {
     let (mut rows, mut comment, mut path) = (String::new(), String::new(), Vec::<(usize, &str)>::new());
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

@@ -1,4 +1,4 @@
-//! The kinds on a real API server: they install without a warning, explain themselves, and refuse what they promise.
+//! The CRDs on a real API server: they install without warnings, have descriptions, and validate as documented.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -19,7 +19,7 @@ use cases::{Case, Examples, change};
 #[path = "../../crds/tests/cases/mod.rs"]
 mod cases;
 
-/// The cluster with the kinds in it, and what kubectl said when they were installed.
+/// The cluster with the CRDs, and kubectl's output of the installation.
 async fn installed() -> &'static (&'static Cluster, e2e::Output) {
     static INSTALLED: OnceCell<(&'static Cluster, e2e::Output)> = OnceCell::const_new();
     INSTALLED
@@ -42,13 +42,13 @@ async fn the_crds_install_without_warnings() {
     let (cluster, said) = installed().await;
     assert_eq!(said.stderr, "");
     assert_eq!(said.stdout.lines().count(), 5, "{}", said.stdout);
-    // applied once more, nothing differs: what the API server keeps is what the manifests say
+    // applied again, nothing differs: the API server stores what the manifests contain
     let manifests = tree("crds/manifests");
     let again = cluster.kubectl(["apply".as_ref(), "-f".as_ref(), manifests.as_os_str()]).await.unwrap();
     assert_eq!(again.stdout.matches(" unchanged").count(), 5, "{}", again.stdout);
 }
 
-/// Each kind's Api in the namespace of its examples.
+/// The Api of a kind in the namespace of its examples.
 fn api(client: &Client, base: &Value) -> Api<DynamicObject> {
     let (version, kind) = (base["apiVersion"].as_str().unwrap(), base["kind"].as_str().unwrap());
     let (group, version) = version.split_once('/').unwrap();
@@ -63,7 +63,7 @@ fn object(value: &Value) -> DynamicObject {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// What the API server answers to a new object, or to a change of `old`; nothing is kept.
+/// The API server's response to a dry-run create, or to an update of `old`.
 async fn asked(api: &Api<DynamicObject>, new: &Value, old: Option<&Value>) -> Result<(), Box<Status>> {
     let answer = match old {
         None => api.create(&parameters(true), &object(new)).await,
@@ -91,7 +91,7 @@ fn examples() -> BTreeMap<String, Examples> {
     cases::read(&tree("crds/tests/rules"))
 }
 
-/// What is wrong with the API server's answers to one case; `None` when both are as promised.
+/// The difference between the API server's responses to a case and the expected ones, if any.
 async fn judge(api: &Api<DynamicObject>, base: &Value, case: &Case) -> Option<String> {
     let old = case.old.as_ref().map(|changes| change(base, changes));
     if let Err(status) = asked(api, &change(base, &case.accepted), old.as_ref()).await {
@@ -100,7 +100,7 @@ async fn judge(api: &Api<DynamicObject>, base: &Value, case: &Case) -> Option<St
     let Err(status) = asked(api, &change(base, &case.rejected), old.as_ref()).await else {
         return Some("rejected: it was accepted".to_owned());
     };
-    // the API server names the object itself by nothing at all
+    // the API server reports the whole object as `<nil>`
     let field = if case.field.is_empty() { "<nil>" } else { &case.field };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let promised =
@@ -138,7 +138,7 @@ async fn the_largest_application_is_accepted() {
     asked(&api, &largest, None).await.unwrap_or_else(|status| panic!("{}", status.message));
 }
 
-/// Every field that is not the pod template's says what it is, in the words that `kubectl explain` prints.
+/// Every field has a description in `kubectl explain`, except those of the pod template.
 #[tokio::test]
 async fn kubectl_explain_describes_every_field() {
     let (cluster, _) = installed().await;
@@ -150,7 +150,7 @@ async fn kubectl_explain_describes_every_field() {
         collect(name, &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"], &mut levels);
     }
     assert!(levels.len() > 35, "{levels:?}");
-    // A kind is served before its description is: the API server writes that anew a moment later.
+    // The OpenAPI document of a CRD is published a moment after the CRD is served.
     for level in levels.iter().filter(|level| !level.contains('.')) {
         wait_for("the API server to describe the kind", Duration::from_mins(3), async || {
             cluster.kubectl(["explain", level]).await
@@ -166,7 +166,7 @@ async fn kubectl_explain_describes_every_field() {
     assert!(silent.is_empty(), "{}", silent.join("\n"));
 }
 
-/// The path of every object in a schema, the pod template and what Kubernetes describes itself left out.
+/// The path of every object in a schema, except the pod template and types described by Kubernetes.
 fn collect(path: &str, schema: &Value, levels: &mut Vec<String>) {
     levels.push(path.to_owned());
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {

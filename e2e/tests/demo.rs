@@ -1,4 +1,4 @@
-//! What `make demo` shows.
+//! The output of `make demo`.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -36,7 +36,7 @@ fn the_demo_reaches_the_optimum_and_cleans_up() {
     assert_eq!(processes_that_name(folder.path().to_str().unwrap()), Vec::<String>::new());
 }
 
-/// The command lines that hold this text, of everything that runs.
+/// The command lines of all processes that contain this text.
 fn processes_that_name(text: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc")
         .unwrap()
@@ -45,25 +45,25 @@ fn processes_that_name(text: &str) -> Vec<String> {
     lines.filter(|line| line.contains(text)).collect()
 }
 
-/// What is between two marks.
+/// The text between two marks.
 fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let (_, after) = text.split_once(begin).unwrap_or_else(|| panic!("there is no {begin:?}"));
     after.split_once(end).unwrap_or_else(|| panic!("there is no {end:?} after it")).0
 }
 
-/// Whether `shown` is what was `said`, times aside, with lines left out only where there is a line `…`.
+/// Checks that `shown` is part of the output `said`, ignoring times; lines may be omitted only at a line `…`.
 ///
-/// The error is the first line that was not said where it is shown.
+/// The error is the first line of `shown` that is not in the output.
 fn is_excerpt(shown: &str, said: &str) -> Result<(), String> {
     let said: Vec<String> = said.lines().map(without_time).collect();
     let shown: Vec<String> = shown.lines().map(without_time).collect();
     let mut rest = said.as_slice();
     for part in shown.split(|line| line.trim() == "…") {
-        // empty lines around what is left out stand for it
+        // empty lines around an omission belong to it
         let first = part.iter().position(|line| !line.is_empty()).unwrap_or(part.len());
         let last = part.iter().rposition(|line| !line.is_empty()).map_or(first, |last| last + 1);
         let part = &part[first..last];
-        // as far as each beginning goes: the longest says best what is missing
+        // the longest match of a prefix identifies the missing line best
         let agrees =
             |start: usize| rest[start..].iter().zip(part).take_while(|(said, shown)| said == shown).count();
         let longest = (0..=rest.len()).max_by_key(|&start| (agrees(start), rest.len() - start)).unwrap_or(0);
@@ -75,7 +75,7 @@ fn is_excerpt(shown: &str, said: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A line without the seconds that it may begin with, and without spaces at its end.
+/// A line without leading seconds and trailing spaces.
 fn without_time(line: &str) -> String {
     let line = line.trim_end();
     match line.trim_start().split_once(" s  ") {

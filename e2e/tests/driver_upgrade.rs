@@ -1,4 +1,4 @@
-//! A node's GPUs are handed back to their driver: the agent lets go of it, nobody new comes, whoever is there stays.
+//! A node's GPU driver is released for an upgrade: the agent unloads it, no new actors are placed, running ones stay.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_mins(3);
 
 const NODE: &str = "released";
 
-/// An actor that needs a GPU, or two of them.
+/// An actor that needs one or two GPUs.
 fn application(replicas: u32) -> String {
     let container = json!({"name": "actor", "image": "none", "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}}});
     let gpu = json!({"kind": "gpu", "serviceTime": "1ms", "template": {"spec": {"containers": [container]}}});
@@ -31,7 +31,7 @@ fn application(replicas: u32) -> String {
     .to_string()
 }
 
-/// What a process and its children hold of a file: a driver is not unloaded while anybody holds its device.
+/// How many descriptors of a file a process and its children hold: a driver can be unloaded only if its device is closed.
 fn holds(process: &Process, file: &Path) -> usize {
     let children = format!("/proc/{0}/task/{0}/children", process.pid());
     let children = fs::read_to_string(children).unwrap_or_default();
@@ -40,7 +40,7 @@ fn holds(process: &Process, file: &Path) -> usize {
     descriptors.filter(|entry| fs::read_link(entry.path()).is_ok_and(|held| held == file)).count()
 }
 
-/// The node, its agent's driver and who looks on.
+/// The node, its fake driver, and API clients.
 struct Scene<'a> {
     cluster: &'a Cluster,
     namespace: Namespace<'a>,
@@ -51,13 +51,13 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Sets the label by which the drivers are released, or removes it.
+    /// Sets or removes the label that releases the drivers.
     async fn label(&self, is_released: bool) {
         let label = if is_released { "cairn.dev/gpu-driver=released" } else { "cairn.dev/gpu-driver-" };
         self.cluster.kubectl(["label", "node", NODE, label]).await.unwrap();
     }
 
-    /// Waits until the agent says that it has let go, or no more.
+    /// Waits until the agent reports the driver as released, or not.
     async fn released(&self, wanted: bool) {
         wait_for("the agent says whether it has let go of the driver", SOON, async || {
             let conditions = self.topologies.get(NODE).await?.status.unwrap_or_default().conditions;
@@ -68,7 +68,7 @@ impl Scene<'_> {
         .await;
     }
 
-    /// Waits until all GPUs and their parts are as healthy as this, and as many, and says which driver they have.
+    /// Waits until this many GPUs and partitions have this health, and returns their driver version.
     async fn gpus(&self, health: &str, parts: usize) -> String {
         wait_for("the GPUs are as they should be", SOON, async || {
             let spec = self.topologies.get(NODE).await?.spec;
@@ -92,7 +92,7 @@ impl Scene<'_> {
         .await;
     }
 
-    /// Waits until so many actors run of so many wanted, and gives the uids of their pods.
+    /// Waits until so many of the wanted actors run, and returns the uids of their pods.
     async fn run(&self, running: i32, wanted: i32) -> Vec<String> {
         wait_for("the actors run that can", SOON, async || {
             let application = self.applications.get("vision").await?;
@@ -147,7 +147,7 @@ async fn a_label_releases_the_driver_and_a_new_agent_loads_the_new_one() {
     assert_eq!(scene.gpus("ok", 0).await, "nvidia 580.65.06");
     assert!(holds(&agent, &device) > 0, "the stand-in holds its device as the real one does");
 
-    // released: nothing holds the device when the agent says so, nobody comes, who is there stays
+    // released: the device is closed when the agent reports it, no new actors start, running ones stay
     scene.label(true).await;
     scene.released(true).await;
     assert_eq!(holds(&agent, &device), 0);
@@ -165,7 +165,7 @@ async fn a_label_releases_the_driver_and_a_new_agent_loads_the_new_one() {
     scene.released(true).await;
     assert_eq!(holds(&agent, &device), 0);
 
-    // one GPU was split meanwhile: the same agent goes on with what there is now
+    // one GPU was partitioned meanwhile: the same agent continues with the current devices
     now("mig=1");
     scene.label(false).await;
     scene.gpus("ok", 2).await;
@@ -173,7 +173,7 @@ async fn a_label_releases_the_driver_and_a_new_agent_loads_the_new_one() {
     let both = scene.run(2, 2).await;
     assert!(both.contains(&first[0]) && holds(&agent, &device) > 0);
 
-    // another driver: its library is loaded by an agent that starts anew
+    // another driver version: a restarted agent loads its library
     scene.label(true).await;
     scene.released(true).await;
     now("version=590.44.01");

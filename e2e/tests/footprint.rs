@@ -1,16 +1,16 @@
-//! The measurement of the agent in little: a minute in which devices and pods come and go all the time.
+//! A small run of the agent's benchmark: a minute of constant device and pod churn.
 
 use e2e::footprint::{Pace, measure};
 
-/// What may stay of a minute with 500 scrapes of some 100 KB each: less than a fiftieth of each.
+/// The allowed growth after a minute with 500 scrapes of some 100 KB each: less than a fiftieth of each scrape.
 const MOST_GROWTH_MIB: f64 = 1.0;
 
-/// How many descriptors more than at rest may be open in the end: connections to the API server that are kept a while. One that
-/// stayed open with every change would be twice as many.
+/// The allowed number of additional open descriptors: connections to the API server that are kept for some time. A leak with every
+/// change would be twice as many.
 const MOST_CONNECTIONS: usize = 3;
 
-/// How many losses and returns a minute has at least: the agent looks every two seconds, and believes a loss at the second
-/// look and a return at the third, so that there are twelve at most.
+/// The minimum number of losses and returns in a minute: the agent probes every two seconds, and confirms a loss at the second
+/// probe and a return at the third, so there are at most twelve.
 const LEAST_CHANGES: usize = 6;
 
 #[tokio::test]

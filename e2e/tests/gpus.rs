@@ -1,10 +1,10 @@
-//! The agent beside `nvidia-smi`, on GPUs and with a tool that stand in for NVIDIA's.
+//! The agent compared with `nvidia-smi`, with fake GPUs and a fake tool.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use e2e::keeper;
 
-/// What NVIDIA's tool would say of the two GPUs of the stand-in; the second is hotter than the agent will say.
+/// The fake tool's output for the two fake GPUs; the second is hotter than the agent reports.
 const NVIDIA_SMI: &str = r#"#!/bin/sh
 case "$*" in
   --help-query-gpu) printf '"uuid" or "gpu_uuid"\n"pci.bus_id"\n"memory.total"\n"memory.used"\n"temperature.gpu"\n"name"\n' ;;
@@ -15,7 +15,7 @@ case "$*" in
 esac
 "#;
 
-/// Runs `cairn-e2e gpus` with these programs before all others, and results in a folder.
+/// Runs `cairn-e2e gpus` with these programs first on the PATH and with a results folder.
 fn gpus(path: &str, results: &Path) -> std::process::Output {
     let mut command = Command::new(keeper::executable().expect("it is built"));
     command.args(["gpus", "--seconds=0", "--results"]).arg(results).env("PATH", path);

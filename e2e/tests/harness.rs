@@ -1,4 +1,4 @@
-//! The harness itself: what the product's tests take for granted.
+//! The harness itself: assumptions of the product's tests.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ async fn a_pod_runs_on_a_simulated_node_with_the_requested_resources() {
         if seen == "Running gpus" { Ok(()) } else { bail!("{seen}") }
     })
     .await;
-    // KWOK says by name that a pod ended, sometimes twice: it is not heard where nobody asked that pod to go.
+    // KWOK deletes pods by name, sometimes twice: admission refuses a pod whose deletion was not requested.
     let by_kwok = ["delete", "pod", "actor", "--now", "--as=kwok", "--as-group=system:masters"];
     wait_for("KWOK may not end it", SOON, async || {
         let trial = by_kwok.into_iter().chain(["--dry-run=server"]);
@@ -114,7 +114,7 @@ async fn the_tools_have_the_pinned_versions() {
     assert_eq!(String::from_utf8(kubeconform.stdout).unwrap().trim(), "v0.8.0");
 }
 
-/// The "product" is `kubectl proxy`: it listens, it has a probe, and what it may do is up to its token.
+/// The "product" is `kubectl proxy`: it listens, has a probe, and its permissions are those of its token.
 #[tokio::test]
 async fn a_workload_runs_as_a_process_with_its_service_account() {
     let cluster = Cluster::shared();
@@ -183,7 +183,7 @@ spec:
         readinessProbe: {httpGet: {path: /version, port: http}}
 "#;
 
-/// Whoever holds the pipe is killed: the supervisor stops everything and removes the state folder.
+/// If the owner of the pipe is killed, the supervisor stops everything and removes the state folder.
 #[tokio::test]
 async fn a_killed_owner_leaves_no_control_plane() {
     let mut holder = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -206,7 +206,7 @@ async fn a_killed_owner_leaves_no_control_plane() {
     assert!(!plane.state.exists());
 }
 
-/// The keeper itself is killed: the kernel kills what it keeps.
+/// If the keeper itself is killed, the kernel kills its process.
 #[tokio::test]
 async fn processes_die_with_their_keeper() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,9 +245,9 @@ async fn exit_codes_and_signals_are_reported() {
     assert!(!is_alive(pid));
 }
 
-/// Whether the process runs; one that has ended and waits for its parent to notice does not.
+/// Whether the process runs; a zombie does not.
 fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // the state comes after the name, which is in parentheses and may hold anything
+    // the state follows the name, which is in parentheses and may contain anything
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }

@@ -1,4 +1,4 @@
-//! What the cluster knew of a machine is missed, also by an agent that starts after it was gone.
+//! Devices that disappear are reported as lost, also by an agent that starts afterwards.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_mins(3);
 
-/// The second GPU of the stand-in.
+/// The second fake GPU.
 const SECOND: &str = "gpu-0000:18:00.0";
-/// A card that only the stand-in for OpenCL knows.
+/// A card that only the fake OpenCL driver reports.
 const CARD: &str = "accelerator-opencl0d0";
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn a_gpu_removed_while_the_agent_is_down_is_lost() {
         let spec = topologies.get("left").await?.spec;
         anyhow::Ok(spec.devices.into_iter().find(|device| device.id == id))
     };
-    // the health of the second GPU; none when the NodeTopology is there without it
+    // the health of the second GPU; none if the NodeTopology does not list it
     let second = async || anyhow::Ok(device(SECOND).await?.map(|gpu| gpu.health.to_string()));
     let becomes = async |wanted: Option<&str>| {
         wait_for("the second GPU is as it should be", SOON, async || {
@@ -68,25 +68,25 @@ async fn a_gpu_removed_while_the_agent_is_down_is_lost() {
     fs::write(&opencl, "refuse").unwrap();
     let mut agent = workload.start(&program).await.unwrap();
     agent.wait_ready().await.unwrap();
-    // it is in what is published before the agent is ready, so at no moment was it forgotten
+    // it is in the first published topology, so it was never missing
     assert!(second().await.unwrap().is_some());
     becomes(Some("lost")).await;
     assert_eq!(device(CARD).await.unwrap(), Some(card), "OpenCL fails, and has not said that it is gone");
 
-    // it comes back, and goes once more
+    // it returns, and is lost once more
     driver.set("").unwrap();
     becomes(Some("ok")).await;
     driver.set("gone=1").unwrap();
     becomes(Some("lost")).await;
-    // taken away for good
+    // removed for good
     cluster.kubectl(["delete", "nodetopology", "left"]).await.unwrap();
     becomes(None).await;
     agent.stop().await.unwrap();
     cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// R59: an agent of one node that describes another one, or renews its lease, is refused; so is one whose token names no node; and it
-/// has no right to what it does not need.
+/// R59: an agent that writes the topology or lease of another node is refused, as is one whose token names no node; and it has no
+/// permissions beyond those it needs.
 async fn is_restricted_to_its_own_node(cluster: &Cluster) {
     let client = cluster.client().await.expect("a client");
     let topologies = NodeTopology::url_path(&(), None);
@@ -114,10 +114,10 @@ async fn is_restricted_to_its_own_node(cluster: &Cluster) {
         (&leases, lease("left"), None),
     ];
     for (url, body, node) in refused {
-        // the API server begins to ask a new policy a moment after it is there
+        // a new admission policy takes effect after a moment
         wait_for("an agent that speaks of another node is refused", SOON, async || {
             let Err(refused) = write(url, &body, node).await else { bail!("it is taken") };
-            // the code is what the agent counts it by
+            // the agent's error counter distinguishes this code
             let is_forbidden =
                 matches!(refused.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 403);
             let said = format!("{refused:#}");

@@ -1,5 +1,5 @@
-//! Who leaves Cairn keeps what runs: the pods stay without it, whoever installs it again finds them, and what people then delete
-//! goes, since no finalizer waits for an operator.
+//! After an uninstall pods keep running; a new installation adopts them, and users can delete everything, because no finalizer waits
+//! for an operator.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_mins(3);
 
-/// All that Cairn makes, or that people make for it, in a namespace.
+/// All kinds of objects that Cairn creates, or users create for it, in a namespace.
 const OURS: &str = "actorapplications,placements,instances,controllerrevisions,services,configmaps,pods";
 
-/// Every kind of Cairn's.
+/// All of Cairn's kinds.
 const KINDS: &str = "actorapplications,placements,instances,devicepools,nodetopologies";
 
-/// Operator and agent as they are installed.
+/// Operator and agent as installed.
 struct Product {
     operator: Process,
     agent: Process,
@@ -31,7 +31,7 @@ impl Product {
         Self { operator, agent }
     }
 
-    /// Their pods go a moment after the chart did.
+    /// Their pods end a moment after the chart is removed.
     async fn uninstall(mut self, cluster: &Cluster) {
         cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
         self.agent.stop().await.unwrap();
@@ -66,7 +66,7 @@ async fn objects(namespace: &Namespace<'_>, kinds: &str) -> Result<Vec<Value>> {
     Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
-/// The uids of the pods by name, none of which was asked to go.
+/// The uids of the pods by name, none of which is terminating.
 async fn pods(namespace: &Namespace<'_>) -> Result<BTreeMap<String, String>> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut found = BTreeMap::new();
@@ -80,7 +80,7 @@ async fn pods(namespace: &Namespace<'_>) -> Result<BTreeMap<String, String>> {
     Ok(found)
 }
 
-/// Waits until so many pods run and no other is there.
+/// Waits until exactly so many pods exist and run.
 async fn all_run(namespace: &Namespace<'_>, expected: usize) -> BTreeMap<String, String> {
     wait_for("all actors run", SOON, async || {
         let found = pods(namespace).await?;
@@ -90,7 +90,7 @@ async fn all_run(namespace: &Namespace<'_>, expected: usize) -> BTreeMap<String,
     .await
 }
 
-/// Waits until the garbage collector has looked since now: of what was made last it takes what nobody owns any more.
+/// Waits until the garbage collector has processed a newly created orphan, so all earlier ones too.
 async fn collected(namespace: &Namespace<'_>) {
     let map = |name: &str, owners: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}});
     namespace.apply(&map("owner", json!([])).to_string()).await.unwrap();
@@ -106,7 +106,7 @@ async fn collected(namespace: &Namespace<'_>) {
     .await;
 }
 
-/// Waits until nothing of these kinds is left in a namespace but what everybody's has.
+/// Waits until a namespace has no objects of these kinds except the default ones.
 async fn nothing_of(kinds: &str, namespace: &Namespace<'_>) {
     wait_for("nothing is left", SOON, async || {
         let said = namespace.kubectl(["get", kinds, "-oname"]).await?.stdout;
@@ -139,7 +139,7 @@ async fn pods_survive_an_uninstall_until_they_are_deleted() {
     }
     let (kept, left) = (all_run(&keeps, 3).await, all_run(&leaves, 3).await);
 
-    // without it they run on, and nothing waits for it
+    // the pods keep running, and no deletion blocks
     product.uninstall(cluster).await;
     for namespace in [&keeps, &leaves] {
         for object in objects(namespace, &format!("{OURS},devicepools,nodetopologies")).await.unwrap() {
@@ -150,7 +150,7 @@ async fn pods_survive_an_uninstall_until_they_are_deleted() {
     }
     assert_eq!((pods(&keeps).await.unwrap(), pods(&leaves).await.unwrap()), (kept.clone(), left.clone()));
 
-    // installed again it finds them, and goes on
+    // a new installation adopts them
     let product = Product::install(cluster, &topologies).await;
     keeps.apply(&application(3).to_string()).await.unwrap();
     let more = all_run(&keeps, 4).await;
@@ -158,11 +158,11 @@ async fn pods_survive_an_uninstall_until_they_are_deleted() {
     assert_eq!(all_run(&leaves, 3).await, left);
     product.uninstall(cluster).await;
 
-    // whoever deletes the applications deletes their pods
+    // deleting the applications deletes their pods
     leaves.kubectl(["delete", "actorapplications", "--all"]).await.unwrap();
     nothing_of(OURS, &leaves).await;
 
-    // whoever wants the pods alone lets go of them first
+    // to keep only the pods, orphan them first
     keeps.kubectl(["delete", "instances", "--all", "--cascade=orphan"]).await.unwrap();
     keeps.kubectl(["delete", "actorapplications", "--all"]).await.unwrap();
     nothing_of("actorapplications,placements,instances,controllerrevisions,services", &keeps).await;

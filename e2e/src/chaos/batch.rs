@@ -1,58 +1,58 @@
-//! How much is done in a batch, and what came of it.
+//! The parameters and results of a batch.
 
 use serde::{Deserialize, Serialize};
 
-/// How much of everything.
+/// The size of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Size {
-    /// How many nodes of four cores.
+    /// The number of nodes with four cores.
     pub nodes: usize,
-    /// How many applications.
+    /// The number of applications.
     pub applications: usize,
-    /// About how many actors each has: a tenth more or fewer.
+    /// The average number of actors per application, ± 10 %.
     pub actors: u32,
     /// How often the leader is killed, and how often it is stopped.
     pub strikes: usize,
-    /// How long a strike may come after a change, in milliseconds.
+    /// The maximum delay of a strike after a change, in milliseconds.
     pub moments: u64,
-    /// How long the operator's lease is valid.
+    /// The duration of the operator's lease.
     pub lease_seconds: u32,
 }
 
 impl Size {
-    /// One of the batches that the results are stated for.
+    /// A batch of the published results.
     pub const FULL: Self =
         Self { nodes: 100, applications: 10, actors: 50, strikes: 10, moments: 3000, lease_seconds: 15 };
-    /// The same in little, for a test.
+    /// A small batch for a test.
     pub const SHORT: Self =
         Self { nodes: 8, applications: 2, actors: 10, strikes: 3, moments: 700, lease_seconds: 4 };
 }
 
-/// What is done to the cluster at once.
+/// A change of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Form {
-    /// An application gets more or fewer actors.
+    /// An application is scaled up or down.
     Replicas,
-    /// It is deleted and made anew.
+    /// It is deleted and recreated.
     Anew,
     /// It gets a new template.
     Update,
-    /// A node goes, and one of the first two happens or none.
+    /// A node is lost, possibly with one of the first two changes.
     Loss,
-    /// A node goes in the middle of an update.
+    /// A node is lost during a rollout.
     LossAndUpdate,
-    /// A node is drained, and sometimes an application gets a new template.
+    /// A node is drained, sometimes with a new template.
     Drain,
 }
 
 impl Form {
-    /// Each comes once before any comes again.
+    /// Each form occurs once before any is repeated.
     pub const ALL: [Self; 6] =
         [Self::Replicas, Self::Anew, Self::Update, Self::Loss, Self::LossAndUpdate, Self::Drain];
 
-    /// What it is, for people.
+    /// A description for the results page.
     pub const fn told(self) -> &'static str {
         match self {
             Self::Replicas => "scaling up or down",
@@ -65,38 +65,38 @@ impl Form {
     }
 }
 
-/// What came of one batch.
+/// The results of one batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Batch {
-    /// The commit of the programs, as whoever built them names it.
+    /// The commit of the programs.
     pub commit: String,
-    /// What decided what happens.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// How much of everything.
+    /// The size of the batch.
     #[serde(flatten)]
     pub size: Size,
     /// Seconds from each SIGKILL until another operator held the lease.
     pub after_kill: Vec<f64>,
     /// Seconds from each SIGTERM until another operator held the lease.
     pub after_stop: Vec<f64>,
-    /// Seconds from there until everything that was wanted ran.
+    /// Seconds from then until all wanted actors ran.
     pub until_all_run: Vec<f64>,
-    /// What was done to the cluster each of those times.
+    /// The change before each of these strikes.
     #[serde(default)]
     pub changes: Vec<Form>,
-    /// How many nodes were lost.
+    /// The number of lost nodes.
     pub lost_nodes: usize,
-    /// How many nodes were drained.
+    /// The number of drained nodes.
     pub drained_nodes: usize,
-    /// How many applications were given a new template.
+    /// The number of new templates.
     pub updates: usize,
-    /// How many pods were started, as the audit log has it.
+    /// The number of started pods, from the audit log.
     pub started: usize,
-    /// How many pods were asked to go.
+    /// The number of deleted pods.
     pub stopped: usize,
-    /// How often another operator began to write.
+    /// The number of leadership changes.
     pub hand_overs: usize,
-    /// What must not have happened, in words.
+    /// The violations.
     pub findings: Vec<String>,
 }

@@ -1,8 +1,8 @@
-//! Reads in the audit log what must not have happened: an actor twice, an actor lost, a pod deleted that should stay,
-//! two operators that write.
+//! Finds violations in the audit log: a duplicate actor, a lost actor, a pod deleted without cause, two operators
+//! writing.
 //!
-//! It knows nothing of the product but the names of labels. Requests are taken in the order in which they came in: one
-//! that answers another's effect came in after it.
+//! It knows nothing of the product but the label names. Requests are processed in order of arrival: a request that
+//! reacts to another one arrives later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,57 +14,57 @@ use crate::{
     product::{NAMESPACE, OPERATOR},
 };
 
-/// Who confirms that pods of simulated nodes ended.
+/// The account that confirms that pods of simulated nodes ended.
 const KUBELET: &str = "kwok";
 
-/// What the log of a namespace says.
+/// The verdict on the log of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What must not have happened, in words.
+    /// The violations.
     pub findings: Vec<String>,
-    /// How many pods were started.
+    /// The number of started pods.
     pub started: usize,
-    /// How many pods were asked to go.
+    /// The number of deleted pods.
     pub stopped: usize,
-    /// How often another operator began to write.
+    /// The number of leadership changes.
     pub hand_overs: usize,
 }
 
-/// A pod, from when it was made until it is gone.
+/// A pod, from its creation to its end.
 #[derive(Default)]
 struct Life {
     application: String,
     actor: String,
-    /// The node that it was made for, and the one that it was bound to.
+    /// The node that it was created for, and the node that it was bound to.
     nodes: BTreeSet<String>,
     is_bound: bool,
     is_asked_to_go: bool,
-    /// What it runs.
+    /// Its image.
     image: String,
-    /// Whether there was a moment since it was made in which nobody wanted it, or not this image, or its node was gone, or
-    /// cordoned before it was there.
+    /// Whether its deletion has had a cause since its creation: it was not wanted, or not with this image, or its node was gone, or
+    /// cordoned before the binding.
     may_go: bool,
 }
 
 #[derive(Default)]
 struct Book {
     verdict: Verdict,
-    /// By application and group, how many are wanted, and of which image.
+    /// By application and group, the wanted number of actors and their image.
     wanted: BTreeMap<String, BTreeMap<String, (u64, String)>>,
-    /// By the name of the pod, which is free again when the pod is gone.
+    /// By pod name, which is free again when the pod is gone.
     lives: BTreeMap<String, Life>,
-    /// The last request for each pod that may have been made: it was if a node gets it.
+    /// The last create request of each pod with an unknown result: it succeeded if the pod is bound later.
     unanswered: BTreeMap<String, AuditEvent>,
-    /// Who asked the last pod of each name to go, or confirmed that it went.
+    /// The last account that deleted a pod of each name, or confirmed its end.
     last_asked: BTreeMap<String, String>,
     nodes_that_went: BTreeSet<String>,
-    /// The nodes that take no new pods: who is there may be evicted by whoever cordoned them, not by the operator.
+    /// Cordoned nodes: their pods may be evicted by a drain, not by the operator.
     cordoned: BTreeSet<String>,
-    /// The credentials of operators, in the order in which each began to write.
+    /// The credentials of operators, in order of their first writes.
     writers: Vec<String>,
 }
 
-/// Judges everything that happened in `namespace` while it was the only one with applications; everything is carried out by
+/// Checks all events in `namespace`, which was the only one with applications; everything is reconciled by
 /// now.
 pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
     let has_happened = |event: &&AuditEvent| (200..300).contains(&event.code) || is_unanswered(event);
@@ -95,7 +95,7 @@ pub fn check(events: &[AuditEvent], namespace: &str) -> Verdict {
     book.end()
 }
 
-/// Whether a pod may have been made though the API server gave up waiting for its store.
+/// Whether a pod may have been created although the request to the API server's store timed out.
 fn is_unanswered(event: &AuditEvent) -> bool {
     event.code == 504
         && (event.resource.as_str(), event.subresource.as_str()) == ("pods", "")
@@ -147,7 +147,7 @@ impl Book {
         self.lives.values_mut().filter(comes).for_each(|life| life.may_go = true);
     }
 
-    /// The image that an actor is wanted with; none where it is not wanted.
+    /// The image of a wanted actor; none if it is not wanted.
     fn wanted_image(&self, application: &str, actor: &str) -> Option<&str> {
         let (group, index) = actor.rsplit_once('-')?;
         let (replicas, image) = self.wanted.get(application)?.get(group)?;
@@ -203,7 +203,7 @@ impl Book {
             || self.wanted_image(&application, &actor) != Some(&image);
         let life = Life { application, actor, nodes: [node].into(), image, may_go, ..Life::default() };
         let pod = text(&metadata["name"]).to_owned();
-        // Whose node went ended with it, also where the answer to who took it away was lost with an operator.
+        // A pod ends with its node, even if the response to its deletion was lost with an operator.
         let before = self.lives.insert(pod.clone(), life);
         let may_live = |life: &Life| life.nodes.is_disjoint(&self.nodes_that_went);
         if before.as_ref().is_some_and(may_live) {
@@ -245,7 +245,7 @@ impl Book {
                 event.user
             ));
         }
-        // a pod that no node has is gone when it is asked to go, and so is one whose node is gone: it counts as failed
+        // an unbound pod, or one on a deleted node, is removed at once when deleted: it counts as failed
         if at_once || !is_bound || !node_is_there {
             self.lives.remove(pod);
         }
@@ -296,9 +296,9 @@ mod tests {
 
     use super::*;
 
-    /// One line a request: `want app-a 2`, `want app-a 2 newer`, `forget app`, `start P on N`, `start P on N newer`, `bind P to N`,
-    /// `stop P`, `evict P` (both by the operator), `drain P` (by somebody), `ended P` (by its node), `kill P` (at once, by the
-    /// operator), `lose N`, `cordon N`, `uncordon N`, `write W` (an operator's, with the credential W).
+    /// One request per line: `want app-a 2`, `want app-a 2 newer`, `forget app`, `start P on N`, `start P on N newer`, `bind P to N`,
+    /// `stop P`, `evict P` (both by the operator), `drain P` (by a user), `ended P` (by its node), `kill P` (forced, by the
+    /// operator), `lose N`, `cordon N`, `uncordon N`, `write W` (by an operator with credential W).
     fn verdict(log: &str) -> String {
         let events: Vec<AuditEvent> =
             log.lines().enumerate().map(|(at, line)| event(at, line.trim())).collect();
@@ -367,31 +367,31 @@ mod tests {
     #[test]
     fn valid_histories_have_no_findings() {
         let logs = [
-            // up, down, and up again
+            // scale up, down, and up again
             "want app 2\n start app-a-0 on n\n bind app-a-0 to n\n start app-a-1 on n\n bind app-a-1 to n\n want app 1\n \
              stop app-a-1\n ended app-a-1\n want app 2\n start app-a-1 on m\n bind app-a-1 to m",
-            // a node goes, and nobody can confirm
+            // a node is lost, and no end is confirmed
             "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n kill app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
-            // the same, and nobody was told that it was taken away
+            // the same, with an unanswered forced deletion
             "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n start app-a-0 on m\n bind app-a-0 to m",
-            // the same, but it is asked to go as others are: nobody confirms that, and nobody has to
+            // the same with a graceful deletion, which needs no confirmation
             "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n lose n\n want app 0\n stop app-a-0\n want app 1\n \
              start app-a-0 on m\n bind app-a-0 to m",
-            // the node goes before the pod has come to it
+            // the node is lost before the pod is bound
             "want app 1\n lose n\n start app-a-0 on n\n stop app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
-            // another one of the same name
+            // a recreated application
             "want app 1\n start app-a-0 on n\n bind app-a-0 to n\n forget app\n want app 1\n stop app-a-0\n ended app-a-0\n \
              start app-a-0 on n\n bind app-a-0 to n",
-            // a new template, and whoever comes meanwhile may still be of the older one
+            // a new template, while a new pod may still have the older one
             "want app 2\n start app-a-0 on n\n bind app-a-0 to n\n want app 2 newer\n start app-a-1 on n\n bind app-a-1 to n\n \
              stop app-a-0\n ended app-a-0\n start app-a-0 on n newer\n bind app-a-0 to n\n \
              stop app-a-1\n ended app-a-1\n start app-a-1 on n newer\n bind app-a-1 to n",
-            // a node is drained while a pod is on its way there
+            // a node is drained before a pod is bound to it
             "want app 2\n start app-a-0 on n\n bind app-a-0 to n\n start app-a-1 on n\n cordon n\n drain app-a-0\n \
              ended app-a-0\n stop app-a-1\n uncordon n\n start app-a-0 on m\n bind app-a-0 to m\n start app-a-1 on n\n \
              bind app-a-1 to n",
             "write one\n write one\n write two",
-            // it was made though nobody was told so
+            // a pod that was created without a response
             "want app 1\n begin app-a-0 on n\n bind app-a-0 to n",
             "want app 1\n begin app-a-0 on n\n start app-a-0 on n\n bind app-a-0 to n",
         ];
@@ -427,7 +427,7 @@ mod tests {
             ("want app 2\n start app-a-1 on n", "app-a-1 is lost: no node has it"),
             ("want app 2\n begin app-a-1 on n", "app-a-1 is lost: it never was there"),
             ("want app 1 newer", "app-a-0 is of an older template"),
-            // the node is cordoned, which is no reason for the operator; nor is one that was
+            // a cordon is no cause for the operator to delete pods, nor is a previous one
             (
                 "cordon n\n evict app-a-0\n ended app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
                 "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",

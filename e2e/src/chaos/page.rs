@@ -1,10 +1,10 @@
-//! What batches came to, for people.
+//! The results page of all batches.
 
 use std::fmt::Write as _;
 
 use super::batch::{Batch, Form, Size};
 
-/// Seconds of one kind that a batch measured.
+/// One series of durations that a batch measured.
 type Durations = fn(&Batch) -> &Vec<f64>;
 
 pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
@@ -63,7 +63,7 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
     text
 }
 
-/// A line of the table.
+/// A table row.
 fn row(text: &mut String, (what, aim): (&str, &str), mut seconds: Vec<f64>) {
     seconds.sort_by(f64::total_cmp);
     let at = |index: usize| seconds.get(index).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What happens on the node whose agent is measured: GPUs fall off the bus and come back, pods end and others start.
+//! Churn on the measured node: GPUs are lost and return, pods end and others start.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,30 +22,30 @@ use crate::{
     wait,
 };
 
-/// How many of the pods are of actors, so that what they do with the CPUs is counted where that is wanted.
+/// How many of the pods are actors, whose CPU use is counted if enabled.
 const ACTORS: usize = 16;
 
-/// The node with all that is on it, each step when the agent has noticed the one before.
+/// The node with its devices and pods; each step follows when the agent has noticed the previous one.
 pub(super) struct Scene {
-    /// Where its GPUs come from.
+    /// The source of its GPUs.
     pub driver: Driver,
-    /// Who says which pod holds which GPU.
+    /// Reports the GPU allocations.
     pub kubelet: FakeKubelet,
-    /// Those of actors' pods; none where nothing is to be counted, or nothing can be.
+    /// The cgroups of the actors' pods; none if counting is disabled or not possible.
     pub cgroups: Option<PodCgroups>,
     client: Client,
     api: Api<Pod>,
     /// The names and uids of the pods, the oldest first.
     pods: VecDeque<(String, String)>,
-    /// How many pods there have been.
+    /// The number of pods so far.
     made: usize,
     step: usize,
-    /// How many losses and returns the agent noticed.
+    /// The number of losses and returns that the agent noticed.
     pub changes: usize,
 }
 
 impl Scene {
-    /// All pods run, and hold the GPUs by turns; no GPU is lost.
+    /// All pods run and share the GPUs; no GPU is lost.
     pub async fn set(cluster: &Cluster, counted: bool) -> Result<Self> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HERE}});
         cluster.kubectl_with(["apply", "-f-"], &namespace.to_string()).await?;
@@ -68,7 +68,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// What stands for the hierarchy of cgroups.
+    /// The root of the cgroup hierarchy.
     pub fn cgroup_root(&self) -> Option<&Path> {
         self.cgroups.as_ref().map(PodCgroups::root)
     }
@@ -94,7 +94,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The pod that is there longest ends.
+    /// Ends the oldest pod.
     async fn end_pod(&mut self) -> Result<()> {
         let (name, uid) = self.pods.pop_front().context("there is no pod")?;
         self.kubelet.remove(&name);
@@ -110,34 +110,34 @@ impl Scene {
         Ok(())
     }
 
-    /// The GPU that is lost now; every other step none is.
+    /// The GPU that is lost now; none in every other step.
     fn lost(&self) -> Option<usize> {
         (self.step % 2 == 1).then_some(self.step / 2 % GPUS)
     }
 
-    /// Takes the next step if the agent, which says this, noticed the last.
+    /// Takes the next step if the agent's `metrics` reflect the last one.
     pub async fn go_on(&mut self, metrics: &str) -> Result<()> {
         if lost(metrics) != usize::from(self.lost().is_some()) {
             return Ok(());
         }
         self.changes += 1;
         self.step += 1;
-        // by turns: it says that it is lost, or it is not there at all
+        // alternately reported as lost, or absent
         let how = if (self.step / 2).is_multiple_of(2) { "lost" } else { "gone" };
         self.driver.set(&self.lost().map(|gpu| format!("{how}={gpu}")).unwrap_or_default())?;
         self.end_pod().await?;
         self.start_pod().await
     }
 
-    /// Has all devices back, waits until the agent knows of everything that is there and of nothing else, and says how
-    /// many series of each name there are then.
+    /// Restores all devices, waits until the agent reports exactly the current state, and returns the number of series
+    /// of each name.
     pub async fn settle(&mut self, port: u16) -> Result<BTreeMap<String, usize>> {
         self.step += self.step % 2;
         self.driver.set("")?;
         let settled = wait::until(LIMIT, async || {
             let (_, text) = http_get(port, "/metrics").await?;
             ensure!(lost(&text) == 0, "a GPU is lost");
-            // one that was away for fewer looks than make it lost has no measurements until the next look
+            // a GPU that was absent too briefly to be lost has no measurements until the next probe
             let measured = series(&text).get("cairn_device_energy_joules_total").copied().unwrap_or_default();
             ensure!(measured == GPUS, "{measured} of {GPUS} GPUs are measured");
             let there: BTreeSet<_> = self.pods.iter().map(|(name, _)| name.as_str()).collect();
@@ -147,7 +147,7 @@ impl Scene {
                 let actors = self.pods.iter().enumerate();
                 let actors = actors.filter(|(place, _)| is_actor(self.made - PODS + place));
                 let actors: BTreeSet<_> = actors.map(|(_, (name, _))| name.as_str()).collect();
-                // on a machine with many CPUs there is no room for all
+                // on a machine with many CPUs the series limit excludes some pods
                 let known = counted.len() + left_out(&text);
                 ensure!(counted.is_subset(&actors), "the agent counts pods that are gone");
                 ensure!(known == actors.len(), "the agent counts {} of {} pods", counted.len(), actors.len());
@@ -158,18 +158,18 @@ impl Scene {
     }
 }
 
-/// Whether the pod that was made as this one is an actor's: always as many of those that are there.
+/// Whether the pod with this number is an actor's: always the same share of the current ones.
 fn is_actor(number: usize) -> bool {
     number % PODS < ACTORS
 }
 
-/// How many devices a scrape says are lost.
+/// The number of lost devices in a scrape.
 fn lost(metrics: &str) -> usize {
     let lost = |line: &&str| line.starts_with("cairn_device_health{") && line.ends_with("state=\"lost\"} 1");
     metrics.lines().filter(lost).count()
 }
 
-/// The pods that have a series of this name.
+/// The pods with a series of this name.
 fn pods_of<'a>(metrics: &'a str, name: &str) -> BTreeSet<&'a str> {
     let pod = |line: &'a str| {
         let (_, rest) = line.strip_prefix(name)?.split_once("pod=\"")?;
@@ -178,13 +178,13 @@ fn pods_of<'a>(metrics: &'a str, name: &str) -> BTreeSet<&'a str> {
     metrics.lines().filter_map(pod).collect()
 }
 
-/// How many pods a scrape says that there was no room for.
+/// The number of pods that a scrape reports as dropped.
 fn left_out(metrics: &str) -> usize {
     let left_out = "cairn_agent_series_dropped{limit=\"perf_pods\"} ";
     metrics.lines().find_map(|line| line.strip_prefix(left_out)?.parse().ok()).unwrap_or(0)
 }
 
-/// How many series of each name a scrape has.
+/// The number of series of each name in a scrape.
 fn series(metrics: &str) -> BTreeMap<String, usize> {
     let mut count = BTreeMap::new();
     for line in metrics.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {

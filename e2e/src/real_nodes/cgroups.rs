@@ -1,4 +1,4 @@
-//! The cgroups of nodes. Nobody owns a cgroup, so the one who makes it has to see to its end.
+//! The cgroups of nodes. They outlive their processes, so their creator must remove them.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ pub(super) fn name(node: &str) -> String {
     format!("{PREFIX}{}-{node}", std::process::id())
 }
 
-/// Makes a cgroup in every hierarchy: the kubelet makes only what is below its own.
+/// Creates a cgroup in every hierarchy: the kubelet creates only those below its own.
 pub(super) fn make(name: &str) -> Result<()> {
     for hierarchy in hierarchies() {
         let folder = hierarchy.join(name);
@@ -25,14 +25,14 @@ pub(super) fn make(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes the cgroups of this name and those below, as far as no process is in them.
+/// Removes the cgroups of this name and their children, unless they contain processes.
 pub(super) fn remove(name: &str) {
     for hierarchy in hierarchies() {
         remove_tree(&hierarchy.join(name));
     }
 }
 
-/// Removes what is left of nodes whose supervisor, and whoever it told to clean up, were all killed at once.
+/// Removes cgroups of nodes whose supervisor and cleanup process were killed.
 pub(super) fn remove_abandoned() {
     for hierarchy in hierarchies() {
         for entry in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
@@ -44,13 +44,13 @@ pub(super) fn remove_abandoned() {
     }
 }
 
-/// The process in the name of a cgroup that is one of ours.
+/// The process id in the name of a cgroup of this harness.
 fn owner(name: &str) -> Option<&str> {
     let (pid, _) = name.strip_prefix(PREFIX)?.split_once('-')?;
     pid.bytes().all(|byte| byte.is_ascii_digit()).then_some(pid)
 }
 
-/// One folder for version 2; with version 1, one for each controller.
+/// One folder for version 2; one per controller for version 1.
 fn hierarchies() -> Vec<PathBuf> {
     let is_one = |folder: &PathBuf| folder.join("cgroup.procs").is_file();
     let root = PathBuf::from(ROOT);
@@ -58,19 +58,19 @@ fn hierarchies() -> Vec<PathBuf> {
         return vec![root];
     }
     let folders = fs::read_dir(root).into_iter().flatten().flatten();
-    // `cpu` and `cpuacct` may be links to the same one
+    // `cpu` and `cpuacct` may link to the same folder
     let folders = folders.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.map(|entry| entry.path()).filter(is_one).collect()
 }
 
-/// Folders only, the innermost first: the files of a cgroup go with it.
+/// Removes only folders, the innermost first: a cgroup's files are removed with it.
 fn remove_tree(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove_tree(&entry.path());
         }
     }
-    // one that is in use is left to whoever uses it
+    // a cgroup in use is left alone
     let _ = fs::remove_dir(folder);
 }
 

@@ -1,4 +1,4 @@
-//! What containerd, the kubelet and the network plugins of a node are told.
+//! The configuration of a node's containerd, kubelet and network plugins.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{PAUSE_IMAGE, Plan, network};
 
-/// A network for pods: a bridge inside the node, and addresses of the node's range.
+/// The pod network: a bridge inside the node, and addresses of the node's range.
 pub(super) fn network(plan: &Plan) -> String {
     let state = plan.node.state.display();
     let bridge = json!({
@@ -23,7 +23,7 @@ pub(super) fn network(plan: &Plan) -> String {
     json!({"cniVersion": "1.0.0", "name": "pods", "plugins": [bridge]}).to_string()
 }
 
-/// Without `CAP_SYS_RESOURCE`, which containers rarely have, runc cannot make a process less likely to be killed:
+/// Without `CAP_SYS_RESOURCE`, which containers rarely have, runc cannot lower a process's OOM score:
 /// hence `restrict_oom_score_adj`.
 pub(super) fn containerd(plan: &Plan) -> String {
     let (state, bin) = (plan.node.state.display(), plan.bin.display());
@@ -102,7 +102,7 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
     .to_string()
 }
 
-/// The flag that tells the kubelet of the node with this folder from all others.
+/// The flag that identifies the kubelet of the node with this folder.
 pub(super) fn kubelet_config_flag(state: &Path) -> String {
     format!("--config={}/kubelet.yaml", state.display())
 }

@@ -1,6 +1,6 @@
-//! A cluster DNS: `CoreDNS` on every real node, at the address that its pods are told.
+//! A cluster DNS: `CoreDNS` on every real node, at the address in its pods' resolv.conf.
 //!
-//! One for each node, as with `NodeLocal` `DNSCache`, so that nobody has to find the way to a Service's address.
+//! One per node, as with `NodeLocal` `DNSCache`, so that no Service routing is needed.
 
 use anyhow::{Result, anyhow, ensure};
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -9,14 +9,14 @@ use kube::Api;
 use super::NAMESPACES_LIMIT;
 use crate::{Cluster, images::Image, wait};
 
-/// Its image, as the manifest has it.
+/// The image in the manifest.
 const IMAGE: &str = "registry.local/coredns:e2e";
 
-/// Who asks the API server for what, and what is answered.
+/// The manifest: permissions and the DaemonSet.
 const MANIFEST: &str = include_str!("../../control-plane/coredns/manifest.yaml");
 
 impl Cluster {
-    /// Starts a DNS server on every real node, and waits until each knows the cluster.
+    /// Starts a DNS server on every real node, and waits until each is ready.
     pub async fn start_dns(&self) -> Result<()> {
         let plane = self.plane();
         let image = Image::new(IMAGE, "/coredns").program(&plane.bin.join("coredns"), "/coredns")?;

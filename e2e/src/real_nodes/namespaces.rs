@@ -1,4 +1,4 @@
-//! The namespaces of a node: who makes them, what is mounted in them, and who ends them.
+//! The namespaces of a node: creation, mounts and termination.
 
 use std::{
     fs,
@@ -17,18 +17,18 @@ use rustix::process::{Pid, WaitOptions, wait};
 use super::{RealNode, cgroups};
 use crate::keeper;
 
-/// Gives this process new namespaces, runs a node in them until it ends, and removes its cgroups.
+/// Creates new namespaces, runs a node in them until it ends, and removes its cgroups.
 ///
-/// The node ends when stdin closes, which it inherits. `cgroup` is the name of the cgroups that it will have.
+/// The node ends when the inherited stdin closes. `cgroup` is the name of its cgroups.
 pub fn become_node(cgroup: &str) -> Result<()> {
     let all = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID;
     unshare(all).context(
         "cannot make namespaces for mounts, network and processes: run this as root, in a container with --privileged",
     )?;
-    // what is mounted here is not seen outside
+    // mounts do not propagate to the host
     mount_flags("/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
     cgroups::make(cgroup)?;
-    // process 1 of the new namespace; its parent is outside of it and looks like process 0 from there
+    // process 1 of the new namespace; its parent is outside and has pid 0 there
     let exe = keeper::executable()?;
     let status = Command::new(&exe)
         .args(["die-with-parent", "0"])
@@ -37,16 +37,16 @@ pub fn become_node(cgroup: &str) -> Result<()> {
         .arg(cgroup)
         .status()
         .context("cannot start the first process of the node");
-    // whatever happened: nobody is left to use them
+    // in any case: nothing uses them any more
     cgroups::remove(cgroup);
     let status = status?;
     ensure!(status.success(), "the node failed ({status})");
     Ok(())
 }
 
-/// Runs the node as a child, and buries every process that lost its parent meanwhile.
+/// Runs the node as a child, and reaps orphaned processes.
 ///
-/// When this ends, the kernel kills what is left in the namespace.
+/// When it ends, the kernel kills the rest of the namespace.
 pub fn first_process(cgroup: &str) -> Result<()> {
     let child = Command::new(keeper::executable()?)
         .args(["node-run", cgroup])
@@ -79,7 +79,7 @@ pub(super) fn are_separate(pid: u32) -> Result<()> {
     Ok(())
 }
 
-/// The sysctls that a kubelet sets. They are the machine's, not the namespace's.
+/// The sysctls that a kubelet sets. They belong to the machine, not to the namespace.
 const SYSCTLS: [&str; 6] = [
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
@@ -89,9 +89,9 @@ const SYSCTLS: [&str; 6] = [
     "vm/panic_on_oom",
 ];
 
-/// Mounts what makes the file system that of a node. Seen by the processes of this namespace alone.
+/// Mounts the file systems of a node, visible only in this namespace.
 ///
-/// The kubelet has fixed paths, `/var/lib/kubelet/device-plugins` among them, so each node has own folders there.
+/// The kubelet has fixed paths such as `/var/lib/kubelet/device-plugins`, so each node has its own folders there.
 pub(super) fn mount_all(node: &RealNode) -> Result<()> {
     let state = &node.state;
     for (folder, place) in [("var-lib", "/var/lib"), ("var-log", "/var/log"), ("run", "/run")] {
@@ -109,7 +109,7 @@ pub(super) fn mount_all(node: &RealNode) -> Result<()> {
         fs::write(&own, value).with_context(|| format!("cannot write {}", own.display()))?;
         bind(&own, &place)?;
     }
-    // containers get volumes that are mounted later
+    // later mounts propagate into containers
     mount_flags("/", MsFlags::MS_REC | MsFlags::MS_SHARED)
 }
 

@@ -1,4 +1,4 @@
-//! The network of a node: a cable to the machine, one to each other node, and a way to the API server.
+//! The network of a node: a veth pair to the machine, one to each other node, and access to the API server.
 
 use std::{
     fs::File,
@@ -11,28 +11,28 @@ use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 
-/// The API server's Service, the first address of its range: what every pod is told.
+/// The API server's Service, the first address of the service range.
 pub(crate) const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-/// Where pods ask for names: each node has the address, for a server of its own.
+/// The DNS address of pods: each node has it, for a server of its own.
 pub(super) const NAMES: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 10);
 
-/// Where kubelets and pods find the API server.
+/// The URL of the API server for kubelets and pods.
 pub(super) const SERVER: &str = "https://10.0.0.1:443";
 
-/// The addresses of one node. No two nodes of a machine have the same number.
+/// The addresses of one node. Nodes of one machine have different numbers.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Network {
     number: u8,
 }
 
 impl Network {
-    /// Lays a cable from the machine to the network namespace of process `pid` and sets up both ends.
+    /// Creates a veth pair between the machine and the network namespace of process `pid`.
     ///
-    /// Also returned is a listener inside that namespace, on the address of the API server's Service. All of it
-    /// goes with the namespace.
+    /// Also returns a listener inside that namespace on the address of the API server's Service. Everything
+    /// is removed with the namespace.
     pub(super) fn join(pid: u32) -> Result<(Self, TcpListener)> {
-        // the name of the machine's end is what keeps numbers apart
+        // the interface name makes the number unique
         let first = std::process::id().wrapping_mul(2);
         for attempt in 0..=u8::MAX {
             let [number, ..] = first.wrapping_add(u32::from(attempt)).to_le_bytes();
@@ -58,9 +58,9 @@ impl Network {
         bail!("256 nodes have a network on this machine: stop other runs of this harness")
     }
 
-    /// Lays a cable between the nodes of two processes, so that the pods of each reach those of the other.
+    /// Creates a veth pair between the nodes of two processes, so that their pods reach each other.
     ///
-    /// It goes with either of their namespaces.
+    /// It is removed with either namespace.
     pub(super) fn connect(self, pid: u32, other: Self, other_pid: u32) -> Result<()> {
         let (to_other, to_self) = (format!("node-{}", other.number), format!("node-{}", self.number));
         ip(&format!("link add {to_other} netns {pid} type veth peer name {to_self} netns {other_pid}"))?;
@@ -76,7 +76,7 @@ impl Network {
         Ok(())
     }
 
-    /// The machine's end of the cable.
+    /// The machine's interface.
     fn cable(self) -> String {
         format!("cairn-e2e-{}", self.number)
     }
@@ -90,13 +90,13 @@ impl Network {
         Ipv4Addr::new(10, 202, self.number, 2)
     }
 
-    /// The addresses of its pods.
+    /// The address range of its pods.
     pub(super) fn pods(self) -> String {
         format!("10.201.{}.0/24", self.number)
     }
 }
 
-/// Runs `act` in the network of process `pid`, and comes back.
+/// Runs `act` in the network namespace of process `pid`.
 fn inside<T>(pid: u32, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let open = |path: String| File::open(&path).with_context(|| format!("cannot open {path}"));
     let own = open("/proc/thread-self/ns/net".into())?;
@@ -108,7 +108,7 @@ fn inside<T>(pid: u32, act: impl FnOnce() -> Result<T>) -> Result<T> {
     done
 }
 
-/// Runs commands of `ip`, one per line.
+/// Runs `ip` commands, one per line.
 fn ip(commands: &str) -> Result<()> {
     for command in commands.lines() {
         let words = command.split_whitespace();
@@ -120,14 +120,14 @@ fn ip(commands: &str) -> Result<()> {
     Ok(())
 }
 
-/// Passes every connection of `listener` on to `port` on loopback, which need not be there all the time.
+/// Forwards every connection of `listener` to `port` on loopback, which may be closed at times.
 pub(super) async fn forward(listener: TcpListener, port: u16) -> Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
     loop {
         let (mut pod, _) = listener.accept().await?;
         tokio::spawn(async move {
-            // whoever asks sees the connection close, as with a server that is gone
+            // the client sees a closed connection, as with a stopped server
             if let Ok(mut server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
                 let _ = tokio::io::copy_bidirectional(&mut pod, &mut server).await;
             }

@@ -1,4 +1,4 @@
-//! What runs a node from inside: mounts, containerd, the pause image, the kubelet.
+//! The processes of a node: mounts, containerd, the pause image, the kubelet.
 
 use std::{ffi::OsStr, fs, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration};
 
@@ -14,9 +14,9 @@ use crate::{
 /// How long containerd may take to answer.
 const CONTAINERD_LIMIT: Duration = Duration::from_mins(3);
 
-/// Runs the node that the first line of stdin describes until stdin closes.
+/// Runs the node described by the first line of stdin until stdin closes.
 ///
-/// Nothing is stopped then: it ends with the namespace that it is in.
+/// Nothing is stopped explicitly: everything ends with the PID namespace.
 pub async fn run(cgroup: &str) -> Result<()> {
     let mut orders = Orders::listen()?;
     let Ok(plan) = orders.next().await else { return Ok(()) };
@@ -28,7 +28,7 @@ pub async fn run(cgroup: &str) -> Result<()> {
     }
 }
 
-/// Starts everything, and returns only when something failed.
+/// Starts everything, and returns only after a failure.
 async fn serve(plan: &Plan, cgroup: &str) -> Result<()> {
     let state = &plan.node.state;
     let write = |name: &str, text: &str| {
@@ -62,7 +62,7 @@ async fn serve(plan: &Plan, cgroup: &str) -> Result<()> {
     }
 }
 
-/// A kubelet that is killed is started again, as by what supervises it on nodes of users; one that ends by itself failed.
+/// A killed kubelet is restarted, as by systemd on real nodes; a kubelet that exits by itself is a failure.
 fn ensure_killed(kubelet: &Child, status: ExitStatus) -> Result<()> {
     ensure!(
         status.signal().is_some(),
@@ -72,7 +72,7 @@ fn ensure_killed(kubelet: &Child, status: ExitStatus) -> Result<()> {
     Ok(())
 }
 
-/// Gives containerd the pause image as soon as it answers.
+/// Imports the pause image as soon as containerd answers.
 async fn import(plan: &Plan) -> Result<()> {
     let ctr = async |arguments: &[&OsStr]| command::run(plan.node.ctr(&plan.bin, arguments), "").await;
     let answers = wait::until(CONTAINERD_LIMIT, async || ctr(&["version".as_ref()]).await).await;
@@ -80,7 +80,7 @@ async fn import(plan: &Plan) -> Result<()> {
     ctr(&["images".as_ref(), "import".as_ref(), plan.pause.as_ref()]).await.map(drop)
 }
 
-/// Waits until a process ends, and says how.
+/// Waits until a process ends and returns its status.
 async fn failure(child: &mut Child) -> anyhow::Error {
     let status = child.ended().await.map_or_else(|error| format!("{error:#}"), |status| status.to_string());
     anyhow!("{} ended ({status}); its last words:\n{}", child.name, child.last_words())
