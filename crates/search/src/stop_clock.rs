@@ -113,7 +113,7 @@ mod tests {
         let mut clock = StopClock::of_prices(&snapshot, &|| true);
         let found = clock.cheapest(&snapshot, (actor, units), cost);
         assert_eq!(found, Ok(Some((1, UnitIx::new(2)))));
-        let many = units.repeat(CHECK_INTERVAL);
-        assert_eq!(clock.cheapest(&snapshot, (actor, many.as_slice()), cost), Err(Expired));
+        let repeated = units.repeat(CHECK_INTERVAL);
+        assert_eq!(clock.cheapest(&snapshot, (actor, repeated.as_slice()), cost), Err(Expired));
     }
 }

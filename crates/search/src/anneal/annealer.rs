@@ -265,15 +265,15 @@ impl<'m> Annealer<'m> {
     }
 
     fn try_compound_moves(&mut self, temperature: f64) {
-        let regions = &self.solution.model.regions;
+        let classes = &self.solution.model.node_classes;
         if self.solution.model.without == Some(Ablation::CompoundMoves) {
             return;
         }
         let (of_nodes, of_groups) = COMPOUND_MOVES;
-        for _ in 0..if regions.has_zones { of_nodes } else { 0 } {
+        for _ in 0..if classes.has_zones { of_nodes } else { 0 } {
             self.try_random_compound_move(temperature, CompoundMove::between_nodes);
         }
-        for _ in 0..if regions.has_nodes { of_groups } else { 0 } {
+        for _ in 0..if classes.has_nodes { of_groups } else { 0 } {
             self.try_random_compound_move(temperature, CompoundMove::between_groups);
         }
     }

@@ -249,13 +249,13 @@ mod tests {
     fn without_time_violators_are_dropped_in_one_pass() {
         for seed in 0..500 {
             let (snapshot, places) = random_world(&mut fastrand::Rng::with_seed(seed));
-            let asked = Cell::new(0);
+            let checks = Cell::new(0);
             let stop = || {
-                asked.set(asked.get() + 1);
+                checks.set(checks.get() + 1);
                 true
             };
             let found = drop_violators(&snapshot, places.clone(), &stop);
-            assert!(asked.get() <= 1, "seed {seed}");
+            assert!(checks.get() <= 1, "seed {seed}");
             let rules = snapshot.rules().unwrap();
             let [before, after] = [&places, &found].map(|places| RuleEvaluator::of(rules, places).degree());
             let mut pairs = places.iter().zip(&found);

@@ -19,7 +19,7 @@ const UNITS_PER_STEP: usize = 16;
 
 /// The model, with capacities as limits where that is right. The flag says that `stop` ended the probe.
 pub(crate) fn build_model<'a>(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (Model<'a>, bool) {
-    let Some(model) = Model::with_nobody_excused(snapshot) else { return (Model::new(snapshot), false) };
+    let Some(model) = Model::without_grandfathering(snapshot) else { return (Model::new(snapshot), false) };
     match feasibility_probe(&model, stop) {
         Some(true) => (model, false),
         Some(false) => (Model::new(snapshot), false),

@@ -44,7 +44,7 @@ impl HubRestarts {
             .map(|units| units.iter().map(room).sum::<i128>() * MIN_SHARE >= all)
             .collect();
         let is_first = |node: &NodeIx| {
-            let alike = model.regions.alike_in(model.regions.zone(*node), *node);
+            let alike = model.node_classes.interchangeable_in(model.node_classes.zone(*node), *node);
             alike.iter().find(|other| has_room[**other]) == Some(node)
         };
         let nodes = NodeIx::first(has_room.len());
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     /// Four nodes of two cores each in two zones, the last with a GPU that some of eight actors may use.
-    fn begun_with(capacity: u32, overload_allowance: i64) -> Vec<(usize, Vec<usize>)> {
+    fn hubs_and_nodes(capacity: u32, overload_allowance: i64) -> Vec<(usize, Vec<usize>)> {
         let unit = |at: usize| format!("u{at}:cpu:{capacity}:node=n{},zone=z{}", at / 2, at / 4);
         let units: Vec<String> = (0..8).map(unit).collect();
         let actors: Vec<String> =
@@ -102,27 +102,27 @@ mod tests {
         let snapshot = testkit::line::world(&units, &actors.join(" "), &links.join("; "));
         let model = Model::new(&snapshot);
         let mut restarts = HubRestarts::new(&model, overload_allowance);
-        let mut begun = Vec::new();
+        let mut tried = Vec::new();
         while let Some(places) = restarts.next_placement(&model, &|| false) {
-            begun.push(places.iter().map(|unit| model.node_of[*unit].at()).collect::<Vec<_>>());
+            tried.push(places.iter().map(|unit| model.node_of[*unit].at()).collect::<Vec<_>>());
         }
-        begun.into_iter().map(|nodes| (nodes[0], nodes)).collect()
+        tried.into_iter().map(|nodes| (nodes[0], nodes)).collect()
     }
 
     #[test]
     fn each_node_with_room_is_tried_once() {
         // All work is 40, and a quarter of it 10: nodes of 8 have no room unless each unit may be overloaded by 2.
-        assert_eq!(begun_with(4, 0), []);
+        assert_eq!(hubs_and_nodes(4, 0), []);
         let nodes =
-            |begun: Vec<(usize, Vec<usize>)>| begun.into_iter().map(|(of_hub, _)| of_hub).collect::<Vec<_>>();
+            |tried: Vec<(usize, Vec<usize>)>| tried.into_iter().map(|(of_hub, _)| of_hub).collect::<Vec<_>>();
         assert_eq!(
-            nodes(begun_with(10, 0)),
+            nodes(hubs_and_nodes(10, 0)),
             [0, 2, 3],
             "where most may be first; the first two consist of the same"
         );
-        assert_eq!(nodes(begun_with(4, 2)), [0, 2, 3]);
+        assert_eq!(nodes(hubs_and_nodes(4, 2)), [0, 2, 3]);
         // The hub is there with the items tied to it.
-        for (node, nodes) in begun_with(10, 0) {
+        for (node, nodes) in hubs_and_nodes(10, 0) {
             assert!(nodes.iter().filter(|at| **at == node).count() >= 4, "{nodes:?}");
         }
     }

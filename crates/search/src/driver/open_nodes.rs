@@ -136,7 +136,7 @@ impl NodeRoom {
 
     /// Nodes that can be closed beside those that are, as far as the sums tell: by zone and node, the least work first.
     fn closable(&self, model: &Model, places: &IxVec<ItemIx, UnitIx>, closed: &[NodeIx]) -> Vec<NodeIx> {
-        let zone = |node: NodeIx| model.regions.zone(node);
+        let zone = |node: NodeIx| model.node_classes.zone(node);
         let nodes = || NodeIx::first(model.units_of_node.len());
         let mut of_node = IxVec::of(0, model.units_of_node.len());
         let mut of_zone = IxVec::of(0, nodes().map(|node| zone(node).at() + 1).max().unwrap_or(0));

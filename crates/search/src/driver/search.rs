@@ -137,12 +137,12 @@ impl<'t> AnnealingSearch<'t> {
         });
         self.chains = chains.collect();
         let has_choice =
-            model.regions.has_nodes && model.has_limit && solution.overload_allowance == 0 && !is_warm;
+            model.node_classes.has_nodes && model.has_limit && solution.overload_allowance == 0 && !is_warm;
         if has_choice && model.without != Some(Ablation::OpenNodeRestriction) {
             let trial = self.chains.last().map(|chain| chain.sequence.trial());
             self.open_nodes = trial.map(|trial| OpenNodeRestriction::new(model, trial));
         }
-        if model.regions.has_nodes && !is_warm && model.without != Some(Ablation::HubRestarts) {
+        if model.node_classes.has_nodes && !is_warm && model.without != Some(Ablation::HubRestarts) {
             self.hub_restarts = Some(HubRestarts::new(model, solution.overload_allowance));
         }
         if solution.violation() == 0 {

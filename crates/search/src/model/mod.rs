@@ -34,7 +34,7 @@ const UPDATED_UNITS: usize = 1 << 10;
 /// The weighted problem and what compound moves use.
 pub(crate) struct Model<'a> {
     problem: Weighted<'a>,
-    pub regions: NodeClasses,
+    pub node_classes: NodeClasses,
     /// Numbers read to evaluate all non-additive terms.
     numbers_read: usize,
     /// Duration of a step relative to a sparse snapshot: a step reads every tie of an item and evaluates the terms.
@@ -58,7 +58,7 @@ impl<'a> Model<'a> {
     }
 
     /// The same for a snapshot in which no violation is grandfathered; see [`Weighted::with_nobody_excused`].
-    pub fn with_nobody_excused(snapshot: &'a Snapshot) -> Option<Self> {
+    pub fn without_grandfathering(snapshot: &'a Snapshot) -> Option<Self> {
         Some(Self::of(snapshot, Weighted::with_nobody_excused(snapshot)?))
     }
 
@@ -69,7 +69,7 @@ impl<'a> Model<'a> {
         Self {
             numbers_read,
             relative_step_time: relative_step_time(&problem, numbers_read / SPARSE),
-            regions: NodeClasses::new(snapshot, &problem.units_of_node),
+            node_classes: NodeClasses::new(snapshot, &problem.units_of_node),
             problem,
             without: None,
         }

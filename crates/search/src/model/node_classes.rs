@@ -20,7 +20,7 @@ pub(crate) struct NodeClasses {
     /// By zone: its nodes.
     nodes_of_zone: IxVec<PlaceIx, Vec<NodeIx>>,
     /// By zone and class: the nodes.
-    alike_in_zone: BTreeMap<(PlaceIx, usize), Vec<NodeIx>>,
+    class_in_zone: BTreeMap<(PlaceIx, usize), Vec<NodeIx>>,
     /// By unit: its kind and its number among the units of that kind on its node, as one number.
     slot_of: IxVec<UnitIx, u32>,
     /// By node: its slots, ascending, and the unit of each.
@@ -56,13 +56,13 @@ impl NodeClasses {
         let alike: Vec<Vec<NodeIx>> = classes.into_values().collect();
         let mut class_of = IxVec::of(0, nodes);
         let mut nodes_of_zone = IxVec::of(Vec::new(), zones);
-        let mut alike_in_zone: BTreeMap<(PlaceIx, usize), Vec<NodeIx>> = BTreeMap::new();
+        let mut class_in_zone: BTreeMap<(PlaceIx, usize), Vec<NodeIx>> = BTreeMap::new();
         for (class, nodes) in alike.iter().enumerate() {
             for node in nodes {
                 let zone = zone_of[*node];
                 class_of[*node] = class;
                 nodes_of_zone[zone].push(*node);
-                alike_in_zone.entry((zone, class)).or_default().push(*node);
+                class_in_zone.entry((zone, class)).or_default().push(*node);
             }
         }
         let has_zones = zone_of.iter().any(|zone| Some(zone) != zone_of.iter().next());
@@ -73,7 +73,7 @@ impl NodeClasses {
             alike,
             zone_of,
             nodes_of_zone,
-            alike_in_zone,
+            class_in_zone,
             slot_of,
             units_by_slot,
         }
@@ -93,14 +93,14 @@ impl NodeClasses {
 
     /// The nodes of this node's class, including itself.
     #[inline]
-    pub fn alike(&self, node: NodeIx) -> &[NodeIx] {
+    pub fn interchangeable(&self, node: NodeIx) -> &[NodeIx] {
         &self.alike[self.class_of[node]]
     }
 
     /// Those of them that are in a zone.
     #[inline]
-    pub fn alike_in(&self, zone: PlaceIx, node: NodeIx) -> &[NodeIx] {
-        self.alike_in_zone.get(&(zone, self.class_of[node])).map_or(&[], Vec::as_slice)
+    pub fn interchangeable_in(&self, zone: PlaceIx, node: NodeIx) -> &[NodeIx] {
+        self.class_in_zone.get(&(zone, self.class_of[node])).map_or(&[], Vec::as_slice)
     }
 
     /// The unit of `node` that corresponds to `unit` on its own node, if there is one.
@@ -136,15 +136,15 @@ mod tests {
             units.join(",")
         );
         let snapshot = Snapshot::read(&json).unwrap();
-        let regions = NodeClasses::new(&snapshot, &Weighted::new(&snapshot).units_of_node);
-        assert!(regions.has_nodes && regions.has_zones);
+        let classes = NodeClasses::new(&snapshot, &Weighted::new(&snapshot).units_of_node);
+        assert!(classes.has_nodes && classes.has_zones);
         let [a, b, c] = [0, 1, 2].map(NodeIx::new);
-        assert_eq!(regions.alike(a), [a, b]);
-        assert_eq!(regions.alike_in(regions.zone(b), a), [b]);
-        assert_eq!(regions.alike_in(regions.zone(a), c), []);
-        assert_eq!(regions.nodes(regions.zone(c)).len(), 2);
+        assert_eq!(classes.interchangeable(a), [a, b]);
+        assert_eq!(classes.interchangeable_in(classes.zone(b), a), [b]);
+        assert_eq!(classes.interchangeable_in(classes.zone(a), c), []);
+        assert_eq!(classes.nodes(classes.zone(c)).len(), 2);
         let counterparts = |units: [usize; 3], node| {
-            units.map(|unit| regions.counterpart(UnitIx::new(unit), node).map(UnitIx::at))
+            units.map(|unit| classes.counterpart(UnitIx::new(unit), node).map(UnitIx::at))
         };
         assert_eq!(counterparts([0, 1, 2], b), [Some(4), Some(3), Some(5)]);
         assert_eq!(counterparts([0, 1, 2], c), [Some(6), None, None]);

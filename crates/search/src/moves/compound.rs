@@ -39,11 +39,11 @@ impl CompoundMove {
     /// Swaps the items of the item's node with those of an interchangeable node, mostly in the zone of a peer.
     pub fn between_nodes(&mut self, solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) {
         self.changes.clear();
-        let regions = &solution.model.regions;
+        let classes = &solution.model.node_classes;
         let Some((node, other)) = ends(solution, item, rng) else { return };
-        let zone = regions.zone(other);
-        let near = if zone == regions.zone(node) { &[] } else { regions.alike_in(zone, node) };
-        let pool = if rng.u32(..8) == 0 { regions.alike(node) } else { near };
+        let zone = classes.zone(other);
+        let near = if zone == classes.zone(node) { &[] } else { classes.interchangeable_in(zone, node) };
+        let pool = if rng.u32(..8) == 0 { classes.interchangeable(node) } else { near };
         if pool.is_empty() {
             return;
         }
@@ -56,10 +56,10 @@ impl CompoundMove {
     /// Moves a group around the item to the node of a peer or near it, and often a group from there back.
     pub fn between_groups(&mut self, solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) {
         self.changes.clear();
-        let regions = &solution.model.regions;
+        let classes = &solution.model.node_classes;
         let Some((node, mut other)) = ends(solution, item, rng) else { return };
         if other == node || rng.u32(..4) == 0 {
-            let near = regions.nodes(regions.zone(other));
+            let near = classes.nodes(classes.zone(other));
             other = near[rng.usize(..near.len())];
         }
         if other == node {
@@ -67,11 +67,11 @@ impl CompoundMove {
         }
         self.gather(solution, item, other, rng.usize(2..=MAX_GROUP), rng);
         let Some((_, _, goal)) = self.changes.first() else { return };
-        let there = &solution.occupants[*goal];
-        if there.is_empty() || rng.u32(..4) == 0 {
+        let occupants = &solution.occupants[*goal];
+        if occupants.is_empty() || rng.u32(..4) == 0 {
             return;
         }
-        let back = there[rng.usize(..there.len())];
+        let back = occupants[rng.usize(..occupants.len())];
         if solution.model.candidates(back).len() > 1 {
             let most = rng.usize(1..=MAX_GROUP).min(self.changes.len() + 1);
             self.gather(solution, back, node, most, rng);
@@ -92,10 +92,10 @@ impl CompoundMove {
                 (None, Some(lack)) => (to, from, lack),
                 (Some(_), Some(_)) => return false,
             };
-            let there = &solution.occupants[gives];
+            let occupants = &solution.occupants[gives];
             let model = solution.model;
             // Prefer the item that frees just enough.
-            let sampled = (0..SAMPLED.min(there.len())).map(|_| there[rng.usize(..there.len())]);
+            let sampled = (0..SAMPLED.min(occupants.len())).map(|_| occupants[rng.usize(..occupants.len())]);
             let suitable = sampled.filter(|item| {
                 model.allows(*item, takes) && self.changes.iter().all(|(other, ..)| other != item)
             });
@@ -130,11 +130,11 @@ impl CompoundMove {
                 return false;
             };
             self.changes.push((displaced, at, to));
-            let there = &solution.occupants[to];
-            if there.is_empty() || !solution.is_rejected(displaced, to) {
+            let occupants = &solution.occupants[to];
+            if occupants.is_empty() || !solution.is_rejected(displaced, to) {
                 return true;
             }
-            let next = there[rng.usize(..there.len())];
+            let next = occupants[rng.usize(..occupants.len())];
             if model.allows(next, home) {
                 self.changes.push((next, to, home));
                 return true;
@@ -148,7 +148,7 @@ impl CompoundMove {
     fn move_all(&mut self, solution: &Solution, from: NodeIx, to: NodeIx) -> bool {
         let model = solution.model;
         for unit in &model.units_of_node[from] {
-            let goal = model.regions.counterpart(*unit, to);
+            let goal = model.node_classes.counterpart(*unit, to);
             for item in solution.occupants[*unit].iter().filter(|item| model.candidates(**item).len() > 1) {
                 let Some(goal) = goal.filter(|goal| model.allows(*item, *goal)) else { return false };
                 self.changes.push((*item, *unit, goal));
@@ -199,7 +199,7 @@ impl CompoundMove {
         {
             return;
         }
-        if let Some(goal) = model.regions.counterpart(at, to).filter(|goal| model.allows(item, *goal)) {
+        if let Some(goal) = model.node_classes.counterpart(at, to).filter(|goal| model.allows(item, *goal)) {
             self.group_of[item] = self.groups;
             self.changes.push((item, at, goal));
         }
@@ -213,8 +213,8 @@ fn ends(solution: &Solution, item: ItemIx, rng: &mut fastrand::Rng) -> Option<(N
     if at == NOWHERE || ties.is_empty() && !model.has_groups(item) {
         return None;
     }
-    let there = solution.place[model.proposed_peer(item, u32::from(!ties.is_empty()), rng)?];
-    (there != NOWHERE).then(|| (model.node_of[at], model.node_of[there]))
+    let peer_at = solution.place[model.proposed_peer(item, u32::from(!ties.is_empty()), rng)?];
+    (peer_at != NOWHERE).then(|| (model.node_of[at], model.node_of[peer_at]))
 }
 
 #[cfg(test)]
