@@ -10,13 +10,10 @@ use placement::{Assignment, Budget};
 use crate::anneal::annealer::Annealer;
 use crate::anneal::annealing_chain::AnnealingChain;
 use crate::driver::drop_violators::drop_violators;
-use crate::driver::search::AnnealingSearch;
+use crate::driver::search::{AnnealingSearch, QUENCHED_CHAINS};
 use crate::evaluation::solution::Solution;
 use crate::model::Model;
 use crate::moves::load_balancing::balance_loads;
-
-/// Chains that a probe quenches.
-pub(super) const QUENCHED_CHAINS: usize = 2;
 
 /// How late a probe may end before it is abandoned. A replay of the effort finishes the probe, so a little delay is better
 /// than another answer.

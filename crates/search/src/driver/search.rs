@@ -18,7 +18,6 @@ use crate::driver::feasibility_probe::build_model;
 use crate::driver::hub_restarts::HubRestarts;
 use crate::driver::incumbent::Incumbent;
 use crate::driver::open_nodes::OpenNodeRestriction;
-use crate::driver::probe::QUENCHED_CHAINS;
 use crate::driver::start::{Start, adopted};
 use crate::evaluation::rank::{Rank, is_significantly_better, rank};
 use crate::evaluation::solution::Solution;
@@ -26,6 +25,9 @@ use crate::model::{Model, ROUND};
 
 /// Number of chains, and of threads. Results do not depend on the number of processors.
 const CHAINS: u32 = 2;
+
+/// Chains that a probe quenches.
+pub(super) const QUENCHED_CHAINS: usize = 2;
 
 /// A snapshot prepared for searching.
 pub struct SearchInstance<'a> {
