@@ -1,21 +1,21 @@
-//! What a manager can do, so that a program can ask before it tries.
+//! Optional features of managers, which a program can query before use.
 
 use std::fmt::Write as _;
 
-/// Something that not every back-end can do. Whatever is not listed, every one can.
+/// An optional feature of a back-end. Every back-end supports what is not listed here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
-    /// Create Instances while running.
+    /// Create Instances at run time.
     CreateInstances,
-    /// Hold several Instances at once.
+    /// Manage several Instances at once.
     SeveralInstances,
-    /// Take over a buffer of the program.
+    /// Register a buffer of the program as a slot.
     Register,
-    /// Place memory in a NUMA domain of its own.
+    /// Bind memory to a NUMA domain.
     BindMemory,
-    /// Copy to and from global slots, after an exchange.
+    /// Copy to and from global slots after an exchange.
     GlobalCopies,
-    /// Make slots reachable for Instances that come later.
+    /// Promote slots, so that Instances created later can reach them.
     Promote,
     /// Lock a global slot.
     Lock,
@@ -27,16 +27,16 @@ pub enum Capability {
     AsyncFunctions,
     /// Run kernels.
     Kernels,
-    /// Let a function suspend in its middle, and resume it.
+    /// Let a function suspend itself midway and resume it.
     Suspend,
-    /// Go on with a suspended state on another thread than before.
+    /// Resume a suspended state on another thread.
     ResumeAnywhere,
     /// Run a state on the caller's thread.
     Run,
 }
 
 impl Capability {
-    /// All of them, in the order of the documentation.
+    /// All capabilities, in the order of the documentation.
     pub const ALL: [Self; 14] = [
         Self::CreateInstances,
         Self::SeveralInstances,
@@ -54,7 +54,7 @@ impl Capability {
         Self::Run,
     ];
 
-    /// What it is, in the documentation's words.
+    /// The label used in the documentation.
     pub fn words(self) -> &'static str {
         match self {
             Self::CreateInstances => "create Instances",
@@ -75,7 +75,7 @@ impl Capability {
     }
 }
 
-/// The documented table: a line for each capability, a column for each manager and what it says of itself.
+/// The documented table: one row per capability, one column per manager.
 pub fn table(managers: &[(&str, &dyn Fn(Capability) -> bool)]) -> String {
     let mut text = String::from("| capability |");
     for (name, _) in managers {

@@ -1,4 +1,4 @@
-//! Copies between slots, what counts and awaits them, and slots that peers reach.
+//! Copies between slots, their counters and fences, and global slots.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,11 +20,11 @@ use super::{
     wait::Wait,
 };
 
-/// Which exchange.
+/// Identifies an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Tag(pub u64);
 
-/// Which slot of an exchange.
+/// Identifies a slot within an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key(pub u64);
 
@@ -40,44 +40,44 @@ impl fmt::Display for Key {
     }
 }
 
-/// How many copies have finished at a slot, ever.
+/// Total numbers of completed copies at a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Those that took bytes from it: it is free to be overwritten.
+    /// Copies out of the slot: their source bytes may be overwritten.
     pub sent: u64,
-    /// Those that brought bytes: they are there.
+    /// Copies into the slot: their bytes have arrived.
     pub received: u64,
 }
 
-/// What global slots of one exchange have in common.
+/// State shared by the global slots of one exchange.
 pub(crate) struct Group {
     pub tag: Option<Tag>,
     pub members: Vec<InstanceId>,
     pub slots: Mutex<BTreeMap<Key, Arc<GlobalCore>>>,
-    /// What is destroyed at the next fence.
+    /// Slots to destroy at the next fence.
     pub doomed: Mutex<BTreeSet<Key>>,
-    /// How many fences of the tag there were.
+    /// Number of completed fences of the tag.
     pub round: Mutex<u64>,
 }
 
-/// A global slot itself.
+/// The shared part of a global slot.
 pub(crate) struct GlobalCore {
     pub key: Key,
     pub owner: InstanceId,
-    /// The slot, here or mapped from its owner.
+    /// The underlying slot, local or mapped from its owner.
     pub target: Arc<SlotCore>,
     pub secret: [u64; 2],
     pub own: bool,
     pub gone: AtomicBool,
-    /// What this Instance's copies have done to it.
+    /// Counts of this Instance's own copies.
     pub header: Header,
     pub tally: Tally,
     pub group: Arc<Group>,
-    /// What a later Instance needs to reach it, where it was promoted.
+    /// The descriptor that later Instances need, if the slot is promoted.
     pub bytes: Option<Vec<u8>>,
 }
 
-/// A slot of some Instance of the group, reached by all of it (hicr.txt 3.1.4).
+/// A slot of some Instance of the group that every member can reach (hicr.txt 3.1.4).
 pub struct GlobalSlot {
     pub(crate) core: Arc<GlobalCore>,
 }
@@ -98,31 +98,31 @@ impl fmt::Debug for GlobalSlot {
 }
 
 impl GlobalSlot {
-    /// The Instance whose memory it is.
+    /// The Instance that owns the memory.
     pub fn owner(&self) -> InstanceId {
         self.core.owner
     }
 
-    /// Its key in its exchange.
+    /// The key of the slot in its exchange.
     pub fn key(&self) -> Key {
         self.core.key
     }
 
-    /// How many bytes it has.
+    /// The size in bytes.
     pub fn size(&self) -> usize {
         self.core.target.check(0, 0).map_or(0, |()| self.core.size())
     }
 }
 
 impl GlobalSlot {
-    /// Says that copies come here soon; a hint.
+    /// Hint that copies to this slot are imminent.
     pub(crate) fn soon_counted(&self) {
         if let Bytes::Host(memory) = &self.core.target.bytes {
             memory.soon_counted();
         }
     }
 
-    /// Says that a copy comes here soon, to `offset` and what follows; a hint.
+    /// Hint that a copy to `offset` and the following bytes is imminent.
     pub(crate) fn soon_written(&self, offset: usize) {
         if let Bytes::Host(memory) = &self.core.target.bytes {
             memory.soon_written(offset);
@@ -135,24 +135,24 @@ impl GlobalCore {
         usize::try_from(self.target.header().size.load(SeqCst)).unwrap_or(usize::MAX)
     }
 
-    /// Refused when it was destroyed, here or at its owner's.
+    /// Fails if the slot was destroyed, here or at its owner.
     pub(crate) fn alive(&self) -> Result<(), Error> {
         let revoked = self.group.tag.is_none() && !self.target.header().has_secret(self.secret);
         if self.gone.load(SeqCst) || revoked { Err(Error::Gone(self.to_string())) } else { Ok(()) }
     }
 }
 
-/// A slot of either kind.
+/// A local or global slot.
 #[derive(Clone, Copy, Debug)]
 pub enum Slot<'a> {
-    /// Of this Instance.
+    /// A slot of this Instance.
     Local(&'a LocalSlot),
-    /// Of any.
+    /// A slot of any Instance.
     Global(&'a GlobalSlot),
 }
 
 impl Slot<'_> {
-    /// What its header says.
+    /// The counters in the slot's header.
     #[inline]
     pub(crate) fn counts(self) -> Counts {
         let header = match self {
@@ -176,11 +176,11 @@ impl<'a> From<&'a GlobalSlot> for Slot<'a> {
     }
 }
 
-/// The lock of a global slot; dropped, it is free.
+/// Holds the lock of a global slot; dropping it releases the lock.
 pub struct LockGuard {
     pub(crate) core: Arc<GlobalCore>,
     pub(crate) me: InstanceId,
-    /// Gives it back where this process does not reach the slot itself.
+    /// Releases the lock remotely if this process does not map the slot.
     pub(crate) far: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
@@ -191,73 +191,73 @@ impl Drop for LockGuard {
             return;
         }
         let lock = &self.core.target.header().lock;
-        // Only ours: had we been taken for lost, somebody else may hold it.
+        // Release only our own lock: if we were considered lost, another Instance may hold it now.
         let _ = lock.compare_exchange(self.me.0, 0, SeqCst, SeqCst);
     }
 }
 
-/// Copies, fences, exchanges (hicr.txt 3.1.4).
+/// Copies, fences and exchanges (hicr.txt 3.1.4).
 pub trait CommunicationManager: Send + Sync {
-    /// Its name, as errors have it.
+    /// The manager's name in error messages.
     fn name(&self) -> &'static str;
-    /// Whether it can do this.
+    /// Whether the manager supports this capability.
     fn supports(&self, capability: Capability) -> bool;
-    /// Whether it copies between slots of these two managers.
+    /// Whether the manager copies between slots of these two memory managers.
     fn claims(&self, to: &str, from: &str) -> bool;
-    /// Copies within the Instance. Made by [`memcpy`](Memcpy::memcpy), like the next two.
+    /// Copies within the Instance. [`memcpy`](Memcpy::memcpy) calls this and the next two.
     fn copy(&self, to: At<'_, LocalSlot>, from: At<'_, LocalSlot>, size: usize) -> Result<(), Error>;
     /// Copies to a global slot.
     fn put(&self, to: At<'_, GlobalSlot>, from: At<'_, LocalSlot>, size: usize) -> Result<(), Error>;
-    /// A copy of size 0 to a global slot, which is counted as any other, and which nobody waits for: it may travel with
-    /// the next one that somebody does.
+    /// Counts a copy of size 0 at a global slot. No fence waits for it, so it may be delayed and sent together with
+    /// the next copy that needs one.
     fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
         self.put(At { slot: to, offset: 0 }, At { slot: from, offset: 0 }, 0)
     }
     /// Copies from a global slot.
     fn get(&self, to: At<'_, LocalSlot>, from: At<'_, GlobalSlot>, size: usize) -> Result<(), Error>;
-    /// How many copies have finished at a slot.
+    /// Total numbers of completed copies at a slot.
     fn counts(&self, slot: Slot<'_>) -> Counts {
         slot.counts()
     }
-    /// Waits until that many more copies have finished than earlier fences of the slot took, and takes them.
+    /// Waits for `sent` and `received` further completed copies and consumes these counts.
     ///
-    /// A time-out, or a lost holder of the slot, which is told once, takes nothing. One at a time for each slot.
+    /// A time-out, or the loss of a peer (reported once), consumes nothing. One fence at a time per slot.
     fn fence(&self, slot: Slot<'_>, sent: u64, received: u64) -> Result<Wait<()>, Error>;
-    /// Waits until every member of the tag's group is here: copies begun before have arrived, and slots that any of
-    /// them destroyed are gone.
+    /// Waits until every member of the tag's group has called it. Earlier copies have then completed, and slots
+    /// destroyed by any member are released.
     fn fence_tag(&self, tag: Tag) -> Result<Wait<()>, Error>;
-    /// Makes slots reachable for a group, which is sorted and of which this Instance is one. All members take part;
-    /// each brings slots or none, and gets the union. Whatever does not agree is the same error for all.
+    /// Collective: makes slots reachable for a sorted group that includes this Instance. Each member contributes any
+    /// number of slots and gets the union. Inconsistent arguments are the same error for all members.
     fn exchange(
         &self,
         group: &[InstanceId],
         tag: Tag,
         slots: &[(Key, &LocalSlot)],
     ) -> Result<Wait<BTreeMap<Key, GlobalSlot>>, Error>;
-    /// Ends a global slot: at the tag's next fence, or at once where it was promoted or a member is lost.
+    /// Destroys a global slot at the tag's next fence, or at once if it is promoted or a member is lost.
     fn destroy(&self, slot: GlobalSlot) -> Result<(), Error>;
-    /// Makes a slot reachable for whoever is given its bytes, later Instances too.
+    /// Makes a slot reachable for every Instance that has its descriptor, including Instances created later.
     fn promote(&self, slot: &LocalSlot) -> Result<GlobalSlot, Error>;
-    /// What another Instance needs to reach a promoted slot.
+    /// The descriptor of a promoted slot.
     fn to_bytes(&self, slot: &GlobalSlot) -> Result<Vec<u8>, Error>;
-    /// The promoted slot of these bytes; stale or forged ones are [`Error::Gone`].
+    /// Opens a promoted slot by its descriptor; stale or forged descriptors are [`Error::Gone`].
     #[expect(clippy::wrong_self_convention, reason = "the manager reads what another one wrote")]
     fn from_bytes(&self, bytes: &[u8]) -> Result<GlobalSlot, Error>;
-    /// Locks a global slot for this Instance; none when another one, or this one, holds it. A lost holder's is freed.
+    /// Locks a global slot for this Instance; `None` while it is locked. The lock of a lost Instance is released.
     fn try_lock(&self, slot: &GlobalSlot) -> Result<Option<LockGuard>, Error>;
 }
 
-/// A slot and a byte of it.
+/// A slot and an offset into it.
 #[derive(Debug)]
 pub struct At<'a, S> {
     /// The slot.
     pub slot: &'a S,
-    /// How many bytes from its beginning.
+    /// Offset in bytes.
     pub offset: usize,
 }
 
-/// What can be copied to, from a slot of kind `S`. Between two global slots there is no such thing: neither end would
-/// be this Instance's (hicr.txt 3.1.4).
+/// A destination of copies from a slot of kind `S`. Copies between two global slots do not compile: one end must
+/// belong to this Instance (hicr.txt 3.1.4).
 ///
 /// ```compile_fail
 /// # use runtime::{CommunicationManager, Memcpy, GlobalSlot};
@@ -266,7 +266,7 @@ pub struct At<'a, S> {
 /// }
 /// ```
 pub trait CopyFrom<S>: Sized {
-    /// Has `manager` copy.
+    /// Copies with `manager`.
     fn copy_from<M: CommunicationManager + ?Sized>(
         manager: &M,
         to: At<'_, Self>,
@@ -308,13 +308,13 @@ impl CopyFrom<GlobalSlot> for LocalSlot {
     }
 }
 
-/// The copy in all its directions.
+/// Copies in every allowed direction.
 pub trait Memcpy: CommunicationManager {
     /// Copies `size` bytes between slots: Local→Local, Local→Global (put), Global→Local (get).
     ///
-    /// Bounds, overlap and spaces are checked at once; the copy completes when a [fence](CommunicationManager::fence)
-    /// says so. Size 0 is a copy, and is counted. Copies of this Instance to and from one global slot take effect in
-    /// the order in which they were begun.
+    /// Bounds, overlap and memory spaces are checked immediately; a [fence](CommunicationManager::fence) waits for
+    /// completion. A copy of size 0 is counted too. Copies of this Instance to and from one global slot take effect in
+    /// program order.
     fn memcpy<D: CopyFrom<S>, S>(
         &self,
         to: &D,

@@ -1,4 +1,4 @@
-//! Executions of functions, and what executes them.
+//! Execution states of functions, and the processing units that run them.
 
 use std::{
     any::{Any, type_name},
@@ -19,17 +19,17 @@ use super::{
 };
 use hicr::ComputeResource;
 
-/// Where an execution state is in its life: Initialized → Executing ⇄ Suspended → Finished, once.
+/// Status of an execution state: Initialized → Executing ⇄ Suspended → Finished, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// Not begun.
+    /// Not started.
     Initialized,
-    /// Under way.
+    /// Running.
     Executing,
-    /// Stopped where the function asked for it.
+    /// Suspended by the function.
     Suspended,
-    /// Over: there is a result, or it panicked.
+    /// Completed with a result or a panic.
     Finished,
 }
 
@@ -39,18 +39,18 @@ impl fmt::Display for Status {
     }
 }
 
-/// Where a processing unit is in its life.
+/// Status of a processing unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnitStatus {
     /// Created.
     Uninitialized,
-    /// It can start a state.
+    /// Ready to start a state.
     Ready,
-    /// It executes one.
+    /// Executing a state.
     Executing,
-    /// What it executes is suspended.
+    /// Its state is suspended.
     Suspended,
-    /// It is over.
+    /// Terminated.
     Terminated,
 }
 
@@ -60,38 +60,38 @@ impl fmt::Display for UnitStatus {
     }
 }
 
-/// A part of an execution: up to where it stops.
+/// The result of one step of an execution.
 pub enum Step {
-    /// It stopped where the function asked for it.
+    /// The function suspended itself.
     Suspended,
-    /// It waits for something, which will wake the state.
+    /// The function waits for an event that will wake the state.
     Pending,
-    /// It is over.
+    /// The function returned or panicked.
     Finished(Result<Value, Error>),
 }
 
-/// What a back-end implements: a function on its way.
+/// The execution of one function; implemented by back-ends.
 pub trait Execution: Send {
-    /// Goes on, on the caller's thread, until it stops.
+    /// Runs on the caller's thread until the function suspends, waits or finishes.
     fn step(&mut self, state: &Arc<StateCore>) -> Step;
-    /// The function itself, where whoever asks may as well call it: it has not begun.
+    /// Takes the function out if it has not started, so that the caller can call it directly.
     fn take_function(&mut self) -> Option<Body> {
         None
     }
 }
 
-/// A function with its argument.
+/// A function bound to its argument.
 pub type Body = Box<dyn FnOnce(&mut dyn Context) -> Result<Value, Error> + Send>;
 
-/// An execution state itself, which its handle and what executes it share.
+/// The shared part of an execution state, held by its handle and its executor.
 pub struct StateCore {
     number: u64,
     origin: &'static str,
     status: AtomicU8,
-    /// Whether somebody asked for it to suspend at its next checkpoint.
+    /// Whether a suspension at the next checkpoint was requested.
     pub(crate) suspend_asked: AtomicBool,
     woken: AtomicBool,
-    /// The thread whose stack it is on; 0 for none.
+    /// The thread that owns its stack; 0 for none.
     home: AtomicU64,
     execution: Mutex<Option<Box<dyn Execution>>>,
     end: Mutex<End>,
@@ -108,7 +108,7 @@ struct End {
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl StateCore {
-    /// Its status, now.
+    /// The current status.
     pub fn status(&self) -> Status {
         match self.status.load(SeqCst) {
             0 => Status::Initialized,
@@ -118,7 +118,7 @@ impl StateCore {
         }
     }
 
-    /// Goes from `Initialized`, or from `Suspended` if `again`, to `Executing`; refused otherwise.
+    /// Changes `Initialized`, or `Suspended` if `again`, to `Executing`; an error in other states.
     pub fn begin(&self, again: bool) -> Result<(), Error> {
         let (executing, what) = (Status::Executing as u8, if again { "run it" } else { "start it" });
         let from =
@@ -131,7 +131,7 @@ impl StateCore {
         Err(Error::state(self, what, self.status(), must))
     }
 
-    /// Goes on until it stops. Only after [`begin`](Self::begin), or while executing.
+    /// Runs one step. Call only after [`begin`](Self::begin) or while executing.
     pub fn step(self: &Arc<Self>) -> Status {
         self.woken.store(false, SeqCst);
         self.status.store(Status::Executing as u8, SeqCst);
@@ -167,7 +167,7 @@ impl StateCore {
         self.status.store(status as u8, SeqCst);
     }
 
-    /// It is over.
+    /// Marks the state as finished.
     pub fn finish(&self, outcome: Result<Value, Error>) {
         *lock(&self.execution) = None;
         let mut end = lock(&self.end);
@@ -180,7 +180,7 @@ impl StateCore {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Has `callback` called when what the state waits for is there; at once, if it is.
+    /// Calls `callback` when the event that the state waits for occurs; immediately if it already has.
     pub(crate) fn on_wake(&self, callback: Arc<dyn Fn() + Send + Sync>) {
         let again = Arc::clone(&callback);
         lock(&self.end).on_wake = Some(callback);
@@ -211,7 +211,7 @@ impl fmt::Display for StateCore {
     }
 }
 
-/// One execution of a function (hicr.txt 3.1.5). It is used once.
+/// One execution of a function (hicr.txt 3.1.5); used once.
 pub struct ExecutionState {
     pub(crate) core: Arc<StateCore>,
 }
@@ -223,7 +223,7 @@ impl fmt::Debug for ExecutionState {
 }
 
 impl ExecutionState {
-    /// For back-ends: an execution that has not begun.
+    /// For back-ends: a new execution in status Initialized.
     pub fn new(origin: &'static str, execution: Box<dyn Execution>) -> Self {
         let core = StateCore {
             number: NUMBERS.fetch_add(1, SeqCst),
@@ -239,22 +239,22 @@ impl ExecutionState {
         Self { core: Arc::new(core) }
     }
 
-    /// The name of the manager that made it.
+    /// The name of the manager that created it.
     pub fn origin(&self) -> &'static str {
         self.core.origin
     }
 
-    /// What back-ends share with the thread or device that executes it.
+    /// The shared part, for the thread or device that executes it.
     pub fn core(&self) -> &Arc<StateCore> {
         &self.core
     }
 
-    /// Where it is in its life.
+    /// The current status.
     pub fn status(&self) -> Status {
         self.core.status()
     }
 
-    /// The result, once, of a finished state.
+    /// Takes the result of a finished state; possible once.
     pub fn take<R: 'static>(&self) -> Result<R, Error> {
         let not = |is: &dyn fmt::Display, must| Err(Error::state(&self.core, "take its result", is, must));
         if self.status() != Status::Finished {
@@ -269,7 +269,7 @@ impl ExecutionState {
     }
 }
 
-/// A wait for a state's end.
+/// Waits for completion of a state.
 struct Ended(Arc<StateCore>);
 
 impl Source<()> for Ended {
@@ -306,15 +306,15 @@ impl Source<()> for Ended {
     }
 }
 
-/// What a back-end keeps of a processing unit.
+/// The back-end's part of a processing unit.
 pub trait UnitBody: Send + Sync {
-    /// For the back-end to find its own type again.
+    /// For downcasting to the back-end's own type.
     fn as_any(&self) -> &dyn Any;
-    /// Where it is in its life.
+    /// The current status.
     fn status(&self) -> UnitStatus;
 }
 
-/// A compute resource that can be made to execute (hicr.txt 3.1.5).
+/// A compute resource that has been set up for execution (hicr.txt 3.1.5).
 pub struct ProcessingUnit {
     origin: &'static str,
     resource: ComputeResource,
@@ -322,27 +322,27 @@ pub struct ProcessingUnit {
 }
 
 impl ProcessingUnit {
-    /// For back-ends.
+    /// For back-ends: wraps `body`.
     pub fn new(origin: &'static str, resource: ComputeResource, body: Box<dyn UnitBody>) -> Self {
         Self { origin, resource, body }
     }
 
-    /// The name of the manager that made it.
+    /// The name of the manager that created it.
     pub fn origin(&self) -> &'static str {
         self.origin
     }
 
-    /// What it is a unit of.
+    /// The underlying compute resource.
     pub fn resource(&self) -> &ComputeResource {
         &self.resource
     }
 
-    /// Where it is in its life.
+    /// The current status.
     pub fn status(&self) -> UnitStatus {
         self.body.status()
     }
 
-    /// What its back-end keeps of it.
+    /// The back-end's part.
     pub fn body(&self) -> &dyn UnitBody {
         &*self.body
     }
@@ -354,38 +354,38 @@ impl fmt::Debug for ProcessingUnit {
     }
 }
 
-/// Runs functions (hicr.txt 3.1.5).
+/// Runs functions on processing units (hicr.txt 3.1.5).
 pub trait ComputeManager: Send + Sync {
-    /// Its name, as errors, units and states have it.
+    /// The manager's name in errors, units and states.
     fn name(&self) -> &'static str;
-    /// Whether it can do this.
+    /// Whether the manager supports this capability.
     fn supports(&self, capability: Capability) -> bool;
-    /// Whether it can make a processing unit of this.
+    /// Whether it can create a processing unit of this resource.
     fn claims(&self, resource: &ComputeResource) -> bool;
-    /// Whether it takes functions of this form.
+    /// Whether it runs functions of this format.
     fn takes(&self, unit: &ExecutionUnit) -> bool;
-    /// A processing unit of a resource, not yet initialized.
+    /// Creates a processing unit of a resource, not yet initialized.
     fn create_processing_unit(&self, resource: &ComputeResource) -> Result<ProcessingUnit, Error>;
-    /// An execution of a function with these arguments, not yet begun.
+    /// Creates an execution of a function with this argument, not yet started.
     fn create_execution_state(&self, unit: &ExecutionUnit, arguments: Value)
     -> Result<ExecutionState, Error>;
-    /// Makes a unit Ready.
+    /// Initializes a unit, which becomes Ready.
     fn initialize(&self, unit: &ProcessingUnit) -> Result<(), Error>;
-    /// Has a Ready unit execute an Initialized state; returns at once.
+    /// Starts an Initialized state on a Ready unit; non-blocking.
     fn start(&self, unit: &ProcessingUnit, state: &ExecutionState) -> Result<(), Error>;
-    /// Executes on the caller's thread until the state is suspended or finished.
+    /// Executes on the caller's thread until the state suspends or finishes.
     fn run(&self, state: &ExecutionState) -> Result<Status, Error>;
-    /// Asks what a unit executes to suspend at its next checkpoint.
+    /// Requests that the unit's state suspends at its next checkpoint.
     fn suspend(&self, unit: &ProcessingUnit) -> Result<(), Error>;
-    /// Has a Suspended unit go on.
+    /// Resumes a Suspended unit.
     fn resume(&self, unit: &ProcessingUnit) -> Result<(), Error>;
-    /// Ends a unit that executes nothing.
+    /// Terminates an idle unit.
     fn finalize(&self, unit: &ProcessingUnit) -> Result<(), Error>;
-    /// Whether a state is over.
+    /// Whether a state has finished.
     fn is_finished(&self, state: &ExecutionState) -> bool {
         state.status() == Status::Finished
     }
-    /// Waits until a state is over.
+    /// Waits until a state has finished.
     fn wait(&self, state: &ExecutionState) -> Wait<()> {
         Wait::new(Ended(Arc::clone(&state.core)))
     }

@@ -1,143 +1,143 @@
-//! What can go wrong, in words: the object, what it is, what it would have to be, and what to do.
+//! The error type. Messages name the object, its state, the expected state and the remedy.
 
 use serde::{Deserialize, Serialize};
 
 use super::id::InstanceId;
 
-/// Why an operation was refused, or did not end well.
+/// Why an operation failed.
 ///
-/// All members of a collective get the same value, so it can be compared and sent.
+/// All members of a collective get the same value, so it can be compared and serialized.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Error {
-    /// The manager cannot do this at all; [`supports`](super::MemoryManager::supports) says so beforehand.
+    /// The manager lacks this capability; query it with [`supports`](super::MemoryManager::supports).
     #[error("{manager} does not {what}; {instead}")]
     Unsupported {
-        /// Which manager.
+        /// The manager.
         manager: String,
-        /// What was asked of it.
+        /// The requested operation.
         what: String,
         /// What to do instead.
         instead: String,
     },
-    /// An object is in another state than the operation needs.
+    /// An object is in the wrong state for the operation.
     #[error("{object} is {is}; to {what} it must be {must}")]
     State {
-        /// Which object.
+        /// The object.
         object: String,
         /// The operation.
         what: String,
         /// Its state.
         is: String,
-        /// The state, or the states, in which the operation is possible.
+        /// The state or states that the operation requires.
         must: String,
     },
-    /// What was given makes no sense.
+    /// Invalid arguments.
     #[error("cannot {what}: {why}")]
     Misuse {
         /// The operation.
         what: String,
-        /// What is wrong with what was given, and what would be right.
+        /// What is invalid, and what would be valid.
         why: String,
     },
-    /// A copy reaches beyond a slot.
+    /// A copy exceeds the bounds of a slot.
     #[error("bytes {offset} to {end} are not within {slot}, which has {size} bytes")]
     OutOfBounds {
-        /// Which slot.
+        /// The slot.
         slot: String,
-        /// The first byte of the copy.
+        /// Offset of the first byte.
         offset: u64,
-        /// The first byte that the copy does not touch.
+        /// Offset after the last byte.
         end: u128,
-        /// How many bytes the slot has.
+        /// Size of the slot in bytes.
         size: u64,
     },
-    /// There is not enough room left in a memory space.
+    /// A memory space has too little free memory.
     #[error("{asked} bytes do not fit into {space}, which has {free} bytes free; free slots or ask for less")]
     NoRoom {
-        /// Which memory space.
+        /// The memory space.
         space: String,
-        /// How many bytes were asked for.
+        /// Requested bytes.
         asked: u64,
-        /// How many are free.
+        /// Free bytes.
         free: u64,
     },
-    /// A slot cannot be given up, or lent, yet or any more.
+    /// A slot cannot be freed or lent while it is in use.
     #[error("{slot} is in use: {by}")]
     InUse {
-        /// Which slot.
+        /// The slot.
         slot: String,
-        /// By what, and until when.
+        /// What uses it, and how that ends.
         by: String,
     },
-    /// An Instance ended while something was expected of it.
+    /// A peer was lost during the operation.
     #[error("Instance {0} is lost: its process has ended or its connection is broken")]
     PeerLost(InstanceId),
-    /// A collective did not come about; every member gets this.
+    /// A collective failed; every member gets the same error.
     #[error("the {what} of tag {tag} failed: {why}")]
     Collective {
         /// `exchange` or `fence`.
         what: String,
         /// The tag of the collective.
         tag: u64,
-        /// What did not agree, with the owners, or who is missing.
+        /// The inconsistent arguments with their owners, or the missing members.
         why: String,
     },
-    /// What is meant existed once, or never.
+    /// The object does not exist any more, or never did.
     #[error("{0} is gone: it was destroyed, its owner restarted, or it never was")]
     Gone(String),
-    /// The time is over; what was waited for goes on.
+    /// The deadline has passed; the operation is still pending.
     #[error("{0} has not happened before the deadline; it may still happen, wait again or drop the wait")]
     TimedOut(String),
-    /// A function panicked; what ran it goes on.
+    /// A function panicked; its executor continues.
     #[error("{what} panicked: {message}")]
     Panicked {
-        /// What panicked.
+        /// The function.
         what: String,
-        /// What it said.
+        /// The panic message.
         message: String,
     },
-    /// A call answered with an error of its own.
+    /// A remote call returned an error.
     #[error("{0}")]
     Remote(String),
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("cannot {what}: {why}")]
     System {
         /// The operation.
         what: String,
-        /// The system's words.
+        /// The system's message.
         why: String,
     },
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "objects, states and texts, given as they are")]
 impl Error {
-    /// An operation on an object that is in another state.
+    /// An operation on an object in the wrong state.
     pub fn state(object: impl ToString, what: &str, is: impl ToString, must: &str) -> Self {
         Self::State { object: object.to_string(), what: what.into(), is: is.to_string(), must: must.into() }
     }
 
-    /// An operation with what makes no sense.
+    /// An operation with invalid arguments.
     pub fn misuse(what: &str, why: impl ToString) -> Self {
         Self::Misuse { what: what.into(), why: why.to_string() }
     }
 
-    /// An operation that a manager cannot do.
+    /// An operation that the manager does not support.
     pub fn unsupported(manager: &str, what: &str, instead: &str) -> Self {
         Self::Unsupported { manager: manager.into(), what: what.into(), instead: instead.into() }
     }
 
-    /// An operation that the operating system refused.
+    /// An operation that failed in the operating system.
     pub fn system(what: &str, why: impl ToString) -> Self {
         Self::System { what: what.into(), why: why.to_string() }
     }
 }
 
-/// An operation that takes an object and was refused: the error, and the object back.
+/// A failed operation that consumes an object: the error and the object.
 #[derive(Debug)]
 pub struct Rejected<T> {
-    /// Why.
+    /// The error.
     pub error: Error,
-    /// What was given, as it was.
+    /// The unchanged object.
     pub value: T,
 }
 

@@ -1,4 +1,4 @@
-//! Fences of slots: waits for copies that are counted, and for the loss of who would have made them.
+//! Fences of slots: waits for completed copies and for the loss of peers.
 
 use std::{
     collections::BTreeSet,
@@ -20,7 +20,7 @@ use super::{
     wait::{Source, Wait, lock},
 };
 
-/// What counts copies: a local slot, or what this Instance's copies have done to a peer's.
+/// The holder of copy counters: a local slot, or this Instance's view of a peer's slot.
 #[derive(Clone)]
 pub(crate) enum Counted {
     Local(Arc<SlotCore>),
@@ -63,7 +63,7 @@ impl Counted {
     }
 }
 
-/// Who is lost, and what must look again when somebody is.
+/// The lost peers, and the slots whose waiting fences must be woken at a loss.
 #[derive(Default)]
 pub(crate) struct Losses {
     lost: Mutex<BTreeSet<InstanceId>>,
@@ -94,10 +94,10 @@ impl Losses {
         }
     }
 
-    /// Has a slot that was exchanged look again when somebody is lost.
+    /// Wakes the fences of an exchanged slot when a peer is lost.
     fn watch(&self, counted: &Counted) {
         let watched = match counted {
-            // Never a slot that may still be lent: a weak reference would stand in the way.
+            // Slots that may still be lent are exempt: a weak reference would prevent lending.
             Counted::Local(core) if !core.was_exposed.load(SeqCst) => return,
             Counted::Local(core) => Watched::Local(Arc::downgrade(core)),
             Counted::Global(core) => Watched::Global(Arc::downgrade(core)),
@@ -110,7 +110,7 @@ impl Losses {
         waiting.push(watched);
     }
 
-    /// The first peer of the slot that is lost and of which no fence has told.
+    /// The first lost peer of the slot that no fence has reported yet.
     fn news(&self, tally: &Tally) -> Option<InstanceId> {
         if self.count.load(SeqCst) == 0 {
             return None;
@@ -122,13 +122,13 @@ impl Losses {
     }
 }
 
-/// A fence of one slot.
+/// A pending fence of one slot.
 pub(crate) struct Fence {
     counted: Counted,
     wanted: (u64, u64),
     losses: Arc<Losses>,
     watched: bool,
-    /// Whether a thread waits in our stead, to wake who awaits us.
+    /// The waker to call, once a helper thread waits on behalf of the task.
     helped: Arc<Mutex<Option<Waker>>>,
     ended: Arc<AtomicBool>,
 }
@@ -155,7 +155,7 @@ impl Fence {
         })
     }
 
-    /// Whether the counts are there, without taking them.
+    /// Whether the counts suffice; consumes nothing.
     fn there(counted: &Counted, wanted: (u64, u64)) -> bool {
         let (counts, consumed) = (counted.counts(), lock(&counted.tally().consumed));
         counts.sent.wrapping_sub(consumed.0) >= wanted.0
@@ -198,7 +198,7 @@ impl Source<()> for Fence {
         if outcome.is_none() {
             let already = lock(&self.helped).replace(waker.clone()).is_some();
             if !already {
-                // Counts may come from another process, which can wake a thread and nothing else.
+                // Counts may arrive from another process, which can only wake a thread.
                 let (counted, wanted) = (self.counted.clone(), self.wanted);
                 let (helped, ended) = (Arc::clone(&self.helped), Arc::clone(&self.ended));
                 let losses = Arc::clone(&self.losses);
@@ -214,7 +214,7 @@ impl Source<()> for Fence {
                     lock(&helped).take().into_iter().for_each(Waker::wake);
                 });
             }
-            // What came between the look and the waker's being there.
+            // Check again: counts may have arrived before the waker was registered.
             return self.look();
         }
         outcome

@@ -1,4 +1,4 @@
-//! Functions, in the forms that compute managers take, and by name.
+//! Functions in the formats that compute managers run, and a registry by name.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -11,51 +11,51 @@ use std::{
 
 use super::error::Error;
 
-/// An argument or a result, of whatever type the function has.
+/// An argument or a result of any type.
 pub type Value = Box<dyn Any + Send>;
 
-/// What a running function can ask of what runs it.
+/// The interface between a running function and its executor.
 pub trait Context {
-    /// Stops here, until it is resumed.
+    /// Suspends until resumed.
     fn suspend(&mut self);
-    /// Stops here if somebody asked for it by [`ComputeManager::suspend`].
+    /// Suspends if [`ComputeManager::suspend`] was called.
     fn checkpoint(&mut self);
 }
 
-/// A function in the form that a compute manager takes.
+/// A function that can suspend through its [`Context`].
 pub type Function = Arc<dyn Fn(&mut dyn Context, Value) -> Value + Send + Sync>;
-/// A function that asks nothing of what runs it.
+/// A function that never suspends.
 pub type UninterruptedFunction = Arc<dyn Fn(Value) -> Value + Send + Sync>;
 /// A future that a compute manager polls.
 pub type Pending = Pin<Box<dyn Future<Output = Value> + Send>>;
-/// A function that makes a future.
+/// A function that returns a future.
 pub type AsyncFunction = Arc<dyn Fn(Value) -> Pending + Send + Sync>;
 
-/// A function for a device, as source text.
+/// A device function as source code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The program's text.
+    /// The source code of the program.
     pub source: String,
-    /// Which of its functions.
+    /// The function's name in the program.
     pub name: String,
-    /// How many work items, in each dimension.
+    /// Number of work items in each dimension.
     pub range: [usize; 3],
 }
 
-/// In which form a function is given.
+/// The format of a function.
 #[derive(Clone)]
 pub enum Format {
     /// An ordinary function.
     Function(Function),
-    /// One that is never suspended.
+    /// A function that never suspends.
     Uninterrupted(UninterruptedFunction),
-    /// An asynchronous one.
+    /// An asynchronous function.
     Async(AsyncFunction),
-    /// One for a device.
+    /// A device kernel.
     Kernel(Arc<Kernel>),
 }
 
-/// The static description of a function (hicr.txt 3.1.5): it can be copied and, by its name, sent.
+/// The static description of a function (hicr.txt 3.1.5): it can be copied and sent by name.
 #[derive(Clone)]
 pub struct ExecutionUnit {
     name: Option<Arc<str>>,
@@ -64,7 +64,7 @@ pub struct ExecutionUnit {
 }
 
 impl ExecutionUnit {
-    /// Of a function.
+    /// An ordinary function.
     pub fn function<A: Send + 'static, R: Send + 'static>(
         function: impl Fn(&mut dyn Context, A) -> R + Send + Sync + 'static,
     ) -> Self {
@@ -75,8 +75,8 @@ impl ExecutionUnit {
         Self::of::<A>(Format::Function(Arc::new(function)))
     }
 
-    /// Of a function that is never suspended: it has no [`Context`] to ask for it, so that every compute manager of
-    /// functions runs it on the thread that called [`ComputeManager::run`], without a thread or a stack of its own.
+    /// A function that never suspends. It has no [`Context`], so every compute manager of functions runs it on the thread
+    /// that calls [`ComputeManager::run`], without a thread or a stack of its own.
     ///
     /// [`ComputeManager::run`]: crate::ComputeManager::run
     pub fn uninterrupted<A: Send + 'static, R: Send + 'static>(
@@ -89,7 +89,7 @@ impl ExecutionUnit {
         Self::of::<A>(Format::Uninterrupted(Arc::new(function)))
     }
 
-    /// Of an asynchronous function.
+    /// An asynchronous function.
     pub fn asynchronous<A: Send + 'static, F>(function: impl Fn(A) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -102,7 +102,7 @@ impl ExecutionUnit {
         Self::of::<A>(Format::Async(Arc::new(function)))
     }
 
-    /// Of a kernel; its arguments are what the back-end asks for.
+    /// A kernel; the back-end defines its arguments.
     pub fn kernel(kernel: Kernel) -> Self {
         Self { name: None, format: Format::Kernel(Arc::new(kernel)), argument: None }
     }
@@ -111,24 +111,24 @@ impl ExecutionUnit {
         Self { name: None, format, argument: Some((TypeId::of::<A>(), type_name::<A>())) }
     }
 
-    /// The same under a name, by which it can be sent.
+    /// The same unit with a name, by which it can be sent.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Its name, if it has one.
+    /// The name, or a placeholder.
     pub fn name(&self) -> &str {
         self.name.as_deref().unwrap_or("a function without a name")
     }
 
-    /// Its form.
+    /// The format.
     pub fn format(&self) -> &Format {
         &self.format
     }
 
-    /// Refused when the function takes something else.
+    /// Fails if the function expects an argument of another type.
     pub fn check(&self, argument: &Value) -> Result<(), Error> {
         match self.argument {
             Some((type_, name)) if type_ != (**argument).type_id() => {
@@ -147,12 +147,12 @@ impl fmt::Debug for ExecutionUnit {
     }
 }
 
-/// Functions by name: both ends of a wire have the same, and send only names.
+/// Functions by name. Both ends register the same functions and send only names.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(BTreeMap<String, ExecutionUnit>);
 
 impl Registry {
-    /// Adds a unit under its name.
+    /// Registers a unit under its name.
     pub fn register(&mut self, unit: ExecutionUnit) -> Result<(), Error> {
         let name = unit.name.as_deref().ok_or_else(Self::nameless)?.to_owned();
         if self.0.contains_key(&name) {
@@ -172,12 +172,12 @@ impl Registry {
         )
     }
 
-    /// What is sent of a unit.
+    /// Serializes a reference to the unit.
     pub fn to_bytes(&self, unit: &ExecutionUnit) -> Result<Vec<u8>, Error> {
         unit.name.as_deref().map(|name| name.as_bytes().to_vec()).ok_or_else(Self::nameless)
     }
 
-    /// The unit of which this was sent.
+    /// Resolves a serialized reference.
     pub fn from_bytes(&self, bytes: &[u8]) -> Result<ExecutionUnit, Error> {
         let name = String::from_utf8_lossy(bytes);
         self.0.get(&*name).cloned().ok_or_else(|| {

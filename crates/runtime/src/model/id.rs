@@ -1,10 +1,10 @@
-//! Names of Instances.
+//! Identifiers of Instances.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Which Instance: never used again, whatever becomes of it.
+/// The identifier of an Instance, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct InstanceId(pub u64);
 

@@ -1,4 +1,4 @@
-//! Instances: parts of the system that execute on their own, and share no device.
+//! Instances: independently executing parts of the system that share no device.
 
 use std::{
     fmt,
@@ -11,30 +11,30 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{capability::Capability, error::Error, id::InstanceId, wait::lock};
 use hicr::Topology;
 
-/// Where an Instance is in its life: Requested → Starting → Running → Leaving → Gone, or Failed from any.
+/// Lifecycle of an Instance: Requested → Starting → Running → Leaving → Gone, or Failed from any state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InstanceState {
-    /// Asked for.
+    /// Requested, not yet placed.
     Requested,
-    /// It has a place, and is coming up.
+    /// Placed and starting.
     Starting,
-    /// It runs.
+    /// Running.
     Running,
-    /// It was told to end.
+    /// Asked to terminate.
     Leaving,
-    /// It ended as it should.
+    /// Terminated normally.
     Gone,
-    /// It ended otherwise, or never came up; says why.
+    /// Terminated abnormally or failed to start, with the reason.
     Failed(String),
 }
 
 impl InstanceState {
-    /// Whether nothing more is to be expected of it.
+    /// Whether the state is final.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Gone | Self::Failed(_))
     }
 
-    /// Whether `next` may follow: states are passed in their order, some may be left out.
+    /// Whether `next` may follow; states keep their order, some may be skipped.
     pub fn may_become(&self, next: &Self) -> bool {
         let rank = |state: &Self| match state {
             Self::Requested => 0,
@@ -47,17 +47,17 @@ impl InstanceState {
     }
 }
 
-/// What never changes about an Instance while it runs.
+/// The immutable description of a running Instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
-    /// Which one.
+    /// The identifier.
     pub id: InstanceId,
-    /// How often it was started, from 1: a restarted container keeps its id.
+    /// The number of starts, from 1: a restarted container keeps its id.
     pub boot: u64,
-    /// What it may use.
+    /// The resources that it may use.
     #[serde(serialize_with = "write_topology", deserialize_with = "read_topology")]
     pub topology: Topology,
-    /// How it is reached: all that communication managers know of it.
+    /// The address, which is all that communication managers need.
     pub address: String,
 }
 
@@ -69,41 +69,41 @@ fn read_topology<'de, D: Deserializer<'de>>(from: D) -> Result<Topology, D::Erro
     Topology::read(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
-/// An Instance, as its manager sees it. Dropping this ends nothing.
+/// A handle to an Instance. Dropping it does not terminate the Instance.
 pub struct Instance {
-    /// What never changes.
+    /// The immutable description.
     pub description: Description,
     state: Arc<Mutex<InstanceState>>,
     root: bool,
 }
 
 impl Instance {
-    /// For back-ends: `state` is theirs to change.
+    /// For back-ends, which keep `state` up to date.
     pub fn new(description: Description, state: Arc<Mutex<InstanceState>>, root: bool) -> Self {
         Self { description, state, root }
     }
 
-    /// Which one.
+    /// The identifier.
     pub fn id(&self) -> InstanceId {
         self.description.id
     }
 
-    /// Where it is, in its back-end's words.
+    /// The address in the format of its back-end.
     pub fn address(&self) -> &str {
         &self.description.address
     }
 
-    /// What it may use.
+    /// The resources that it may use.
     pub fn topology(&self) -> &Topology {
         &self.description.topology
     }
 
-    /// Where it is in its life, now.
+    /// The current state.
     pub fn state(&self) -> InstanceState {
         lock(&self.state).clone()
     }
 
-    /// Whether it is the one that breaks ties.
+    /// Whether this is the root Instance, which breaks ties.
     pub fn is_root(&self) -> bool {
         self.root
     }
@@ -115,43 +115,43 @@ impl fmt::Debug for Instance {
     }
 }
 
-/// What a new Instance must at least have, and what its maker is told besides.
+/// Minimum resources of a new Instance, and back-end metadata.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceTemplate {
-    /// What it must have; the empty topology asks for nothing.
+    /// Required devices; an empty topology requires nothing.
     #[serde(serialize_with = "write_topology", deserialize_with = "read_topology")]
     pub topology: Topology,
 }
 
-/// Why an Instance was not created.
+/// Why an Instance could not be created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("no Instance was created: {why}")]
 pub struct Refused {
-    /// What is missing, or the words of who refused.
+    /// The missing resources, or the message of the scheduler.
     pub why: String,
 }
 
-/// What became of an Instance.
+/// A state change of an Instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Which one.
+    /// The Instance.
     pub id: InstanceId,
-    /// Its new state.
+    /// The new state.
     pub state: InstanceState,
 }
 
-/// States of Instances as they come to be.
+/// A stream of state changes.
 #[derive(Debug)]
 pub struct Watch(mpsc::Receiver<Event>);
 
 impl Watch {
-    /// For back-ends: what is sent is seen here.
+    /// For back-ends: events sent to the channel are received here.
     pub fn new() -> (mpsc::Sender<Event>, Self) {
         let (sender, receiver) = mpsc::channel();
         (sender, Self(receiver))
     }
 
-    /// The next event, waited for until `deadline`; [`Error::TimedOut`] ends nothing.
+    /// Waits for the next event until `deadline`; after [`Error::TimedOut`] the watch stays usable.
     pub fn next(&mut self, deadline: impl Into<Option<Instant>>) -> Result<Event, Error> {
         let gone = || Error::Gone("what is watched".into());
         match deadline.into() {
@@ -167,21 +167,21 @@ impl Watch {
     }
 }
 
-/// Who is there, and who is to come (hicr.txt 3.1.1).
+/// Lists, watches, creates and terminates Instances (hicr.txt 3.1.1).
 pub trait InstanceManager: Send + Sync {
-    /// Its name, as errors have it.
+    /// The manager's name in error messages.
     fn name(&self) -> &'static str;
-    /// Whether it can do this.
+    /// Whether the manager supports this capability.
     fn supports(&self, capability: Capability) -> bool;
-    /// The Instance that asks.
+    /// The calling Instance.
     fn current(&self) -> Instance;
-    /// All that are known and not over, by id. Those of the launch are there when `main` begins.
+    /// All known Instances that have not ended, by id. The launched ones are known when `main` starts.
     fn instances(&self) -> Vec<Instance>;
-    /// The one that breaks ties.
+    /// The root Instance, which breaks ties.
     fn root_id(&self) -> InstanceId;
-    /// What happens from now on.
+    /// Watches all state changes from now on.
     fn watch(&self) -> Watch;
-    /// A template of what is asked for and of `metadata`, which the back-end may understand.
+    /// A template with the required devices and metadata for the back-end.
     fn create_template(&self, topology: &Topology, metadata: serde_json::Value) -> InstanceTemplate {
         let mut topology = topology.clone();
         if !metadata.is_null() {
@@ -189,14 +189,14 @@ pub trait InstanceManager: Send + Sync {
         }
         InstanceTemplate { topology }
     }
-    /// Creates `n` Instances: one answer for each, in which those that run stay whatever becomes of the others.
+    /// Creates `n` Instances, with one result each; those created stay even if others fail.
     fn create_instances(&self, n: usize, template: &InstanceTemplate) -> Vec<Result<Instance, Refused>>;
-    /// Makes an Instance that somebody else created known here.
+    /// Makes an Instance that another one created known here.
     fn add_instance(&self, id: InstanceId) -> Result<Instance, Error>;
-    /// Has an Instance end: it is Leaving, and then ends.
+    /// Asks an Instance to terminate; it is Leaving until it ends.
     fn terminate(&self, id: InstanceId) -> Result<(), Error>;
-    /// Ends all others. Only for the root.
+    /// Terminates all other Instances; only for the root.
     fn finalize(&self) -> Result<(), Error>;
-    /// Ends all, this one too; `code` and `reason` are recorded.
+    /// Terminates all Instances including this one, and records `code` and `reason`.
     fn abort(&self, code: i32, reason: &str) -> Result<(), Error>;
 }

@@ -1,4 +1,4 @@
-//! Local slots: pieces of memory between which copies are made, and the managers that make them.
+//! Local slots, the memory regions between which copies are made, and their managers.
 
 use std::{
     any::Any,
@@ -19,36 +19,36 @@ use super::{
 };
 use hicr::MemorySpace;
 
-/// Memory of a device, as its back-end has it.
+/// Device memory; implemented by back-ends.
 pub trait DeviceMemory: Send + Sync {
-    /// For the back-end to find its own type again.
+    /// For downcasting to the back-end's own type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Where the bytes of a slot are.
+/// The storage of a slot.
 pub enum Bytes {
-    /// Where processors read and write them.
+    /// Memory that processors read and write directly.
     Host(Memory),
-    /// On a device; its counters are here.
+    /// Device memory, with its counters on the host.
     Device(Box<dyn DeviceMemory>, Box<Header>),
 }
 
-/// What has been counted and not yet waited for, and what waits.
+/// Fence state of a slot: consumed counts, failures and peers.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// What earlier fences took, of `sent` and of `received`.
+    /// Counts of `sent` and `received` that earlier fences consumed.
     pub consumed: Mutex<(u64, u64)>,
-    /// Whether a fence waits: there is one at a time.
+    /// Whether a fence is pending; there is at most one.
     pub waiting: AtomicBool,
-    /// Why a copy that was begun did not end well: the next fence says it.
+    /// Failure of a copy, to be reported by the next fence.
     pub failure: Mutex<Option<Error>>,
-    /// With whom the slot was exchanged.
+    /// The peers that the slot was exchanged with.
     pub peers: Mutex<BTreeSet<InstanceId>>,
-    /// Of which lost peers a fence has told already.
+    /// The lost peers that a fence has already reported.
     pub told: Mutex<BTreeSet<InstanceId>>,
 }
 
-/// A slot itself, which its handle, pending copies and global slots share.
+/// The shared part of a slot, held by its handle, pending copies and global slots.
 pub struct SlotCore {
     number: u64,
     origin: &'static str,
@@ -56,13 +56,13 @@ pub struct SlotCore {
     size: usize,
     pub(crate) bytes: Bytes,
     pub(crate) tally: Tally,
-    /// In how many global slots it is.
+    /// Number of global slots that refer to it.
     pub(crate) exposed: AtomicUsize,
-    /// Whether it ever was in one.
+    /// Whether it was ever global.
     pub(crate) was_exposed: AtomicBool,
-    /// How many copies and kernels are under way.
+    /// Number of copies and kernels in flight.
     pub(crate) pending: AtomicUsize,
-    /// Gives the room back when the slot goes.
+    /// Returns the reserved memory to its space on drop.
     room: Option<Room>,
 }
 
@@ -136,12 +136,12 @@ impl fmt::Display for SlotCore {
     }
 }
 
-/// A piece of memory of this Instance (hicr.txt 3.1.3).
+/// A memory region of this Instance (hicr.txt 3.1.3).
 ///
-/// It is read and written by copy, as if by relaxed atomics: copies that race mix their bytes, and 8 aligned bytes
-/// never tear. A slot that was never global and has nothing pending can lend its bytes.
+/// Reads and writes copy, as if by relaxed atomics: racing copies may interleave, but 8 aligned bytes never tear.
+/// A slot that was never global and has nothing pending can lend its bytes.
 ///
-/// Dropped, it is freed once nothing needs it any more.
+/// A dropped slot is freed when nothing uses it any more.
 pub struct LocalSlot {
     pub(crate) core: Arc<SlotCore>,
 }
@@ -153,7 +153,7 @@ impl fmt::Debug for LocalSlot {
 }
 
 impl LocalSlot {
-    /// For back-ends: a slot of `bytes`. `room`, if any, is given back when it goes.
+    /// For back-ends: a slot of `bytes`, with its reservation `room` if it has one.
     pub fn new(
         origin: &'static str,
         space: MemorySpace,
@@ -164,22 +164,22 @@ impl LocalSlot {
         Self { core: Arc::new(SlotCore::new(origin, space, bytes, room, size)) }
     }
 
-    /// How many bytes it has.
+    /// The size in bytes.
     pub fn size(&self) -> usize {
         self.core.size
     }
 
-    /// The memory space that it is in.
+    /// The memory space of the slot.
     pub fn space(&self) -> &MemorySpace {
         &self.core.space
     }
 
-    /// The name of the manager that made it.
+    /// The name of the manager that created it.
     pub fn origin(&self) -> &'static str {
         self.core.origin
     }
 
-    /// The device memory that it is, for the back-end that made it.
+    /// The device memory, for the back-end that created it.
     pub fn device(&self) -> Option<&dyn DeviceMemory> {
         match &self.core.bytes {
             Bytes::Host(_) => None,
@@ -187,28 +187,28 @@ impl LocalSlot {
         }
     }
 
-    /// Copies from the slot into `bytes`.
+    /// Copies from the slot to `bytes`.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Error> {
         self.core.check(offset, bytes.len())?;
         self.core.host("read")?.read(offset, bytes).expect("the bounds were checked");
         Ok(())
     }
 
-    /// Copies `bytes` into the slot.
+    /// Copies `bytes` to the slot.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Error> {
         self.core.check(offset, bytes.len())?;
         self.core.host("write")?.write(offset, bytes).expect("the bounds were checked");
         Ok(())
     }
 
-    /// As many values of plain data as there are from `offset` on, up to `count`.
+    /// Reads up to `count` values of plain data from `offset`, bounded by the slot's end.
     pub fn read_values<T: Plain>(&self, offset: usize, count: usize) -> Result<Vec<T>, Error> {
         let mut values = vec![T::zeroed(); count];
         self.read(offset, bytemuck::cast_slice_mut(&mut values))?;
         Ok(values)
     }
 
-    /// The bytes themselves: for a slot that was never global and has nothing pending.
+    /// Borrows the bytes of a slot that was never global and has nothing pending.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         let in_use = |by: &str| Error::InUse { slot: self.core.to_string(), by: by.into() };
         if self.core.was_exposed.load(SeqCst) {
@@ -219,7 +219,7 @@ impl LocalSlot {
         let pending = in_use("a copy or a kernel is pending; fence it first");
         let on_device =
             Error::misuse("lend bytes", format!("{} is on a device; copy it to a host slot", self.core));
-        // What has counted a copy lets go of the slot a moment later.
+        // A completed copy releases its reference shortly after counting.
         for _ in 0..10_000 {
             if Arc::get_mut(&mut self.core).is_some() || self.core.pending.load(SeqCst) != 0 {
                 break;
@@ -232,14 +232,14 @@ impl LocalSlot {
         }
     }
 
-    /// The bytes themselves as values of plain data, under the conditions of [`Self::bytes_mut`].
+    /// Borrows the bytes as values of plain data, under the conditions of [`Self::bytes_mut`].
     pub fn values_mut<T: Plain>(&mut self) -> Result<&mut [T], Error> {
         bytemuck::try_cast_slice_mut(self.bytes_mut()?).map_err(|error| {
             Error::misuse("lend values", format!("the slot's bytes are not whole values: {error}"))
         })
     }
 
-    /// Why it cannot be given up now, if so.
+    /// Why the slot cannot be freed now, if so.
     pub(crate) fn in_use(&self) -> Option<Error> {
         let by = if self.core.exposed.load(SeqCst) != 0 {
             "it is global; destroy its global slots and fence their tag first"
@@ -252,30 +252,30 @@ impl LocalSlot {
     }
 }
 
-/// A copy or a kernel that is under way at a slot; for back-ends. Dropped, it is no more, and was not counted.
+/// A copy or kernel in flight at a slot; for back-ends. Dropping it ends the operation without counting it.
 pub struct Pending {
     core: Arc<SlotCore>,
 }
 
 impl Pending {
-    /// Of a slot, from `offset` on.
+    /// An operation on a slot from `offset`.
     pub fn begin(slot: &LocalSlot, offset: usize, length: usize) -> Result<Self, Error> {
         slot.core.check(offset, length)?;
         slot.core.pending.fetch_add(1, SeqCst);
         Ok(Self { core: Arc::clone(&slot.core) })
     }
 
-    /// Where its bytes are.
+    /// The storage of the slot.
     pub fn bytes(&self) -> &Bytes {
         &self.core.bytes
     }
 
-    /// The copy has taken its bytes.
+    /// Counts a copy out of the slot.
     pub fn sent(self) {
         self.core.header().count_sent();
     }
 
-    /// The copy has brought its bytes.
+    /// Counts a copy into the slot.
     pub fn received(self) {
         self.core.header().count_received();
     }
@@ -287,13 +287,13 @@ impl Drop for Pending {
     }
 }
 
-/// How much of each memory space is taken.
+/// Allocated bytes of each memory space.
 #[derive(Default)]
 pub struct Ledger {
     spaces: Vec<(MemorySpace, AtomicU64)>,
 }
 
-/// Room that a slot takes; dropped, it is free again.
+/// Memory reserved for a slot; dropping it releases the reservation.
 pub struct Room {
     ledger: Arc<Ledger>,
     index: usize,
@@ -307,17 +307,17 @@ impl Drop for Room {
 }
 
 impl Ledger {
-    /// With these spaces, all free.
+    /// A ledger of these spaces, all free.
     pub fn new(spaces: impl IntoIterator<Item = MemorySpace>) -> Arc<Self> {
         Arc::new(Self { spaces: spaces.into_iter().map(|space| (space, AtomicU64::new(0))).collect() })
     }
 
-    /// Whether this space is one of them.
+    /// Whether it contains this space.
     pub fn holds(&self, space: &MemorySpace) -> bool {
         self.spaces.iter().any(|(known, _)| known == space)
     }
 
-    /// Takes room for `size` bytes of `space`; `manager` is who asks.
+    /// Reserves `size` bytes of `space`; `manager` appears in errors.
     pub fn take(self: &Arc<Self>, manager: &str, space: &MemorySpace, size: usize) -> Result<Room, Error> {
         if size == 0 {
             return Err(Error::misuse("allocate 0 bytes", "a slot has at least one"));
@@ -337,33 +337,33 @@ impl Ledger {
     }
 }
 
-/// Makes slots (hicr.txt 3.1.3).
+/// Creates slots (hicr.txt 3.1.3).
 pub trait MemoryManager: Send + Sync {
-    /// Its name, as errors and slots have it.
+    /// The manager's name in errors and slots.
     fn name(&self) -> &'static str;
-    /// Whether it can do this.
+    /// Whether the manager supports this capability.
     fn supports(&self, capability: Capability) -> bool;
-    /// Whether this space is one of its own.
+    /// Whether the manager owns this space.
     fn claims(&self, space: &MemorySpace) -> bool;
-    /// `size` bytes of a space, zeroed.
+    /// Allocates `size` zeroed bytes of a space.
     fn allocate(&self, space: &MemorySpace, size: usize) -> Result<LocalSlot, Error>;
-    /// A slot of memory that the program has; made by [`register`](Register::register).
+    /// Makes a slot of the program's memory; called by [`register`](Register::register).
     fn register_memory(&self, space: &MemorySpace, memory: Memory) -> Result<LocalSlot, Rejected<Memory>>;
-    /// Sets `length` bytes from `offset` on to `byte`.
+    /// Sets `length` bytes from `offset` to `byte`.
     fn fill(&self, slot: &LocalSlot, offset: usize, byte: u8, length: usize) -> Result<(), Error> {
         slot.core.check(offset, length)?;
         slot.core.host("fill")?.fill(offset, byte, length).expect("the bounds were checked");
         Ok(())
     }
-    /// Gives the slot's memory back. In use, it is refused and comes back.
+    /// Frees a slot; a slot in use is returned with the error.
     fn free(&self, slot: LocalSlot) -> Result<(), Rejected<LocalSlot>> {
         slot.in_use().map_or(Ok(()), |error| Err(Rejected { error, value: slot }))
     }
 }
 
-/// Typed forms of a memory manager's operations.
+/// Typed forms of a memory manager's registration.
 pub trait Register: MemoryManager {
-    /// Makes a slot of a buffer of plain data.
+    /// Registers a buffer of plain data as a slot.
     fn register<T: Plain>(&self, space: &MemorySpace, buffer: Vec<T>) -> Result<LocalSlot, Rejected<Vec<T>>> {
         let memory = Memory::of(buffer);
         if memory.size() == 0 {
@@ -379,7 +379,7 @@ pub trait Register: MemoryManager {
         })
     }
 
-    /// Gives the buffer back of which the slot was made.
+    /// Deregisters a slot and returns its buffer.
     fn deregister<T: Plain>(&self, slot: LocalSlot) -> Result<Vec<T>, Rejected<LocalSlot>> {
         if let Some(error) = slot.in_use() {
             return Err(Rejected { error, value: slot });

@@ -1,4 +1,4 @@
-//! The model: managers as object-safe traits, and the components that they make (hicr.txt 3).
+//! The model: managers as object-safe traits, and the objects that they create (hicr.txt 3).
 
 mod capability;
 pub(crate) mod communication;

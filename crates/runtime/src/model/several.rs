@@ -1,4 +1,4 @@
-//! Several managers of a kind that act as one: the first that claims the space, the slots or the resource.
+//! Composite managers that dispatch to the first manager that claims the space, slots or resource.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use hicr::{ComputeResource, MemorySpace, Topology};
 
-/// Topologies merged: each device once.
+/// Merged topologies without duplicate devices.
 pub struct SeveralTopologies<'a>(pub Vec<&'a dyn TopologyManager>);
 
 impl TopologyManager for SeveralTopologies<'_> {
@@ -42,7 +42,7 @@ impl TopologyManager for SeveralTopologies<'_> {
     }
 }
 
-/// Memory managers; the first that claims a space has it.
+/// Memory managers; the first that claims a space handles it.
 pub struct SeveralMemories<'a>(pub Vec<&'a dyn MemoryManager>);
 
 impl SeveralMemories<'_> {
@@ -97,7 +97,7 @@ impl MemoryManager for SeveralMemories<'_> {
     }
 }
 
-/// Communication managers; the first that claims both ends copies, and the first that can exchanges.
+/// Communication managers: the first that claims both ends copies, the first capable one exchanges.
 pub struct SeveralCommunications<'a>(pub Vec<&'a dyn CommunicationManager>);
 
 impl SeveralCommunications<'_> {
@@ -192,7 +192,7 @@ impl CommunicationManager for SeveralCommunications<'_> {
     }
 }
 
-/// Compute managers; the first that claims a resource, or takes a function, has it.
+/// Compute managers; the first that claims a resource or function format handles it.
 pub struct SeveralComputes<'a>(pub Vec<&'a dyn ComputeManager>);
 
 impl SeveralComputes<'_> {

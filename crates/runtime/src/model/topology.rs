@@ -1,14 +1,14 @@
-//! What an Instance may use.
+//! Topology: the devices that an Instance may use.
 
 use super::{capability::Capability, error::Error};
 use hicr::Topology;
 
-/// Tells what there is (hicr.txt 3.1.2).
+/// Discovers devices (hicr.txt 3.1.2).
 pub trait TopologyManager: Send + Sync {
-    /// Its name, as errors have it.
+    /// The manager's name in error messages.
     fn name(&self) -> &'static str;
-    /// Whether it can do this.
+    /// Whether the manager supports this capability.
     fn supports(&self, capability: Capability) -> bool;
-    /// What this Instance may use, and nothing else.
+    /// The devices that this Instance may use, and no others.
     fn query(&self) -> Result<Topology, Error>;
 }

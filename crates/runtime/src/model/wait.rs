@@ -1,4 +1,4 @@
-//! What waits: taken when it is there, waited for with a deadline, or awaited under any executor.
+//! Pending outcomes: polled, blocked on with a deadline, or awaited under any executor.
 
 use std::{
     future::Future,
@@ -10,33 +10,33 @@ use std::{
 use super::error::Error;
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Something that will be there later.
+/// A pending outcome.
 ///
-/// A time-out ends nothing: wait again. A drop withdraws a fence or an exchange, and nothing else.
+/// A time-out ends nothing: the wait can be repeated. Dropping it withdraws a fence or an exchange, and nothing else.
 #[must_use = "nothing waits for this unless it is taken, blocked on or awaited"]
 pub struct Wait<T> {
     source: Box<dyn Source<T>>,
 }
 
-/// What a back-end implements, so that its operations can be waited for.
+/// The back-end side of a [`Wait`].
 pub trait Source<T>: Send {
-    /// The outcome, once, if it is there.
+    /// Takes the outcome if it is ready; possible once.
     fn try_take(&mut self) -> Option<Result<T, Error>>;
-    /// Waits until the outcome is there, or the deadline has passed. Costs no processor time while it lasts.
+    /// Blocks until the outcome is ready or the deadline has passed, without using processor time.
     fn block(&mut self, deadline: Option<Instant>) -> Option<Result<T, Error>>;
-    /// As `try_take`; otherwise wakes `waker` when it is worth asking again.
+    /// As `try_take`, but registers `waker` to be called when polling again may succeed.
     fn poll(&mut self, waker: &Waker) -> Option<Result<T, Error>>;
-    /// What is waited for, as in "the fence of slot 3".
+    /// The awaited operation, as in "the fence of slot 3".
     fn what(&self) -> String;
 }
 
 impl<T> Wait<T> {
-    /// Something that `source` brings.
+    /// Waits for the outcome of `source`.
     pub fn new(source: impl Source<T> + 'static) -> Self {
         Self { source: Box::new(source) }
     }
 
-    /// Something that is there already.
+    /// A wait that is already complete.
     pub fn ready(outcome: Result<T, Error>) -> Self
     where
         T: Send + 'static,
@@ -46,18 +46,18 @@ impl<T> Wait<T> {
         wait
     }
 
-    /// The outcome, once, if it is there.
+    /// Takes the outcome if it is ready; possible once.
     pub fn try_take(&mut self) -> Option<Result<T, Error>> {
         self.source.try_take()
     }
 
-    /// Waits until the outcome is there, or `deadline` has passed, which is [`Error::TimedOut`] and ends nothing.
+    /// Blocks until the outcome is ready or `deadline` has passed; [`Error::TimedOut`] ends nothing.
     pub fn block(&mut self, deadline: impl Into<Option<Instant>>) -> Result<T, Error> {
         let outcome = self.source.block(deadline.into());
         outcome.unwrap_or_else(|| Err(Error::TimedOut(self.source.what())))
     }
 
-    /// Waits as long as it takes.
+    /// Blocks without a deadline.
     pub fn done(mut self) -> Result<T, Error> {
         self.block(None)
     }
@@ -77,7 +77,7 @@ impl<T> std::fmt::Debug for Wait<T> {
     }
 }
 
-/// Locks, whoever panicked while holding it: what is kept under the locks of this crate is whole between any two lines.
+/// Locks a mutex and ignores poisoning: state under the locks of this crate is consistent between any two statements.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -106,11 +106,11 @@ impl<T> Shared<T> {
     }
 }
 
-/// The other end of a [`Wait`]: whoever holds it brings the outcome.
+/// The completing side of a [`Wait`].
 pub struct Promise<T>(Arc<Shared<T>>);
 
 impl<T> Promise<T> {
-    /// Brings the outcome. Only the first counts.
+    /// Completes the wait; later calls have no effect.
     pub fn keep(&self, outcome: Result<T, Error>) {
         self.0.keep(outcome);
     }
@@ -118,12 +118,12 @@ impl<T> Promise<T> {
 
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
-        // Whoever could bring the outcome is gone: nobody waits for ever.
+        // The wait can no longer complete: end it with an error instead of blocking for ever.
         self.0.keep(Err(Error::Gone("what was waited for".into())));
     }
 }
 
-/// A wait and the promise that ends it. `withdraw` is called when the wait is dropped without an outcome.
+/// A wait and the promise that completes it. `withdraw` is called if the wait is dropped without an outcome.
 pub fn promise<T: Send + 'static>(
     what: &'static str,
     withdraw: impl FnOnce() + Send + 'static,
@@ -199,7 +199,7 @@ impl<T, F: FnOnce()> Drop for Promised<T, F> {
     }
 }
 
-/// A wait whose outcome is made into something else by who takes it.
+/// A wait whose outcome is mapped when it is taken.
 struct Mapped<T, F> {
     before: Wait<T>,
     make: Option<F>,
@@ -240,7 +240,7 @@ impl<T, U, F: FnOnce(T) -> Result<U, Error> + Send> Source<U> for Mapped<T, F> {
 }
 
 impl<T: 'static> Wait<T> {
-    /// The same wait, whose outcome `make` changes when it is taken.
+    /// Maps the outcome of a wait with `make` when it is taken.
     pub(crate) fn map<U>(self, make: impl FnOnce(T) -> Result<U, Error> + Send + 'static) -> Wait<U> {
         Wait::new(Mapped { before: self, make: Some(make) })
     }
