@@ -1,4 +1,4 @@
-//! Data objects: large data, sent now and then, without a ring made beforehand.
+//! Data objects: large, occasional transfers that need no channel.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::{
     model::{CommunicationManager, Error, GlobalSlot, LocalSlot, Memcpy, MemoryManager},
 };
 
-/// Which object; sent to whoever is to get it.
+/// The serialized identifier of an object, to be sent to its readers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ObjectId(Vec<u8>);
 
-/// What is needed to get an object.
+/// A reference through which an object can be read.
 pub struct Handle(GlobalSlot);
 
 impl Handle {
-    /// How many bytes it has.
+    /// The size in bytes.
     pub fn size(&self) -> usize {
         self.0.size()
     }
 }
 
-/// Publishes objects, and gets those of others.
+/// Publishes objects and reads those of peers.
 pub struct DataObjects<'a> {
     memory: &'a dyn MemoryManager,
     communication: &'a dyn CommunicationManager,
@@ -31,12 +31,12 @@ pub struct DataObjects<'a> {
 }
 
 impl<'a> DataObjects<'a> {
-    /// With nothing published.
+    /// A new set without published objects.
     pub fn new(memory: &'a dyn MemoryManager, communication: &'a dyn CommunicationManager) -> Self {
         Self { memory, communication, published: BTreeMap::new() }
     }
 
-    /// Makes what is in a slot an object, which others can get until it is destroyed.
+    /// Publishes the contents of a slot, readable until the object is destroyed.
     pub fn publish(&mut self, slot: LocalSlot) -> Result<ObjectId, Error> {
         let global = self.communication.promote(&slot)?;
         let id = ObjectId(self.communication.to_bytes(&global)?);
@@ -44,19 +44,19 @@ impl<'a> DataObjects<'a> {
         Ok(id)
     }
 
-    /// The handle of an object, here or elsewhere; one that was destroyed is [`Error::Gone`].
+    /// The handle of a local or remote object; a destroyed one is [`Error::Gone`].
     pub fn get_handle(&self, id: &ObjectId) -> Result<Handle, Error> {
         self.communication.from_bytes(&id.0).map(Handle)
     }
 
-    /// Begins to copy an object into a slot of its own. It is there when a fence of that slot has received 1.
+    /// Starts copying an object into a new slot. A fence of that slot for 1 received copy awaits completion.
     pub fn get(&self, handle: &Handle, space: &MemorySpace) -> Result<LocalSlot, Error> {
         let slot = self.memory.allocate(space, handle.size())?;
         self.communication.memcpy(&slot, 0, &handle.0, 0, handle.size())?;
         Ok(slot)
     }
 
-    /// Ends an object of this Instance, and gives its slot back.
+    /// Destroys an object of this Instance and returns its slot.
     pub fn destroy(&mut self, id: &ObjectId) -> Result<LocalSlot, Error> {
         let published = self.published.remove(id);
         let (slot, global) = published.ok_or_else(|| Error::Gone("the data object".into()))?;

@@ -1,4 +1,4 @@
-//! Deployment: named runners, each with what it needs, matched to Instances; those that are missing are created.
+//! Deployment: matches named runners with requirements to Instances, and creates the missing ones.
 
 use std::collections::BTreeMap;
 
@@ -7,27 +7,27 @@ use crate::{
     model::{InstanceId, InstanceManager, Refused},
 };
 
-/// Something that runs on an Instance of its own.
+/// A program that runs on an Instance of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runner {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What its Instance must at least have.
+    /// The devices that its Instance needs.
     pub needs: Topology,
 }
 
-/// Where each runner is, and which were created for it; or why one has no place.
+/// The result of a deployment.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Deployed {
-    /// The Instance of each runner that has one.
+    /// The Instance of each placed runner.
     pub placed: BTreeMap<String, InstanceId>,
-    /// Those of them that were created.
+    /// The placed runners whose Instance was created.
     pub created: Vec<InstanceId>,
-    /// The others, and the words in which their Instances were refused.
+    /// The unplaced runners, with the reason.
     pub refused: BTreeMap<String, Refused>,
 }
 
-/// Gives each runner an Instance of its own: as many as possible of `candidates`, and new ones for the others.
+/// Assigns one Instance to each runner: as many as possible from `candidates`, and new ones for the rest.
 pub fn deploy(instances: &dyn InstanceManager, candidates: &[InstanceId], runners: &[Runner]) -> Deployed {
     let have: Vec<_> = instances.instances().into_iter().filter(|it| candidates.contains(&it.id())).collect();
     let fits: Vec<Vec<usize>> = runners
@@ -45,7 +45,7 @@ pub fn deploy(instances: &dyn InstanceManager, candidates: &[InstanceId], runner
             None => missing.push(runner),
         }
     }
-    // What needs most first: the others can do with what it leaves.
+    // Largest requirements first: smaller runners fit into what remains.
     missing.sort_by_key(|runner| std::cmp::Reverse(size(&runner.needs)));
     for runner in missing {
         let template = instances.create_template(&runner.needs, serde_json::Value::Null);
@@ -67,7 +67,7 @@ fn size(topology: &Topology) -> (u64, u64) {
     (units, bytes)
 }
 
-/// A maximum matching, by augmenting paths: for each on the left, one on the right that it `fits`.
+/// A maximum bipartite matching by augmenting paths; each left element is matched to a right one that `fits`.
 fn matching(fits: &[Vec<usize>], right: usize) -> Vec<Option<usize>> {
     fn place(left: usize, fits: &[Vec<usize>], owner: &mut [Option<usize>], seen: &mut [bool]) -> bool {
         for &index in &fits[left] {
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(matching(&[vec![0, 1], vec![0]], 2), [Some(1), Some(0)]);
     }
 
-    /// The most that can be had, by trying all.
+    /// The size of a maximum matching, by exhaustive search.
     fn best(fits: &[Vec<usize>], used: u32) -> usize {
         let Some((first, rest)) = fits.split_first() else { return 0 };
         let with =
@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// As many have a place as can have one, each where it fits and nobody else is: against all ways there are.
+        /// The matching is valid and, compared with exhaustive search, maximum.
         #[test]
         fn a_matching_is_one_and_none_is_larger(fits in prop::collection::vec(prop::collection::btree_set(0_usize..4, 0..4), 0..5)) {
             let fits: Vec<Vec<usize>> = fits.into_iter().map(|set| set.into_iter().collect()).collect();

@@ -1,4 +1,4 @@
-//! Libraries on the traits alone: whatever back-end is there, they are the same (hicr.txt 4.3).
+//! Libraries on the traits alone, the same for every back-end (hicr.txt 4.3).
 
 pub mod channel;
 pub mod data_object;

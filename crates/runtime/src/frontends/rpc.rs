@@ -1,4 +1,4 @@
-//! Remote procedure calls, over channels: what Instances say to each other before they share anything else.
+//! Remote procedure calls over channels, for Instances that share nothing else yet.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,12 +17,12 @@ use crate::{
     model::{Error, InstanceId, Tag},
 };
 
-/// Beyond this many bytes a message is a data object.
+/// Larger messages, in bytes, travel as data objects.
 const LARGE: usize = 1 << 20;
-/// Room for what one Instance sends another, together with what else is under way.
+/// Ring size for the messages in flight from one Instance to another.
 const RING: usize = 4 << 20;
 
-/// What a registered function is.
+/// A registered function.
 type Function = Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send>;
 
 #[derive(Serialize, Deserialize)]
@@ -36,7 +36,7 @@ enum Message {
         number: u64,
         result: Result<Payload, String>,
     },
-    /// The object of that answer was copied.
+    /// Acknowledges that the data object of an answer was copied.
     Copied {
         object: ObjectId,
     },
@@ -51,27 +51,27 @@ enum Payload {
     Object(ObjectId),
 }
 
-/// Calls between the Instances of a group.
+/// RPC endpoint of an Instance in a group.
 pub struct Rpc<'a> {
     setup: Setup<'a>,
     peers: Vec<InstanceId>,
-    /// To each other Instance.
+    /// Channels to each peer.
     to: BTreeMap<InstanceId, Producer<'a>>,
     inbox: Consumer<'a>,
     functions: BTreeMap<String, Function>,
     objects: DataObjects<'a>,
     calls: VecDeque<(InstanceId, u64, String, Payload)>,
     answers: BTreeMap<u64, Result<Payload, String>>,
-    /// What answers keep published until they are copied, and calls until they are answered.
+    /// Published objects: of answers until they are copied, of calls until they are answered.
     topologies: BTreeMap<InstanceId, Topology>,
-    /// Who was lost while another one was waited for, and is told of when this Instance listens.
+    /// Peers lost while waiting for another one, to be reported by the next `listen`.
     lost: VecDeque<InstanceId>,
     next: u64,
 }
 
 impl<'a> Rpc<'a> {
-    /// Connects a group, sorted, of which this Instance is one: collective. Takes as many tags, from `tag` on, as the
-    /// group has members. An Instance that comes later joins by a group of two.
+    /// Collective: connects a sorted group that includes this Instance. Uses one tag per member, starting at `tag`.
+    /// An Instance created later joins by a group of two.
     pub fn new(setup: Setup<'a>, tag: Tag, group: &[InstanceId]) -> Result<Self, Error> {
         let mut to = BTreeMap::new();
         let mut inbox = None;
@@ -100,7 +100,7 @@ impl<'a> Rpc<'a> {
         })
     }
 
-    /// Makes a function callable by name.
+    /// Registers a function under a name.
     pub fn register(
         &mut self,
         name: &str,
@@ -116,7 +116,7 @@ impl<'a> Rpc<'a> {
         Ok(())
     }
 
-    /// Carries out the next call, waiting for it until `deadline`.
+    /// Waits for the next call until `deadline` and handles it.
     pub fn listen(&mut self, deadline: impl Into<Option<Instant>>) -> Result<(), Error> {
         let deadline = deadline.into();
         while !self.try_listen()? {
@@ -125,7 +125,7 @@ impl<'a> Rpc<'a> {
         Ok(())
     }
 
-    /// Carries out the next call, if there is one. A peer that was lost is told of once, when all that came is done.
+    /// Handles the next pending call, if any. A lost peer is reported once, after its pending messages are handled.
     pub fn try_listen(&mut self) -> Result<bool, Error> {
         self.sort_all(None)?;
         let Some((from, number, name, argument)) = self.calls.pop_front() else {
@@ -140,16 +140,16 @@ impl<'a> Rpc<'a> {
         };
         let result = result.and_then(|bytes| self.wrap(bytes).map_err(|error| error.to_string()));
         match self.send(from, &Message::Answer { number, result }, None) {
-            // Nobody waits for the answer any more.
+            // The caller has stopped waiting for the answer.
             Ok(()) | Err(Error::PeerLost(_)) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// Calls a function of another Instance and waits for its answer until `deadline`. It must listen.
+    /// Calls a function of another Instance, which must listen, and waits for its answer until `deadline`.
     ///
-    /// Calls from one Instance to another are carried out in the order in which they were made. An unknown name, a
-    /// panic and the function's own error are [`Error::Remote`]; a time-out does not take the call back.
+    /// Calls from one Instance to another are handled in program order. An unknown name, a panic and the function's own
+    /// error are [`Error::Remote`]; a time-out does not cancel the call.
     pub fn call(
         &mut self,
         instance: InstanceId,
@@ -184,7 +184,7 @@ impl<'a> Rpc<'a> {
         Ok(bytes)
     }
 
-    /// The topologies of all Instances of the group: collective.
+    /// Collective: gathers the topologies of all Instances of the group.
     pub fn gather(&mut self, mine: &Topology) -> Result<BTreeMap<InstanceId, Topology>, Error> {
         let text = mine.to_json().to_string();
         for peer in self.peers.clone() {
@@ -201,12 +201,12 @@ impl<'a> Rpc<'a> {
         Ok(all)
     }
 
-    /// Waits until something may have come.
+    /// Waits until a message may have arrived.
     fn receive(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         self.inbox.until_some(deadline)
     }
 
-    /// Takes in all that came. Who is lost is remembered, but for the one that is waited for, which is told at once.
+    /// Receives all pending messages. Loss of `waited_for` is an error at once; other losses are recorded.
     fn sort_all(&mut self, waited_for: Option<InstanceId>) -> Result<(), Error> {
         loop {
             match self.inbox.pop() {
@@ -266,7 +266,7 @@ impl<'a> Rpc<'a> {
             match producer.push(&bytes) {
                 Ok(()) => return Ok(()),
                 Err(PushError::Failed(error)) => return Err(error),
-                // The other end does not listen, and has some megabytes to read.
+                // The peer does not listen and has some megabytes pending.
                 Err(PushError::Full | PushError::Locked) => {
                     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                         return Err(Error::TimedOut(format!("room at Instance {to}")));

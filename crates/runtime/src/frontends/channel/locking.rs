@@ -1,15 +1,15 @@
-//! One ring for several producers: who pushes locks it. Before the ring are two words, how many bytes were ever pushed
-//! and how many popped.
+//! A ring shared by several producers, each of which locks it to push. Two words before the ring count the bytes pushed
+//! and popped in total.
 
 use super::shape::{PushError, Setup, Shape, record};
 use crate::model::{CommunicationManager, Error, GlobalSlot, LocalSlot, Memcpy};
 
-/// The two words and how many messages each of them stands for.
+/// The two counters, each in bytes and in messages.
 pub(super) const WORDS: usize = 32;
 const TAIL: usize = 0;
 const HEAD: usize = 16;
 
-/// A producer's end.
+/// The producer's endpoint.
 pub(super) struct LockedProducer<'a> {
     communication: &'a dyn CommunicationManager,
     ring: GlobalSlot,
@@ -17,7 +17,7 @@ pub(super) struct LockedProducer<'a> {
     shape: Shape,
 }
 
-/// Bytes and messages, ever.
+/// Total bytes and messages.
 type Mark = [u64; 2];
 
 impl<'a> LockedProducer<'a> {
@@ -26,7 +26,7 @@ impl<'a> LockedProducer<'a> {
         Ok(Self { communication: setup.communication, ring, staging, shape })
     }
 
-    /// What was pushed and what popped, by all.
+    /// Reads the totals pushed and popped by all members.
     fn marks(&self) -> Result<(Mark, Mark), Error> {
         self.communication.memcpy(&self.staging, 0, &self.ring, 0, WORDS)?;
         self.communication.fence((&self.staging).into(), 0, 1)?.done()?;
@@ -39,7 +39,7 @@ impl<'a> LockedProducer<'a> {
         Ok(usize::try_from(tail[1].saturating_sub(head[1])).unwrap_or(usize::MAX))
     }
 
-    /// Pushes as many as there is room for.
+    /// Pushes as many messages as fit.
     pub(super) fn push(&mut self, messages: &[&[u8]]) -> Result<usize, PushError> {
         messages.iter().try_for_each(|message| self.shape.fits(message.len()))?;
         let Some(_guard) = self.communication.try_lock(&self.ring)? else { return Err(PushError::Locked) };
@@ -64,15 +64,15 @@ impl<'a> LockedProducer<'a> {
         if pushed == 0 && !messages.is_empty() {
             return Err(PushError::Full);
         }
-        // The tail last: copies to one slot take effect in order, so who sees it sees the messages.
+        // The tail comes last: copies to one slot take effect in order, so a visible tail implies visible messages.
         self.staging.write(TAIL, bytemuck::bytes_of(&tail))?;
         self.communication.memcpy(&self.ring, TAIL, &self.staging, TAIL, 16)?;
-        // The staging may be overwritten, and the lock given away, when all of it has arrived.
+        // Only after arrival may the staging slot be overwritten and the lock be released.
         self.arrived()?;
         Ok(pushed)
     }
 
-    /// Copies bytes to the ring, in two parts where they go round its end.
+    /// Copies bytes to the ring, in two parts if they wrap around.
     fn put(&self, at: usize, bytes: &[u8]) -> Result<(), Error> {
         let (first, second) = bytes.split_at(bytes.len().min(self.shape.bytes() - at));
         for (at, part) in [(at, first), (0, second)] {
@@ -84,7 +84,7 @@ impl<'a> LockedProducer<'a> {
         Ok(())
     }
 
-    /// A get after the puts: their order is that in which they were begun.
+    /// A get after the puts awaits them, since copies take effect in program order.
     fn arrived(&self) -> Result<(), Error> {
         self.marks().map(drop)
     }
@@ -97,7 +97,7 @@ fn record_of(shape: Shape, message: usize) -> usize {
     }
 }
 
-/// The consumer's end.
+/// The consumer's endpoint.
 pub(super) struct LockedRing {
     pub(super) slot: LocalSlot,
     shape: Shape,
@@ -125,7 +125,7 @@ impl LockedRing {
         let at = usize::try_from(self.head[0] % capacity as u64).unwrap_or(0);
         let length = match self.shape {
             Shape::Fixed { size, .. } => size,
-            // Records begin at multiples of 8, so that a length is in one piece.
+            // Records are aligned to 8 bytes, so a length never wraps around.
             Shape::Variable { .. } => {
                 let length = self.slot.read_values::<u64>(WORDS + at, 1)?[0];
                 usize::try_from(length).unwrap_or(usize::MAX)

@@ -1,7 +1,7 @@
-//! Channels: rings in the consumer's memory, made beforehand, for small messages that come often.
+//! Channels: preallocated rings in the consumer's memory, for small and frequent messages.
 //!
-//! A push is one copy, and the copy itself tells the consumer: what has arrived is what is counted at the ring. A pop
-//! is told to the producer by a copy of size 0. Neither ever waits.
+//! A push is one copy, which the ring's counter makes visible to the consumer. A pop is signalled to the producer by a
+//! copy of size 0. Both are non-blocking.
 
 mod locking;
 mod ring;
@@ -18,13 +18,13 @@ use crate::model::{CommunicationManager, Error, InstanceId, Key, LocalSlot, Tag}
 /// How several producers share a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// One ring, which a producer locks while it pushes.
+    /// One shared ring, locked for each push.
     Locking,
-    /// A ring for each, read in turn.
+    /// One ring per producer, read round-robin.
     NonLocking,
 }
 
-/// A producer's end.
+/// The producer's endpoint.
 pub struct Producer<'a>(Kind<'a>);
 
 enum Kind<'a> {
@@ -32,17 +32,17 @@ enum Kind<'a> {
     Shared(LockedProducer<'a>),
 }
 
-/// The consumer's end.
+/// The consumer's endpoint.
 pub struct Consumer<'a> {
     communication: &'a dyn CommunicationManager,
     rings: Rings<'a>,
-    /// Where producers ring who share the consumer, each having a ring of its own.
+    /// The doorbell of producers with a ring each.
     bell: Option<LocalSlot>,
-    /// How many copies earlier waits took.
+    /// The doorbell count that earlier waits consumed.
     fenced: u64,
-    /// How often it looks before it sleeps: less when looking was of no use, as when the producer shares its processor.
+    /// Number of polls before sleeping. It shrinks when polling is useless, as on a processor shared with the producer.
     looks: usize,
-    /// Who is lost, of those whose rings may still hold something.
+    /// Lost producers whose rings may still contain messages.
     lost: Vec<InstanceId>,
 }
 
@@ -51,8 +51,8 @@ enum Rings<'a> {
     Shared(LockedRing),
 }
 
-/// Opens a channel from `producers` to `consumer`, under a tag of its own: collective over all of them. Each gets the
-/// ends that are its own; one Instance may have both, for two of its threads.
+/// Collective: opens a channel from `producers` to `consumer` under its own tag. Each member gets its endpoints; one
+/// Instance may have both, for two of its threads.
 pub fn open<'a>(
     setup: Setup<'a>,
     tag: Tag,
@@ -129,7 +129,7 @@ pub fn open<'a>(
 }
 
 impl Producer<'_> {
-    /// Pushes a message, or says at once why not.
+    /// Pushes a message or fails immediately.
     pub fn push(&mut self, message: &[u8]) -> Result<(), PushError> {
         match &mut self.0 {
             Kind::Own(sender) => sender.push(message),
@@ -137,9 +137,9 @@ impl Producer<'_> {
         }
     }
 
-    /// Pushes a message that is in a slot, from `offset` on, without copying it first; fixed size, own ring.
+    /// Pushes a message from a slot at `offset` without staging it; for fixed sizes and non-locking rings.
     ///
-    /// The slot may be overwritten when a fence says that it was sent.
+    /// The slot may be overwritten after a fence for the sent copy.
     pub fn push_slot(&mut self, slot: &LocalSlot, offset: usize) -> Result<(), PushError> {
         match &mut self.0 {
             Kind::Own(sender) => sender.push_slot(slot, offset),
@@ -149,7 +149,7 @@ impl Producer<'_> {
         }
     }
 
-    /// Pushes as many of these as there is room for, in order, and says how many; an error if it is none.
+    /// Pushes a prefix of these messages, as long as there is room, and returns its length; an error if it is 0.
     pub fn push_n(&mut self, messages: &[&[u8]]) -> Result<usize, PushError> {
         match &mut self.0 {
             Kind::Own(sender) => {
@@ -166,7 +166,7 @@ impl Producer<'_> {
         }
     }
 
-    /// How many messages of this producer's ring are not popped yet; of a shared ring, of all.
+    /// Number of messages in this producer's ring, or in the shared ring, that are not popped yet.
     pub fn depth(&mut self) -> Result<usize, Error> {
         match &mut self.0 {
             Kind::Own(sender) => Ok(sender.depth()),
@@ -176,7 +176,7 @@ impl Producer<'_> {
 }
 
 impl Consumer<'_> {
-    /// How many messages are there.
+    /// Number of messages available.
     pub fn depth(&self) -> usize {
         match &self.rings {
             Rings::Own(rings, _) => rings.iter().map(Ring::depth).sum(),
@@ -184,17 +184,17 @@ impl Consumer<'_> {
         }
     }
 
-    /// The next message, which stays; none if there is none. Of a lost producer, an error once its ring is empty.
+    /// Reads the next message without removing it. Loss of a producer is an error once its ring is empty.
     pub fn peek(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.next(false)
     }
 
-    /// Takes the next message.
+    /// Removes and returns the next message.
     pub fn pop(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.next(true)
     }
 
-    /// Takes the next message into `bytes`, which have its size; fixed size, one producer.
+    /// Pops the next message into `bytes` of its size; for fixed sizes and one producer.
     pub fn pop_into(&mut self, bytes: &mut [u8]) -> Result<bool, Error> {
         match &mut self.rings {
             Rings::Own(rings, _) if rings.len() == 1 => {
@@ -209,7 +209,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Takes the next message, waiting for it until `deadline`.
+    /// Pops the next message, waiting for it until `deadline`.
     pub fn wait(&mut self, deadline: impl Into<Option<Instant>>) -> Result<Vec<u8>, Error> {
         let deadline = deadline.into();
         loop {
@@ -220,7 +220,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// Waits until something may be there.
+    /// Waits until a message may be available.
     pub fn until_some(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         let seen = self.bell_count();
         for _ in 0..self.looks {
@@ -242,7 +242,7 @@ impl Consumer<'_> {
                 self.fenced += more;
                 Ok(())
             }
-            // Told when its ring is empty.
+            // Report a loss only once the ring is empty.
             Err(Error::PeerLost(id)) => {
                 self.lost.push(id);
                 Ok(())
@@ -251,7 +251,7 @@ impl Consumer<'_> {
         }
     }
 
-    /// How many copies have come to what this waits at.
+    /// Number of copies counted at the slot that this waits on.
     fn bell_count(&self) -> u64 {
         let slot = match (&self.bell, &self.rings) {
             (Some(bell), _) => bell,
@@ -281,12 +281,12 @@ impl Consumer<'_> {
         self.nothing().map(|()| None)
     }
 
-    /// Nothing is there: whoever is lost is told of now.
+    /// All rings are empty: report pending losses.
     fn nothing(&mut self) -> Result<(), Error> {
         self.lost.pop().map_or(Ok(()), |id| Err(Error::PeerLost(id)))
     }
 }
 
-/// How often a consumer looks before it sleeps, at most and at least.
+/// Maximum and minimum number of polls before a consumer sleeps.
 const LOOKS: usize = 4_000;
 const LEAST_LOOKS: usize = 16;

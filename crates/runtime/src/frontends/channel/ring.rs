@@ -1,37 +1,37 @@
-//! A ring of one producer. Each record is one copy: the consumer counts records by the copies that came, the producer
-//! counts what was popped by the copies of size 0 that came back.
+//! A ring of one producer. Each record is one copy: the consumer counts received copies, and the producer counts pops by
+//! the copies of size 0 that it gets back.
 
 use std::collections::VecDeque;
 
 use super::shape::{HEAD, PushError, Setup, Shape, record, ring_bell};
 use crate::model::{CommunicationManager, Error, GlobalSlot, InstanceId, LocalSlot, Memcpy};
 
-/// Instead of a length: the rest of the ring, up to its end, holds nothing.
+/// Marker in place of a length: the rest of the ring is unused.
 const SKIP: u64 = u64::MAX;
 
-/// The producer's end.
+/// The producer's endpoint.
 pub(super) struct Sender<'a> {
     communication: &'a dyn CommunicationManager,
     ring: GlobalSlot,
-    /// As large as the ring, and copied from to the same place: free where the ring is.
+    /// A mirror of the ring: a range is free here if it is free there.
     staging: LocalSlot,
-    /// Where pops are counted.
+    /// Counts pops.
     credit: LocalSlot,
     bell: Option<GlobalSlot>,
     shape: Shape,
-    /// Where the next record begins.
+    /// Offset of the next record.
     at: usize,
-    /// Records that are not known to be popped, each with its bytes.
+    /// Sizes of records not known to be popped.
     records: VecDeque<usize>,
     used: usize,
     popped: u64,
-    /// How often in a row there was no room.
+    /// Number of consecutive failed pushes.
     full: u32,
     /// Whether the consumer is lost.
     lost: Option<InstanceId>,
 }
 
-/// After how many pushes in vain a producer asks whether the consumer is lost.
+/// Number of failed pushes after which a producer checks for the loss of the consumer.
 const IN_VAIN: u32 = 64;
 
 impl<'a> Sender<'a> {
@@ -49,7 +49,7 @@ impl<'a> Sender<'a> {
         Ok(Self { communication, ring, staging, credit, bell, shape, at, records, used, popped, full, lost })
     }
 
-    /// Takes in what was popped meanwhile.
+    /// Accounts for records popped in the meantime.
     fn refresh(&mut self) {
         let popped = self.communication.counts((&self.credit).into()).received;
         while self.popped < popped {
@@ -63,12 +63,12 @@ impl<'a> Sender<'a> {
         self.records.len()
     }
 
-    /// Makes room for `bytes` in one piece.
+    /// Reserves a contiguous range of `bytes`.
     fn make_room(&mut self, bytes: usize) -> Result<(), PushError> {
         let capacity = self.shape.bytes();
         let rest = capacity - self.at;
         if self.full == 0 {
-            // On its way while it is asked whether there is room.
+            // Prefetches during the check for room.
             self.ring.soon_written(self.at);
         }
         let skip = if bytes > rest { rest } else { 0 };
@@ -87,7 +87,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// There is no room, and never will be if the consumer is lost, of which a fence that takes nothing tells.
+    /// The ring is full. A fence that consumes nothing detects the loss of the consumer.
     fn full(&mut self) -> PushError {
         self.full += 1;
         if self.full.is_multiple_of(IN_VAIN) && self.lost.is_none() {
@@ -140,12 +140,12 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// The consumer's end.
+/// The consumer's endpoint.
 pub(super) struct Ring<'a> {
     communication: &'a dyn CommunicationManager,
     pub(super) slot: LocalSlot,
     credit: GlobalSlot,
-    /// From where the copies of size 0 come.
+    /// The source of the copies of size 0.
     token: LocalSlot,
     shape: Shape,
     at: usize,
@@ -183,7 +183,7 @@ impl<'a> Ring<'a> {
         self.at = (self.at + bytes) % self.shape.bytes();
         self.popped += 1;
         match self.communication.tell(&self.credit, &self.token) {
-            // Nobody waits for the room any more.
+            // The producer is lost and needs no credit any more.
             Ok(()) | Err(Error::PeerLost(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -202,7 +202,7 @@ impl<'a> Ring<'a> {
         if self.depth() == 0 {
             return Ok(false);
         }
-        // On its way while the message is.
+        // Prefetches while the message is copied.
         self.credit.soon_counted();
         self.slot.read(self.at, bytes)?;
         self.popped(size)?;

@@ -1,49 +1,49 @@
-//! What all rings have in common: what fits, what a record of any size takes, and what they are made with.
+//! Common parts of all rings: capacity, record sizes and set-up.
 
 use crate::{
     hicr::MemorySpace,
     model::{CommunicationManager, Error, GlobalSlot, InstanceId, LocalSlot, Memcpy, MemoryManager},
 };
 
-/// What messages there are room for.
+/// The capacity of a ring and the form of its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `capacity` messages of `size` bytes each.
     Fixed {
-        /// How many messages.
+        /// Number of messages.
         capacity: usize,
-        /// Bytes of each.
+        /// Bytes per message.
         size: usize,
     },
-    /// Messages of any size, together with 8 bytes for each, rounded up to 8, at most this many bytes.
+    /// Messages of any size; each occupies its size plus 8 bytes, rounded up to a multiple of 8.
     Variable {
-        /// Bytes of the ring.
+        /// Size of the ring in bytes.
         capacity: usize,
     },
 }
 
-/// Why a message was not pushed.
+/// Why a push failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
-    /// There is no room until the consumer pops.
+    /// The ring is full until the consumer pops.
     #[error("the channel is full; push again when the consumer has popped")]
     Full,
-    /// Another producer is pushing.
+    /// Another producer holds the lock.
     #[error("another producer holds the channel; push again")]
     Locked,
-    /// It will not be pushed.
+    /// A permanent failure.
     #[error(transparent)]
     Failed(#[from] Error),
 }
 
-/// With what, and where, an Instance makes its ends of channels.
+/// The managers and memory space with which an Instance creates its endpoints.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
-    /// Makes the rings.
+    /// Allocates the rings.
     pub memory: &'a dyn MemoryManager,
-    /// Copies into them.
+    /// Copies messages.
     pub communication: &'a dyn CommunicationManager,
-    /// Where the rings are.
+    /// The memory space of the rings.
     pub space: &'a MemorySpace,
     /// This Instance.
     pub me: InstanceId,
@@ -79,14 +79,14 @@ impl Shape {
         }
     }
 
-    /// Refused when a message has not the size, or never fits.
+    /// Fails if a message has the wrong size or can never fit.
     pub(super) fn fits(self, message: usize) -> Result<(), Error> {
         match self {
             Self::Fixed { size, .. } if message != size => Err(Error::misuse(
                 "push",
                 format!("the message has {message} bytes; in this channel each has {size}"),
             )),
-            // So that one always fits once the ring is empty, wherever its next byte is.
+            // Half of the ring, so that a message fits into an empty ring at every offset.
             Self::Variable { capacity } if record(message) > capacity / 2 => {
                 let most = capacity / 2 / 8 * 8 - 8;
                 Err(Error::misuse(
@@ -99,15 +99,15 @@ impl Shape {
     }
 }
 
-/// What precedes a message of a ring of any size: its length.
+/// The length header of a message in a ring of any size.
 pub(super) const HEAD: usize = 8;
 
-/// How many bytes of a ring a message of any size takes.
+/// Bytes that a message of any size occupies in a ring.
 pub(super) fn record(message: usize) -> usize {
     HEAD.saturating_add(message).checked_next_multiple_of(8).unwrap_or(usize::MAX)
 }
 
-/// A copy of size 0, which says something by being counted.
+/// Signals a peer by a counted copy of size 0.
 pub(super) fn ring_bell(
     communication: &dyn CommunicationManager,
     bell: &GlobalSlot,

@@ -1,7 +1,7 @@
-//! Tasking: what a task-based runtime is built of. Tasks have callbacks and a dependency counter; workers pull the next
-//! task and run it; a ready queue serves its owner last in first out, and thieves first in first out.
+//! Tasking: building blocks of a task-based runtime. Tasks have callbacks and a dependency counter; workers pull and run
+//! tasks; a ready queue is last-in-first-out for its owner and first-in-first-out for thieves.
 //!
-//! Two compute managers, which may differ: one makes the workers, the other one the tasks.
+//! Workers and tasks are created by two compute managers, which may differ.
 
 mod rest;
 mod sync;

@@ -1,4 +1,4 @@
-//! Where workers rest until something is ready.
+//! Parking of idle workers until a task becomes ready.
 
 use std::time::Duration;
 
@@ -7,29 +7,29 @@ use crate::{
     sync::{AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering::SeqCst, PoisonError, sequenced},
 };
 
-/// How many rest, and what wakes them.
+/// The number of parked workers and their wake-up.
 #[derive(Default)]
 pub(super) struct Rest {
     resting: Mutex<usize>,
     rested: Condvar,
-    /// Changed whenever something becomes ready.
+    /// Incremented whenever a task becomes ready.
     ready: AtomicU64,
     sleepers: AtomicUsize,
     ended: AtomicBool,
 }
 
 impl Rest {
-    /// What was ready up to now. Read it before looking for something: a change after that is not slept through.
+    /// The current epoch. Read it before searching for tasks: a later change prevents the next rest.
     pub(super) fn seen(&self) -> u64 {
         self.ready.load(SeqCst)
     }
 
-    /// Whether it is the end.
+    /// Whether all work has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(SeqCst)
     }
 
-    /// Something became ready.
+    /// Announces a ready task.
     pub(super) fn ready(&self) {
         self.ready.fetch_add(1, SeqCst);
         sequenced();
@@ -38,13 +38,13 @@ impl Rest {
         }
     }
 
-    /// It is the end for all.
+    /// Ends all workers.
     pub(super) fn end(&self) {
         self.ended.store(true, SeqCst);
         self.wake();
     }
 
-    /// Not yet, or not any more.
+    /// Resets the end flag for a new run.
     pub(super) fn begin(&self) {
         self.ended.store(false, SeqCst);
     }
@@ -54,9 +54,9 @@ impl Rest {
         self.rested.notify_all();
     }
 
-    /// Rests until something becomes ready after `seen`, or for `most`, or until the end. Who `stays` rests on when it
-    /// is woken. `last` says, given how many rest, whether nobody is left who could make anything ready: then it is the
-    /// end.
+    /// Parks until a task becomes ready after `seen`, `most` has passed, or the end. With `stays`, the worker keeps
+    /// counting as parked after a wake-up. Given the number of parked workers, `last` decides whether no worker is left
+    /// that could make a task ready, which ends all.
     pub(super) fn rest(
         &self,
         seen: u64,

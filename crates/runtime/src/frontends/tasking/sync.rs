@@ -1,27 +1,27 @@
-//! A mutex and a condition variable for tasks: who waits is suspended, and its worker runs others.
+//! A mutex and a condition variable for tasks: a waiting task is suspended and its worker runs others.
 
 use std::sync::Mutex;
 
 use super::task::{Queue, Scope};
 use crate::model::wait::lock;
 
-/// Held by one task at a time; given to those who wait in the order in which they came.
+/// A fair mutex, handed to waiting tasks in order of arrival.
 #[derive(Default)]
 pub struct TaskMutex(Mutex<Queue>);
 
 impl TaskMutex {
-    /// Takes it, suspended until it is free.
+    /// Locks, suspending the task until the mutex is free.
     pub fn lock(&self, scope: &mut Scope<'_>) {
-        // Whoever unlocks gives it to the next without its being free between.
+        // `unlock` hands the mutex over without freeing it.
         scope.wait_in(&self.0, |queue| !std::mem::replace(&mut queue.taken, true));
     }
 
-    /// Takes it if it is free.
+    /// Locks if the mutex is free.
     pub fn try_lock(&self) -> bool {
         !std::mem::replace(&mut lock(&self.0).taken, true)
     }
 
-    /// Gives it to the next, or frees it.
+    /// Hands the mutex to the next task, or frees it.
     pub fn unlock(&self, scope: &Scope<'_>) {
         let next = {
             let mut queue = lock(&self.0);
@@ -35,22 +35,22 @@ impl TaskMutex {
     }
 }
 
-/// What tasks wait at until another one says that something has changed.
+/// A condition variable for tasks.
 #[derive(Default)]
 pub struct TaskCondvar(Mutex<Queue>);
 
 impl TaskCondvar {
-    /// Gives `mutex` up, waits to be notified, and takes it again.
+    /// Releases `mutex`, waits for a notification, and locks again.
     pub fn wait(&self, mutex: &TaskMutex, scope: &mut Scope<'_>) {
-        // In the queue before the mutex is free, so that whoever takes it and notifies finds the task there. Being woken
-        // before it is suspended only counts down.
+        // Enqueue before unlocking, so that a notifier that holds the mutex finds the task. A wake-up before the suspension
+        // only decrements the counter.
         scope.enqueue(&self.0);
         mutex.unlock(scope);
         scope.suspend_queued();
         mutex.lock(scope);
     }
 
-    /// Wakes the one that has waited longest.
+    /// Wakes the task that has waited longest.
     pub fn notify_one(&self, scope: &Scope<'_>) {
         let next = lock(&self.0).waiting.pop_front();
         if let Some(next) = next {
@@ -58,7 +58,7 @@ impl TaskCondvar {
         }
     }
 
-    /// Wakes all.
+    /// Wakes all waiting tasks.
     pub fn notify_all(&self, scope: &Scope<'_>) {
         let all = std::mem::take(&mut lock(&self.0).waiting);
         for next in all {

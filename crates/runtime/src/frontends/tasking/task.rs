@@ -1,4 +1,4 @@
-//! Tasks: executions that depend on each other.
+//! Tasks: executions with dependencies.
 
 use std::{
     collections::VecDeque,
@@ -12,26 +12,26 @@ use std::{
 use super::workers::Shared;
 use crate::model::{Context, Error, ExecutionState, ExecutionUnit, wait::lock};
 
-/// What happens to a task.
+/// Lifecycle events of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
-    /// A worker begins it, or goes on with it.
+    /// A worker starts or resumes the task.
     Execute,
-    /// It waits for something.
+    /// The task is suspended.
     Suspend,
-    /// What it waited for is there.
+    /// The task is ready to resume.
     Sync,
-    /// It is over.
+    /// The task has finished.
     Finish,
 }
 
-/// What is called when something happens to a task.
+/// Called at lifecycle events of a task.
 pub type Callback = Arc<dyn Fn(TaskEvent, &Task) + Send + Sync>;
 
-/// What a task does.
+/// The work of a task.
 type Work = Box<dyn FnOnce(&mut Scope<'_>) + Send>;
 
-/// A task. Clones are the same task.
+/// A task handle; clones refer to the same task.
 #[derive(Clone)]
 pub struct Task(pub(super) Arc<Core>);
 
@@ -41,36 +41,36 @@ pub(super) const NOWHERE: usize = usize::MAX;
 pub(super) struct Core {
     pub(super) name: Arc<str>,
     pub(super) state: ExecutionState,
-    /// For how many things it waits; ready at 0.
+    /// Number of outstanding dependencies; ready at 0.
     pub(super) waits: AtomicUsize,
     pub(super) dependents: Mutex<Option<Vec<Task>>>,
-    /// On which worker it must run.
+    /// The worker that it is bound to.
     pub(super) affinity: Option<usize>,
-    /// On which worker it was begun.
+    /// The worker that started it.
     pub(super) home: AtomicUsize,
     pub(super) callback: Option<Callback>,
     pub(super) spawned: AtomicBool,
-    /// Whether it is among those that wait.
+    /// Whether it is in the set of suspended tasks.
     pub(super) kept: AtomicBool,
-    /// Woken by something outside, so that nobody can say that it waits for ever.
+    /// Woken by an external event, so it is exempt from deadlock detection.
     pub(super) outside: AtomicBool,
     pub(super) shared: Weak<Shared>,
 }
 
-/// What a task's function can do.
+/// The interface of a task's function to the runtime.
 pub struct Scope<'a> {
     context: &'a mut dyn Context,
     task: Task,
     shared: Arc<Shared>,
 }
 
-/// What is handed to the execution of a task.
+/// The argument of a task's execution.
 struct Argument {
     work: Work,
     task: Arc<std::sync::OnceLock<Weak<Core>>>,
 }
 
-/// All tasks are executions of one function, which calls what it is handed.
+/// All tasks are executions of one function, which calls its argument.
 pub(super) fn unit() -> ExecutionUnit {
     ExecutionUnit::function(|context: &mut dyn Context, argument: Argument| {
         let task = argument.task.get().and_then(Weak::upgrade);
@@ -128,24 +128,24 @@ impl Task {
         Self(core)
     }
 
-    /// Of an execution of another kind, such as an asynchronous function's or a kernel's.
+    /// A task around another execution, such as an asynchronous function or a kernel.
     pub(super) fn of_state(shared: &Arc<Shared>, name: Arc<str>, state: ExecutionState) -> Self {
         let task = Self::of(shared, name, None, None, state, &std::sync::OnceLock::new());
         task.0.outside.store(true, SeqCst);
         task
     }
 
-    /// Its name.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its execution, which has its result, or its panic.
+    /// The execution, which holds the result or panic.
     pub fn state(&self) -> &ExecutionState {
         &self.0.state
     }
 
-    /// Has it begin only when `other` is finished. Before it is spawned.
+    /// Makes it depend on `other`; call before it is spawned.
     pub fn depends_on(&self, other: &Self) -> Result<(), Error> {
         if self.0.spawned.load(SeqCst) {
             return Err(Error::state(format!("{self:?}"), "add a dependency", "spawned", "not spawned yet"));
@@ -154,7 +154,7 @@ impl Task {
         Ok(())
     }
 
-    /// Counts `other` among what it waits for, unless that is over.
+    /// Adds `other` to the dependencies unless it has finished.
     fn await_end(&self, other: &Self) {
         if let Some(dependents) = lock(&other.0.dependents).as_mut() {
             self.0.waits.fetch_add(1, SeqCst);
@@ -170,12 +170,12 @@ impl Task {
 }
 
 impl Scope<'_> {
-    /// The task itself.
+    /// The current task.
     pub fn task(&self) -> &Task {
         &self.task
     }
 
-    /// A new task, which begins when it is [spawned](Self::start).
+    /// Creates a task, to be [started](Self::start).
     pub fn create(
         &self,
         name: &Arc<str>,
@@ -184,12 +184,12 @@ impl Scope<'_> {
         Task::new(&self.shared, Arc::clone(name), None, None, Box::new(work))
     }
 
-    /// Has a task begin as soon as what it depends on is finished.
+    /// Makes a task run as soon as its dependencies have finished.
     pub fn start(&self, task: &Task) -> Result<(), Error> {
         self.shared.spawn(task, Some(self.task.0.home.load(SeqCst)))
     }
 
-    /// A new task that may begin at once.
+    /// Creates and starts a task.
     pub fn spawn(
         &self,
         name: &Arc<str>,
@@ -200,13 +200,13 @@ impl Scope<'_> {
         Ok(task)
     }
 
-    /// Suspends until all of these are finished; the worker runs others meanwhile.
+    /// Suspends until all of these have finished; the worker runs others meanwhile.
     pub fn wait_for(&mut self, tasks: &[Task]) {
         self.task.0.waits.fetch_add(1, SeqCst);
         for task in tasks {
             self.task.await_end(task);
         }
-        // The worker takes the one back that was added first, once the task is suspended.
+        // Once suspended, the worker resumes with the task that was added first.
         if self.task.0.waits.load(SeqCst) > 1 {
             self.context.suspend();
         } else {
@@ -214,7 +214,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Suspends until `queue` gives it back; `unless` is asked under the queue's lock.
+    /// Suspends until `queue` releases the task; `unless` is evaluated under the queue's lock.
     pub(super) fn wait_in(&mut self, queue: &Mutex<Queue>, unless: impl FnOnce(&mut Queue) -> bool) {
         {
             let mut queue = lock(queue);
@@ -227,18 +227,18 @@ impl Scope<'_> {
         self.context.suspend();
     }
 
-    /// Waits in `queue` from now on; [`Self::suspend_queued`] follows.
+    /// Adds the task to `queue`; [`Self::suspend_queued`] follows.
     pub(super) fn enqueue(&self, queue: &Mutex<Queue>) {
         self.task.0.waits.fetch_add(2, SeqCst);
         lock(queue).waiting.push_back(self.task.clone());
     }
 
-    /// Suspends, being in a queue.
+    /// Suspends an enqueued task.
     pub(super) fn suspend_queued(&mut self) {
         self.context.suspend();
     }
 
-    /// Lets others run, and goes on after them.
+    /// Yields to other ready tasks.
     pub fn yield_now(&mut self) {
         self.task.0.waits.fetch_add(1, SeqCst);
         self.context.suspend();
@@ -249,7 +249,7 @@ impl Scope<'_> {
     }
 }
 
-/// Tasks that wait for each other, and whether somebody has what they wait for.
+/// A queue of waiting tasks, and whether the awaited resource is taken.
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) taken: bool,

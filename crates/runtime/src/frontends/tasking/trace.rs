@@ -1,6 +1,6 @@
 //! Execution traces in the trace-event format, which Perfetto and `chrome://tracing` open.
 //!
-//! A complete event for each stretch that a worker ran a task without a break
+//! One complete event for each uninterrupted run of a task on a worker
 //! (`docs/adr/0082-traces-in-the-trace-event-format.md`).
 
 use std::{
@@ -12,13 +12,13 @@ use std::{
 use crate::model::wait::lock;
 
 struct Stretch {
-    /// Which of the worker's names.
+    /// Index into the worker's names.
     name: usize,
     begin: Instant,
     end: Instant,
 }
 
-/// What one worker ran. On lines of its own, and with names of its own: workers that record do not wait for each other.
+/// The events of one worker, on cache lines of its own and with its own names, so that workers do not contend.
 #[derive(Default)]
 #[repr(align(128))]
 struct Lane(Mutex<Recorded>);
@@ -29,7 +29,7 @@ struct Recorded {
     stretches: Vec<Stretch>,
 }
 
-/// What each worker ran, and when.
+/// The recorded runs of all workers.
 pub struct Trace {
     begin: Instant,
     workers: Vec<Lane>,
@@ -42,7 +42,7 @@ impl Trace {
 
     pub(super) fn ran(&self, worker: usize, name: &Arc<str>, begin: Instant) {
         let mut recorded = lock(&self.workers[worker].0);
-        // Mostly the one before; a clone is counted where all workers count theirs.
+        // Usually the previous name; cloning it would contend on a shared reference count.
         if !recorded.names.last().is_some_and(|last| Arc::ptr_eq(last, name)) {
             recorded.names.push(Arc::clone(name));
         }
@@ -50,17 +50,17 @@ impl Trace {
         recorded.stretches.push(Stretch { name, begin, end: Instant::now() });
     }
 
-    /// How many stretches there are.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.workers.iter().map(|worker| lock(&worker.0).stretches.len()).sum()
     }
 
-    /// Whether nothing ran.
+    /// Whether it has no events.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// As JSON: a list of events, times in microseconds, a thread for each worker.
+    /// The events as a JSON list, with times in microseconds and one thread per worker.
     pub fn to_json(&self) -> String {
         let mut text = String::from("[");
         for (index, worker) in self.workers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Workers: each pulls the next task, runs it, and rests when there is none.
+//! Workers: each pulls and runs tasks, and parks when there are none.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,30 +19,30 @@ use crate::{
     model::{Capability, ComputeManager, Error, ExecutionUnit, ProcessingUnit, Status, wait::lock},
 };
 
-/// Says which task a worker, by its number, runs next; none if there is none for now.
+/// Selects the next task for a worker by its number; none if none is available.
 pub type Pull = Arc<dyn Fn(usize) -> Option<Task> + Send + Sync>;
 
-/// What a service does when it is its turn; whether there was something to do.
+/// A service polled by idle workers; returns whether it made progress.
 type Service = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// Tasks that wait for something that never comes.
+/// Deadlock: tasks that can never become ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("these tasks wait for ever: {}; what they wait for is neither ready nor running", names.join(", "))]
 pub struct Blocked {
-    /// Their names, sorted.
+    /// The names of the tasks, sorted.
     pub names: Vec<String>,
 }
 
 pub(super) struct Shared {
     pub(super) tasks: Arc<dyn ComputeManager>,
     pub(super) unit: ExecutionUnit,
-    /// Whether a suspended task may go on anywhere.
+    /// Whether a suspended task may resume on any worker.
     anywhere: bool,
     queues: Vec<Mutex<VecDeque<Task>>>,
-    /// Tasks that only this worker may run.
+    /// Tasks bound to this worker.
     bound: Vec<Mutex<VecDeque<Task>>>,
     next: AtomicUsize,
-    /// Spawned and not finished.
+    /// Spawned tasks that have not finished.
     unfinished: AtomicUsize,
     waiting: Mutex<BTreeMap<usize, Task>>,
     rest: Rest,
@@ -52,13 +52,13 @@ pub(super) struct Shared {
     trace: Option<Trace>,
 }
 
-/// How long a worker that has services rests before it asks them again.
+/// How long a worker with services parks between polls.
 const SERVICE: std::time::Duration = std::time::Duration::from_millis(1);
-/// How often a worker looks for a task before it rests.
+/// How often a worker searches for a task before it parks.
 const LOOKS: usize = 200;
 
 impl Shared {
-    /// Counts a task among those that are to be done, and lets it begin when it waits for nothing.
+    /// Registers a task, and makes it ready if it has no dependencies.
     pub(super) fn spawn(&self, task: &Task, worker: Option<usize>) -> Result<(), Error> {
         if task.0.spawned.swap(true, SeqCst) {
             return Err(Error::state(format!("{task:?}"), "spawn it", "spawned already", "new"));
@@ -71,13 +71,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Remembers a task that waits, so that it can be named if it waits for ever.
+    /// Records a suspended task for the deadlock report.
     fn keep(&self, task: &Task) {
         task.0.kept.store(true, SeqCst);
         lock(&self.waiting).insert(Arc::as_ptr(&task.0).addr(), task.clone());
     }
 
-    /// One thing less to wait for.
+    /// Removes one dependency.
     pub(super) fn release(&self, task: &Task) {
         self.release_to(task, None);
     }
@@ -107,7 +107,7 @@ impl Shared {
         self.rest.ready();
     }
 
-    /// The next task of a worker: bound to it, its own, last first; then another's, first first.
+    /// The next task: bound to this worker, own (last in first out), or stolen (first in first out).
     fn take(&self, worker: usize) -> Option<Task> {
         if let Some(task) = lock(&self.bound[worker]).pop_front() {
             return Some(task);
@@ -119,7 +119,7 @@ impl Shared {
         (1..count).find_map(|step| lock(&self.queues[(worker + step) % count]).pop_front())
     }
 
-    /// What a worker's thread does.
+    /// The main loop of a worker's thread.
     fn work(self: &Arc<Self>, worker: usize) {
         let mut looked = 0;
         loop {
@@ -146,16 +146,16 @@ impl Shared {
         }
     }
 
-    /// Rests until something becomes ready. If nobody is left who could make anything ready, it is the end.
+    /// Parks until a task becomes ready. Ends all workers if no task can become ready any more.
     fn rest(&self, worker: usize, seen: u64) {
         let paused = || self.paused[worker].load(SeqCst);
-        // Services, and a pull function, are asked again: nobody says when they have something.
+        // Services and pull functions send no wake-ups, so they are polled.
         let asks = !self.services.is_empty() || (self.pull.is_some() && !paused());
         let last = |resting| resting == self.queues.len() && self.stuck();
         self.rest.rest(seen, asks.then_some(SERVICE), paused, last);
     }
 
-    /// Whether no task is ready and none can become so: all are kept, and wait for each other.
+    /// Whether no task is ready and none can become so, as all wait for each other.
     fn stuck(&self) -> bool {
         let any = |queues: &[Mutex<VecDeque<Task>>]| queues.iter().any(|queue| !lock(queue).is_empty());
         let waiting = lock(&self.waiting);
@@ -185,7 +185,7 @@ impl Shared {
                     if task.0.waits.load(SeqCst) > 1 {
                         self.keep(task);
                     }
-                    // What its function added before it suspended.
+                    // Dependencies that the function added before it suspended.
                     self.release_to(task, None);
                 }
             }
@@ -193,10 +193,10 @@ impl Shared {
         }
     }
 
-    /// It goes on when its future is woken.
+    /// Resumes the task when its future is woken.
     fn until_woken(self: &Arc<Self>, task: &Task) {
         task.0.waits.fetch_add(1, SeqCst);
-        // The callback alone has the task until then, and gives it away once: a waker may be called again and again.
+        // The callback owns the task until then and releases it once, since a waker may be called repeatedly.
         let (shared, waiting) = (Arc::downgrade(self), Mutex::new(Some(task.clone())));
         task.0.state.core().on_wake(Arc::new(move || {
             let woken = lock(&waiting).take();
@@ -219,18 +219,18 @@ impl Shared {
         }
     }
 
-    /// A task that was kept is ready.
+    /// Removes a task that became ready from the suspended ones.
     fn forget(&self, core: &Arc<Core>) {
         lock(&self.waiting).remove(&Arc::as_ptr(core).addr());
     }
 }
 
-/// Makes tasks from anywhere.
+/// Spawns tasks from anywhere.
 #[derive(Clone)]
 pub struct Spawner(Weak<Shared>);
 
 impl Spawner {
-    /// A new task of any function that the tasks' manager takes, which may begin at once.
+    /// Spawns a task of any function that the tasks' manager runs.
     pub fn spawn(
         &self,
         name: &Arc<str>,
@@ -245,7 +245,7 @@ impl Spawner {
     }
 }
 
-/// Workers, tasks and what is between them.
+/// The workers, tasks and queues of one runtime.
 pub struct Tasking {
     shared: Arc<Shared>,
     workers: Arc<dyn ComputeManager>,
@@ -253,7 +253,7 @@ pub struct Tasking {
 }
 
 impl Tasking {
-    /// A worker for each resource, made by `workers`; tasks made by `tasks`, which must run on the caller's thread.
+    /// One worker per resource, created by `workers`; tasks by `tasks`, which must run on the caller's thread.
     pub fn new(
         workers: Arc<dyn ComputeManager>,
         tasks: Arc<dyn ComputeManager>,
@@ -290,24 +290,24 @@ impl Tasking {
         shared.map(change).ok_or_else(|| Error::state("tasking", "change it", "running, or has tasks", "new"))
     }
 
-    /// Records what each worker runs. Before tasks are made.
+    /// Enables recording of a trace; call before creating tasks.
     pub fn record(&mut self) -> Result<(), Error> {
         let workers = self.resources.len();
         self.change(|shared| shared.trace = Some(Trace::new(workers)))
     }
 
-    /// Has workers ask this before they look into the ready queues. Before tasks are made.
+    /// Sets a pull function that workers call before using the ready queues; call before creating tasks.
     pub fn pull(&mut self, pull: Pull) -> Result<(), Error> {
         self.change(|shared| shared.pull = Some(pull))
     }
 
-    /// Has workers that have nothing else to do call this, again at once if it had something to do. Before tasks are
-    /// made.
+    /// Adds a service that idle workers poll, again at once after progress; call before creating
+    /// tasks.
     pub fn serve(&mut self, service: impl Fn() -> bool + Send + Sync + 'static) -> Result<(), Error> {
         self.change(|shared| shared.services.push(Box::new(service)))
     }
 
-    /// A new task, which begins once it is [spawned](Self::spawn): on any worker, or the one of `affinity`.
+    /// Creates a task, to be [spawned](Self::spawn), for any worker or the one of `affinity`.
     pub fn task(
         &self,
         name: &str,
@@ -322,34 +322,34 @@ impl Tasking {
         Task::new(&self.shared, name.into(), affinity, callback, Box::new(work))
     }
 
-    /// A task of an asynchronous function, or of any that the tasks' manager takes.
+    /// Creates a task of any function that the tasks' manager runs, such as an asynchronous one.
     pub fn task_of(&self, name: &str, unit: &ExecutionUnit, argument: crate::Value) -> Result<Task, Error> {
         let state = self.shared.tasks.create_execution_state(unit, argument)?;
         Ok(Task::of_state(&self.shared, name.into(), state))
     }
 
-    /// What makes tasks from within tasks that are futures, which have no scope.
+    /// Spawns tasks from within futures, which have no scope.
     pub fn spawner(&self) -> Spawner {
         Spawner(Arc::downgrade(&self.shared))
     }
 
-    /// Has a task begin when what it depends on is finished.
+    /// Makes a task run as soon as its dependencies have finished.
     pub fn spawn(&self, task: &Task) -> Result<(), Error> {
         self.shared.spawn(task, None)
     }
 
-    /// Has a worker take no further task.
+    /// Stops a worker from taking further tasks.
     pub fn pause(&self, worker: usize) {
         self.shared.paused[worker].store(true, SeqCst);
     }
 
-    /// Has a paused worker go on.
+    /// Resumes a paused worker.
     pub fn resume(&self, worker: usize) {
         self.shared.paused[worker].store(false, SeqCst);
         self.shared.rest.ready();
     }
 
-    /// Runs until all spawned tasks are finished, or wait for ever. The trace, if one is recorded, is whole then.
+    /// Runs until all spawned tasks have finished or are deadlocked. The trace is complete afterwards.
     pub fn run(&self) -> Result<Result<(), Blocked>, Error> {
         if self.shared.unfinished.load(SeqCst) == 0 {
             return Ok(Ok(()));
@@ -382,7 +382,7 @@ impl Tasking {
         })
     }
 
-    /// What the workers ran, if it was recorded.
+    /// The recorded trace, if enabled.
     pub fn trace(&self) -> Option<&Trace> {
         self.shared.trace.as_ref()
     }
