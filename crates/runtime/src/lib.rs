@@ -1,10 +1,10 @@
-//! HiCR's model in Rust: a program gets its managers as traits and names no technology.
+//! HiCR's model in Rust: programs use managers as traits and are independent of the technology.
 //!
-//! Five managers make everything else: Instances, topologies, memory slots, copies between them, and executions of
-//! functions ([`model`]). [`backends`] make the model true inside a process, between processes of a machine, over TCP, on
-//! threads and on stacks of their own. [`frontends`] are libraries on the traits alone: channels, data objects, remote calls,
+//! Five managers create everything else: Instances, topologies, memory slots, copies between them, and executions of
+//! functions ([`model`]). [`backends`] implement them within a process, between processes of a machine, over TCP, and on
+//! threads or coroutines. [`frontends`] are libraries on the traits alone: channels, data objects, remote calls,
 //! tasks, deployment. The model is that of *HiCR, an Abstract Model for Distributed Heterogeneous Programming*
-//! (Martin et al.), to whose sections the documentation points as `hicr.txt`.
+//! (Martin et al.), whose sections are cited as `hicr.txt`.
 //!
 //! `docs/reference/runtime.md` is the guide: your first HiCR program.
 
@@ -18,7 +18,7 @@ mod sync;
 pub use hicr;
 pub use model::*;
 
-/// The guide's program is compiled, and run.
+/// Compiles and runs the guide's program as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/reference/runtime.md")]
 struct Guide;

@@ -1,10 +1,10 @@
-//! What waits and rests are made of. Their test under loom has models of the same names.
+//! Synchronization primitives, which the loom tests replace by models of the same names.
 
 pub(crate) use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Between a change and a look at something else, both sequentially consistent, which needs nothing here. Loom has no
-/// such accesses, and puts a fence there.
+/// Orders a store before a later load of another variable; both are sequentially consistent, so nothing is needed
+/// here. Loom lacks such accesses and uses a fence.
 pub(crate) fn sequenced() {}

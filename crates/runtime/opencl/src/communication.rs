@@ -11,12 +11,12 @@ use runtime::{
 use crate::device::{NAME, Place, wrong};
 use crate::memory::held;
 
-/// Whose slots lie where the processor reads and writes them.
+/// Memory managers whose slots are host memory.
 const HOSTS: [&str; 3] = ["host", "processes", "tcp"];
-/// How much of a copy is on its way at a time.
+/// Bytes of a copy in flight at a time.
 const PIECE: usize = 4 << 20;
 
-/// Copies to, from and between devices. A copy is finished when `memcpy` returns.
+/// Copies to, from and between devices; complete when `memcpy` returns.
 pub struct Copies(Arc<Vec<Place>>);
 
 impl Copies {

@@ -1,4 +1,4 @@
-//! Kernels. A processing unit is an in-order queue of a device, with a thread that waits for what is in it.
+//! Kernels. A processing unit is an in-order queue of a device and a thread that waits for its commands.
 
 use std::{
     any::Any,
@@ -24,18 +24,18 @@ use runtime::{
 use crate::device::{NAME, PROCESSING_UNIT, Place, lock, new_queue, wrong};
 use crate::memory::held;
 
-/// What a kernel is handed; an execution state takes a `Vec` of these, in the kernel's order.
+/// A kernel argument; an execution state takes a `Vec` of these, in the kernel's order.
 pub enum Argument {
-    /// A buffer of a device, made by [`Argument::slot`].
+    /// A device buffer, made by [`Argument::slot`].
     Slot(Pending),
-    /// A number, as the kernel's code has it.
+    /// A number of the type in the kernel's source.
     U32(u32),
-    /// A number, as the kernel's code has it.
+    /// A number of the type in the kernel's source.
     F32(f32),
 }
 
 impl Argument {
-    /// The bytes of a slot of a device. The slot is in use until the kernel is over.
+    /// The bytes of a device slot, which is in use until the kernel has finished.
     pub fn slot(slot: &LocalSlot) -> Result<Self, Error> {
         let pending = Pending::begin(slot, 0, slot.size())?;
         if held(pending.bytes()).is_none() {
@@ -64,7 +64,7 @@ impl Place {
     }
 }
 
-/// One execution of a kernel. It finds its queue where the unit's thread left it.
+/// One execution of a kernel, on the queue of the current unit's thread.
 struct Launch {
     kernel: Arc<Kernel>,
     arguments: Vec<Argument>,
@@ -72,7 +72,7 @@ struct Launch {
 }
 
 thread_local! {
-    /// The device and the queue of the unit whose thread this is.
+    /// The device and queue of the unit that owns this thread.
     static UNIT: RefCell<Option<(usize, Arc<CommandQueue>)>> = const { RefCell::new(None) };
 }
 
@@ -97,9 +97,9 @@ impl Launch {
             return Err(Error::misuse(&format!("run the kernel {}", self.kernel.name), why));
         }
         for (at, argument) in (0..).zip(&self.arguments) {
-            // SAFETY: OpenCL checks the size of each argument against the kernel's; a buffer is held by `self`, which
-            // outlives the wait below. What the kernel does to it stays within what OpenCL gave the buffer, as far as
-            // the kernel is right: its text is the program's own, like a function's.
+            // SAFETY: OpenCL checks argument sizes against the kernel; `self` holds the buffers and outlives the wait below.
+            // Accesses stay within the buffers if the kernel is correct; its source is the program's own, like
+            // a function's.
             let set = unsafe {
                 match argument {
                     Argument::U32(number) => compiled.set_arg(at, number),
@@ -116,14 +116,14 @@ impl Launch {
             };
             set.map_err(failed)?;
         }
-        // SAFETY: all arguments are set, as was checked; the three sizes are those of the range.
+        // SAFETY: all arguments are set, as checked above; the three sizes are those of the range.
         let event = unsafe { queue_range(&compiled, queue, &self.kernel.range) };
         event.and_then(|event| event.wait()).map_err(failed)
     }
 }
 
 /// # Safety
-/// All arguments of the kernel are set.
+/// All arguments of the kernel must be set.
 unsafe fn queue_range(
     kernel: &Compiled,
     queue: &CommandQueue,
@@ -131,29 +131,29 @@ unsafe fn queue_range(
 ) -> Result<opencl3::event::Event, ClError> {
     let mut execute = ExecuteKernel::new(kernel);
     execute.set_global_work_sizes(range);
-    // It counts arguments that were set through itself; these were set before.
+    // The builder only counts arguments set through itself; these were set before.
     execute.num_args = 0;
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe { execute.enqueue_nd_range(queue) }
 }
 
-/// What a unit's thread is given to do, and the thread.
+/// Work for a unit's thread, and the thread.
 type Work = (Sender<Arc<StateCore>>, JoinHandle<()>);
 
-/// What a unit is doing.
+/// The activity of a unit.
 struct Doing {
     status: UnitStatus,
     state: Option<Arc<StateCore>>,
 }
 
 impl Doing {
-    /// Who waited for a state may go on at once: a unit whose state is over is ready, also where its thread does not know yet.
+    /// A unit is Ready as soon as its state has finished, even before its thread notices, so that waiters can go on at once.
     fn status(&self) -> UnitStatus {
         let is_over = self.state.as_ref().is_some_and(|state| state.status() == Status::Finished);
         if self.status == UnitStatus::Executing && is_over { UnitStatus::Ready } else { self.status }
     }
 
-    /// Its thread is through with a state; it may have been given the next one by now, or be at its end.
+    /// The thread has finished a state; the unit may have the next one already, or be finalized.
     fn through(&mut self, state: &Arc<StateCore>) {
         if self.state.as_ref().is_some_and(|next| Arc::ptr_eq(next, state)) {
             self.state = None;
@@ -295,7 +295,7 @@ impl ComputeManager for Kernels {
         state.core().begin(false)?;
         *doing = Doing { status: UnitStatus::Executing, state: Some(Arc::clone(state.core())) };
         if let Some((work, _)) = &*lock(&unit.work) {
-            // Its thread lives as long as this.
+            // The thread lives as long as the unit.
             let _ = work.send(Arc::clone(state.core()));
         }
         Ok(())

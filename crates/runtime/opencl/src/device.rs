@@ -1,4 +1,4 @@
-//! The devices that OpenCL computes on here, opened once.
+//! The OpenCL devices of this machine, opened once.
 
 use std::{
     collections::BTreeMap,
@@ -21,36 +21,36 @@ use serde_json::{Map, Value};
 
 /// The type of these devices.
 pub const DEVICE: &str = "OpenCL Device";
-/// The type of their compute resources: each is a device as a whole.
+/// The type of their compute resources, one per device.
 pub const PROCESSING_UNIT: &str = "OpenCL Processing Unit";
 /// The type of their memory.
 pub const RAM: &str = "OpenCL Device RAM";
 
 pub(crate) const NAME: &str = "opencl";
-/// What OpenCL answers when it has no library, and when the library finds no driver.
+/// Error codes for a missing library and for a missing driver.
 const ABSENT: [i32; 2] = [-2000, -1001];
 
-/// A device, and what is needed to speak to it.
+/// A device with its context and queue.
 pub(crate) struct Place {
     pub described: hicr::Device,
     pub context: Context,
     pub device: Device,
-    /// For copies; each processing unit has another one.
+    /// For copies; each processing unit has its own.
     pub queue: CommandQueue,
-    /// Programs, by their text: compiled once.
+    /// Compiled programs by source.
     pub programs: Mutex<BTreeMap<String, Arc<Program>>>,
 }
 
-/// An error of OpenCL, and what was being done.
+/// An OpenCL error with the operation that failed.
 pub(crate) fn wrong(what: &str, error: &ClError) -> Error {
     Error::system(what, format!("OpenCL says {error}"))
 }
 
-/// All devices of this process: opened once, as contexts of one device beside each other are more than drivers are
-/// tested with.
+/// All devices of this process. They are opened once, since drivers are hardly tested with several contexts per
+/// device.
 static PLACES: Mutex<Option<Arc<Vec<Place>>>> = Mutex::new(None);
 
-/// Opens all devices, once.
+/// Opens all devices once.
 pub(crate) fn places() -> Result<Arc<Vec<Place>>, Error> {
     let mut kept = lock(&PLACES);
     if let Some(places) = &*kept {
@@ -69,7 +69,7 @@ pub(crate) fn places() -> Result<Arc<Vec<Place>>, Error> {
     Ok(Arc::clone(kept.insert(Arc::new(places))))
 }
 
-/// The lock, also after somebody panicked with it.
+/// Locks a mutex and ignores poisoning.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -97,13 +97,13 @@ fn place(device: Device, number: usize) -> Result<Place, Error> {
     Ok(Place { described, context, device, queue, programs: Mutex::default() })
 }
 
-/// A queue of a device, in order.
+/// Creates an in-order queue of a device.
 pub(crate) fn new_queue(context: &Context, device: &Device) -> Result<CommandQueue, ClError> {
-    // SAFETY: the device is that of which the context was made; no properties: in order.
+    // SAFETY: the context was created for the device; without properties the queue is in order.
     unsafe { CommandQueue::create(context, device.id(), 0) }
 }
 
-/// What OpenCL computes on here.
+/// Reports the OpenCL devices.
 #[derive(Clone)]
 pub struct Devices(Arc<Vec<Place>>);
 

@@ -1,7 +1,7 @@
-//! The runtime's back-end for what OpenCL computes on: devices, their memory, copies to and from it, kernels.
+//! The runtime's OpenCL back-end: devices, their memory, copies to and from it, and kernels.
 //!
-//! The library is loaded when it is there, and nothing is linked. Each device is a context of its own, so copies between
-//! two devices go by way of the host.
+//! The library is loaded at run time if present; nothing is linked. Each device has its own context, so copies between
+//! two devices go through the host.
 
 #![allow(clippy::result_large_err, reason = "what was refused is given back with the error")]
 
@@ -21,7 +21,7 @@ pub use memory::Buffers;
 
 /// The managers of all devices of this machine.
 pub struct Managers {
-    /// What there is.
+    /// The devices.
     pub topology: Devices,
     /// Device buffers.
     pub memory: Buffers,
@@ -31,7 +31,7 @@ pub struct Managers {
     pub compute: Kernels,
 }
 
-/// Finds all devices. Without the library, or without a driver, there are none.
+/// Opens all devices. Without the library or a driver there are none.
 pub fn open() -> Result<Managers, Error> {
     let places = device::places()?;
     Ok(Managers {

@@ -1,4 +1,4 @@
-//! Memory of devices.
+//! Device memory.
 
 use std::{
     any::Any,
@@ -19,13 +19,13 @@ use runtime::{
 
 use crate::device::{NAME, Place, lock, wrong};
 
-/// Buffers of devices.
+/// Allocates device buffers.
 pub struct Buffers {
     places: Arc<Vec<Place>>,
     ledger: Arc<Ledger>,
 }
 
-/// The bytes of one slot.
+/// The buffer of one slot.
 pub(crate) struct Held {
     pub places: Arc<Vec<Place>>,
     pub place: usize,
@@ -38,7 +38,7 @@ impl DeviceMemory for Held {
     }
 }
 
-/// The buffer of a slot's bytes, if a device of these has them.
+/// The buffer of a slot, if this back-end allocated it.
 pub(crate) fn held(bytes: &Bytes) -> Option<&Held> {
     match bytes {
         Bytes::Device(memory, _) => memory.as_any().downcast_ref(),
@@ -55,15 +55,15 @@ impl Held {
         &self.places[self.place]
     }
 
-    /// OpenCL's name for it. It lasts as long as this does.
+    /// The OpenCL handle, valid as long as `self`.
     pub fn handle(&self) -> cl_mem {
         use opencl3::memory::ClMem as _;
         self.lock().get()
     }
 
-    /// Whoever calls has checked the bounds.
+    /// The caller has checked the bounds.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), ClError> {
-        // SAFETY: within the buffer, as was checked; it waits, so that `bytes` is there until it is done.
+        // SAFETY: within the buffer, as checked; the call blocks, so `bytes` outlives it.
         let read = unsafe { self.at().queue.enqueue_read_buffer(&self.lock(), CL_TRUE, offset, bytes, &[]) };
         read.map(drop)
     }
@@ -79,7 +79,7 @@ impl Held {
         if length == 0 {
             return Ok(());
         }
-        // SAFETY: within the buffer, as was checked; the pattern is copied by the call.
+        // SAFETY: within the buffer, as checked; the call copies the pattern.
         let filled =
             unsafe { self.at().queue.enqueue_fill_buffer(&mut self.lock(), &[byte], offset, length, &[]) };
         filled?.wait()
@@ -113,7 +113,7 @@ impl MemoryManager for Buffers {
         let place = self.places.iter().position(here).ok_or_else(|| Error::Gone("the device".into()))?;
         let failed = |error: ClError| wrong("allocate memory of a device", &error);
         let context = &self.places[place].context;
-        // SAFETY: no memory of the host is named.
+        // SAFETY: no host memory is passed.
         let buffer = unsafe { Buffer::create(context, CL_MEM_READ_WRITE, size, ptr::null_mut()) };
         let buffer = Mutex::new(buffer.map_err(failed)?);
         let held = Held { places: Arc::clone(&self.places), place, buffer };

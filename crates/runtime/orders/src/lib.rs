@@ -1,6 +1,6 @@
-//! What parks threads and what is behind the channels, in every order that threads can run in, up to three preemptions:
-//! the sources themselves, over loom's models of atomics, mutexes and the kernel's futex.
-//! `docs/adr/0087-loom-model-checking-in-a-separate-workspace.md` says why not behind a `cfg`.
+//! Loom tests of parking and channels under all interleavings with up to three preemptions: the sources themselves
+//! over loom's models of atomics, mutexes and the futex. `docs/adr/0087-loom-model-checking-in-a-separate-workspace.md`
+//! explains why this is not behind a `cfg`.
 
 #![cfg(test)]
 
@@ -31,7 +31,7 @@ use ring::{Ring, Sender};
 use shape::{PushError, Setup, Shape};
 use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// Every order, up to three preemptions.
+/// Explores all interleavings with up to three preemptions.
 fn every_order(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -111,7 +111,7 @@ fn a_wait_is_withdrawn_or_kept_and_never_both_unseen() {
     });
 }
 
-/// A ring that has room for two messages of a word, or of any size; three go through it.
+/// A ring with room for two messages, of one word or of any size, which transfers three.
 fn through_a_ring(shape: Shape) {
     every_order(move || {
         let (slot, credit) = (LocalSlot::new(), LocalSlot::new());

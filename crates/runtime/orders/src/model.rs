@@ -1,5 +1,5 @@
-//! Slots and copies as the ring knows them, of loom's atomics: a byte is copied as ADR 83 says, by relaxed loads and
-//! stores between a release and an acquire fence, and counted in the true header.
+//! Models of slots and copies on loom's atomics: bytes are copied as in ADR 83, by relaxed loads and
+//! stores between a release and an acquire fence, and counted in the real header.
 
 pub use crate::{error::Error, id::InstanceId};
 use crate::{
@@ -11,7 +11,7 @@ pub(crate) mod wait {
     pub(crate) use crate::wait::lock;
 }
 
-/// Slots of this model hold so many words of eight bytes, copied as a whole.
+/// Size of slots in words of eight bytes, which are copied atomically.
 pub const WORDS: usize = 4;
 
 struct Core {
@@ -83,7 +83,7 @@ pub struct Counts {
     pub received: u64,
 }
 
-/// Nobody is lost here.
+/// No peer is lost in this model.
 pub struct Never;
 
 impl Never {

@@ -1,4 +1,4 @@
-//! What rings have in common, as the channels have it, without what is not tried.
+//! Common parts of rings, as in the channels, without what is not tested.
 
 use crate::model::{CommunicationManager, Error, GlobalSlot, LocalSlot, Memcpy};
 

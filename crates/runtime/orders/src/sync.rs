@@ -1,4 +1,4 @@
-//! Loom's models of what parks and counts, under the names that the sources have for the real ones.
+//! Loom's models of the synchronization primitives, under the names used in the sources.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ pub use loom::{
 };
 pub use std::sync::{PoisonError, atomic::Ordering};
 
-/// One look is enough to try it.
+/// One poll is enough for a test.
 pub const LOOKS: u32 = 1;
 
-/// A word that threads wait at, as the kernel's futex does: compared and slept on in one step.
+/// A model of the futex: comparison and sleep are one step.
 #[derive(Debug, Default)]
 pub struct Word {
     value: AtomicU32,
@@ -44,8 +44,8 @@ impl Word {
     }
 }
 
-/// Loom takes sequentially consistent accesses for acquiring and releasing ones; with this between them they are what
-/// the processor makes of them.
+/// Loom treats sequentially consistent accesses as acquire and release; a fence between them restores
+/// the semantics of the processor.
 pub fn sequenced() {
     fence(Ordering::SeqCst);
 }

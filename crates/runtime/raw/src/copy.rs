@@ -1,9 +1,9 @@
-//! Copies between places that others may be writing.
+//! Copies between memory regions that peers may write concurrently.
 //!
-//! Rust and C call it undefined behaviour when one thread reads with an ordinary load what another one writes. Two
-//! one-sided copies to one place do just that, and no program can rule it out for a peer. So no byte here is ever
-//! touched by an ordinary access: short copies are relaxed atomic loads and stores, and long ones are an instruction of
-//! the processor (`rep movs`), which means the same and which the compiler does not look into.
+//! In Rust and C, an ordinary load that races with a store is undefined behaviour. Two racing one-sided copies are
+//! exactly that, and no program can rule them out for a peer. So no byte is accessed by ordinary loads and stores:
+//! short copies use relaxed atomics, and long ones use an instruction (`rep movs`) of the same semantics
+//! that is opaque to the compiler.
 
 use std::sync::atomic::{
     AtomicU8, AtomicU64,
@@ -11,24 +11,24 @@ use std::sync::atomic::{
     fence,
 };
 
-/// From this many bytes on the processor's own instruction is quicker than a loop over words.
+/// From this many bytes, the processor's instruction is faster than a loop over words.
 #[cfg(target_arch = "x86_64")]
 const LONG: usize = 256;
 
 const WORD: usize = size_of::<u64>();
 
-/// Copies `length` bytes. Where both places are equally far from an aligned word, no aligned word is torn.
+/// Copies `length` bytes. If both regions have the same alignment, aligned words never tear.
 ///
-/// What was written before a copy began is seen by who has seen what was written after it: the copy is between a
+/// Writes before the copy happen before reads that observe a later write: the copy is enclosed in a
 /// release and an acquire fence.
 ///
 /// # Safety
-/// `from` must be readable and `to` writable for `length` bytes while this runs. Others may read and write there, by
-/// this function or through atomics. The two may not overlap.
+/// `from` must be readable and `to` writable for `length` bytes during the call. Other threads and processes may access
+/// them by this function or through atomics. The regions must not overlap.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     fence(Ordering::Release);
-    // SAFETY: the caller's promise is this function's own.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { copy_relaxed(to, from, length) };
     fence(Ordering::Acquire);
 }
@@ -37,8 +37,8 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
 unsafe fn copy_relaxed(to: *mut u8, from: *const u8, length: usize) {
     let aligned_alike = (to.addr() ^ from.addr()).is_multiple_of(WORD);
     let head = if aligned_alike { to.addr().wrapping_neg() % WORD } else { length }.min(length);
-    // SAFETY: the three parts follow each other and end at `length`, and the middle one begins at an aligned word of
-    // both places, because both are equally far from one.
+    // SAFETY: the three parts are consecutive and end at `length`; the middle one starts at an aligned word in
+    // both regions, because their alignment is the same.
     unsafe {
         if !aligned_alike {
             return long_bytes(to, from, length);
@@ -52,10 +52,10 @@ unsafe fn copy_relaxed(to: *mut u8, from: *const u8, length: usize) {
     }
 }
 
-/// Byte by byte.
+/// Copies byte by byte.
 unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
     for at in 0..length {
-        // SAFETY: the caller's promise; an `AtomicU8` is laid out like a byte and has no alignment to keep.
+        // SAFETY: by the caller's contract; an `AtomicU8` has the layout of a byte and no alignment requirement.
         unsafe {
             let byte = AtomicU8::from_ptr(from.add(at).cast_mut()).load(Relaxed);
             AtomicU8::from_ptr(to.add(at)).store(byte, Relaxed);
@@ -63,12 +63,12 @@ unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
     }
 }
 
-/// Word by word, both places aligned.
+/// Copies word by word; both regions are aligned.
 #[expect(clippy::cast_ptr_alignment, reason = "the caller has aligned both")]
 unsafe fn words(to: *mut u8, from: *const u8, count: usize) {
     let (to, from) = (to.cast::<u64>(), from.cast::<u64>());
     for at in 0..count {
-        // SAFETY: the caller's promise, and both are aligned.
+        // SAFETY: by the caller's contract, and both are aligned.
         unsafe {
             let word = AtomicU64::from_ptr(from.add(at).cast_mut()).load(Relaxed);
             AtomicU64::from_ptr(to.add(at)).store(word, Relaxed);
@@ -79,11 +79,11 @@ unsafe fn words(to: *mut u8, from: *const u8, count: usize) {
 #[cfg(target_arch = "x86_64")]
 unsafe fn long_words(to: *mut u8, from: *const u8, count: usize) {
     if count * WORD < LONG {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         return unsafe { words(to, from, count) };
     }
-    // SAFETY: the caller's promise. Each step of `rep movsq` moves one aligned word, which the processor does not
-    // tear (Intel SDM 3A 9.1.1, AMD APM 2 7.3.2); the direction flag is clear, as the ABI has it.
+    // SAFETY: by the caller's contract. Each step of `rep movsq` moves one aligned word, which the processor does not
+    // tear (Intel SDM 3A 9.1.1, AMD APM 2 7.3.2); the direction flag is clear by the ABI.
     unsafe {
         std::arch::asm!(
             "rep movsq",
@@ -96,7 +96,7 @@ unsafe fn long_words(to: *mut u8, from: *const u8, count: usize) {
 #[cfg(target_arch = "x86_64")]
 unsafe fn long_bytes(to: *mut u8, from: *const u8, length: usize) {
     if length < LONG {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the caller's contract.
         return unsafe { bytes(to, from, length) };
     }
     // SAFETY: as in `long_words`, byte by byte.
@@ -112,11 +112,11 @@ unsafe fn long_bytes(to: *mut u8, from: *const u8, length: usize) {
 #[cfg(not(target_arch = "x86_64"))]
 use {bytes as long_bytes, words as long_words};
 
-/// Says that the line at `place` is written soon, so that it is on its way while other things are waited for. A hint:
-/// it reads and writes nothing, whatever `place` is.
+/// Prefetches the cache line at `place` for writing. A hint: it accesses no memory, whatever `place` is, and cannot
+/// fault.
 #[inline]
 pub fn soon_written(place: *const u8) {
-    // SAFETY: the instruction has no effect that a program could see, and never faults (AMD APM 3, PREFETCHW).
+    // SAFETY: the instruction has no observable effect and never faults (AMD APM 3, PREFETCHW).
     #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags));
@@ -128,13 +128,13 @@ pub fn soon_written(place: *const u8) {
 /// Sets `length` bytes to `byte`.
 ///
 /// # Safety
-/// `to` must be writable for `length` bytes while this runs; others may read and write there as by [`copy`].
+/// `to` must be writable for `length` bytes during the call; concurrent access is allowed as for [`copy`].
 #[expect(clippy::cast_ptr_alignment, reason = "the first word is aligned in the line before")]
 pub unsafe fn fill(to: *mut u8, byte: u8, length: usize) {
     fence(Ordering::Release);
     let head = (to.addr().wrapping_neg() % WORD).min(length);
     let words = (length - head) / WORD;
-    // SAFETY: the three parts follow each other, end at `length`, and the middle one is aligned.
+    // SAFETY: the three parts are consecutive and end at `length`; the middle one is aligned.
     unsafe {
         for at in (0..head).chain(head + words * WORD..length) {
             AtomicU8::from_ptr(to.add(at)).store(byte, Relaxed);
@@ -151,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A copy moves the bytes that it names and no others, wherever it begins and ends.
+        /// A copy changes exactly the given bytes, for all offsets and lengths.
         #[test]
         fn a_copy_moves_what_it_names_and_nothing_else(
             from in 0_usize..40, to in 0_usize..40, length in 0_usize..700, byte: u8,
@@ -160,11 +160,11 @@ mod tests {
             let mut target = vec![byte; 800];
             let mut expected = target.clone();
             expected[to..to + length].copy_from_slice(&source[from..from + length]);
-            // SAFETY: both ends are within their vectors, which are two.
+            // SAFETY: both regions are within their vectors, which are distinct.
             unsafe { super::copy(target.as_mut_ptr().add(to), source.as_ptr().add(from), length) };
             prop_assert_eq!(&target, &expected);
             expected[from..from + length].fill(!byte);
-            // SAFETY: the end is within the vector.
+            // SAFETY: the region is within the vector.
             unsafe { super::fill(target.as_mut_ptr().add(from), !byte, length) };
             prop_assert_eq!(&target, &expected);
         }

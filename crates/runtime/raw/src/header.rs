@@ -1,4 +1,4 @@
-//! What is kept beside the bytes of a slot, where every process that reaches the slot sees it.
+//! The header of a slot, shared by every process that maps the slot.
 
 use std::{
     io,
@@ -7,45 +7,45 @@ use std::{
 
 use crate::sync::{AtomicU32, AtomicU64, LOOKS, Ordering::SeqCst, Word, sequenced, spin_loop};
 
-/// The counters of a slot, and what waits for them. All of it is atomic, so that a peer may write what it likes:
-/// a wrong number makes waits wrong, never memory.
+/// Counters of a slot and their waiters. All fields are atomic, so a peer may write any value: wrong numbers break
+/// waits, never memory safety.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Header {
-    /// How many copies have brought bytes here.
+    /// Number of copies into the slot.
     pub received: AtomicU64,
-    /// Changed, and woken, whenever a waiter must look again.
+    /// Changed and woken whenever waiters must check again.
     wake: Word,
-    /// How many wait.
+    /// Number of waiters.
     waiters: AtomicU32,
-    /// Which Instance holds the slot's lock; 0 when nobody does.
+    /// The Instance that holds the slot's lock; 0 for none.
     pub lock: AtomicU64,
-    /// The bytes of a slot that has no more than these, on the line of the count that says that they are there: whoever
-    /// looks for a short message gets both from the writer's cache at once.
+    /// The bytes of a small slot, on the cache line of the counter that announces them: a poll for a short message
+    /// fetches both at once.
     pub short: Short,
-    /// How many copies have taken bytes from here.
+    /// Number of copies out of the slot.
     pub sent: Line,
-    /// Two random numbers that who may reach this slot has been given; 0 once it is destroyed.
+    /// Two random numbers known to the Instances that may reach the slot; 0 once it is destroyed.
     pub secret: [AtomicU64; 2],
-    /// How many bytes follow.
+    /// The size in bytes.
     pub size: AtomicU64,
 }
 
-/// A counter on a cache line of its own: it is written by the slot's owner while peers write the other ones.
+/// A counter on its own cache line: the slot's owner writes it while peers write the other ones.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Line(pub AtomicU64);
 
-/// How many bytes lie within a header.
+/// Number of bytes within a header.
 pub const SHORT: usize = 32;
 
-/// Room for so many bytes, aligned for values of any type that fits.
+/// Storage for small slots, aligned for values of any type that fits.
 #[derive(Debug, Default)]
 #[repr(C, align(32))]
 pub struct Short([AtomicU64; SHORT / 8]);
 
 impl Header {
-    /// A header for `size` bytes, with nothing counted.
+    /// A header for `size` bytes with zero counters.
     pub fn new(size: usize) -> Self {
         Self {
             received: AtomicU64::new(0),
@@ -59,21 +59,21 @@ impl Header {
         }
     }
 
-    /// Counts a copy that has brought its bytes.
+    /// Counts a completed copy into the slot.
     #[inline]
     pub fn count_received(&self) {
         self.received.fetch_add(1, SeqCst);
         self.notify();
     }
 
-    /// Counts a copy that has taken its bytes.
+    /// Counts a completed copy out of the slot.
     #[inline]
     pub fn count_sent(&self) {
         self.sent.0.fetch_add(1, SeqCst);
         self.notify();
     }
 
-    /// Makes every waiter look again, if there is one.
+    /// Wakes all waiters, if there are any.
     #[inline]
     pub fn notify(&self) {
         sequenced();
@@ -82,14 +82,14 @@ impl Header {
         }
     }
 
-    /// Makes every waiter look again.
+    /// Wakes all waiters.
     #[cold]
     pub fn kick(&self) {
         self.wake.change();
         self.wake.wake();
     }
 
-    /// Waits until `done` says something, or the deadline has passed. A wait that lasts costs no processor time.
+    /// Waits until `done` returns a value or the deadline has passed. A long wait uses no processor time.
     pub fn wait<T>(&self, deadline: Option<Instant>, mut done: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS {
             if let Some(value) = done() {
@@ -106,7 +106,7 @@ impl Header {
 
     fn sleep<T>(&self, deadline: Option<Instant>, mut done: impl FnMut() -> Option<T>) -> Option<T> {
         loop {
-            // Read before looking: a change after the look makes the kernel return at once.
+            // Read before the check: a later change makes the kernel return at once.
             let seen = self.wake.load();
             if let Some(value) = done() {
                 return Some(value);
@@ -119,14 +119,14 @@ impl Header {
         }
     }
 
-    /// Gives the slot a new secret and returns it.
+    /// Sets and returns a new secret.
     pub fn renew_secret(&self) -> io::Result<[u64; 2]> {
         let mut bytes = [0; 16];
         let mut filled = 0;
         while filled < bytes.len() {
             filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
         }
-        // Never 0, which says that there is none.
+        // Never 0, which means none.
         let secret: [u64; 2] = bytemuck::cast(bytes);
         let secret = secret.map(|half| half | 1);
         self.secret[0].store(secret[0], SeqCst);
@@ -139,7 +139,7 @@ impl Header {
         secret != [0, 0] && [self.secret[0].load(SeqCst), self.secret[1].load(SeqCst)] == secret
     }
 
-    /// Takes the secret away: who was given it reaches the slot no more.
+    /// Clears the secret, which revokes access.
     pub fn drop_secret(&self) {
         self.secret[0].store(0, SeqCst);
         self.secret[1].store(0, SeqCst);

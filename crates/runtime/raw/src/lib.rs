@@ -1,8 +1,8 @@
-//! Memory that several threads, and several processes, copy from and to at the same time.
+//! Memory that several threads and processes copy to and from concurrently.
 //!
-//! Here is the only `unsafe` code of the runtime. Everything that leaves this crate is safe: whatever its callers do,
-//! a copy stays inside its bounds, racing copies mix their bytes and do nothing else, and memory lives as long as
-//! anybody can reach it. `docs/adr/0083-define-racing-copies-with-atomics-and-exclusive-borrows.md` says how.
+//! This crate contains all `unsafe` code of the runtime behind a safe interface: whatever callers do, copies stay
+//! within bounds, racing copies only interleave their bytes, and memory lives as long as it is
+//! reachable (`docs/adr/0083-define-racing-copies-with-atomics-and-exclusive-borrows.md`).
 
 mod copy;
 mod header;

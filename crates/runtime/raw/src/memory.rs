@@ -1,4 +1,4 @@
-//! Pieces of memory with their headers: allocated, shared between processes, or handed over by the program.
+//! Memory regions with headers: allocated, shared between processes, or provided by the program.
 
 use std::{
     any::Any,
@@ -18,28 +18,28 @@ use crate::{
     header::{Header, SHORT},
 };
 
-/// Data of which every pattern of bytes is a value, so that a peer may write any.
+/// Plain data: every bit pattern is a value, so a peer may write any.
 pub trait Plain: bytemuck::Pod + Send + Sync {}
 impl<T: bytemuck::Pod + Send + Sync> Plain for T {}
 
-/// How far the header of a shared segment reaches. Its bytes begin on a page of their own, unless they fit into the header.
+/// Size of the header of a shared segment. The bytes start on the next page, unless they fit into the header.
 const HEADER: usize = 4096;
 
-/// What a copy asked for does not lie within the memory.
+/// A copy exceeds the bounds of a memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfBounds {
-    /// Where the copy begins.
+    /// Offset of the copy.
     pub offset: usize,
-    /// How many bytes it has.
+    /// Length of the copy.
     pub length: usize,
-    /// How many bytes there are.
+    /// Size of the region.
     pub size: usize,
 }
 
-/// A piece of memory and its header.
+/// A memory region and its header.
 ///
-/// It is read and written by copy, as if by relaxed atomics, by any number of threads and processes. Only who holds it
-/// alone, and never gave its file to anybody, can borrow its bytes.
+/// Any number of threads and processes read and write it by copies, as if by relaxed atomics. Only an exclusive
+/// owner that never shared the file can borrow the bytes.
 pub struct Memory {
     data: *mut u8,
     size: usize,
@@ -51,20 +51,20 @@ pub struct Memory {
     owner: Owner,
 }
 
-/// What keeps the bytes where they are. Moving any of these moves no byte.
+/// Keeps the bytes at their address. Moving any of these moves no byte.
 #[expect(dead_code, reason = "most of it is held only to be dropped")]
 enum Owner {
-    /// Pages of our own.
+    /// Pages of this process.
     Pages { pages: MmapMut, kept: Box<Header> },
-    /// A header and the bytes, which other processes may map if there is a file.
+    /// A header and bytes, which other processes may map if there is a file.
     Segment { whole: MmapRaw },
-    /// The program's own buffer, whatever its type.
+    /// A buffer of the program, of any type.
     Buffer { buffer: Box<dyn Any + Send>, kept: Box<Header> },
 }
 
-// SAFETY: the bytes and the header stay where they are for as long as `owner` lives, which is as long as this does.
-// Through `&Memory` both are only reached by atomics or by `copy`, which is as if by atomics; through `&mut Memory`,
-// which nobody else holds, by ordinary accesses, and never once `given` says that another process may have them.
+// SAFETY: the bytes and the header keep their address while `owner` lives, which is as long as `self`.
+// `&Memory` accesses both only by atomics or by `copy`, which is as if by atomics. `&mut Memory` is exclusive and
+// allows ordinary accesses, but never once `given` says that another process may have mapped them.
 unsafe impl Send for Memory {}
 // SAFETY: see above.
 unsafe impl Sync for Memory {}
@@ -79,7 +79,7 @@ impl fmt::Debug for Memory {
 }
 
 impl Memory {
-    /// New memory, zeroed, on pages of its own.
+    /// Allocates zeroed memory on its own pages.
     pub fn zeroed(size: usize) -> io::Result<Self> {
         if size <= SHORT {
             let page = MmapRaw::from(MmapOptions::new().len(HEADER).map_anon()?);
@@ -94,7 +94,7 @@ impl Memory {
         Ok(Self { data: data_at, size, header: header_at, file: None, given: AtomicBool::new(false), owner })
     }
 
-    /// The program's own buffer. [`Memory::into_buffer`] gives it back.
+    /// Wraps a buffer of the program, to be returned by [`Memory::into_buffer`].
     pub fn of<T: Plain>(mut buffer: Vec<T>) -> Self {
         let size = size_of_val(buffer.as_slice());
         let header = Box::new(Header::new(size));
@@ -103,7 +103,7 @@ impl Memory {
         Self { data, size, header: header_at, file: None, given: AtomicBool::new(false), owner }
     }
 
-    /// The buffer that was handed over, if it was one of this type; otherwise the memory as it was.
+    /// Returns the wrapped buffer if it has this type, and otherwise the unchanged memory.
     pub fn into_buffer<T: Plain>(self) -> Result<Vec<T>, Self> {
         let Self { data, size, header, file, given, owner } = self;
         match owner {
@@ -117,7 +117,7 @@ impl Memory {
         }
     }
 
-    /// A new shared segment, zeroed: a file in memory, sealed, so that nobody can cut it short under a reader.
+    /// Creates a zeroed shared segment: a memfd, sealed against truncation under a reader.
     pub fn segment(size: usize) -> io::Result<Self> {
         let file = rustix::fs::memfd_create("cairn-slot", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let whole = size.checked_add(HEADER).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -128,7 +128,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// The segment of another process, from its file: refused when it could be cut short, or is none of ours.
+    /// Maps a segment of another process; fails if it could be truncated or is no segment of this crate.
     pub fn open(file: OwnedFd) -> io::Result<Self> {
         let seals = rustix::fs::fcntl_get_seals(&file)?;
         let whole = usize::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or_default();
@@ -148,58 +148,58 @@ impl Memory {
         Ok(Self::within(all, Some(file), whole - HEADER))
     }
 
-    /// Of a mapping that begins with a header, and has room for `size` bytes behind it.
+    /// Wraps a mapping that starts with a header, followed by `size` bytes.
     fn within(all: MmapRaw, file: Option<File>, size: usize) -> Self {
         let base = all.as_mut_ptr();
         let begin = if size <= SHORT { std::mem::offset_of!(Header, short) } else { HEADER };
-        // SAFETY: the mapping has `HEADER + size` bytes, or at least `HEADER`, within which `SHORT` bytes are the field's.
+        // SAFETY: the mapping has `HEADER + size` bytes, or at least `HEADER`, whose field has `SHORT` bytes.
         let data = unsafe { base.add(begin) };
-        // All zeroes is a header with nothing counted, and a page is aligned for it.
+        // All zeroes is a valid header with zero counters, and pages have its alignment.
         #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins on a page")]
         let header = base.cast::<Header>().cast_const();
         let owner = Owner::Segment { whole: all };
         Self { data, size, header, file, given: AtomicBool::new(false), owner }
     }
 
-    /// How many bytes there are.
+    /// The size in bytes.
     #[inline]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The counters, and what waits for them.
+    /// The counters and their waiters.
     #[inline]
     pub fn header(&self) -> &Header {
-        // SAFETY: it lives as long as `owner`; it consists of atomics alone, so that others may write it.
+        // SAFETY: it lives as long as `owner`, and consists of atomics, so peers may write it.
         unsafe { &*self.header }
     }
 
-    /// Says that the bytes from `offset` on are written soon, and what arrives counted; a hint.
+    /// Prefetches the bytes from `offset` and the receive counter for writing; a hint.
     #[inline]
     pub fn soon_written(&self, offset: usize) {
         copy::soon_written(self.data.wrapping_add(offset));
         self.soon_counted();
     }
 
-    /// Says that what arrives here is counted soon; a hint.
+    /// Prefetches the receive counter for writing; a hint.
     #[inline]
     pub fn soon_counted(&self) {
         copy::soon_written(self.header.cast());
     }
 
-    /// The file of a shared segment, to be given to other processes. From now on nobody borrows the bytes.
+    /// The file of a shared segment, for other processes. From now on the bytes cannot be borrowed.
     pub fn give(&self) -> Option<BorrowedFd<'_>> {
         self.given.store(true, SeqCst);
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// The bytes, for who holds this memory alone; none once another process may have it.
+    /// Borrows the bytes; none once another process may have mapped them.
     pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if *self.given.get_mut() {
             return None;
         }
-        // SAFETY: `&mut self`, and no other process has the file: nobody else reaches these bytes. They are
-        // initialised: zeroed pages, or a buffer of plain data, in which every pattern of bytes is a value.
+        // SAFETY: `&mut self` is exclusive, and no other process has the file. The bytes are
+        // initialised: zeroed pages, or a buffer of plain data, for which every bit pattern is valid.
         Some(unsafe { std::slice::from_raw_parts_mut(self.data, self.size) })
     }
 
@@ -211,21 +211,21 @@ impl Memory {
         }
     }
 
-    /// Copies from here into `bytes`.
+    /// Copies from this region to `bytes`.
     #[inline]
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
         self.check(offset, bytes.len())?;
-        // SAFETY: checked; `bytes` is the caller's alone, so it cannot overlap.
+        // SAFETY: bounds are checked; `bytes` is borrowed exclusively, so it cannot overlap.
         unsafe { copy::copy(bytes.as_mut_ptr(), self.data.add(offset), bytes.len()) };
         Ok(())
     }
 
-    /// Copies `bytes` to here.
+    /// Copies `bytes` to this region.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         self.check(offset, bytes.len())?;
-        // SAFETY: checked; nobody writes `bytes` while they are borrowed, so they are not this memory, which is
-        // lent only by `bytes_mut`, that is while nobody can call this.
+        // SAFETY: bounds are checked; `bytes` is not this memory, which only `bytes_mut` lends,
+        // and such a borrow excludes this call.
         unsafe { copy::copy(self.data.add(offset), bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
@@ -233,14 +233,14 @@ impl Memory {
     /// Sets `length` bytes to `byte`.
     pub fn fill(&self, offset: usize, byte: u8, length: usize) -> Result<(), OutOfBounds> {
         self.check(offset, length)?;
-        // SAFETY: checked.
+        // SAFETY: bounds are checked.
         unsafe { copy::fill(self.data.add(offset), byte, length) };
         Ok(())
     }
 
     /// Copies `length` bytes from `source`.
     ///
-    /// A copy between two places of one memory that overlap is refused with the bounds of this one.
+    /// An overlapping copy within one region is an error with the bounds of this one.
     #[inline]
     pub fn copy_from(
         &self,
@@ -255,25 +255,25 @@ impl Memory {
         if same && length > 0 && offset < source_offset + length && source_offset < offset + length {
             return Err(OutOfBounds { offset, length, size: self.size });
         }
-        // SAFETY: both checked; two memories do not overlap, except two mappings of one segment, in which every
-        // access is as if by relaxed atomics, so that bytes mix and nothing else happens.
+        // SAFETY: both bounds are checked. Distinct regions do not overlap, except two mappings of one segment, where
+        // accesses are as if by relaxed atomics and only interleave bytes.
         unsafe { copy::copy(self.data.add(offset), source.data.add(source_offset), length) };
         Ok(())
     }
 
-    /// Sends bytes of here through a socket; answers how many the kernel took. `waits` says whether it may wait for
-    /// room.
+    /// Sends bytes of this region through a socket and returns how many the kernel accepted. `waits` allows it to block
+    /// for space.
     pub fn send(&self, to: BorrowedFd<'_>, offset: usize, length: usize, waits: bool) -> io::Result<usize> {
         self.check(offset, length).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = libc::MSG_NOSIGNAL | if waits { 0 } else { libc::MSG_DONTWAIT };
-        // SAFETY: checked. The kernel reads the bytes as another process would, to whom racing writes are bytes that
-        // mix.
+        // SAFETY: bounds are checked. The kernel reads as another process would, so racing writes only interleave
+        // bytes.
         let sent = unsafe { libc::send(to.as_raw_fd(), self.data.add(offset).cast(), length, flags) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Receives bytes from a socket to here; answers how many came, and 0 at its end. `waits` says whether it waits for
-    /// the first.
+    /// Receives bytes from a socket and returns their number, 0 at the end of the stream. `waits` allows it to block for
+    /// the first byte.
     pub fn receive(
         &self,
         from: BorrowedFd<'_>,
@@ -283,8 +283,8 @@ impl Memory {
     ) -> io::Result<usize> {
         self.check(offset, length).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = if waits { 0 } else { libc::MSG_DONTWAIT };
-        // SAFETY: checked. The kernel writes the bytes as another process would: whoever reads them meanwhile does so
-        // by copy, and sees bytes that mix.
+        // SAFETY: bounds are checked. The kernel writes as another process would, so concurrent readers copy
+        // interleaved bytes at worst.
         let came = unsafe { libc::recv(from.as_raw_fd(), self.data.add(offset).cast(), length, flags) };
         usize::try_from(came).map_err(|_| io::Error::last_os_error())
     }
@@ -294,7 +294,7 @@ impl Memory {
     }
 }
 
-/// Whether something comes from a socket within so long, or ever; its end is something.
+/// Whether a socket becomes readable within `time`, or ever; the end of the stream counts.
 pub fn comes_within(from: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<bool> {
     let mut looked = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let time = time.map(|time| libc::timespec {
@@ -302,7 +302,7 @@ pub fn comes_within(from: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<
         tv_nsec: time.subsec_nanos().into(),
     });
     let until = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: both are places of our own, which the kernel reads and writes until it returns; no signal mask is given.
+    // SAFETY: both pointers are to locals that outlive the call; no signal mask is given.
     match unsafe { libc::ppoll(&raw mut looked, 1, until, std::ptr::null()) } {
         -1 => Err(io::Error::last_os_error()),
         ready => Ok(ready > 0),
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn what_a_peer_writes_into_a_segment_is_seen_and_its_bytes_are_not_lent_any_more() {
-        // Bytes within the header, all of them, and bytes on pages of their own.
+        // Some bytes within the header, as many as fit, and bytes on their own pages.
         for size in [1, SHORT, SHORT + 1, 4096] {
             let mut ours = Memory::segment(size).unwrap();
             assert_eq!(ours.bytes_mut().unwrap(), vec![0; size]);
@@ -348,7 +348,7 @@ mod tests {
         let file = rustix::fs::memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, 8192).unwrap();
         assert!(Memory::open(file.as_fd().try_clone_to_owned().unwrap()).is_err());
-        // Sealed, but with a header that says something else.
+        // A sealed file whose header has another size.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
         assert!(Memory::open(file).is_err());
     }

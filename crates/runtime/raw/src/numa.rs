@@ -1,4 +1,4 @@
-//! Binding memory to a NUMA domain: the one call of Linux that has no safe form elsewhere.
+//! Binds memory to a NUMA domain; the system call has no safe wrapper elsewhere.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use crate::Memory;
 /// `MPOL_BIND` of mbind(2).
 const BIND: libc::c_int = 2;
 
-/// Has the pages of `memory` come from NUMA domain `domain`. Call it before the first byte is written.
+/// Allocates the pages of `memory` in NUMA domain `domain`. Call it before the first write.
 pub fn bind(memory: &Memory, domain: u32) -> io::Result<()> {
     let (data, size) = memory.pages();
     let page = 4096;
@@ -19,8 +19,8 @@ pub fn bind(memory: &Memory, domain: u32) -> io::Result<()> {
     let mut mask = [0_u64; 16];
     let word = mask.get_mut(domain as usize / 64).ok_or(io::ErrorKind::InvalidInput)?;
     *word = 1 << (domain % 64);
-    // SAFETY: the range lies within pages that `memory` owns, the mask has as many bits as is said, and mbind changes
-    // where pages come from, not what is in them.
+    // SAFETY: the range lies within pages owned by `memory`, the mask has the stated number of bits, and mbind
+    // changes the placement of pages, not their contents.
     let answer = unsafe {
         libc::syscall(libc::SYS_mbind, begin, end - begin, BIND, mask.as_ptr(), 64 * mask.len(), 0)
     };

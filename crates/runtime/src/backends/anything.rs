@@ -1,16 +1,16 @@
-//! Everything that is read from somebody else, from any bytes: for the fuzz target `wire` and its test.
+//! Parses arbitrary bytes as every format that arrives from peers; for the fuzz target `wire` and its test.
 
 use std::io::Read as _;
 
 use super::{processes, shared::frame::receive, tcp};
 use crate::{hicr::Topology, model::Error};
 
-/// Reads `bytes` as each of them. Nothing panics, and nothing takes more memory than a message may have.
+/// Parses `bytes` in each format. Must not panic, nor allocate more than the size limit of a message.
 #[doc(hidden)]
 pub fn read_anything(bytes: &[u8]) {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
     for mut framed in [(&length[..]).chain(bytes), (&[][..]).chain(bytes)] {
-        // Of each kind as many as there are.
+        // Parse all consecutive messages of each format.
         match bytes.first().map(|byte| byte % 3) {
             Some(0) => while receive::<processes::wire::ToLauncher>(&mut framed).is_ok() {},
             Some(1) => while receive::<processes::wire::ToInstance>(&mut framed).is_ok() {},
@@ -24,7 +24,7 @@ pub fn read_anything(bytes: &[u8]) {
     let _: Result<Error, _> = postcard::from_bytes(bytes);
     if let Ok(text) = std::str::from_utf8(bytes) {
         if let Ok(topology) = Topology::read(text) {
-            // A topology has itself.
+            // A topology satisfies itself.
             debug_assert!(topology.satisfies(&topology));
             let _ = processes::Hosts::share(&topology, 2, true);
         }
@@ -40,7 +40,7 @@ mod tests {
         model::{InstanceId, Key, Tag},
     };
 
-    /// Messages that are right, to be made wrong.
+    /// Valid messages, to be mutated.
     fn right() -> Vec<Vec<u8>> {
         let call = || Call {
             tag: Tag(7),
@@ -68,7 +68,7 @@ mod tests {
         ]
     }
 
-    /// `CAIRN_WIRE_INPUTS` says how many.
+    /// `CAIRN_WIRE_INPUTS` sets the number of inputs.
     #[test]
     fn no_input_makes_a_reader_panic() {
         let count =

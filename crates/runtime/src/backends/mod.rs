@@ -1,4 +1,4 @@
-//! What makes the model true on a technology. Programs name none of these; `main` picks them.
+//! Implementations of the model on specific technologies. Only `main` names them.
 
 mod anything;
 mod compute;

@@ -1,7 +1,7 @@
-//! Functions on stacks of their own, switched without the kernel.
+//! Functions on their own stacks, switched in user space.
 //!
-//! A stack that is in use stays on the thread on which it was begun: what is on it may belong to that thread. So no
-//! stack is ever sent; an execution that has begun is a place in a table of its thread.
+//! A stack in use stays on the thread that started it, since its contents may be bound to that thread. So stacks are
+//! never sent; a started execution is a key into its thread's table.
 
 use std::{
     cell::RefCell,
@@ -20,12 +20,12 @@ use crate::model::{
     wait::lock,
 };
 
-/// How large a stack is; what is not touched takes no memory.
+/// Stack size; untouched pages take no memory.
 const STACK: usize = 256 << 10;
-/// How many idle stacks a thread keeps.
+/// Maximum number of idle stacks kept by a thread.
 const KEPT: usize = 1_024;
 
-/// Coroutines.
+/// The coroutine engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Engine;
 
@@ -48,7 +48,7 @@ impl super::Engine for Engine {
 
 type Routine = Coroutine<(), (), Result<Value, Error>, DefaultStack>;
 
-/// A thread's stacks: those in use by their place, and those that are not.
+/// A thread's stacks: those in use by key, and the idle ones.
 #[derive(Default)]
 struct Stacks {
     routines: RefCell<Vec<Option<Routine>>>,
@@ -57,10 +57,10 @@ struct Stacks {
     home: Arc<Home>,
 }
 
-/// What other threads know of a thread's stacks.
+/// The part of a thread's table that other threads can reach.
 struct Home {
     number: u64,
-    /// Places of executions that were dropped elsewhere.
+    /// Keys of executions that were dropped on other threads.
     orphans: Mutex<Vec<usize>>,
 }
 
@@ -81,13 +81,13 @@ enum OnStack {
     Ended,
 }
 
-/// Where an execution is that has begun.
+/// The location of a started execution.
 struct Place {
     home: Arc<Home>,
     index: usize,
 }
 
-/// Refused when the state was begun on another thread than this one.
+/// Fails if the state was started on another thread.
 pub(super) fn home(state: &StateCore) -> Result<(), Error> {
     if state.status() == Status::Suspended
         && state.home() != 0
@@ -106,7 +106,7 @@ pub(super) fn home(state: &StateCore) -> Result<(), Error> {
 
 struct OnYielder<'a> {
     yielder: &'a Yielder<(), ()>,
-    /// Not held: what is on the stack must not keep the stack.
+    /// Weak: the contents of a stack must not keep it alive.
     state: Weak<StateCore>,
 }
 
@@ -132,7 +132,7 @@ impl Stacks {
         Ok(Coroutine::with_stack(stack, move |yielder, ()| body(&mut OnYielder { yielder, state })))
     }
 
-    /// Goes on, and says whether it came to its end.
+    /// Resumes, and returns whether the function has returned.
     fn resume(&self, mut routine: Routine) -> Result<Routine, Result<Value, Error>> {
         match routine.resume(()) {
             CoroutineResult::Yield(()) => Ok(routine),
@@ -212,7 +212,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let here = STACKS.try_with(|stacks| {
             let own = Arc::ptr_eq(&self.home, &stacks.home);
-            // Dropping a stack unwinds what is on it. Of one that is being resumed there is nothing here.
+            // Dropping a stack unwinds its contents. A stack that is being resumed is not in the table.
             own.then(|| stacks.remove(self.index)).is_some()
         });
         if here == Ok(false) {

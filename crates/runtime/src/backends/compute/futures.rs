@@ -1,4 +1,4 @@
-//! Asynchronous functions, polled where they are run; what they wait for wakes their state.
+//! Asynchronous functions, polled on the running thread; their wakers wake the state.
 
 use std::{
     sync::Arc,
@@ -12,7 +12,7 @@ use crate::model::{
     function::Pending,
 };
 
-/// Futures.
+/// The future engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Engine;
 
@@ -30,7 +30,7 @@ impl super::Engine for Engine {
     fn prepare(format: &Format, arguments: Value) -> Option<Box<dyn Execution>> {
         let Format::Async(function) = format else { return None };
         let function = function.clone();
-        // Called when it is first polled, so that its panic is the state's.
+        // Called at the first poll, so that a panic is caught with the state.
         Some(Box::new(OnPoll(Box::pin(async move { function(arguments).await }))))
     }
 }

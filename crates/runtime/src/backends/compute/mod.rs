@@ -1,5 +1,5 @@
-//! Compute managers of the processor. They differ in how a function is suspended: on a thread of its own, on a stack
-//! of its own, or as a future.
+//! Compute managers for the processor, which differ in how functions suspend: on their own thread, on their own stack, or
+//! as a future.
 
 mod coroutines;
 mod futures;
@@ -20,46 +20,46 @@ use crate::{
     },
 };
 
-/// How functions are carried out.
+/// An execution mechanism for functions.
 pub trait Engine: Send + Sync + 'static {
     /// The manager's name.
     const NAME: &'static str;
-    /// What it says of itself.
+    /// Whether it supports this capability.
     fn supports(capability: Capability) -> bool;
-    /// Whether it takes functions of this form.
+    /// Whether it runs functions of this format.
     fn takes(format: &Format) -> bool;
-    /// An execution that has not begun; none if it does not take this form.
+    /// A new execution, not yet started; `None` for unsupported formats.
     fn prepare(format: &Format, arguments: Value) -> Option<Box<dyn Execution>>;
 }
 
-/// A compute manager of the processor.
+/// A compute manager for the processor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compute<E>(PhantomData<E>);
 
-/// A kernel thread for each unit, pinned, and under `run` one from a pool for each state.
+/// A pinned kernel thread per unit; under `run`, a pooled thread per state.
 pub type Threads = Compute<threads::Engine>;
-/// A stack for each state, pooled; resumed by the thread of its first `run`.
+/// A pooled stack per state, resumed only on the thread of its first `run`.
 pub type Coroutines = Compute<coroutines::Engine>;
 /// Asynchronous functions.
 pub type Futures = Compute<futures::Engine>;
 
 impl<E> Compute<E> {
-    /// The manager; it keeps nothing.
+    /// Creates the stateless manager.
     pub fn new() -> Self {
         Self(PhantomData)
     }
 }
 
-/// The type of compute resource that these make units of.
+/// The type of compute resource for these units.
 pub const PROCESSING_UNIT: &str = "Processing Unit";
 
-/// A function with its argument, which catches its panics.
+/// Binds a function to its argument and catches panics.
 fn body(function: &Function, arguments: Value) -> Body {
     let function = function.clone();
     Box::new(move |context: &mut dyn Context| caught(|| function(context, arguments)))
 }
 
-/// A function that is never suspended: whoever runs it calls it.
+/// A function that never suspends, called directly.
 struct Called(Option<Box<dyn FnOnce() -> Result<Value, Error> + Send>>);
 
 impl Execution for Called {
@@ -77,7 +77,7 @@ impl Execution for Called {
     }
 }
 
-/// What a call returns, or what it said when it panicked.
+/// The result of a call, or its panic message.
 pub(crate) fn caught<R>(call: impl FnOnce() -> R) -> Result<R, Error> {
     std::panic::catch_unwind(AssertUnwindSafe(call))
         .map_err(|panic| Error::Panicked { what: "the function".into(), message: message(&*panic) })
@@ -95,7 +95,7 @@ impl<E: Engine> Compute<E> {
         own.ok_or_else(|| Self::foreign("the unit", unit.origin()))
     }
 
-    /// Whether it calls such a function where it is run.
+    /// Whether the engine calls this function directly on the running thread.
     fn calls(format: &Format) -> bool {
         matches!(format, Format::Uninterrupted(_)) && E::supports(Capability::Functions)
     }

@@ -1,4 +1,4 @@
-//! Functions on kernel threads: under `run` each state has one of its own, from a pool, and the caller waits for it.
+//! Functions on kernel threads. Under `run` each state has a pooled thread, and the caller waits for it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, atomic::Ordering::SeqCst};
 
@@ -9,7 +9,7 @@ use crate::model::{
     wait::lock,
 };
 
-/// Kernel threads.
+/// The kernel-thread engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Engine;
 
@@ -35,12 +35,12 @@ enum OnThread {
     Begun(Arc<Guest>),
 }
 
-/// How many idle threads are kept.
+/// Maximum number of idle threads kept.
 const KEPT: usize = 256;
 
 static IDLE: Mutex<Vec<Arc<Guest>>> = Mutex::new(Vec::new());
 
-/// A thread that executes for another one, which waits meanwhile: one of the two runs at a time.
+/// A thread that executes on behalf of a waiting host thread; only one of the two runs at a time.
 struct Guest {
     turn: Mutex<Turn>,
     guests: Condvar,
@@ -50,7 +50,7 @@ struct Guest {
 enum Turn {
     Begin(Body, Arc<StateCore>),
     Resume,
-    /// The guest has it.
+    /// The guest runs.
     Taken,
     Suspended,
     Finished(Result<Value, Error>),
@@ -87,7 +87,7 @@ impl Guest {
         }
     }
 
-    /// Gives the turn away and waits until it comes back.
+    /// Passes the turn and waits until it returns.
     fn go(&self, given: Turn) -> Step {
         let mut turn = lock(&self.turn);
         *turn = given;

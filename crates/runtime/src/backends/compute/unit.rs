@@ -1,4 +1,4 @@
-//! A processing unit that is a kernel thread, pinned to its processor.
+//! A processing unit as a kernel thread pinned to its processor.
 
 use std::{
     any::Any,
@@ -14,7 +14,7 @@ use crate::model::{
     wait::lock,
 };
 
-/// The unit; dropped, its thread ends once its state has.
+/// The unit. When dropped, its thread ends after the current state.
 pub(super) struct ThreadUnit {
     shared: Arc<Shared>,
     processor: Option<u64>,
@@ -35,7 +35,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Who waited for a state may go on at once: a unit whose state is over is ready, also where its thread does not know yet.
+    /// A unit is Ready as soon as its state has finished, even before its thread notices, so that waiters can go on at once.
     fn status(&self) -> UnitStatus {
         let is_over = self.job.as_ref().is_some_and(|job| job.status() == Status::Finished);
         if self.status == UnitStatus::Executing && is_over { UnitStatus::Ready } else { self.status }
@@ -47,7 +47,7 @@ impl Shared {
         self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the unit's thread does.
+    /// The main loop of the unit's thread.
     fn serve(self: &Arc<Self>) {
         let mut inner = lock(&self.inner);
         loop {
@@ -55,7 +55,7 @@ impl Shared {
                 drop(inner);
                 self.execute(&job);
                 inner = lock(&self.inner);
-                // It may have the next one by now, or be at its end.
+                // The unit may have the next state already, or be finalized.
                 if inner.job.as_ref().is_some_and(|next| Arc::ptr_eq(next, &job)) {
                     inner.job = None;
                     if inner.status != UnitStatus::Terminated {
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    /// Waits, suspended, until somebody has it go on.
+    /// Waits, suspended, until the unit is resumed.
     fn until_resumed(&self) {
         let mut inner = lock(&self.inner);
         inner.status = UnitStatus::Suspended;
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// What a function on a unit's own thread can ask for.
+/// The context of a function on a unit's thread.
 struct OnUnit<'a> {
     unit: &'a Arc<Shared>,
     job: &'a Arc<StateCore>,

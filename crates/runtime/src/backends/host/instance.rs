@@ -1,4 +1,4 @@
-//! Instances inside one process.
+//! Instances within one process.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// What the Instances of a process know of each other.
+/// State shared by the Instances of a process.
 pub(super) struct Shared {
     all: Vec<(Description, Arc<Mutex<InstanceState>>)>,
     watches: Mutex<Vec<mpsc::Sender<Event>>>,
@@ -49,7 +49,7 @@ fn unknown(id: InstanceId) -> Error {
     Error::misuse("find an Instance", format!("there is none with the id {id}; `instances` lists them"))
 }
 
-/// The Instances of this process, as one of them sees them.
+/// The Instances of this process, from the perspective of one of them.
 pub struct Instances {
     me: InstanceId,
     shared: Arc<Shared>,

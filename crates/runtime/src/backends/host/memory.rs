@@ -1,4 +1,4 @@
-//! Memory of the processors, by NUMA domain.
+//! Host memory by NUMA domain.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use crate::{
     model::{Bytes, Capability, Error, Ledger, LocalSlot, MemoryManager, Rejected},
 };
 
-/// The spaces that are memory of the processors.
+/// The memory spaces on the host.
 pub(crate) fn spaces(topology: &Topology) -> Vec<MemorySpace> {
     let spaces = topology.devices.iter().flat_map(|device| &device.memory_spaces);
     spaces.filter(|space| space.type_ == RAM).cloned().collect()
 }
 
-/// Allocates and registers memory of the spaces of a topology.
+/// Allocates and registers memory in the host spaces of a topology.
 pub struct Memories {
     ledger: Arc<Ledger>,
-    /// Whether there is more than one domain to bind to.
+    /// Whether there are several domains to bind to.
     bind: bool,
-    /// Its name: communication managers know by it whose slots they reach.
+    /// The name by which communication managers recognize its slots.
     name: &'static str,
 }
 
 const NAME: &str = "host";
 
 impl Memories {
-    /// For the memory spaces of this topology that are the processors'.
+    /// A manager for the host memory spaces of this topology.
     pub fn new(topology: &Topology) -> Self {
         Self::named(NAME, topology)
     }
@@ -39,7 +39,7 @@ impl Memories {
     }
 }
 
-/// Which NUMA domain a space is of.
+/// The NUMA domain of a space.
 fn domain(space: &MemorySpace) -> Option<u32> {
     space.more.get("NUMA Domain Id")?.as_u64()?.try_into().ok()
 }
@@ -76,7 +76,7 @@ impl MemoryManager for Memories {
             return Err(Rejected { error: Error::misuse("register a buffer", why), value: memory });
         }
         let size = memory.size();
-        // The program has this memory already: it takes no room of the space's.
+        // The program has allocated this memory, so it takes nothing from the space.
         Ok(LocalSlot::new(self.name, space.clone(), Bytes::Host(memory), None, size))
     }
 }

@@ -1,4 +1,4 @@
-//! The machine that a program runs on: its processors and memory as the kernel shows them, and Instances inside one
+//! The local machine: processors and memory as reported by the kernel, and Instances within one
 //! process.
 
 mod instance;
@@ -15,28 +15,28 @@ pub use topology::{HostTopology, NUMA_DOMAIN, RAM};
 use super::shared::{Communication, hub::Hub};
 use crate::model::{Description, Error, InstanceId, TopologyManager};
 
-/// The managers of an Instance inside this process.
+/// The managers of an Instance within this process.
 pub struct Managers {
-    /// This Instance and those beside it.
+    /// This Instance and its peers.
     pub instances: Instances,
-    /// What this process may use.
+    /// Devices available to this process.
     pub topology: HostTopology,
     /// Memory by NUMA domain.
     pub memory: Memories,
-    /// Copies inside the process.
+    /// Copies within the process.
     pub communication: Communication,
 }
 
-/// The managers of the only Instance, which is this process.
+/// The managers of a single Instance, which is this process.
 pub fn alone() -> Result<Managers, Error> {
     let mut all = inside(1)?;
     all.pop().ok_or_else(|| Error::misuse("make managers", "there is no Instance"))
 }
 
-/// The managers of `count` Instances inside this process, in the order of their ids; each is for threads of its own.
+/// The managers of `count` Instances within this process, ordered by id, each to be used by its own threads.
 ///
-/// They share the machine: nothing here keeps one from using what another one does. It is for programs of several
-/// Instances that are tried, or tested, without a launcher.
+/// The Instances share the machine without isolation. This serves to try or test programs of several Instances
+/// without a launcher.
 pub fn inside(count: usize) -> Result<Vec<Managers>, Error> {
     let hub = Arc::<Hub>::default();
     let topology = HostTopology::new()?;

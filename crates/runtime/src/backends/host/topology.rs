@@ -1,6 +1,6 @@
-//! The machine as Linux shows it in sysfs, masked by what this process may use.
+//! The machine's topology from sysfs, restricted to what this process may use.
 //!
-//! hwloc would say the same and more; an application's image would need a C library for it
+//! hwloc reports more, but application images would need a C library
 //! (`docs/adr/0081-the-runtime-reads-sysfs-instead-of-hwloc.md`).
 
 use std::{
@@ -18,24 +18,24 @@ use crate::{
     model::{Capability, Error, TopologyManager},
 };
 
-/// The type of a device that is processors with the memory nearest to them.
+/// The type of a device made of processors and their nearest memory.
 pub const NUMA_DOMAIN: &str = "NUMA Domain";
-/// The type of a memory space that processors read and write.
+/// The type of a memory space that processors access directly.
 pub const RAM: &str = "RAM";
 
-/// Reads the topology of the machine, once.
+/// Reads the topology of the machine once.
 #[derive(Clone, Debug)]
 pub struct HostTopology(Topology);
 
 impl HostTopology {
-    /// Of this machine, as much of it as this process may use.
+    /// The topology of this machine that this process may use.
     pub fn new() -> Result<Self, Error> {
         let allowed = sched_getaffinity(None).map_err(|error| Error::system("read the affinity", error))?;
         let allowed = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&number| allowed.is_set(number));
         Self::read(Path::new("/"), &allowed.collect())
     }
 
-    /// Of the machine whose `sys` and `proc` are below `root`, of which these processors may be used.
+    /// The topology read from `sys` and `proc` below `root`, restricted to the allowed processors.
     pub fn read(root: &Path, allowed: &BTreeSet<usize>) -> Result<Self, Error> {
         let sys = root.join("sys/devices/system");
         let mut nodes: Vec<u64> = fs::read_dir(sys.join("node"))
@@ -52,7 +52,7 @@ impl HostTopology {
         if nodes.is_empty() {
             devices.push(device(&sys, 0, allowed.clone(), all));
         }
-        // a kernel that prepares memory when it is needed counts with a domain what it has prepared
+        // A kernel that initializes memory lazily reports only the initialized part per domain
         let whole = (nodes.len() == 1).then_some(all);
         for node in nodes {
             let folder = sys.join(format!("node/node{node}"));
@@ -61,7 +61,7 @@ impl HostTopology {
             let size = whole.unwrap_or_else(|| memory(&folder.join("meminfo"), "MemTotal:").unwrap_or(0));
             devices.push(device(&sys, node, mine, size));
         }
-        // What the limit leaves is shared out by size: nothing says which domain it will be taken from.
+        // Share the rest of the limit in proportion to size: the domain of future allocations is unknown.
         let total: u64 =
             devices.iter().flat_map(|device| &device.memory_spaces).map(|space| space.size).sum();
         if limit < total {
@@ -96,7 +96,7 @@ fn number(entry: &fs::DirEntry) -> Option<u64> {
     entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()
 }
 
-/// The bytes that a line of a `meminfo` says in kB.
+/// The value in bytes of a `meminfo` line in kB.
 fn memory(path: &PathBuf, key: &str) -> Result<u64, Error> {
     let what = format!("read {}", path.display());
     let text = fs::read_to_string(path).map_err(|error| Error::system(&what, error))?;
@@ -105,7 +105,7 @@ fn memory(path: &PathBuf, key: &str) -> Result<u64, Error> {
     kilobytes.map(|number| number * 1024).ok_or_else(|| Error::system(&what, format!("there is no {key}")))
 }
 
-/// A list such as `0-3,8`.
+/// Parses a list such as `0-3,8`.
 fn list(text: &str) -> BTreeSet<usize> {
     let ranges = text.trim().split(',').filter_map(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

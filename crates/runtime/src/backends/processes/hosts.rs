@@ -1,30 +1,30 @@
-//! What a launcher has to give: parts of its machine, or described hosts, each to one Instance.
+//! The launcher's resources: shares of its machine, or described hosts, each assigned to one Instance.
 
 use crate::{
     hicr::{Device, Topology},
     model::{Error, InstanceId},
 };
 
-/// Topologies, and who has which.
+/// The shares and their assignment.
 #[derive(Debug)]
 pub struct Hosts {
     parts: Vec<(Topology, Vec<InstanceId>)>,
-    /// How each is reached; as many.
+    /// The access to each share, in the same order.
     ways: Vec<Way>,
     oversubscribe: bool,
 }
 
-/// How a host is reached.
+/// Access to a host.
 #[derive(Clone, Debug, Default)]
 struct Way {
-    /// What starts a program there, before the program's own words; nothing on this machine.
+    /// The command prefix that starts a program there; empty for this machine.
     launch: Vec<String>,
-    /// Where Instances on it are reached by others.
+    /// The address at which peers reach its Instances.
     address: Option<String>,
 }
 
 impl Hosts {
-    /// `machine` in so many parts: processing units in blocks, memory in equal shares.
+    /// Divides `machine` into equal parts: contiguous blocks of processing units, equal shares of memory.
     pub fn share(machine: &Topology, parts: usize, oversubscribe: bool) -> Result<Self, Error> {
         let units: usize = machine.devices.iter().map(|device| device.compute_resources.len()).sum();
         if parts == 0 || (parts > units && !oversubscribe) {
@@ -32,7 +32,7 @@ impl Hosts {
             return Err(Error::misuse(&format!("share out the machine in {parts} parts"), why));
         }
         let part = |index: usize| {
-            // Those of all domains in one row, cut into blocks; with more parts than units, each has one.
+            // All units in one sequence, cut into blocks; with more parts than units, each part gets one unit.
             let (first, last) = if parts > units {
                 (index % units.max(1), index % units.max(1) + 1)
             } else {
@@ -57,8 +57,8 @@ impl Hosts {
         Ok(Self { parts: (0..parts).map(part).collect(), ways, oversubscribe })
     }
 
-    /// Described hosts: a JSON list of topologies. Beside its devices, a host may have `Launch`, the words that start
-    /// a program on it, and `Address`, where others reach it.
+    /// Reads described hosts: a JSON list of topologies. Beside its devices, a host may have `Launch`, the command prefix
+    /// that starts a program on it, and `Address`, at which peers reach it.
     pub fn read(text: &str, oversubscribe: bool) -> Result<Self, Error> {
         let wrong = |why: String| Error::misuse("read the hosts", why);
         let list: Vec<serde_json::Value> =
@@ -72,19 +72,19 @@ impl Hosts {
         Ok(Self { parts, ways, oversubscribe })
     }
 
-    /// Whether any is another machine, or passes for one.
+    /// Whether a host is, or is treated as, another machine.
     pub fn has_far(&self) -> bool {
         self.ways.iter().any(|way| !way.launch.is_empty())
     }
 
-    /// What starts a program where this Instance is to be, and where others reach it.
+    /// The command prefix and the address for the host of this Instance.
     pub fn way_to(&self, id: InstanceId) -> (&[String], Option<&str>) {
         let at = self.parts.iter().position(|(_, owners)| owners.contains(&id));
         let way = at.and_then(|at| self.ways.get(at));
         way.map_or((&[], None), |way| (&way.launch, way.address.as_deref()))
     }
 
-    /// Gives the smallest part that has what is wanted and is free; says what is there otherwise.
+    /// Assigns the smallest free share that meets the requirements; an error describes what is missing.
     pub fn take(&mut self, id: InstanceId, wanted: &Topology) -> Result<Topology, String> {
         let size = |topology: &Topology| {
             let units: u64 =
@@ -105,7 +105,7 @@ impl Hosts {
         Ok(self.parts[best].0.clone())
     }
 
-    /// Gives the first part that is free.
+    /// Assigns the first free share.
     pub fn take_next(&mut self, id: InstanceId) -> Result<Topology, String> {
         let least = self.parts.iter_mut().min_by_key(|(_, owners)| owners.len());
         match least {
@@ -120,14 +120,14 @@ impl Hosts {
         }
     }
 
-    /// An Instance has ended; its part is free.
+    /// Releases the share of an Instance that has ended.
     pub fn give_back(&mut self, id: InstanceId) {
         self.parts.iter_mut().for_each(|(_, owners)| owners.retain(|owner| *owner != id));
     }
 }
 
 impl Way {
-    /// Takes it out of a described host.
+    /// Extracts the access from a described host.
     fn take(host: &mut serde_json::Value) -> Result<Self, String> {
         let mut part = |name: &str| host.as_object_mut().and_then(|host| host.remove(name));
         let launch = part("Launch").map(serde_json::from_value).transpose();
@@ -155,7 +155,7 @@ mod tests {
         Topology::read(&format!(r#"{{"Devices":[{}]}}"#, domains.join(","))).unwrap()
     }
 
-    /// What each part has: units and bytes of each device.
+    /// Units and bytes of each device of each part.
     fn parts(hosts: &Hosts) -> Vec<String> {
         let device = |device: &Device| {
             format!("{}u {}B", device.compute_resources.len(), device.memory_spaces[0].size)

@@ -1,4 +1,4 @@
-//! `cairn-run`: starts Instances, tells them of each other, decides their collectives, and ends with them.
+//! `cairn-run`: starts Instances, connects them, decides their collectives and supervises their processes.
 
 use std::{
     collections::BTreeMap,
@@ -30,22 +30,22 @@ use crate::{
     model::{Description, Error, Event, InstanceId, InstanceState, InstanceTemplate, Refused},
 };
 
-/// How long an Instance that was told to end may take.
+/// Grace period for termination.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// What to launch.
+/// The parameters of a launch.
 pub struct Launch {
-    /// How many Instances.
+    /// Number of Instances.
     pub instances: usize,
-    /// Where.
+    /// The hosts to use.
     pub hosts: Hosts,
-    /// Which program.
+    /// The program.
     pub program: OsString,
-    /// Whether Instances are to speak over TCP, as those of several machines do.
+    /// Whether Instances communicate over TCP, as between several machines.
     pub tcp: bool,
-    /// With which arguments.
+    /// The program's arguments.
     pub arguments: Vec<OsString>,
-    /// An address of this machine at which Instances on other hosts reach the launcher.
+    /// The local address at which Instances on other hosts reach the launcher.
     pub listen: Option<String>,
 }
 
@@ -58,17 +58,17 @@ enum News {
 struct Member {
     description: Description,
     state: InstanceState,
-    /// Until its process was waited for.
+    /// Present until the process was reaped.
     process: Option<std::os::fd::OwnedFd>,
     pid: u32,
-    /// Who wants to be told when it has ended, and in answer to what.
+    /// Pending requests, by Instance and number, to be answered when it has ended.
     outlived_by: Vec<(InstanceId, u64)>,
     to: Option<Sender<ToInstance>>,
-    /// When it is killed, if it still runs.
+    /// The deadline after which it is killed.
     patience: Option<Instant>,
 }
 
-/// Instances that somebody asked for and that are not all up, or refused, yet.
+/// A creation request, some of whose Instances are not decided yet.
 struct Creation {
     from: InstanceId,
     request: u64,
@@ -78,7 +78,7 @@ struct Creation {
 struct Launcher {
     launch: Launch,
     address: String,
-    /// Where those of other hosts find it.
+    /// The address for Instances of other hosts.
     far_address: Option<String>,
     run: String,
     secret: [u8; 32],
@@ -92,7 +92,7 @@ struct Launcher {
     code: i32,
 }
 
-/// Runs until the last Instance has ended; the exit code is that of an abort, or the first that was not 0.
+/// Runs until the last Instance has ended. Returns the exit code of an abort, or the first non-zero one.
 pub fn launch(launch: Launch) -> Result<i32, Error> {
     let run = random()?;
     let address = format!("cairn-run-{run}");
@@ -134,7 +134,7 @@ fn random() -> Result<String, Error> {
     Ok(format!("{:032x}", u128::from_ne_bytes(draw()?)))
 }
 
-/// Random bytes, up to 256 of them, which the kernel never cuts short.
+/// Random bytes; the kernel never returns fewer for up to 256.
 pub(crate) fn draw<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
@@ -157,7 +157,7 @@ fn greet(mut stream: Stream, news: &Sender<News>) {
 }
 
 impl Launch {
-    /// Listens for Instances on other hosts, if there are such.
+    /// Listens for Instances on other hosts, if there are any.
     fn far_listener(&self) -> Result<Option<TcpListener>, Error> {
         let what = "launch on other hosts";
         match (&self.listen, self.hosts.has_far()) {
@@ -180,7 +180,7 @@ impl Launch {
 
 impl Launcher {
     fn begin(&mut self) -> Result<(), Error> {
-        // All are known before the first is started, so that each sees all.
+        // All are registered before the first starts, so that each knows all.
         let mut ids = Vec::new();
         for _ in 0..self.launch.instances {
             let id = self.new_id();
@@ -226,7 +226,7 @@ impl Launcher {
                 command.envs(environment);
                 command
             }
-            // The command may lead to where this environment is not.
+            // The command may lead to a host without this environment.
             [first, others @ ..] => {
                 let mut command = Command::new(first);
                 command.args(others).arg("env");
@@ -286,11 +286,11 @@ impl Launcher {
     }
 
     fn connected(&mut self, token: &str, address: Option<String>, mut stream: Stream) {
-        // A token is used once.
+        // A token is valid once.
         let (Some(id), Ok(mut writer)) = (self.tokens.remove(token), stream.try_clone()) else { return };
         let (to, messages) = channel::<ToInstance>();
         std::thread::spawn(move || {
-            // A stopped Instance holds up this thread alone.
+            // A stopped Instance blocks only this thread.
             while let Ok(message) = messages.recv() {
                 if wire::send(&mut writer, &message).is_err() {
                     return;
@@ -400,7 +400,7 @@ impl Launcher {
         Ok(id)
     }
 
-    /// Answers those of whose Instances each is up, or refused.
+    /// Answers the creation requests whose Instances are all running or refused.
     fn answer_creations(&mut self) {
         for mut creation in std::mem::take(&mut self.creations) {
             let mut open = false;
@@ -475,7 +475,7 @@ fn pid(child: &Child) -> Option<rustix::process::Pid> {
     rustix::process::Pid::from_raw(i32::try_from(child.id()).ok()?)
 }
 
-/// By the process's own descriptor: its number may be another's by now.
+/// Through the pidfd, since the process id may be reused.
 fn signal(member: &Member, signal: Signal) {
     if let Some(process) = &member.process {
         let _ = pidfd_send_signal(process, signal);

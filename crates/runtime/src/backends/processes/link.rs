@@ -1,4 +1,4 @@
-//! An Instance's connection to its launcher, and what it knows through it.
+//! An Instance's connection to its launcher, and the state received through it.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ type Known = BTreeMap<InstanceId, (Description, Arc<Mutex<InstanceState>>)>;
 type Collectives = BTreeMap<(Tag, Option<u64>), Promise<Agreed>>;
 type Answers = Vec<Result<InstanceId, Refused>>;
 
-/// The connection; shared by all managers of the process.
+/// The connection, shared by all managers of the process.
 pub struct Link {
     me: InstanceId,
     root: InstanceId,
@@ -49,21 +49,21 @@ pub struct Link {
     next: AtomicU64,
     watches: Mutex<Vec<mpsc::Sender<Event>>>,
     secret: [u8; 32],
-    /// Who else is told where Instances are, and that they ended.
+    /// A subscriber to addresses and terminations of Instances.
     follower: Mutex<Option<Follower>>,
 }
 
 type Follower = Box<dyn Fn(Seen<'_>) + Send>;
 
-/// What the launcher says of an Instance.
+/// A notification by the launcher about an Instance.
 pub(crate) enum Seen<'a> {
-    /// Where it is reached.
+    /// Its address.
     At(InstanceId, &'a str),
     /// Its process has ended.
     Ended(InstanceId),
 }
 
-/// How a slot is reached by another process.
+/// The descriptor by which another process maps a slot.
 #[derive(Serialize, Deserialize)]
 struct Place {
     process: u32,
@@ -76,7 +76,7 @@ fn known(description: Description, state: InstanceState) -> (Description, Arc<Mu
 }
 
 impl Link {
-    /// `address`, if any, is where others reach this process by a network.
+    /// `address` is where peers reach this process over a network, if they do.
     pub(crate) fn join(address: Option<String>) -> Result<Arc<Self>, Error> {
         let variable = |name: &str| {
             let why = format!("{name} is not set; start the program with cairn-run");
@@ -85,7 +85,7 @@ impl Link {
         let wrong = |error: std::io::Error| Error::system("join the run", error);
         let launcher = variable(ADDRESS)?;
         let token = variable(TOKEN)?;
-        // The launcher's end is this process's.
+        // This process ends with its launcher.
         let _ = set_parent_process_death_signal(Some(Signal::KILL));
         let mut stream = Stream::connect(&launcher).map_err(wrong)?;
         wire::send(&mut stream, &ToLauncher::Hello { token, address }).map_err(wrong)?;
@@ -127,12 +127,12 @@ impl Link {
         self.me
     }
 
-    /// What all of the run know, and nobody else.
+    /// The secret shared by all Instances of the run.
     pub(crate) fn secret(&self) -> [u8; 32] {
         self.secret
     }
 
-    /// Tells `follower` where all Instances are and which have ended, and whatever comes to that.
+    /// Subscribes `follower` to the addresses and terminations of Instances, starting with the current ones.
     pub(crate) fn follow(&self, follower: impl Fn(Seen<'_>) + Send + 'static) {
         let known = lock(&self.known);
         for (id, (description, state)) in known.iter() {
@@ -168,7 +168,7 @@ impl Link {
                 lock(&self.known).insert(description.id, known(description, InstanceState::Requested));
             }
             ToInstance::Reached { id, address } => {
-                // While `known` is held, nobody begins to follow: nothing is told twice or not at all.
+                // `known` is locked, so no subscription starts here: each notification is delivered exactly once.
                 let mut known = lock(&self.known);
                 if let Some((description, _)) = known.get_mut(&id) {
                     description.address.clone_from(&address);
@@ -228,10 +228,10 @@ fn listen(mut stream: Stream, link: &Weak<Link>) {
         link.hear(message);
     }
     if let Stream::Network(_) = stream {
-        // As the kernel does it within a machine: the launcher's end is this process's.
+        // This process ends with its launcher, as the kernel ensures on the same machine.
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
     }
-    // The launcher is gone, and with it whoever could say what became of the others.
+    // Without the launcher no state of a peer can be known.
     let Some(link) = link.upgrade() else { return };
     let others: Vec<_> = lock(&link.known).keys().copied().filter(|id| *id != link.me).collect();
     for id in others {
@@ -299,9 +299,9 @@ impl Control for Link {
         let files = format!("/proc/{}/fd", place.process);
         let path = format!("{files}/{}", place.file);
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|_| {
-            // A process without files is ending, or has ended: one that lives has its connection to the launcher.
-            // The launcher says so before it answers; of one that lives it answers at once, and has said before whom
-            // else that one knows to be lost.
+            // A process without files is terminating or has ended: a live one is connected to the launcher. Before the
+            // launcher answers this request, it reports that loss. For a live process it answers at once, after
+            // the losses known to that process.
             let lives = std::fs::read_dir(&files).is_ok_and(|mut files| files.next().is_some());
             let process = if lives { NO_PROCESS } else { place.process };
             let _ = self.request(|request| ToLauncher::Outlive { request, id: owner, process });
@@ -324,7 +324,7 @@ fn host_ram() -> String {
     crate::backends::host::RAM.to_owned()
 }
 
-/// What the launcher granted.
+/// The topology granted by the launcher.
 #[derive(Clone, Debug)]
 pub struct Granted(Topology);
 
@@ -423,7 +423,7 @@ impl InstanceManager for Instances {
         let others = others.filter(|instance| instance.state().may_become(&InstanceState::Leaving));
         for id in others.map(|instance| instance.id()).collect::<Vec<_>>() {
             match self.terminate(id) {
-                // It ended by itself meanwhile.
+                // It has ended in the meantime.
                 Err(Error::State { .. }) | Ok(()) => {}
                 Err(error) => return Err(error),
             }

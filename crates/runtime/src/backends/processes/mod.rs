@@ -1,4 +1,4 @@
-//! Processes of one machine that `cairn-run` started: Instances, shared segments, and copies between them.
+//! Processes of one machine, started by `cairn-run`: Instances, shared segments, and copies between them.
 
 mod hosts;
 mod launcher;
@@ -22,11 +22,11 @@ use crate::{
     model::{Bytes, Capability, Error, Ledger, LocalSlot, MemoryManager, Rejected, TopologyManager},
 };
 
-/// The managers of an Instance that `cairn-run` started.
+/// The managers of an Instance started by `cairn-run`.
 pub struct Managers {
-    /// This Instance and all others of the run.
+    /// This Instance and its peers.
     pub instances: Instances,
-    /// What the launcher granted this one.
+    /// The topology granted by the launcher.
     pub topology: Granted,
     /// Shared segments.
     pub memory: Segments,
@@ -39,7 +39,7 @@ pub fn launched() -> bool {
     std::env::var_os(wire::ADDRESS).is_some()
 }
 
-/// Joins the run. Once in a process, at the beginning of `main`.
+/// Joins the run. Call once per process, at the start of `main`.
 pub fn join() -> Result<Managers, Error> {
     let link = Link::join(None)?;
     let topology = link.granted();
@@ -48,7 +48,7 @@ pub fn join() -> Result<Managers, Error> {
     Ok(Managers { instances: Instances::new(link), topology, memory, communication })
 }
 
-/// Memory that other processes can map: each slot is a sealed file in memory.
+/// Memory that other processes can map: each slot is a sealed memfd.
 pub struct Segments {
     ledger: Arc<Ledger>,
 }
@@ -56,7 +56,7 @@ pub struct Segments {
 const NAME: &str = "processes";
 
 impl Segments {
-    /// For the memory spaces of this topology that are the processors'.
+    /// A manager for the host memory spaces of this topology.
     pub fn new(topology: &Topology) -> Self {
         Self { ledger: Ledger::new(host::spaces(topology)) }
     }

@@ -1,4 +1,4 @@
-//! What an Instance and its launcher speak over: a socket of the machine, or a connection between two.
+//! The stream between an Instance and its launcher: a Unix socket, or TCP between machines.
 
 use std::{
     io::{self, Read, Write},
@@ -12,22 +12,22 @@ use std::{
 
 use rustix::net::sockopt;
 
-/// How long an other end that acknowledges nothing passes for alive.
+/// How long a peer may fail to acknowledge before the connection is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// In front of an address that is one of the network.
+/// The prefix of a network address.
 const NETWORK: &str = "tcp:";
 
-/// Either of the two.
+/// A Unix or TCP stream.
 #[derive(Debug)]
 pub enum Stream {
     /// Within a machine.
     Machine(UnixStream),
-    /// Between two.
+    /// Between machines.
     Network(TcpStream),
 }
 
 impl Stream {
-    /// To who listens there; the address is as [`network`] writes it, or a name of this machine.
+    /// Connects to an address in the format of [`network`], or to an abstract Unix socket.
     pub fn connect(address: &str) -> io::Result<Self> {
         if let Some(address) = address.strip_prefix(NETWORK) {
             return Self::over_network(TcpStream::connect(address)?);
@@ -36,7 +36,7 @@ impl Stream {
         UnixStream::connect_addr(&name).map(Self::Machine)
     }
 
-    /// A connection whose other end is looked after.
+    /// A TCP connection with keep-alive.
     pub fn over_network(stream: TcpStream) -> io::Result<Self> {
         keep_alive(&stream)?;
         Ok(Self::Network(stream))
@@ -50,12 +50,12 @@ impl Stream {
     }
 }
 
-/// How an address of the network is written for [`Stream::connect`].
+/// Formats a network address for [`Stream::connect`].
 pub fn network(address: std::net::SocketAddr) -> String {
     format!("{NETWORK}{address}")
 }
 
-/// Sends at once, and has the kernel end the connection when the other end is silent for too long.
+/// Disables delayed sending, and makes the kernel close the connection to an unresponsive peer.
 pub fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;

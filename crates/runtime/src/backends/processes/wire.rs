@@ -1,4 +1,4 @@
-//! What launcher and Instances say to each other: postcard behind a length, over a stream.
+//! The protocol between launcher and Instances: length-prefixed postcard messages over a stream.
 
 use std::io::{self, Write};
 
@@ -13,62 +13,62 @@ use crate::{
     model::{Description, Error, Event, InstanceId, InstanceState, InstanceTemplate, Key, Refused, Tag},
 };
 
-/// Where the launcher listens, and who the Instance is, in the environment.
+/// Environment variable: the launcher's address.
 pub const ADDRESS: &str = "CAIRN_RUN_ADDRESS";
-/// Where others reach the Instance by a network: an address of its host, `127.0.0.1` unless it says otherwise.
+/// Environment variable: the address of its host at which peers reach the Instance; `127.0.0.1` by default.
 pub const REACHED_AT: &str = "CAIRN_ADDRESS";
-/// Whether Instances are to speak over TCP.
+/// Environment variable: whether Instances communicate over TCP.
 pub const TCP: &str = "CAIRN_RUN_TCP";
-/// What proves to the launcher which Instance connects.
+/// Environment variable: the token that authenticates an Instance to the launcher.
 pub const TOKEN: &str = "CAIRN_RUN_TOKEN";
 
-/// From an Instance to its launcher.
+/// Messages from an Instance to its launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToLauncher {
     /// The first message.
     Hello {
         token: String,
-        /// Where others reach it, if they do so by a network.
+        /// Its network address, if peers reach it over a network.
         address: Option<String>,
     },
-    /// It comes to a collective.
+    /// Enters a collective.
     Gather(Call),
-    /// It goes without waiting for the outcome.
+    /// Withdraws from a collective.
     Withdraw { tag: Tag, round: Option<u64> },
-    /// It destroyed a slot without a fence.
+    /// Announces a slot destroyed without a fence.
     Release { tag: Tag, key: Key },
-    /// It asks for Instances.
+    /// Requests new Instances.
     Create { request: u64, n: usize, template: InstanceTemplate },
-    /// It has one end.
+    /// Requests termination of an Instance.
     Terminate { request: u64, id: InstanceId },
-    /// It wants an answer once this one has ended, or at once if that process is none of its.
+    /// Requests an answer once this process has ended, or at once if it is no child of the launcher.
     Outlive { request: u64, id: InstanceId, process: u32 },
-    /// It ends all.
+    /// Aborts all Instances.
     Abort { code: i32, reason: String },
 }
 
-/// From a launcher to an Instance.
+/// Messages from a launcher to an Instance.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToInstance {
     /// The answer to `Hello`.
     Welcome {
         me: InstanceId,
         root: InstanceId,
-        /// What all of the run know, and nobody else.
+        /// The secret shared by all Instances of the run.
         secret: [u8; 32],
         all: Vec<(Description, InstanceState)>,
     },
     /// A new Instance.
     Added(Description),
-    /// Where an Instance is reached.
+    /// The address of an Instance.
     Reached { id: InstanceId, address: String },
-    /// An Instance has a new state.
+    /// A state change of an Instance.
     Event(Event),
-    /// A collective's outcome.
+    /// The outcome of a collective.
     Decided { tag: Tag, round: Option<u64>, result: Result<Agreed, Error> },
-    /// What became of those that were asked for.
+    /// The answer to a creation request.
     Created { request: u64, answers: Vec<Result<InstanceId, Refused>> },
-    /// Whether it was done.
+    /// The result of another request.
     Done { request: u64, result: Result<(), Error> },
 }
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// No bytes make a reader panic, or take more memory than they are.
+        /// Arbitrary bytes neither panic a reader nor make it allocate more than their size.
         #[test]
         fn any_bytes_are_a_message_or_an_error(bytes: Vec<u8>) {
             let _ = receive::<ToLauncher>(&mut &bytes[..]);

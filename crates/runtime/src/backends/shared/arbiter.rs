@@ -1,7 +1,7 @@
-//! Who decides a collective: one place, once, so that all members get the same answer.
+//! The arbiter decides each collective once and centrally, so that all members get the same outcome.
 //!
-//! Pure: it is told who came with what, who went and who is lost, and answers whom to tell what. Inside a process the
-//! process has one, between processes their launcher.
+//! A pure state machine: its inputs are calls, withdrawals and losses, its outputs are decisions to deliver. There is
+//! one per process for Instances within it, or one in the launcher.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,44 +9,44 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{Error, InstanceId, Key, Tag};
 
-/// What a member brings to a collective.
+/// A member's contribution to a collective.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// Its tag.
+    /// The tag.
     pub tag: Tag,
-    /// Who takes part, sorted.
+    /// The members, sorted.
     pub group: Vec<InstanceId>,
-    /// Which fence of the tag; none for the exchange.
+    /// The number of the fence; none for an exchange.
     pub round: Option<u64>,
-    /// Slots that are exchanged, each with how to reach it; or the keys of those that are destroyed.
+    /// The exchanged slots with their descriptors, or the keys of destroyed slots.
     pub entries: Vec<(Key, Vec<u8>)>,
-    /// By whom the tag is in use, as far as the member knows, where nobody knows of all tags.
+    /// The group that uses the tag as far as the member knows, for back-ends without a global view.
     pub in_use: Option<Vec<InstanceId>>,
 }
 
-/// What all members get: every entry, and whose it is, by key.
+/// The outcome for all members: every entry with its owner, by key.
 pub type Agreed = Vec<(Key, InstanceId, Vec<u8>)>;
 
-/// An outcome, and whom to tell.
+/// An outcome and its recipients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// Whom to tell.
+    /// The recipients.
     pub to: Vec<InstanceId>,
-    /// The collective's tag.
+    /// The tag.
     pub tag: Tag,
-    /// Which fence of it.
+    /// The number of the fence.
     pub round: Option<u64>,
-    /// Its outcome.
+    /// The outcome.
     pub result: Result<Agreed, Error>,
 }
 
-/// All collectives that are under way, and all tags in use.
+/// The pending collectives and the tags in use.
 #[derive(Debug, Default)]
 pub struct Arbiter {
     gatherings: Vec<Gathering>,
     used: Vec<Used>,
     lost: BTreeSet<InstanceId>,
-    /// Exchanges that failed and of which all have been told, for who wants to know.
+    /// Failed exchanges of which all members are informed, if they are recorded.
     settled: Option<Vec<(Tag, BTreeSet<InstanceId>)>>,
 }
 
@@ -55,11 +55,11 @@ struct Gathering {
     tag: Tag,
     round: Option<u64>,
     group: Vec<InstanceId>,
-    /// Everybody whom any of those who came named.
+    /// Union of the groups in all calls.
     members: BTreeSet<InstanceId>,
     offers: BTreeMap<InstanceId, Vec<(Key, Vec<u8>)>>,
     in_use: Option<Vec<InstanceId>>,
-    /// Once it failed it is kept until the last member has come and been told the same.
+    /// A failure is kept until every member has called and got it.
     failure: Option<Error>,
     told: BTreeSet<InstanceId>,
 }
@@ -76,23 +76,23 @@ fn names(ids: &[InstanceId]) -> String {
 }
 
 impl Arbiter {
-    /// One that keeps what [`Self::take_settled`] takes.
+    /// An arbiter that records settled exchanges for [`Self::take_settled`].
     pub fn keeping_settled() -> Self {
         Self { settled: Some(Vec::new()), ..Self::default() }
     }
 
-    /// The exchanges that failed and of which all have been told since it was asked last, and who was in them.
+    /// Takes the exchanges settled since the last call, with their members.
     pub fn take_settled(&mut self) -> Vec<(Tag, BTreeSet<InstanceId>)> {
         self.settled.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Whether an exchange of this tag is under way that has one of these in it.
+    /// Whether an exchange of this tag with one of these members is pending.
     pub fn gathers(&self, tag: Tag, group: &[InstanceId]) -> bool {
         let same = |it: &Gathering| it.tag == tag && it.round.is_none();
         self.gatherings.iter().any(|it| same(it) && group.iter().any(|id| it.members.contains(id)))
     }
 
-    /// A member comes.
+    /// A member enters a collective.
     pub fn offer(&mut self, from: InstanceId, call: Call) -> Vec<Decision> {
         let Call { tag, group, round, entries, in_use } = call;
         let same = |it: &Gathering| {
@@ -146,7 +146,7 @@ impl Arbiter {
         self.conclude(index)
     }
 
-    /// A member goes without waiting for the outcome.
+    /// A member withdraws from a collective.
     pub fn withdraw(&mut self, from: InstanceId, tag: Tag, round: Option<u64>) -> Vec<Decision> {
         let same = |it: &Gathering| (it.tag, it.round) == (tag, round) && it.offers.contains_key(&from);
         let Some(index) = self.gatherings.iter().position(same) else { return Vec::new() };
@@ -159,7 +159,7 @@ impl Arbiter {
         self.fail(index, &|what| Error::Collective { what, tag: tag.0, why: why.clone() })
     }
 
-    /// An Instance is lost: what needs it fails.
+    /// An Instance is lost, which fails its pending collectives.
     pub fn lose(&mut self, id: InstanceId) -> Vec<Decision> {
         self.lost.insert(id);
         let mut decisions = Vec::new();
@@ -178,7 +178,7 @@ impl Arbiter {
         decisions
     }
 
-    /// A slot is destroyed without a fence, because a member of its group is lost.
+    /// A slot is destroyed without a fence because a member of its group is lost.
     pub fn release(&mut self, from: InstanceId, tag: Tag, key: Key) {
         for used in self.used.iter_mut().filter(|used| used.tag == tag && used.group.contains(&from)) {
             used.keys.remove(&key);
@@ -186,7 +186,7 @@ impl Arbiter {
         self.used.retain(|used| !used.keys.is_empty());
     }
 
-    /// Nobody has been told of this exchange, and somebody else decides it now.
+    /// Drops an exchange that is handed over to another decider before any member has an outcome.
     pub fn forget(&mut self, tag: Tag) {
         self.gatherings.retain(|it| it.tag != tag || it.round.is_some() || it.failure.is_some());
     }
@@ -254,7 +254,7 @@ impl Arbiter {
         Decision { to, tag: gathering.tag, round: gathering.round, result: Err(failure) }
     }
 
-    /// Forgets what failed and of which everybody knows who still can.
+    /// Removes failed collectives of which every remaining member is informed.
     fn settle(&mut self) {
         let lost = &self.lost;
         let settled = &mut self.settled;

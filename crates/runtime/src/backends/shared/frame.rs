@@ -1,13 +1,13 @@
-//! Messages over a stream: postcard behind a length.
+//! Length-prefixed postcard messages over a stream.
 
 use std::io::{self, Read};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// The largest message, in bytes.
+/// The maximum message size in bytes.
 pub const LARGEST: usize = 16 << 20;
 
-/// One message, as it goes over the stream.
+/// Encodes a message with its length prefix.
 pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= LARGEST);
@@ -23,7 +23,7 @@ pub fn receive<M: DeserializeOwned>(stream: &mut impl Read) -> io::Result<M> {
     if length > LARGEST {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too large"));
     }
-    // Grows with what comes, so that a length alone takes no memory.
+    // Allocates as data arrives, so that a bogus length takes no memory.
     let mut bytes = Vec::new();
     stream.take(length as u64).read_to_end(&mut bytes)?;
     postcard::from_bytes(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))

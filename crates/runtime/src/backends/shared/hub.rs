@@ -1,4 +1,4 @@
-//! Several Instances inside one process, each with managers of its own: a thread is as good as a process here.
+//! Several Instances within one process, each with its own managers.
 
 use std::{
     collections::BTreeMap,
@@ -21,7 +21,7 @@ use crate::model::{
 
 type Waiting = BTreeMap<(InstanceId, Tag, Option<u64>), Promise<Agreed>>;
 
-/// Where the Instances of a process meet.
+/// The shared state of the Instances of a process.
 #[derive(Default)]
 pub(crate) struct Hub {
     arbiter: Mutex<Arbiter>,
@@ -32,14 +32,14 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// One more Instance.
+    /// Adds an Instance.
     pub(crate) fn join(self: &Arc<Self>, id: InstanceId) -> Arc<Member> {
         let losses = Arc::<Losses>::default();
         lock(&self.members).insert(id, Arc::clone(&losses));
         Arc::new(Member { id, losses, hub: Arc::clone(self) })
     }
 
-    /// An Instance is lost to all others.
+    /// Marks an Instance as lost for all others.
     pub(crate) fn lose(&self, id: InstanceId) {
         let decisions = lock(&self.arbiter).lose(id);
         for losses in lock(&self.members).values() {
@@ -60,7 +60,7 @@ impl Hub {
     }
 }
 
-/// One Instance of a process.
+/// The control endpoint of one Instance.
 pub(crate) struct Member {
     id: InstanceId,
     losses: Arc<Losses>,

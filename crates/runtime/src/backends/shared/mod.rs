@@ -1,7 +1,7 @@
-//! Communication through memory that both ends reach: inside a process, and between processes of a machine.
+//! Communication through shared memory: within a process, and between processes of a machine.
 //!
-//! A copy is made by whoever asks for it, on its own thread, and is finished when `memcpy` returns; both ends see the
-//! counts in the slot's header. Only what needs agreement goes through the [`Control`].
+//! The calling thread makes the copy, which is complete when `memcpy` returns; both ends read the counters in the
+//! slot's header. Only agreement goes through the [`Control`].
 
 pub(crate) mod arbiter;
 pub(crate) mod frame;
@@ -29,21 +29,21 @@ use crate::model::{
     wait::lock,
 };
 
-/// Where Instances agree, and how they find each other's slots.
+/// Agreement between Instances, and access to slots of peers.
 pub(crate) trait Control: Send + Sync {
     /// This Instance.
     fn me(&self) -> InstanceId;
-    /// Who is lost.
+    /// The lost peers.
     fn losses(&self) -> &Arc<Losses>;
-    /// Takes part in a collective.
+    /// Enters a collective.
     fn gather(&self, call: Call) -> Wait<Agreed>;
-    /// Says that a slot is destroyed without a fence.
+    /// Announces that a slot is destroyed without a fence.
     fn release(&self, tag: Tag, key: Key);
-    /// How others reach a slot of this Instance.
+    /// The descriptor by which peers reach a slot of this Instance.
     fn describe(&self, core: &Arc<SlotCore>) -> Result<Vec<u8>, Error>;
-    /// A slot of another Instance.
+    /// Opens a slot of a peer.
     fn open(&self, owner: InstanceId, bytes: &[u8]) -> Result<Arc<SlotCore>, Error>;
-    /// A promoted slot of another Instance, if it still has this secret.
+    /// Opens a promoted slot of a peer if its secret is still valid.
     fn open_promoted(
         &self,
         owner: InstanceId,
@@ -53,45 +53,45 @@ pub(crate) trait Control: Send + Sync {
         let target = self.open(owner, bytes)?;
         if target.header().has_secret(secret) { Ok(target) } else { Err(Error::Gone("the slot".into())) }
     }
-    /// Whether one place decides all collectives, and so knows which tags are in use.
+    /// Whether all collectives are decided centrally, with a global view of the tags in use.
     fn knows_all_tags(&self) -> bool {
         true
     }
-    /// Begins a copy to a slot that this process does not reach itself; none if it does.
+    /// Starts a remote put; `None` if this process maps the slot.
     fn put(&self, _to: Far<'_>, _from: Near<'_>, _size: usize) -> Option<Result<(), Error>> {
         None
     }
-    /// Begins a copy of size 0 to such a slot, which its owner need not hear of at once.
+    /// Starts a remote copy of size 0 whose delivery may be delayed; `None` if this process maps the slot.
     fn tell(&self, _to: &Arc<GlobalCore>, _from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
         None
     }
-    /// Does what is to be done before counts are looked at, without waiting.
+    /// Makes progress before counters are read; non-blocking.
     fn look(&self) {}
-    /// Has peers hear of what has arrived from them.
+    /// Sends acknowledgements of copies that have arrived.
     fn settle(&self) {}
-    /// Begins a copy from a slot that this process does not reach itself; none if it does.
+    /// Starts a remote get; `None` if this process maps the slot.
     fn get(&self, _to: Near<'_>, _from: Far<'_>, _size: usize) -> Option<Result<(), Error>> {
         None
     }
-    /// Whether a slot that this process does not reach itself is now locked; none if it does reach it.
+    /// Tries to lock a remote slot; `None` if this process maps the slot.
     fn try_lock(&self, _slot: &Arc<GlobalCore>) -> Option<Result<bool, Error>> {
         None
     }
-    /// Gives the lock of such a slot back; never waits.
+    /// Releases the lock of a remote slot; non-blocking.
     fn unlock(&self, _slot: &GlobalCore) {}
     /// A promoted slot of this Instance was destroyed.
     fn revoke(&self, _core: &Arc<SlotCore>) {}
 }
 
-/// A byte of a global slot.
+/// A global slot and an offset.
 pub(crate) type Far<'a> = (&'a Arc<GlobalCore>, usize);
-/// A byte of a slot of this Instance.
+/// A local slot and an offset.
 pub(crate) type Near<'a> = (&'a Arc<SlotCore>, usize);
 
-/// Copies between slots that the processor reaches.
+/// Copies between slots in memory that processors access.
 pub struct Communication {
     name: &'static str,
-    /// Of whose slots.
+    /// The memory managers whose slots it copies.
     origins: &'static [&'static str],
     inner: Arc<Inner>,
 }
@@ -102,7 +102,7 @@ struct Inner {
     promoted: AtomicU64,
 }
 
-/// What a later Instance is given of a promoted slot.
+/// The descriptor of a promoted slot.
 #[derive(Serialize, Deserialize)]
 struct Promoted {
     owner: InstanceId,
@@ -123,7 +123,7 @@ impl Communication {
 
     #[inline]
     fn reaches(&self, slot: &SlotCore, origin: &str) -> Result<(), Error> {
-        // Mostly it is the very same name, of which no letter needs to be read.
+        // Usually the same static string, so comparing pointers suffices.
         let same = |known: &&&str| std::ptr::eq(**known, origin);
         if self.origins.iter().any(|known| same(&known)) || self.origins.contains(&origin) {
             return Ok(());
@@ -145,7 +145,7 @@ impl Communication {
         Ok(())
     }
 
-    /// Makes the copy and counts it at both ends; `to` and `from` are what this Instance counts a global slot by.
+    /// Makes a copy and counts it at both ends; `to` and `from` hold this Instance's counters of global slots.
     fn transfer(
         to: (&SlotCore, usize, Option<&Header>),
         from: (&SlotCore, usize, Option<&Header>),
@@ -154,13 +154,13 @@ impl Communication {
         to.0.check(to.1, size)?;
         from.0.check(from.1, size)?;
         let (target, source) = (to.0.host("copy")?, from.0.host("copy")?);
-        // Both lines are fetched beside each other, and not one after the other.
+        // Fetches both cache lines in parallel.
         target.soon_written(to.1);
         target.copy_from(to.1, source, from.1, size).map_err(|_| {
             let why = format!("both ends overlap within {}; copy in parts that do not", to.0);
             Error::misuse("copy", why)
         })?;
-        // Who waits for the bytes first: nobody is in a hurry for what may be overwritten.
+        // The receiver first: the sender only reuses its buffer.
         to.0.header().count_received();
         to.2.into_iter().for_each(Header::count_received);
         from.0.header().count_sent();
@@ -169,7 +169,7 @@ impl Communication {
     }
 }
 
-/// By what this Instance counts its copies to and from a global slot, beside the slot's own counts.
+/// This Instance's counters of its copies to and from a global slot, beside the slot's own.
 fn own_header(core: &GlobalCore) -> Option<&Header> {
     (!core.own).then_some(&core.header)
 }
@@ -218,7 +218,7 @@ impl Inner {
         for (key, owner, place) in agreed {
             let target = match ours.get(&key) {
                 Some(core) if owner == me => Arc::clone(core),
-                // An owner that learned first of another member's loss may have let go of what it brought.
+                // An owner that detected the loss of another member earlier may have freed its slots already.
                 _ => self.control.open(owner, &place).map_err(|error| {
                     let mut lost = iter::once(&owner).chain(&group.members);
                     let lost = lost.find(|id| self.control.losses().is_lost(**id));
@@ -237,7 +237,7 @@ impl Inner {
         Ok(slots.into_iter().map(|(key, core)| (key, GlobalSlot { core })).collect())
     }
 
-    /// Ends slots of a tag.
+    /// Destroys slots of a tag.
     fn destroyed(&self, group: &Group, keys: impl IntoIterator<Item = Key>) {
         let mut slots = lock(&group.slots);
         for key in keys {
@@ -469,14 +469,14 @@ impl Drop for Communication {
 }
 
 impl Group {
-    /// That of a promoted slot, which belongs to its owner alone.
+    /// The group of a promoted slot, which consists of its owner.
     fn alone(owner: InstanceId) -> Self {
         let (slots, doomed, round) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { tag: None, members: vec![owner], slots, doomed, round }
     }
 }
 
-/// Slots that are about to be global; dropped without an agreement, they are not.
+/// Slots about to become global; dropping this without agreement reverts them.
 struct Exposed(Vec<Arc<SlotCore>>);
 
 impl Exposed {

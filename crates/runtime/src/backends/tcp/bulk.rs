@@ -1,4 +1,4 @@
-//! Copies over a connection: what is asked for goes out in the order in which it was begun, and is answered in it.
+//! Copies over a bulk connection: requests are sent, and answered, in program order.
 
 use std::{
     any::Any,
@@ -24,22 +24,22 @@ use crate::{
     model::{DeviceMemory, Error, InstanceId, communication::GlobalCore, memory::SlotCore, wait::lock},
 };
 
-/// How long the news of a copy may wait for something that it can travel with: less than a message takes.
+/// How long an acknowledgement may be delayed to travel with another message; less than a message's latency.
 const HELD: Duration = Duration::from_micros(20);
 
-/// For how long the thread that receives leaves that to who looks, and then sees whether they still do.
+/// How long the receiver thread leaves receiving to polling threads before it checks that they still poll.
 const NAP: Duration = Duration::from_micros(50);
 
-/// The other end, as far as copies go.
+/// The endpoint for copies to and from one peer.
 pub struct Copies {
     pub peer: InstanceId,
     pub connection: Arc<Connection>,
-    /// What was asked for and not answered, the oldest first.
+    /// Unanswered requests, oldest first.
     pending: Mutex<Pending>,
     receiving: Mutex<Receiving>,
-    /// How often somebody looked for what comes.
+    /// Number of polls by other threads.
     looks: AtomicU64,
-    /// Whether the thread that receives has left that to who looks, for a while.
+    /// Whether the receiver thread currently leaves receiving to polling threads.
     napping: AtomicBool,
 }
 
@@ -60,11 +60,11 @@ enum Asked {
         size: usize,
         from: Arc<GlobalCore>,
     },
-    /// Told when everything before it has been answered.
+    /// Dropped when all earlier requests have been answered.
     Mark(#[expect(dead_code, reason = "dropped, it tells")] Arc<dyn Any + Send + Sync>),
 }
 
-/// A slot of another Instance.
+/// A slot of a peer.
 pub struct Remote {
     pub copies: Arc<Copies>,
     pub place: Place,
@@ -76,7 +76,7 @@ impl DeviceMemory for Remote {
     }
 }
 
-/// The slot of another Instance that this one stands for.
+/// The peer's slot behind a proxy slot.
 pub fn remote(core: &SlotCore) -> Option<&Remote> {
     match &core.bytes {
         crate::model::Bytes::Device(memory, _) => memory.as_any().downcast_ref(),
@@ -92,7 +92,7 @@ impl Copies {
     }
 
     fn ask(&self, asked: Asked, post: impl FnOnce()) -> Result<(), Error> {
-        // Held while sending, so that answers find what was asked in its order.
+        // Locked while sending, so that answers match the request order.
         let mut pending = lock(&self.pending);
         if pending.lost {
             return Err(Error::PeerLost(self.peer));
@@ -105,7 +105,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Begins a copy to a slot of the peer.
+    /// Starts a copy to a slot of the peer.
     pub fn put(&self, to: Far<'_>, from: Near<'_>, size: usize, place: &Place) -> Result<(), Error> {
         to.0.target.check(to.1, size)?;
         from.0.check(from.1, size)?;
@@ -115,14 +115,14 @@ impl Copies {
         self.ask(asked, || self.connection.post(head, Some((from.0, from.1, size))))
     }
 
-    /// Begins a copy of size 0 to a slot of the peer, which it need not hear of at once.
+    /// Starts a copy of size 0 to a slot of the peer, whose delivery may be delayed.
     pub fn tell(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>, place: &Place) -> Result<(), Error> {
         let asked = Asked::Put { to: Arc::clone(to), from: Arc::clone(from) };
         let head = Head::Put(range(place, 0, 0)).to_bytes().to_vec();
         self.ask(asked, || self.connection.post_later(head))
     }
 
-    /// Begins a copy from a slot of the peer.
+    /// Starts a copy from a slot of the peer.
     pub fn get(&self, to: Near<'_>, from: Far<'_>, size: usize, place: &Place) -> Result<(), Error> {
         from.0.target.check(from.1, size)?;
         to.0.check(to.1, size)?;
@@ -132,7 +132,7 @@ impl Copies {
         self.ask(asked, || self.connection.post(head, None))
     }
 
-    /// Drops `mark` when all copies begun before have been answered.
+    /// Drops `mark` when all earlier copies have been answered.
     pub fn mark(&self, mark: Arc<dyn Any + Send + Sync>) {
         let mut pending = lock(&self.pending);
         if !pending.asked.is_empty() {
@@ -140,7 +140,7 @@ impl Copies {
         }
     }
 
-    /// The connection has ended: nothing is answered any more.
+    /// Fails all pending copies after the connection has ended.
     pub fn lose(&self) {
         self.connection.close();
         let asked = {
@@ -153,12 +153,12 @@ impl Copies {
         }
     }
 
-    /// The oldest copy. Marks are never the oldest: they are told with the copy before them.
+    /// The oldest copy. A mark is never the oldest: it is dropped with the copy before it.
     fn next(&self) -> io::Result<Asked> {
         lock(&self.pending).asked.pop_front().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Tells the marks that wait for nothing more.
+    /// Drops the marks at the front.
     fn answered(&self) {
         let mut told = Vec::new();
         let mut pending = lock(&self.pending);
@@ -168,10 +168,10 @@ impl Copies {
         drop(pending);
     }
 
-    /// Receives until the connection ends. `find` knows the slots of this Instance.
+    /// The receiver loop, until the connection ends. `find` resolves slots of this Instance.
     pub fn receive(&self, find: Find<'_>) -> io::Result<()> {
         let socket = self.connection.receiver()?;
-        // To the microsecond, and not to fifty of them; without it a copy is told of a little later.
+        // Timers precise to 1 µs instead of 50; if this fails, acknowledgements are slightly later.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let mut seen = self.looks.load(SeqCst);
         loop {
@@ -180,7 +180,7 @@ impl Copies {
                 let mut receiving = lock(&self.receiving);
                 receiving.all(self, find)?;
                 let owes = receiving.owes;
-                // Who looks finds by itself what comes, sooner than this thread could be woken.
+                // A polling thread receives data sooner than this thread could be woken.
                 if std::mem::replace(&mut seen, self.looks.load(SeqCst)) != seen {
                     self.napping.store(true, SeqCst);
                     drop(receiving);
@@ -199,25 +199,25 @@ impl Copies {
         }
     }
 
-    /// Receives what is there and whole, if nobody else does; never waits.
+    /// Receives complete messages unless another thread does; non-blocking.
     pub fn look(&self, find: Find<'_>) {
         self.looks.fetch_add(1, SeqCst);
         if !self.napping.load(SeqCst) {
             return;
         }
         let Ok(mut receiving) = self.receiving.try_lock() else { return };
-        // Not once the thread is about to wait for the socket, and for nothing else.
+        // Only while the receiver thread sleeps, not while it waits for the socket.
         if self.napping.load(SeqCst) && receiving.whole(self, find).is_err() {
-            // The thread finds the connection ended.
+            // The receiver thread detects the end of the connection.
             self.connection.close();
         }
     }
 }
 
-/// Knows the slots of this Instance.
+/// Resolves slots of this Instance.
 type Find<'a> = &'a dyn Fn(&Range) -> Option<Arc<SlotCore>>;
 
-/// Whether something comes within so long, or ever, or the end.
+/// Whether data or the end of the stream arrives within `time`, or ever.
 fn comes_within(socket: &TcpStream, time: Option<Duration>) -> io::Result<bool> {
     match raw::comes_within(socket.as_fd(), time) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
@@ -225,10 +225,10 @@ fn comes_within(socket: &TcpStream, time: Option<Duration>) -> io::Result<bool> 
     }
 }
 
-/// What is received with, by whoever has it.
+/// The receiving state, locked by the thread that receives.
 struct Receiving {
     inbox: Inbox,
-    /// Whether something may be held back, to which the thread that receives comes back.
+    /// Whether acknowledgements may be delayed, to be flushed by the receiver thread.
     owes: bool,
 }
 
@@ -239,7 +239,7 @@ impl Receiving {
         }
     }
 
-    /// Receives all that is there, and the rest of what has begun.
+    /// Receives all available messages, and waits for the rest of a partial one.
     fn all(&mut self, copies: &Copies, find: Find<'_>) -> io::Result<()> {
         loop {
             while self.inbox.has_head() {
@@ -251,7 +251,7 @@ impl Receiving {
         }
     }
 
-    /// Receives what is whole.
+    /// Receives complete messages only.
     fn whole(&mut self, copies: &Copies, find: Find<'_>) -> io::Result<()> {
         if !self.inbox.is_whole() {
             self.inbox.more_now()?;
@@ -265,13 +265,13 @@ impl Receiving {
     fn one(&mut self, copies: &Copies, find: Find<'_>) -> io::Result<()> {
         let Self { inbox, .. } = self;
         let head = Head::from_bytes(&inbox.head()).ok_or(io::ErrorKind::InvalidData)?;
-        // What does not wait for the other end is not waited for by it, either.
+        // Flush before blocking on a long message, so that the peer does not wait for delayed acknowledgements.
         let long = head.follows() > inbox.here() as u64;
         if long {
             self.settle(copies);
         }
         let Self { inbox, owes } = self;
-        // Answers keep the order of what they answer: what is owed goes before them.
+        // Answers keep the order of the requests: delayed acknowledgements go first.
         let answer = |head: Head, slot: Option<(&Arc<SlotCore>, usize, usize)>| {
             copies.connection.post(head.to_bytes().to_vec(), slot);
         };
@@ -280,7 +280,7 @@ impl Receiving {
                 if let Some((core, at, size)) = piece(find(&range), &range) {
                     let memory = core.host("copy").map_err(io::Error::other)?;
                     inbox.body(memory, at, size)?;
-                    // Before it is counted: who sees the count may leave, and takes along what was not noted.
+                    // Before counting: a thread that sees the count may leave, and flushes only what is recorded.
                     copies.connection.owe();
                     *owes = true;
                     core.header().count_received();
@@ -323,7 +323,7 @@ fn range(place: &Place, offset: usize, size: usize) -> Range {
     Range { slot: place.slot, secret: place.secret[0], offset: offset as u64, size: size as u64 }
 }
 
-/// A piece of a slot of this Instance, if there is one and it is within its bounds.
+/// The range of a slot of this Instance, if the slot exists and the range is within its bounds.
 fn piece(core: Option<Arc<SlotCore>>, range: &Range) -> Option<(Arc<SlotCore>, usize, usize)> {
     let (at, size) = (usize::try_from(range.offset).ok()?, usize::try_from(range.size).ok()?);
     let core = core?;
@@ -354,7 +354,7 @@ impl Asked {
         Ok(())
     }
 
-    /// It does not count; the next fence of the slot of this Instance says why.
+    /// Records the failure for the next fence of the local slot, without counting the copy.
     fn failed(self, error: Error) {
         let core = match self {
             Self::Put { from, .. } => from,
@@ -370,7 +370,7 @@ impl Asked {
     }
 }
 
-/// What came and was not looked at.
+/// Received data that is not processed yet.
 struct Inbox {
     stream: TcpStream,
     bytes: Memory,
@@ -383,7 +383,7 @@ impl Inbox {
         Self { stream, bytes: Memory::of(vec![0_u8; 1 << 16]), begin: 0, end: 0 }
     }
 
-    /// How many bytes came and were not looked at.
+    /// Number of bytes not processed yet.
     fn here(&self) -> usize {
         self.end - self.begin
     }
@@ -392,7 +392,7 @@ impl Inbox {
         self.here() >= HEAD
     }
 
-    /// Whether the next header is there, and all that follows it.
+    /// Whether the next header and its whole body have arrived.
     fn is_whole(&self) -> bool {
         if !self.has_head() {
             return false;
@@ -402,7 +402,7 @@ impl Inbox {
         Head::from_bytes(&head).is_some_and(|head| head.follows() <= (self.here() - HEAD) as u64)
     }
 
-    /// The next header, which is there.
+    /// Takes the next header, which has arrived.
     fn head(&mut self) -> [u8; HEAD] {
         let mut head = [0; HEAD];
         self.read(&mut head);
@@ -410,9 +410,9 @@ impl Inbox {
         head
     }
 
-    /// Takes in what has come, without waiting; whether that was anything. The end is an error.
+    /// Receives available data without blocking, and returns whether there was any. The end of the stream is an error.
     fn more_now(&mut self) -> io::Result<bool> {
-        // What is left, a piece of a message, goes to the front.
+        // Moves the rest, part of a message, to the front.
         let left = self.here();
         if self.begin > 0 && left < HEAD {
             let mut piece = [0; HEAD];
@@ -447,7 +447,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Brings the next `size` bytes where they belong.
+    /// Receives the next `size` bytes into their slot.
     fn body(&mut self, to: &Memory, mut at: usize, mut size: usize) -> io::Result<()> {
         let here = size.min(self.end - self.begin);
         to.copy_from(at, &self.bytes, self.begin, here).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -474,7 +474,7 @@ impl Inbox {
     }
 }
 
-/// At least one byte, or the end, which is an error here.
+/// Receives at least one byte; the end of the stream is an error.
 fn received(came: io::Result<usize>) -> io::Result<usize> {
     match came {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,7 +1,7 @@
-//! Exchanges and fences among Instances of which none is above the others: the smallest id of a group decides, once.
+//! Decentralized exchanges and fences: the smallest id of a group decides, once.
 //!
-//! Pure: it is told what was said by whom, and answers what to say to whom. Where groups of one tag overlap and
-//! differ, who notices has the larger of the two deciders hand over to the smaller, so that all get the same error.
+//! A pure state machine from messages to messages. Where groups of one tag overlap and differ, a member that detects it
+//! makes the larger decider hand over to the smaller, so that all get the same error.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,22 +11,22 @@ use crate::{
     model::{Error, InstanceId, Tag},
 };
 
-/// An outcome for this Instance: which collective, and what became of it.
+/// The outcome of a collective for this Instance.
 pub type Outcome = (Tag, Option<u64>, Result<Agreed, Error>);
 
-/// What an Instance knows of collectives.
+/// An Instance's state of collectives.
 pub struct Collectives {
     me: InstanceId,
     lost: BTreeSet<InstanceId>,
-    /// Those that this Instance decides.
+    /// Collectives that this Instance decides.
     arbiter: Arbiter,
-    /// Those that it waits for, and who decides them.
+    /// Collectives that this Instance waits for, with their decider and group.
     open: BTreeMap<(Tag, Option<u64>), (InstanceId, Vec<InstanceId>)>,
-    /// Exchanges that others have come to, and that name this Instance: by who decides them.
+    /// Groups of pending exchanges that include this Instance, by tag and decider.
     begun: BTreeMap<Tag, BTreeMap<InstanceId, Vec<InstanceId>>>,
-    /// Exchanges that this Instance would decide, and that overlap one that a smaller id decides; and who has come.
+    /// Exchanges handed over to the decider of an overlapping one, with the members that have entered.
     handed: BTreeMap<Tag, (InstanceId, BTreeSet<InstanceId>)>,
-    /// Which calls this Instance was given as a decider, so that it can hand them over.
+    /// Calls received as decider, kept for a hand-over.
     calls: BTreeMap<Tag, BTreeMap<InstanceId, Call>>,
 }
 
@@ -43,7 +43,7 @@ impl Collectives {
         }
     }
 
-    /// This Instance comes to a collective.
+    /// This Instance enters a collective.
     pub fn come(&mut self, call: Call) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
         let decider = call.group.first().copied().unwrap_or(self.me);
         if self.lost.contains(&decider) {
@@ -62,7 +62,7 @@ impl Collectives {
         self.run(says)
     }
 
-    /// It goes without waiting for the outcome.
+    /// This Instance withdraws from a collective.
     pub fn go(&mut self, tag: Tag, round: Option<u64>) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
         let Some((decider, _)) = self.open.remove(&(tag, round)) else { return Default::default() };
         self.forget(tag, decider);
@@ -70,7 +70,7 @@ impl Collectives {
         self.run(vec![(decider, Say::Withdraw { from, tag, round })])
     }
 
-    /// Somebody said something about a collective.
+    /// Handles a message from a peer.
     pub fn hear(&mut self, from: InstanceId, say: Say) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
         let mut outcomes = Vec::new();
         let says = self.one(from, say, &mut outcomes);
@@ -79,14 +79,14 @@ impl Collectives {
         (says, outcomes)
     }
 
-    /// An Instance is lost.
+    /// Handles the loss of an Instance.
     pub fn lose(&mut self, id: InstanceId) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
         self.lost.insert(id);
         let mut says = {
             let decisions = self.arbiter.lose(id);
             self.decided(decisions)
         };
-        // What it decides, and what was handed over to it, nobody decides any more.
+        // Collectives decided by, or handed over to, the lost Instance fail.
         let gone: Vec<_> =
             self.open.iter().filter(|(_, (by, _))| *by == id).map(|(which, _)| *which).collect();
         let mut outcomes: Vec<Outcome> = Vec::new();
@@ -114,7 +114,7 @@ impl Collectives {
         (says, outcomes)
     }
 
-    /// Says to itself what is for itself, until there is nothing more of that.
+    /// Handles messages to itself until none are left.
     fn run(&mut self, says: Vec<(InstanceId, Say)>) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
         let (mut queue, mut out, mut outcomes) = (VecDeque::from(says), Vec::new(), Vec::new());
         while let Some((to, say)) = queue.pop_front() {
@@ -192,7 +192,7 @@ impl Collectives {
         let mut says = Vec::new();
         if !self.arbiter.gathers(tag, &group) {
             if let Some(decider) = group.first().filter(|id| **id != self.me) {
-                // It was handed over too late: what it overlapped is settled, which its decider has been told.
+                // Handed over too late: the overlapping exchange is settled, so its decider takes it back.
                 return vec![(*decider, Say::Gather { from: member, call })];
             }
             let others = group.iter().filter(|id| **id != member);
@@ -218,7 +218,7 @@ impl Collectives {
         says
     }
 
-    /// Exchanges of one tag that name this Instance, and that different Instances would decide.
+    /// Hand-over requests for exchanges of one tag that include this Instance and have different deciders.
     fn overlaps(&self, tag: Tag) -> Vec<(InstanceId, Say)> {
         let Some(deciders) = self.begun.get(&tag) else { return Vec::new() };
         let Some(to) = deciders.keys().next().copied() else { return Vec::new() };
@@ -226,9 +226,9 @@ impl Collectives {
     }
 
     fn hand_over(&mut self, tag: Tag, to: InstanceId) -> Vec<(InstanceId, Say)> {
-        // Decided already, or handed over already; or not smaller, which no member says.
+        // Already decided or handed over; a larger `to` violates the protocol.
         let Some(calls) = self.calls.remove(&tag).filter(|_| to < self.me) else { return Vec::new() };
-        // As nobody is told a thing by a withdrawal of all, the arbiter forgets it.
+        // No member has an outcome, so the arbiter can drop it.
         self.arbiter.forget(tag);
         self.handed.insert(tag, (to, calls.keys().copied().collect()));
         calls.into_iter().map(|(from, call)| (to, Say::Gather { from, call })).collect()
@@ -239,7 +239,7 @@ impl Collectives {
 mod tests {
     use super::*;
 
-    /// Instances that say things to each other; what is said between two arrives in order, otherwise in any.
+    /// A simulated network: messages between two Instances arrive in order, otherwise in any order.
     struct World {
         all: BTreeMap<InstanceId, Collectives>,
         under_way: BTreeMap<(InstanceId, InstanceId), VecDeque<Say>>,
@@ -269,14 +269,14 @@ mod tests {
             self.did(id, did);
         }
 
-        /// A few things arrive, or none.
+        /// Delivers a few messages, or none.
         fn steps(&mut self) {
             for _ in 0..self.random.usize(..4) {
                 self.step();
             }
         }
 
-        /// One thing arrives; whether there was one.
+        /// Delivers one message, if there is one.
         fn step(&mut self) -> bool {
             let pairs: Vec<_> =
                 self.under_way.iter().filter(|(_, says)| !says.is_empty()).map(|it| *it.0).collect();
@@ -340,7 +340,7 @@ mod tests {
             let told: BTreeSet<_> =
                 (1..=4).map(|id| world.outcome(id).expect("told").unwrap_err().to_string()).collect();
             assert_eq!(told.len(), 1, "seed {seed}: {told:?}");
-            // Nothing is left of it: the larger group's decider decides again.
+            // No state remains, so the larger group's decider decides again.
             for id in [4, 2, 3] {
                 world.come(id, &[2, 3, 4]);
                 world.steps();

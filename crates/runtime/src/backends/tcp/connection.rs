@@ -1,4 +1,4 @@
-//! One TCP connection: what is sent never waits, whatever the other end does.
+//! One TCP connection with non-blocking sends.
 
 use std::{
     collections::VecDeque,
@@ -16,11 +16,11 @@ use crate::{
     model::{memory::SlotCore, wait::lock},
 };
 
-/// Bytes of a slot up to here travel with the header in front of them.
+/// Slots up to this many bytes are sent together with their header.
 const SMALL: usize = 4096;
 
-/// The sending half. What the kernel does not take at once is sent by a thread of the connection's own, which is
-/// started when there is something for it to do.
+/// The sending half. A writer thread, started on demand, sends what the kernel does not accept
+/// at once.
 pub struct Connection {
     stream: TcpStream,
     queue: Mutex<Queue>,
@@ -32,27 +32,27 @@ struct Queue {
     items: VecDeque<Item>,
     writer: Writer,
     closed: bool,
-    /// Whether who receives comes by soon, to [settle](Connection::settle).
+    /// Whether the receiver will soon call [`flush`](Connection::flush).
     comes_by: bool,
-    /// What goes with the next that is sent.
+    /// Bytes delayed until the next send.
     held: Vec<u8>,
-    /// How many copies have arrived that the other end was not told of.
+    /// Number of arrived copies that are not acknowledged yet.
     owed: u64,
 }
 
-/// What the thread that sends does.
+/// State of the writer thread.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Writer {
-    /// There is none yet.
+    /// Not started.
     #[default]
     None,
     Waits,
-    /// It has an item in its hands.
+    /// Sending an item.
     Sends,
 }
 
 impl Queue {
-    /// What was held back, and `bytes` after it.
+    /// The delayed bytes followed by `bytes`.
     fn with_held(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         if self.owed > 0 {
             self.held.extend(Head::Done(std::mem::take(&mut self.owed)).to_bytes());
@@ -72,7 +72,7 @@ enum Item {
 }
 
 impl Connection {
-    /// Sets the stream up for what it is used for.
+    /// Configures the stream.
     pub fn new(stream: TcpStream) -> io::Result<Arc<Self>> {
         stream.set_read_timeout(None)?;
         keep_alive(&stream)?;
@@ -84,13 +84,13 @@ impl Connection {
         self.stream.try_clone()
     }
 
-    /// Sends bytes, and after them those of a slot, in the order of the calls.
+    /// Sends bytes, followed by those of a slot, in the order of calls.
     pub fn post(self: &Arc<Self>, mut bytes: Vec<u8>, slot: Option<(&Arc<SlotCore>, usize, usize)>) {
         let mut slot = slot;
         if let Some((core, at, size)) = slot.filter(|(_, _, size)| *size <= SMALL) {
             let end = bytes.len();
             bytes.resize(end + size, 0);
-            // Bounds and kind were checked by who asks.
+            // The caller has checked bounds and kind.
             let read = core.host("copy").map(|memory| memory.read(at, &mut bytes[end..]));
             debug_assert!(matches!(read, Ok(Ok(()))));
             slot = None;
@@ -98,7 +98,7 @@ impl Connection {
         self.send(&mut lock(&self.queue), bytes, slot);
     }
 
-    /// Sends bytes that nobody waits for with the next that somebody does, or when who receives has come by.
+    /// Sends bytes with the next send or flush, if a flush is expected, and otherwise at once.
     pub fn post_later(self: &Arc<Self>, bytes: Vec<u8>) {
         let mut queue = lock(&self.queue);
         if queue.comes_by && !queue.closed {
@@ -108,15 +108,15 @@ impl Connection {
         }
     }
 
-    /// A copy has arrived; who receives, and calls this, tells the other end when it [settles](Self::settle), unless
-    /// something else is sent before.
+    /// Records an arrived copy. The caller acknowledges it by a later [`flush`](Self::flush), unless an earlier send
+    /// does.
     pub fn owe(&self) {
         let mut queue = lock(&self.queue);
         queue.owed += 1;
         queue.comes_by = true;
     }
 
-    /// Sends what was held back.
+    /// Sends delayed bytes and acknowledgements.
     pub fn settle(self: &Arc<Self>) {
         let mut queue = lock(&self.queue);
         queue.comes_by = false;
@@ -140,7 +140,7 @@ impl Connection {
             match memory.send(self.stream.as_fd(), 0, memory.size(), false) {
                 Ok(taken) => sent = taken,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The receiving half is told the same.
+                // The receiving half gets the same error.
                 Err(_) => return,
             }
         }
@@ -201,14 +201,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends nothing more; what the other end has said can still be received.
+    /// Closes the sending half; pending data can still be received.
     pub fn finish(&self) {
         lock(&self.queue).closed = true;
         self.more.notify_all();
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Ends both halves.
+    /// Closes both halves.
     pub fn close(&self) {
         lock(&self.queue).closed = true;
         self.more.notify_all();

@@ -1,4 +1,4 @@
-//! What communication asks of the connections: collectives, slots of others, copies, locks.
+//! The [`Control`] of the TCP back-end: collectives, remote slots, copies and locks.
 
 use std::{
     any::Any,
@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Comes to a fence of a tag once nothing holds it any more: when all copies begun before have arrived.
+/// Enters a fence of a tag when dropped, that is when all earlier copies have arrived.
 struct Later {
     mesh: Weak<Mesh>,
     call: Mutex<Option<Call>>,
@@ -38,7 +38,7 @@ impl Drop for Later {
 impl Mesh {
     fn come(&self, call: Call) {
         let mut state = lock(&self.state);
-        // Withdrawn while copies were under way; then the others are still told.
+        // If withdrawn while copies were in flight, the peers must still be informed.
         let (which, withdrawn) =
             ((call.tag, call.round), !state.waiting.contains_key(&(call.tag, call.round)));
         let (says, outcomes) = state.collectives.come(call);
@@ -125,7 +125,7 @@ impl Control for Arc<Mesh> {
             return core.ok_or_else(gone);
         }
         let stand_in = self.stand_in(owner, place)?;
-        // Before it is asked for, so that a revocation after the answer finds it.
+        // Before the request, so that a revocation after the answer finds it.
         lock(&self.state).promoted.push((owner, place.slot, Arc::downgrade(&stand_in)));
         let there = self.ask(owner, |request| Say::Check { request, place })?;
         if there { Ok(stand_in) } else { Err(gone()) }

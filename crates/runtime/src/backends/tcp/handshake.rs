@@ -1,4 +1,4 @@
-//! Who is at the other end: both prove that they know the run's secret, over numbers that are used once.
+//! Mutual authentication: both ends prove knowledge of the run's secret over nonces.
 
 use std::{
     io::{self, Read, Write},
@@ -10,11 +10,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{backends::processes::draw, model::InstanceId};
 
-/// How long the other end may take.
+/// Time limit of a handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 const NONCE: usize = 32;
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Agreement and messages.
@@ -37,7 +37,7 @@ fn hmac(key: &[u8; 32], parts: &[&[u8]]) -> [u8; 32] {
     Sha256::new_with_prefix(pad(0x5c)).chain_update(inner.finalize()).finalize().into()
 }
 
-/// In a time that does not tell where they differ.
+/// Comparison in constant time.
 fn equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
     one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
@@ -57,7 +57,7 @@ fn stranger() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not know the run's secret")
 }
 
-/// Both send a number; then who connects proves itself, and who accepts does.
+/// Both send a nonce; then the connecting end proves itself, then the accepting end.
 struct Hello {
     ours: [u8; NONCE],
     theirs: [u8; NONCE],
@@ -96,7 +96,7 @@ impl Hello {
     }
 }
 
-/// The end that connects, to the Instance `to`.
+/// The connecting end, to the Instance `to`.
 pub fn connect(
     stream: &mut TcpStream,
     secret: &[u8; 32],
@@ -111,7 +111,7 @@ pub fn connect(
     if (id, said) == (to, purpose) { Ok(()) } else { Err(stranger()) }
 }
 
-/// The end that accepts: who it is, and what for.
+/// The accepting end; returns the peer and the purpose.
 pub fn accept(
     stream: &mut TcpStream,
     secret: &[u8; 32],
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_code_is_that_of_the_standard() {
-        // RFC 4231, test case 1, its key filled up with zeroes, as the definition does.
+        // RFC 4231, test case 1, its key zero-padded as the definition requires.
         let mut key = [0; 32];
         key[..20].fill(0x0b);
         let code = hmac(&key, &[b"Hi ", b"There"]);
@@ -158,7 +158,7 @@ mod tests {
         };
         assert_eq!(meet([1; 32], [1; 32], 3), (Some((InstanceId(7), Purpose::Bulk)), true));
         assert_eq!(meet([1; 32], [2; 32], 3), (None, false));
-        // Not whom it was to reach.
+        // Not the Instance that was to be reached.
         assert!(!meet([1; 32], [1; 32], 4).1);
     }
 }

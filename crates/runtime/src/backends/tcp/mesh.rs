@@ -1,4 +1,4 @@
-//! The connections of an Instance to all others, and what is said over them.
+//! The connections of an Instance to its peers, and the messages over them.
 
 use std::{
     collections::BTreeMap,
@@ -32,19 +32,19 @@ use crate::{
     model::{Bytes, Error, InstanceId, Promise, Tag, fence::Losses, memory::SlotCore, promise, wait::lock},
 };
 
-/// How long a peer whose process lives may take until it is reached.
+/// How long to retry connecting to a peer whose process is alive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// All that an Instance has to do with others.
+/// The connections and shared state of an Instance.
 pub struct Mesh {
     pub(super) me: InstanceId,
     secret: [u8; 32],
     pub(super) losses: Arc<Losses>,
     pub(super) state: Mutex<State>,
     changed: Condvar,
-    /// All that are reached, for who looks.
+    /// The connected peers, for polling.
     links: Mutex<Arc<Vec<Arc<Copies>>>>,
-    /// Slots of this Instance that others may reach.
+    /// Slots of this Instance that peers can reach.
     pub(super) slots: Mutex<BTreeMap<u64, Weak<SlotCore>>>,
     pub(super) next: AtomicU64,
 }
@@ -54,16 +54,16 @@ pub(super) struct State {
     pub(super) collectives: Collectives,
     pub(super) waiting: BTreeMap<(Tag, Option<u64>), Promise<Agreed>>,
     requests: BTreeMap<u64, (InstanceId, Promise<bool>)>,
-    /// Promoted slots of others.
+    /// Promoted slots of peers.
     pub(super) promoted: Vec<(InstanceId, u64, Weak<SlotCore>)>,
 }
 
-/// Another Instance.
+/// A peer.
 #[derive(Default)]
 pub(super) struct Peer {
     control: Option<Arc<Connection>>,
     pub(super) copies: Option<Arc<Copies>>,
-    /// What is said before it is reached.
+    /// Messages queued until it is connected.
     early: Vec<Vec<u8>>,
     /// Whether its address is known.
     listens: bool,
@@ -73,7 +73,7 @@ pub(super) struct Peer {
 }
 
 impl Mesh {
-    /// Listens for others.
+    /// Listens for connections of peers.
     pub fn new(me: InstanceId, secret: [u8; 32], listener: TcpListener) -> Arc<Self> {
         let state = State {
             peers: BTreeMap::new(),
@@ -97,7 +97,7 @@ impl Mesh {
             for mut stream in listener.incoming().flatten() {
                 let Some(mesh) = accepts.upgrade() else { return };
                 std::thread::spawn(move || {
-                    // Who is not one of the run is turned away, and no more is made of it.
+                    // Connections from outside the run are dropped.
                     if let Ok((id, purpose)) = handshake::accept(&mut stream, &mesh.secret, mesh.me) {
                         mesh.met(id, purpose, stream);
                     }
@@ -107,21 +107,21 @@ impl Mesh {
         mesh
     }
 
-    /// What the launcher says of an Instance.
+    /// Handles a notification by the launcher.
     pub fn seen(self: &Arc<Self>, seen: &Seen<'_>) {
         match *seen {
             Seen::At(id, address) => {
                 if id == self.me {
                     return;
                 }
-                // One that is only starting has an address that is none yet.
+                // The address of a starting Instance is not valid yet.
                 let listens = address.parse::<SocketAddr>().is_ok();
                 let connects = {
                     let mut state = lock(&self.state);
                     let peer = state.peers.entry(id).or_default();
                     listens && !std::mem::replace(&mut peer.listens, listens)
                 };
-                // Of two, the one with the larger id connects.
+                // The larger id connects to the smaller.
                 if id < self.me && connects {
                     for purpose in [Purpose::Control, Purpose::Bulk] {
                         let (mesh, address) = (Arc::clone(self), address.to_owned());
@@ -131,7 +131,7 @@ impl Mesh {
                 self.changed.notify_all();
             }
             Seen::Ended(id) => {
-                // One that was reached is lost when everything that it sent has been heard.
+                // A connected peer is lost only after everything it sent was received.
                 let reached = lock(&self.state)
                     .peers
                     .get(&id)
@@ -158,7 +158,7 @@ impl Mesh {
                 {
                     return self.lost(id);
                 }
-                // It may come up yet: waited for as long as nothing says that it has ended.
+                // It may still start: retry until it has ended.
                 Err(_) => {
                     let state = lock(&self.state);
                     drop(self.changed.wait_timeout(state, Duration::from_millis(20)));
@@ -209,16 +209,16 @@ impl Mesh {
         self.changed.notify_all();
     }
 
-    /// Receives what is there, for who looks at counts again and again.
+    /// Receives available messages on behalf of a polling thread.
     pub(super) fn look(&self) {
-        // Not held meanwhile: what comes may end a collective, which takes the lock of everything.
+        // Not locked meanwhile: a message may complete a collective, which locks the state.
         let Ok(links) = self.links.try_lock().map(|links| Arc::clone(&links)) else { return };
         for link in &*links {
             link.look(&|range| self.find(range.slot, range.secret));
         }
     }
 
-    /// Has all peers hear of what has arrived: this Instance may be about to leave.
+    /// Flushes all acknowledgements, since this Instance may be about to exit.
     pub(super) fn settle(&self) {
         let state = lock(&self.state);
         state
@@ -228,7 +228,7 @@ impl Mesh {
             .for_each(|copies| copies.connection.settle());
     }
 
-    /// One of its connections has ended. The other one is heard to its end, too, before the peer is lost.
+    /// One of the two connections has ended. The other one is drained before the peer is lost.
     fn ended(&self, id: InstanceId) {
         let both = {
             let mut state = lock(&self.state);
@@ -243,7 +243,7 @@ impl Mesh {
         }
     }
 
-    /// Its connections have ended, or there will never be any.
+    /// Both connections have ended, or can never be established.
     fn lost(&self, id: InstanceId) {
         let copies = {
             let mut state = lock(&self.state);
@@ -273,7 +273,7 @@ impl Mesh {
         self.changed.notify_all();
     }
 
-    /// A slot of this Instance that others may reach.
+    /// Finds a slot of this Instance that peers can reach.
     pub(super) fn find(&self, slot: u64, secret: u64) -> Option<Arc<SlotCore>> {
         let core = lock(&self.slots).get(&slot).and_then(Weak::upgrade)?;
         (secret == 0 || core.header().secret[0].load(SeqCst) == secret).then_some(core)
@@ -338,13 +338,13 @@ impl Mesh {
 
     fn answered(&self, from: InstanceId, request: u64, result: &Result<bool, Error>) {
         let mut state = lock(&self.state);
-        // Only by who was asked.
+        // Accept an answer only from the peer that was asked.
         if state.requests.get(&request).is_some_and(|(of, _)| *of == from) {
             state.requests.remove(&request).into_iter().for_each(|(_, promise)| promise.keep(result.clone()));
         }
     }
 
-    /// Asks a peer, and waits for its answer.
+    /// Sends a request to a peer and blocks until the answer.
     pub(super) fn ask(&self, of: InstanceId, question: impl FnOnce(u64) -> Say) -> Result<bool, Error> {
         let request = self.next.fetch_add(1, SeqCst);
         let (kept, wait) = promise("the peer's answer", || {});
@@ -359,7 +359,7 @@ impl Mesh {
         wait.done()
     }
 
-    /// The copies to and from a peer, once it is reached.
+    /// The copy endpoint of a peer; blocks until it is connected.
     fn copies(&self, id: InstanceId) -> Result<Arc<Copies>, Error> {
         let mut state = lock(&self.state);
         loop {
@@ -386,7 +386,7 @@ impl Mesh {
 
 impl State {
     pub(super) fn tell(&mut self, to: InstanceId, say: &Say) {
-        // A message that is too large is one that no exchange of this library makes.
+        // No exchange of this library makes a message that is too large.
         let Ok(bytes) = frame(say) else { return };
         let peer = self.peers.entry(to).or_default();
         match &peer.control {

@@ -1,7 +1,7 @@
-//! Instances that a network connects: copies, agreement and locks over two TCP connections for each two of them.
+//! Instances connected by a network: copies, agreement and locks over two TCP connections per pair.
 //!
-//! A copy is asked for in the order in which it was begun, and is finished, and counted at both ends, once the other
-//! end has said so. What is sent never waits for the other end: one that is stopped is late, and no more.
+//! Copies are requested in program order. A copy is complete, and counted at both ends, once the peer has
+//! acknowledged it. Sends never block on the peer: a stopped peer only delays completion.
 
 mod bulk;
 mod collectives;
@@ -26,15 +26,15 @@ use super::{
 };
 use crate::model::{Error, TopologyManager};
 
-/// The managers of an Instance that `cairn-run` started, and that others reach by a network.
+/// The managers of an Instance that `cairn-run` started with network access.
 pub struct Managers {
-    /// This Instance and all others of the run.
+    /// This Instance and its peers.
     pub instances: Instances,
-    /// What the launcher granted this one.
+    /// The topology granted by the launcher.
     pub topology: Granted,
-    /// Memory of the processors, from which and to which others copy by way of this process.
+    /// Host memory, which peers access through this process.
     pub memory: Memories,
-    /// Copies over connections.
+    /// Copies over TCP.
     pub communication: Communication,
 }
 
@@ -43,7 +43,7 @@ pub fn launched() -> bool {
     super::processes::launched() && std::env::var_os(super::processes::wire::TCP).is_some()
 }
 
-/// Joins the run. Once in a process, at the beginning of `main`; all Instances of the run join alike.
+/// Joins the run. Call once per process, at the start of `main`, in all Instances of the run.
 pub fn join() -> Result<Managers, Error> {
     let wrong = |error: std::io::Error| Error::system("listen for other Instances", error);
     let address = std::env::var(REACHED_AT).unwrap_or_else(|_| "127.0.0.1".to_owned());

@@ -1,4 +1,4 @@
-//! What Instances say to each other over a control connection, and the headers of copies over a bulk connection.
+//! Messages on control connections, and headers of copies on bulk connections.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,84 +7,84 @@ use crate::{
     model::{Error, InstanceId, Key, Tag},
 };
 
-/// What the back-end is called.
+/// The name of the back-end.
 pub(crate) const NAME: &str = "tcp";
 
-/// Over a control connection.
+/// A message on a control connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Say {
-    /// `from` comes to a collective, which the receiver decides.
+    /// `from` enters a collective that the recipient decides.
     Gather { from: InstanceId, call: Call },
-    /// `from` goes without waiting for the outcome.
+    /// `from` withdraws from a collective.
     Withdraw { from: InstanceId, tag: Tag, round: Option<u64> },
-    /// Somebody came to an exchange that names the receiver, and that the sender decides.
+    /// A member entered an exchange that includes the recipient and that the sender decides.
     Begun { tag: Tag, group: Vec<InstanceId> },
-    /// The receiver's exchange overlaps one that `to`, a smaller id, decides; it is to decide both.
+    /// The recipient's exchange overlaps one of the smaller id `to`, which is to decide both.
     Yield { tag: Tag, to: InstanceId },
-    /// A collective's outcome.
+    /// The outcome of a collective.
     Decided { tag: Tag, round: Option<u64>, result: Result<Agreed, Error> },
-    /// An exchange that the sender decided has failed, and everybody in it was told.
+    /// A failed exchange is settled: the sender has informed all its members.
     Settled { tag: Tag },
     /// The sender destroyed a slot without a fence.
     Release { tag: Tag, key: Key },
-    /// The sender wants a slot's lock.
+    /// Requests the lock of a slot.
     Lock { request: u64, place: Place },
-    /// Whether it has it.
+    /// Whether the lock was acquired.
     Locked { request: u64, result: Result<bool, Error> },
-    /// It gives it back.
+    /// Releases the lock of a slot.
     Unlock { place: Place },
-    /// Whether a promoted slot is still there.
+    /// Asks whether a promoted slot still exists.
     Check { request: u64, place: Place },
-    /// It is.
+    /// Whether the promoted slot exists.
     Checked { request: u64, there: bool },
-    /// A promoted slot of the sender is no more.
+    /// A promoted slot of the sender was destroyed.
     Revoked { slot: u64 },
 }
 
-/// How a slot is reached at its owner.
+/// The descriptor of a slot at its owner.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Place {
-    /// Which slot.
+    /// The number of the slot.
     pub slot: u64,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub size: u64,
-    /// What was given with a promoted slot, or zeroes.
+    /// The secret of a promoted slot, or zeroes.
     pub secret: [u64; 2],
 }
 
-/// Over a bulk connection: what follows, or what became of what was asked.
+/// A header on a bulk connection: a request or an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// So many bytes for a place of a slot follow.
+    /// A put; the bytes for this range follow.
     Put(Range),
-    /// These bytes are asked for.
+    /// A get of this range.
     Get(Range),
-    /// The oldest so many puts have arrived.
+    /// Acknowledges this number of oldest puts.
     Done(u64),
-    /// The bytes of the oldest get, of which there are so many, follow.
+    /// Answers the oldest get; this number of bytes follows.
     Data(u64),
-    /// The oldest copy is not possible: the slot is gone.
+    /// Fails the oldest copy: the slot does not exist any more.
     Failed,
 }
 
-/// A piece of a slot.
+/// A range of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Which slot.
+    /// The number of the slot.
     pub slot: u64,
-    /// Half of its secret, which is 0 for one that was exchanged.
+    /// Half of its secret; 0 for an exchanged slot.
     pub secret: u64,
-    /// Where the piece begins.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// How many bytes a header has.
+/// Size of a header in bytes.
 pub const HEAD: usize = 40;
 
 impl Head {
-    /// As it goes over the connection: five numbers of 8 bytes, the lowest first.
+    /// Encodes five little-endian 64-bit numbers.
     pub fn to_bytes(self) -> [u8; HEAD] {
         let numbers = match self {
             Self::Put(range) => [1, range.slot, range.secret, range.offset, range.size],
@@ -101,7 +101,7 @@ impl Head {
         bytes
     }
 
-    /// How many bytes follow the header.
+    /// Number of bytes that follow the header.
     pub fn follows(self) -> u64 {
         match self {
             Self::Put(range) => range.size,
@@ -110,7 +110,7 @@ impl Head {
         }
     }
 
-    /// What the bytes say, if it is one of these.
+    /// Decodes a header, if it is valid.
     pub fn from_bytes(bytes: &[u8; HEAD]) -> Option<Self> {
         let mut numbers = [0; 5];
         for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
