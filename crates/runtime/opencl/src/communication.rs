@@ -26,9 +26,8 @@ impl Copies {
 
     fn alone<T>(&self, what: &str) -> Result<T, Error> {
         let devices = self.0.len();
-        let instead = format!(
-            "it knows {devices} devices and no other Instance; copy to a slot of the host, and go on there"
-        );
+        let instead =
+            format!("it manages {devices} devices and no peers; copy to a host slot and continue from there");
         Err(Error::unsupported(NAME, what, &instead))
     }
 }
@@ -66,7 +65,7 @@ impl CommunicationManager for Copies {
     fn copy(&self, to: At<'_, LocalSlot>, from: At<'_, LocalSlot>, size: usize) -> Result<(), Error> {
         if !self.claims(to.slot.origin(), from.slot.origin()) {
             let why = format!(
-                "{NAME} copies to, from and between devices; ask a manager that claims {:?}",
+                "{NAME} copies to, from and between devices; use a manager that claims {:?}",
                 to.slot
             );
             return Err(Error::misuse("copy", why));
@@ -75,7 +74,8 @@ impl CommunicationManager for Copies {
             (Pending::begin(to.slot, to.offset, size)?, Pending::begin(from.slot, from.offset, size)?);
         let same = std::ptr::eq(target.bytes(), source.bytes());
         if same && size > 0 && to.offset < from.offset + size && from.offset < to.offset + size {
-            let why = format!("both ends overlap within {:?}; copy in parts that do not", to.slot);
+            let why =
+                format!("source and destination overlap within {:?}; copy non-overlapping parts", to.slot);
             return Err(Error::misuse("copy", why));
         }
         let mut bytes = vec![0; size.min(PIECE)];
@@ -129,11 +129,11 @@ impl CommunicationManager for Copies {
     }
 
     fn to_bytes(&self, _slot: &GlobalSlot) -> Result<Vec<u8>, Error> {
-        self.alone("write a global slot down")
+        self.alone("serialize a global slot")
     }
 
     fn from_bytes(&self, _bytes: &[u8]) -> Result<GlobalSlot, Error> {
-        self.alone("read a global slot")
+        self.alone("deserialize a global slot")
     }
 
     fn try_lock(&self, _slot: &GlobalSlot) -> Result<Option<LockGuard>, Error> {

@@ -39,8 +39,8 @@ impl Argument {
     pub fn slot(slot: &LocalSlot) -> Result<Self, Error> {
         let pending = Pending::begin(slot, 0, slot.size())?;
         if held(pending.bytes()).is_none() {
-            let why = format!("{slot:?} is none of {NAME}'s; copy it to one that is");
-            return Err(Error::misuse("hand a slot to a kernel", why));
+            let why = format!("{slot:?} is not a slot of {NAME}; copy it to one");
+            return Err(Error::misuse("pass a slot to a kernel", why));
         }
         Ok(Self::Slot(pending))
     }
@@ -81,7 +81,10 @@ impl Execution for Launch {
         let unit = UNIT.with(|unit| unit.borrow().clone());
         Step::Finished(match unit {
             Some((place, queue)) => self.launch(place, &queue).map(|()| Box::new(()) as Value),
-            None => Err(Error::misuse("run a kernel", "this thread is no processing unit; start it on one")),
+            None => Err(Error::misuse(
+                "run a kernel",
+                "this thread is not a processing unit; start the state on one",
+            )),
         })
     }
 }
@@ -93,7 +96,7 @@ impl Launch {
         let compiled = Compiled::create(&program, &self.kernel.name).map_err(failed)?;
         let takes = compiled.num_args().map_err(failed)? as usize;
         if takes != self.arguments.len() {
-            let why = format!("it takes {takes} arguments, and was given {}", self.arguments.len());
+            let why = format!("it takes {takes} arguments, but got {}", self.arguments.len());
             return Err(Error::misuse(&format!("run the kernel {}", self.kernel.name), why));
         }
         for (at, argument) in (0..).zip(&self.arguments) {
@@ -195,7 +198,7 @@ impl Kernels {
     fn own(unit: &ProcessingUnit) -> Result<&Unit, Error> {
         unit.body().as_any().downcast_ref().ok_or_else(|| {
             let why = format!(
-                "the unit was made by {}, not by {NAME}; ask the manager that made it",
+                "the unit was created by {}, not by {NAME}; use the manager that created it",
                 unit.origin()
             );
             Error::misuse("execute", why)
@@ -203,11 +206,7 @@ impl Kernels {
     }
 
     fn never<T>(what: &str) -> Result<T, Error> {
-        Err(Error::unsupported(
-            NAME,
-            what,
-            "a kernel runs on a processing unit to its end; cut it into several",
-        ))
+        Err(Error::unsupported(NAME, what, "kernels run to completion; split it into several"))
     }
 }
 
@@ -231,8 +230,7 @@ impl ComputeManager for Kernels {
     fn create_processing_unit(&self, resource: &ComputeResource) -> Result<ProcessingUnit, Error> {
         let here = |place: &Place| place.described.compute_resources.contains(resource);
         let place = self.places.iter().position(here).ok_or_else(|| {
-            let why =
-                format!("{NAME} makes them of an {PROCESSING_UNIT} of its own, not of a {}", resource.type_);
+            let why = format!("{NAME} needs an {PROCESSING_UNIT} of its own, not a {}", resource.type_);
             Error::misuse("create a processing unit", why)
         })?;
         let shared = Arc::new(Mutex::new(Doing { status: UnitStatus::Uninitialized, state: None }));
@@ -246,7 +244,7 @@ impl ComputeManager for Kernels {
         arguments: Value,
     ) -> Result<ExecutionState, Error> {
         let Format::Kernel(kernel) = unit.format() else {
-            return Err(Error::unsupported(NAME, "run functions", "ask a manager that `takes` it"));
+            return Err(Error::unsupported(NAME, "run functions", "use a manager that `takes` it"));
         };
         let arguments = arguments.downcast::<Vec<Argument>>().map_err(|_| {
             Error::misuse("create an execution state", "a kernel takes a Vec<opencl::Argument>")
@@ -283,7 +281,7 @@ impl ComputeManager for Kernels {
         let unit = Self::own(unit)?;
         if state.origin() != NAME {
             let why = format!(
-                "the state was made by {}, not by {NAME}; ask the manager that made it",
+                "the state was created by {}, not by {NAME}; use the manager that created it",
                 state.origin()
             );
             return Err(Error::misuse("execute", why));

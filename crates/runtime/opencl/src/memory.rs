@@ -130,7 +130,7 @@ impl MemoryManager for Buffers {
     fn fill(&self, slot: &LocalSlot, offset: usize, byte: u8, length: usize) -> Result<(), Error> {
         let pending = Pending::begin(slot, offset, length)?;
         let held = held(pending.bytes());
-        let held = held.ok_or_else(|| Error::misuse("fill", format!("{slot:?} is none of {NAME}'s")))?;
+        let held = held.ok_or_else(|| Error::misuse("fill", format!("{slot:?} is not a slot of {NAME}")))?;
         held.fill(offset, byte, length).map_err(|error| wrong("fill memory of a device", &error))
     }
 }

@@ -97,7 +97,7 @@ fn a_slot_is_zeroed_filled_and_copied_within_its_bounds() {
     let overlap = copies.memcpy(&slot, 0, &slot, 4, 8).unwrap_err().to_string();
     assert!(overlap.contains("overlap"), "{overlap}");
     let between = copies.memcpy(&other, 0, &desk.on_host(&[1; 8]), 0, 8).unwrap_err().to_string();
-    assert!(between.contains("ask a manager that claims"), "{between}");
+    assert!(between.contains("use a manager that claims"), "{between}");
     // Its bytes are the device's.
     for error in [slot.write(0, &[1]), slot.read(0, &mut [0])] {
         assert!(error.unwrap_err().to_string().ends_with("is on a device; copy it to a host slot"));
@@ -122,7 +122,7 @@ fn each_copy_is_counted_once_at_both_ends_and_a_fence_takes_it() {
 fn a_space_is_never_overdrawn_and_what_is_freed_is_free() {
     let desk = desk();
     let refused = |size| desk.managers.memory.allocate(&desk.space, size).unwrap_err().to_string();
-    assert_eq!(refused(0), "cannot allocate 0 bytes: a slot has at least one");
+    assert_eq!(refused(0), "cannot allocate 0 bytes: a slot has at least 1 byte");
     let all = usize::try_from(desk.space.size).unwrap();
     let slot = desk.slot(1 << 20);
     assert!(refused(all).contains(&format!("which has {} bytes free", all - (1 << 20))));

@@ -136,8 +136,8 @@ fn through_a_ring(shape: Shape) {
                 if let Some(message) = ring.next(true).unwrap() {
                     break message;
                 }
-                let came = ring.slot.header();
-                came.wait(None, || (ring.depth() > 0).then_some(())).unwrap();
+                let received = ring.slot.header();
+                received.wait(None, || (ring.depth() > 0).then_some(())).unwrap();
             };
             assert_eq!(message, expected.to_le_bytes());
         }

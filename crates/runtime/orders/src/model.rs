@@ -26,10 +26,10 @@ pub struct GlobalSlot(pub LocalSlot);
 
 impl GlobalSlot {
     #[expect(clippy::unused_self, reason = "as the true one has it")]
-    pub fn soon_counted(&self) {}
+    pub fn prefetch_counter(&self) {}
 
     #[expect(clippy::unused_self, reason = "as the true one has it")]
-    pub fn soon_written(&self, _offset: usize) {}
+    pub fn prefetch_bytes(&self, _offset: usize) {}
 }
 
 pub struct Slot<'a>(&'a LocalSlot);
@@ -98,7 +98,7 @@ pub trait CommunicationManager: Send + Sync {
         Counts { received: slot.0.header().received.load(Ordering::SeqCst) }
     }
 
-    fn tell(&self, to: &GlobalSlot, _from: &LocalSlot) -> Result<(), Error> {
+    fn signal(&self, to: &GlobalSlot, _from: &LocalSlot) -> Result<(), Error> {
         to.0.header().count_received();
         Ok(())
     }

@@ -12,7 +12,7 @@ pub use loom::{
 pub use std::sync::{PoisonError, atomic::Ordering};
 
 /// One poll is enough for a test.
-pub const LOOKS: u32 = 1;
+pub const POLLS: u32 = 1;
 
 /// A model of the futex: comparison and sleep are one step.
 #[derive(Debug, Default)]

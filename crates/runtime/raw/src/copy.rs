@@ -115,7 +115,7 @@ use {bytes as long_bytes, words as long_words};
 /// Prefetches the cache line at `place` for writing. A hint: it accesses no memory, whatever `place` is, and cannot
 /// fault.
 #[inline]
-pub fn soon_written(place: *const u8) {
+pub fn prefetch_line(place: *const u8) {
     // SAFETY: the instruction has no observable effect and never faults (AMD APM 3, PREFETCHW).
     #[cfg(target_arch = "x86_64")]
     unsafe {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::sync::{AtomicU32, AtomicU64, LOOKS, Ordering::SeqCst, Word, sequenced, spin_loop};
+use crate::sync::{AtomicU32, AtomicU64, Ordering::SeqCst, POLLS, Word, sequenced, spin_loop};
 
 /// Counters of a slot and their waiters. All fields are atomic, so a peer may write any value: wrong numbers break
 /// waits, never memory safety.
@@ -91,7 +91,7 @@ impl Header {
 
     /// Waits until `done` returns a value or the deadline has passed. A long wait uses no processor time.
     pub fn wait<T>(&self, deadline: Option<Instant>, mut done: impl FnMut() -> Option<T>) -> Option<T> {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             if let Some(value) = done() {
                 return Some(value);
             }

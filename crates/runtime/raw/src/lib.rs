@@ -11,5 +11,5 @@ mod numa;
 mod sync;
 
 pub use header::Header;
-pub use memory::{Memory, OutOfBounds, Plain, comes_within};
+pub use memory::{Memory, OutOfBounds, Plain, wait_readable};
 pub use numa::bind;

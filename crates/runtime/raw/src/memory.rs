@@ -176,15 +176,15 @@ impl Memory {
 
     /// Prefetches the bytes from `offset` and the receive counter for writing; a hint.
     #[inline]
-    pub fn soon_written(&self, offset: usize) {
-        copy::soon_written(self.data.wrapping_add(offset));
-        self.soon_counted();
+    pub fn prefetch_bytes(&self, offset: usize) {
+        copy::prefetch_line(self.data.wrapping_add(offset));
+        self.prefetch_counter();
     }
 
     /// Prefetches the receive counter for writing; a hint.
     #[inline]
-    pub fn soon_counted(&self) {
-        copy::soon_written(self.header.cast());
+    pub fn prefetch_counter(&self) {
+        copy::prefetch_line(self.header.cast());
     }
 
     /// The file of a shared segment, for other processes. From now on the bytes cannot be borrowed.
@@ -285,8 +285,8 @@ impl Memory {
         let flags = if waits { 0 } else { libc::MSG_DONTWAIT };
         // SAFETY: bounds are checked. The kernel writes as another process would, so concurrent readers copy
         // interleaved bytes at worst.
-        let came = unsafe { libc::recv(from.as_raw_fd(), self.data.add(offset).cast(), length, flags) };
-        usize::try_from(came).map_err(|_| io::Error::last_os_error())
+        let received = unsafe { libc::recv(from.as_raw_fd(), self.data.add(offset).cast(), length, flags) };
+        usize::try_from(received).map_err(|_| io::Error::last_os_error())
     }
 
     pub(crate) fn pages(&self) -> (*mut u8, usize) {
@@ -295,7 +295,7 @@ impl Memory {
 }
 
 /// Whether a socket becomes readable within `time`, or ever; the end of the stream counts.
-pub fn comes_within(from: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<bool> {
+pub fn wait_readable(from: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<bool> {
     let mut looked = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let time = time.map(|time| libc::timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
@@ -365,10 +365,10 @@ mod tests {
         let mut bytes = [0; 4];
         to.read(0, &mut bytes).unwrap();
         assert_eq!(bytes, [2, 3, 4, 0]);
-        assert!(!comes_within(theirs.as_fd(), Some(Duration::ZERO)).unwrap());
+        assert!(!wait_readable(theirs.as_fd(), Some(Duration::ZERO)).unwrap());
         assert!(to.receive(theirs.as_fd(), 0, 4, false).is_err());
         drop(ours);
-        assert!(comes_within(theirs.as_fd(), None).unwrap());
+        assert!(wait_readable(theirs.as_fd(), None).unwrap());
         let to = Memory::zeroed(4).unwrap();
         assert_eq!(to.receive(theirs.as_fd(), 0, 4, true).unwrap(), 0);
     }

@@ -9,7 +9,7 @@ pub use std::{
 use rustix::{io::Errno, thread::futex};
 
 /// Number of polls before a wait sleeps: some microseconds, in which a running peer answers.
-pub const LOOKS: u32 = 100;
+pub const POLLS: u32 = 100;
 
 /// A futex for threads of this and other processes.
 #[derive(Debug, Default)]

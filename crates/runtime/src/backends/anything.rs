@@ -14,7 +14,7 @@ pub fn read_anything(bytes: &[u8]) {
         match bytes.first().map(|byte| byte % 3) {
             Some(0) => while receive::<processes::wire::ToLauncher>(&mut framed).is_ok() {},
             Some(1) => while receive::<processes::wire::ToInstance>(&mut framed).is_ok() {},
-            _ => while receive::<tcp::Say>(&mut framed).is_ok() {},
+            _ => while receive::<tcp::PeerMessage>(&mut framed).is_ok() {},
         }
     }
     for head in bytes.as_chunks().0 {
@@ -55,8 +55,8 @@ mod tests {
             frame(&processes::wire::ToLauncher::Gather(call())).expect("it is small"),
             frame(&processes::wire::ToLauncher::Hello { token: "x".into(), address: Some("y".into()) })
                 .expect("it is small"),
-            frame(&tcp::Say::Gather { from: InstanceId(2), call: call() }).expect("it is small"),
-            frame(&tcp::Say::Decided {
+            frame(&tcp::PeerMessage::Gather { from: InstanceId(2), call: call() }).expect("it is small"),
+            frame(&tcp::PeerMessage::Decided {
                 tag: Tag(1),
                 round: None,
                 result: Err(Error::PeerLost(InstanceId(1))),

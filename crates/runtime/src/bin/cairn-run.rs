@@ -15,13 +15,14 @@ use runtime::{
 const USAGE: &str = "\
 cairn-run -n N [--parts M] [--hosts FILE] [--listen ADDRESS] [--oversubscribe] [--tcp] PROGRAM [ARGUMENTS]
 
-Starts PROGRAM as N Instances. The machine is shared out in M parts (N unless said otherwise): what N leaves is for
-Instances that the program creates. With --hosts, FILE is a JSON list of topologies, one for each Instance. Nothing
-is given twice unless --oversubscribe is said. With --tcp, Instances speak over TCP, as those of several machines do.
+Starts PROGRAM as N Instances. The machine is divided into M parts (default: N); the parts beyond N are for Instances
+that the program creates. With --hosts, FILE is a JSON list of topologies, one per Instance. No resource is assigned
+twice without --oversubscribe. With --tcp, Instances communicate over TCP, as required between machines.
 
-A host in FILE may have, beside its devices, \"Launch\": the words that start a program there, as [\"ssh\", \"-tt\", \"blue\"],
-and \"Address\": where others reach it. The program has to be there under the same name. Such hosts need --tcp, and
---listen with an address of this machine that they reach. What is said is not encrypted: keep to a network of your own.";
+Besides its devices, a host in FILE may have \"Launch\", the command prefix that starts a program on it, such as
+[\"ssh\", \"-tt\", \"blue\"], and \"Address\", at which peers reach it. PROGRAM must exist on it under the same name. Such
+hosts need --tcp and --listen with an address of this machine that they reach. Traffic is not encrypted: use a private
+network.";
 
 fn main() -> ExitCode {
     match run(std::env::args_os().skip(1)) {
@@ -38,12 +39,12 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<i32, Error> {
     let (mut instances, mut parts, mut hosts, mut oversubscribe, mut tcp) = (1, None, None, false, false);
     let mut listen = None;
     let program = loop {
-        let Some(argument) = arguments.next() else { return Err(wrong("no program is named".into())) };
+        let Some(argument) = arguments.next() else { return Err(wrong("no program is given".into())) };
         let mut number = |name: &str| {
             let value = arguments.next().and_then(|value| value.to_str()?.parse::<usize>().ok());
             value
                 .filter(|number| *number > 0)
-                .ok_or_else(|| wrong(format!("{name} takes a number from 1 on")))
+                .ok_or_else(|| wrong(format!("{name} takes a number of at least 1")))
         };
         match argument.to_str() {
             Some("-n") => instances = number("-n")?,

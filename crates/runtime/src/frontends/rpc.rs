@@ -109,7 +109,7 @@ impl<'a> Rpc<'a> {
         if self.functions.contains_key(name) {
             return Err(Error::misuse(
                 "register a function",
-                format!("{name:?} is registered already; name it anew"),
+                format!("{name:?} is already registered; choose another name"),
             ));
         }
         self.functions.insert(name.to_owned(), Box::new(function));
@@ -219,16 +219,21 @@ impl<'a> Rpc<'a> {
     }
 
     fn sort(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let wrong =
-            |_| Error::misuse("receive a call", "what came is none; do all Instances run the same program?");
+        let wrong = |_| {
+            Error::misuse("receive a call", "a message is malformed; do all Instances run the same program?")
+        };
         let (from, message): (InstanceId, Message) = postcard::from_bytes(bytes).map_err(wrong)?;
         match message {
             Message::Call { number, name, argument } => self.calls.push_back((from, number, name, argument)),
             Message::Answer { number, result } => drop(self.answers.insert(number, result)),
             Message::Copied { object } => drop(self.objects.destroy(&object)?),
             Message::Topology { text } => {
-                let wrong =
-                    |error| Error::misuse("gather topologies", format!("that of {from} is none: {error}"));
+                let wrong = |error| {
+                    Error::misuse(
+                        "gather topologies",
+                        format!("that of Instance {from} is malformed: {error}"),
+                    )
+                };
                 self.topologies.insert(from, Topology::read(&text).map_err(wrong)?);
             }
         }
@@ -269,7 +274,7 @@ impl<'a> Rpc<'a> {
                 // The peer does not listen and has some megabytes pending.
                 Err(PushError::Full | PushError::Locked) => {
                     if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                        return Err(Error::TimedOut(format!("room at Instance {to}")));
+                        return Err(Error::TimedOut(format!("buffer space at Instance {to}")));
                     }
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(10));

@@ -116,16 +116,16 @@ impl GlobalSlot {
 
 impl GlobalSlot {
     /// Hint that copies to this slot are imminent.
-    pub(crate) fn soon_counted(&self) {
+    pub(crate) fn prefetch_counter(&self) {
         if let Bytes::Host(memory) = &self.core.target.bytes {
-            memory.soon_counted();
+            memory.prefetch_counter();
         }
     }
 
     /// Hint that a copy to `offset` and the following bytes is imminent.
-    pub(crate) fn soon_written(&self, offset: usize) {
+    pub(crate) fn prefetch_bytes(&self, offset: usize) {
         if let Bytes::Host(memory) = &self.core.target.bytes {
-            memory.soon_written(offset);
+            memory.prefetch_bytes(offset);
         }
     }
 }
@@ -210,7 +210,7 @@ pub trait CommunicationManager: Send + Sync {
     fn put(&self, to: At<'_, GlobalSlot>, from: At<'_, LocalSlot>, size: usize) -> Result<(), Error>;
     /// Counts a copy of size 0 at a global slot. No fence waits for it, so it may be delayed and sent together with
     /// the next copy that needs one.
-    fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
+    fn signal(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
         self.put(At { slot: to, offset: 0 }, At { slot: from, offset: 0 }, 0)
     }
     /// Copies from a global slot.

@@ -261,7 +261,10 @@ impl ExecutionState {
             return not(&self.status(), "Finished");
         }
         let Some(outcome) = lock(&self.core.end).outcome.take() else {
-            return not(&"Finished and its result taken", "Finished with its result there");
+            return not(
+                &"Finished without a result, which was taken",
+                "Finished with its result not taken yet",
+            );
         };
         outcome?.downcast().map(|result| *result).map_err(|_| {
             Error::misuse("take a result", format!("{} has none of type {}", self.core, type_name::<R>()))

@@ -52,7 +52,7 @@ pub enum Error {
         size: u64,
     },
     /// A memory space has too little free memory.
-    #[error("{asked} bytes do not fit into {space}, which has {free} bytes free; free slots or ask for less")]
+    #[error("{asked} bytes do not fit into {space}, which has {free} bytes free; free slots or request less")]
     NoRoom {
         /// The memory space.
         space: String,
@@ -83,10 +83,10 @@ pub enum Error {
         why: String,
     },
     /// The object does not exist any more, or never did.
-    #[error("{0} is gone: it was destroyed, its owner restarted, or it never was")]
+    #[error("{0} does not exist: it was destroyed, its owner restarted, or it never existed")]
     Gone(String),
     /// The deadline has passed; the operation is still pending.
-    #[error("{0} has not happened before the deadline; it may still happen, wait again or drop the wait")]
+    #[error("timed out waiting for {0}, which is still pending; wait again or drop the wait")]
     TimedOut(String),
     /// A function panicked; its executor continues.
     #[error("{what} panicked: {message}")]

@@ -111,14 +111,14 @@ impl Losses {
     }
 
     /// The first lost peer of the slot that no fence has reported yet.
-    fn news(&self, tally: &Tally) -> Option<InstanceId> {
+    fn unreported(&self, tally: &Tally) -> Option<InstanceId> {
         if self.count.load(SeqCst) == 0 {
             return None;
         }
-        let (lost, peers, mut told) = (lock(&self.lost), lock(&tally.peers), lock(&tally.told));
-        let news = peers.iter().find(|peer| lost.contains(peer) && !told.contains(peer)).copied();
-        told.extend(news);
-        news
+        let (lost, peers, mut reported) = (lock(&self.lost), lock(&tally.peers), lock(&tally.reported));
+        let first = peers.iter().find(|peer| lost.contains(peer) && !reported.contains(peer)).copied();
+        reported.extend(first);
+        first
     }
 }
 
@@ -143,7 +143,7 @@ impl Fence {
         let counted = Counted::of(slot);
         if counted.tally().waiting.swap(true, SeqCst) {
             let name = counted.name();
-            return Err(Error::state(name, "fence it", "being fenced by somebody else", "free of fences"));
+            return Err(Error::state(name, "fence it", "already being fenced", "free of fences"));
         }
         Ok(Self {
             counted,
@@ -156,23 +156,23 @@ impl Fence {
     }
 
     /// Whether the counts suffice; consumes nothing.
-    fn there(counted: &Counted, wanted: (u64, u64)) -> bool {
+    fn satisfied(counted: &Counted, wanted: (u64, u64)) -> bool {
         let (counts, consumed) = (counted.counts(), lock(&counted.tally().consumed));
         counts.sent.wrapping_sub(consumed.0) >= wanted.0
             && counts.received.wrapping_sub(consumed.1) >= wanted.1
     }
 
-    fn look(&self) -> Option<Result<(), Error>> {
+    fn check(&self) -> Option<Result<(), Error>> {
         let tally = self.counted.tally();
         if let Some(failure) = lock(&tally.failure).take() {
             return Some(Err(failure));
         }
-        if Self::there(&self.counted, self.wanted) {
+        if Self::satisfied(&self.counted, self.wanted) {
             let mut consumed = lock(&tally.consumed);
             *consumed = (consumed.0.wrapping_add(self.wanted.0), consumed.1.wrapping_add(self.wanted.1));
             return Some(Ok(()));
         }
-        self.losses.news(tally).map(|lost| Err(Error::PeerLost(lost)))
+        self.losses.unreported(tally).map(|lost| Err(Error::PeerLost(lost)))
     }
 
     fn watch(&mut self) {
@@ -184,17 +184,17 @@ impl Fence {
 
 impl Source<()> for Fence {
     fn try_take(&mut self) -> Option<Result<(), Error>> {
-        self.look()
+        self.check()
     }
 
     fn block(&mut self, deadline: Option<Instant>) -> Option<Result<(), Error>> {
         self.watch();
-        self.counted.header().wait(deadline, || self.look())
+        self.counted.header().wait(deadline, || self.check())
     }
 
     fn poll(&mut self, waker: &Waker) -> Option<Result<(), Error>> {
         self.watch();
-        let outcome = self.look();
+        let outcome = self.check();
         if outcome.is_none() {
             let already = lock(&self.helped).replace(waker.clone()).is_some();
             if !already {
@@ -205,17 +205,17 @@ impl Source<()> for Fence {
                 std::thread::spawn(move || {
                     let lost = losses.count.load(SeqCst);
                     counted.header().wait(None, || {
-                        let news = ended.load(SeqCst)
+                        let changed = ended.load(SeqCst)
                             || lock(&counted.tally().failure).is_some()
                             || losses.count.load(SeqCst) != lost
-                            || Self::there(&counted, wanted);
-                        news.then_some(())
+                            || Self::satisfied(&counted, wanted);
+                        changed.then_some(())
                     });
                     lock(&helped).take().into_iter().for_each(Waker::wake);
                 });
             }
             // Check again: counts may have arrived before the waker was registered.
-            return self.look();
+            return self.check();
         }
         outcome
     }

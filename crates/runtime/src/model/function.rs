@@ -120,7 +120,7 @@ impl ExecutionUnit {
 
     /// The name, or a placeholder.
     pub fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or("a function without a name")
+        self.name.as_deref().unwrap_or("an unnamed function")
     }
 
     /// The format.
@@ -132,8 +132,7 @@ impl ExecutionUnit {
     pub fn check(&self, argument: &Value) -> Result<(), Error> {
         match self.argument {
             Some((type_, name)) if type_ != (**argument).type_id() => {
-                let why =
-                    format!("{} takes an argument of type {name}, and was given another one", self.name());
+                let why = format!("{} takes an argument of type {name}, but got another type", self.name());
                 Err(Error::misuse("create an execution state", why))
             }
             _ => Ok(()),
@@ -158,7 +157,7 @@ impl Registry {
         if self.0.contains_key(&name) {
             return Err(Error::misuse(
                 "register a function",
-                format!("{name:?} is registered already; name it anew"),
+                format!("{name:?} is already registered; choose another name"),
             ));
         }
         self.0.insert(name, unit);
@@ -181,10 +180,7 @@ impl Registry {
     pub fn from_bytes(&self, bytes: &[u8]) -> Result<ExecutionUnit, Error> {
         let name = String::from_utf8_lossy(bytes);
         self.0.get(&*name).cloned().ok_or_else(|| {
-            Error::misuse(
-                "receive a function",
-                format!("{name:?} is not registered here; register it before"),
-            )
+            Error::misuse("receive a function", format!("{name:?} is not registered here; register it first"))
         })
     }
 }

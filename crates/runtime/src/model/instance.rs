@@ -153,7 +153,7 @@ impl Watch {
 
     /// Waits for the next event until `deadline`; after [`Error::TimedOut`] the watch stays usable.
     pub fn next(&mut self, deadline: impl Into<Option<Instant>>) -> Result<Event, Error> {
-        let gone = || Error::Gone("what is watched".into());
+        let gone = || Error::Gone("the watched manager".into());
         match deadline.into() {
             None => self.0.recv().map_err(|_| gone()),
             Some(deadline) => {

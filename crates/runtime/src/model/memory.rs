@@ -45,7 +45,7 @@ pub(crate) struct Tally {
     /// The peers that the slot was exchanged with.
     pub peers: Mutex<BTreeSet<InstanceId>>,
     /// The lost peers that a fence has already reported.
-    pub told: Mutex<BTreeSet<InstanceId>>,
+    pub reported: Mutex<BTreeSet<InstanceId>>,
 }
 
 /// The shared part of a slot, held by its handle, pending copies and global slots.
@@ -320,11 +320,11 @@ impl Ledger {
     /// Reserves `size` bytes of `space`; `manager` appears in errors.
     pub fn take(self: &Arc<Self>, manager: &str, space: &MemorySpace, size: usize) -> Result<Room, Error> {
         if size == 0 {
-            return Err(Error::misuse("allocate 0 bytes", "a slot has at least one"));
+            return Err(Error::misuse("allocate 0 bytes", "a slot has at least 1 byte"));
         }
         let index = self.spaces.iter().position(|(known, _)| known == space).ok_or_else(|| {
             let why =
-                format!("{manager} does not know this {} space; ask the topology for its own", space.type_);
+                format!("{manager} does not manage this {} space; use one from its topology", space.type_);
             Error::misuse("allocate", why)
         })?;
         let (_, used) = &self.spaces[index];
@@ -369,7 +369,7 @@ pub trait Register: MemoryManager {
         if memory.size() == 0 {
             let value = memory.into_buffer().unwrap_or_default();
             return Err(Rejected {
-                error: Error::misuse("register 0 bytes", "a slot has at least one"),
+                error: Error::misuse("register 0 bytes", "a slot has at least 1 byte"),
                 value,
             });
         }

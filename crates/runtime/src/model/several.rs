@@ -48,7 +48,8 @@ pub struct SeveralMemories<'a>(pub Vec<&'a dyn MemoryManager>);
 impl SeveralMemories<'_> {
     fn of(&self, space: &MemorySpace) -> Result<&dyn MemoryManager, Error> {
         self.0.iter().find(|manager| manager.claims(space)).copied().ok_or_else(|| {
-            let why = format!("no memory manager knows this {} space; ask the topology for one", space.type_);
+            let why =
+                format!("no memory manager manages this {} space; use one from the topology", space.type_);
             Error::misuse("allocate", why)
         })
     }
@@ -104,7 +105,7 @@ impl SeveralCommunications<'_> {
     fn of(&self, to: &str, from: &str) -> Result<&dyn CommunicationManager, Error> {
         self.0.iter().find(|manager| manager.claims(to, from)).copied().ok_or_else(|| {
             let why = format!(
-                "no communication manager copies from a slot of {from} to one of {to}; go through host"
+                "no communication manager copies from a slot of {from} to one of {to}; copy through the host"
             );
             Error::misuse("copy", why)
         })
@@ -143,8 +144,8 @@ impl CommunicationManager for SeveralCommunications<'_> {
         self.global()?.put(to, from, size)
     }
 
-    fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
-        self.global()?.tell(to, from)
+    fn signal(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
+        self.global()?.signal(to, from)
     }
 
     fn get(&self, to: At<'_, LocalSlot>, from: At<'_, GlobalSlot>, size: usize) -> Result<(), Error> {
@@ -223,7 +224,7 @@ impl ComputeManager for SeveralComputes<'_> {
         let claims = self.0.iter().find(|manager| manager.claims(resource)).ok_or_else(|| {
             Error::misuse(
                 "create a processing unit",
-                format!("no compute manager knows a {}", resource.type_),
+                format!("no compute manager supports a {}", resource.type_),
             )
         })?;
         claims.create_processing_unit(resource)

@@ -119,7 +119,7 @@ impl<T> Promise<T> {
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         // The wait can no longer complete: end it with an error instead of blocking for ever.
-        self.0.keep(Err(Error::Gone("what was waited for".into())));
+        self.0.keep(Err(Error::Gone("the awaited operation".into())));
     }
 }
 
@@ -143,7 +143,7 @@ struct Promised<T, F: FnOnce()> {
 impl<T, F: FnOnce()> Promised<T, F> {
     fn take(&self, state: &mut State<T>) -> Option<Result<T, Error>> {
         if state.taken {
-            return Some(Err(Error::state(self.what, "take it", "taken already", "there")));
+            return Some(Err(Error::state(self.what, "take it", "already taken", "not taken yet")));
         }
         let outcome = state.outcome.take();
         state.taken = outcome.is_some();
@@ -213,7 +213,7 @@ impl<T, F> Mapped<T, F> {
         let make = self
             .make
             .take()
-            .ok_or_else(|| Error::state("the outcome", "take it", "taken already", "there"))?;
+            .ok_or_else(|| Error::state("the outcome", "take it", "already taken", "not taken yet"))?;
         make(outcome?)
     }
 }

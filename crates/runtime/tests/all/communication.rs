@@ -185,14 +185,14 @@ fn an_exchange_that_disagrees_is_the_same_error_for_all() {
         };
         // A key twice.
         let twice = exchange(rank, 1, &[(Key(5), &slot)]).unwrap_err().to_string();
-        assert!(twice.contains("key 5 is brought by Instance"), "{twice}");
+        assert!(twice.contains("key 5 is contributed by Instance"), "{twice}");
         same(&twice);
         // Groups that differ.
         if rank.index() == 2 {
             all.retain(|id| *id != ids[0]);
         }
         let differ = soon(rank.communication.exchange(&all, Tag(2), &[]).unwrap()).unwrap_err().to_string();
-        assert!(differ.contains("names the group"), "{differ}");
+        assert!(differ.contains("passed the group"), "{differ}");
         same(&differ);
         // A tag in use.
         let kept = exchange(rank, 3, &[(key(rank.index()), &slot)]).unwrap();

@@ -183,7 +183,7 @@ fn a_begun_stack_is_never_resumed_by_another_thread() {
     manager.run(&state).unwrap();
     let state = std::thread::spawn(move || {
         let error = Coroutines::new().run(&state).unwrap_err();
-        assert!(error.to_string().contains("begun on another thread"), "{error}");
+        assert!(error.to_string().contains("started on another thread"), "{error}");
         state
     });
     let state = state.join().unwrap();
@@ -224,8 +224,8 @@ fn functions_are_sent_by_name() {
     assert_eq!(state.take::<u32>().unwrap(), 8);
     let nameless = ExecutionUnit::function(|_, (): ()| ());
     insta::assert_snapshot!(registry.to_bytes(&nameless).unwrap_err(), @"cannot send a function: it has no name; give it one with `named`, and register it at both ends");
-    insta::assert_snapshot!(registry.register(named).unwrap_err(), @r#"cannot register a function: "double" is registered already; name it anew"#);
-    insta::assert_snapshot!(registry.from_bytes(b"triple").unwrap_err(), @r#"cannot receive a function: "triple" is not registered here; register it before"#);
+    insta::assert_snapshot!(registry.register(named).unwrap_err(), @r#"cannot register a function: "double" is already registered; choose another name"#);
+    insta::assert_snapshot!(registry.from_bytes(b"triple").unwrap_err(), @r#"cannot receive a function: "triple" is not registered here; register it first"#);
 }
 
 #[test]

@@ -70,8 +70,8 @@ fn hosts_are_reached_by_their_commands_and_addresses() {
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };
-    insta::assert_snapshot!(refused(&[]), @"cairn-run: cannot launch on other hosts: Instances of several hosts speak over TCP; say --tcp");
-    insta::assert_snapshot!(refused(&["--tcp"]), @"cairn-run: cannot launch on other hosts: Instances there have to find the launcher; say --listen and an address of this host");
+    insta::assert_snapshot!(refused(&[]), @"cairn-run: cannot launch on other hosts: Instances on several hosts communicate over TCP; pass --tcp");
+    insta::assert_snapshot!(refused(&["--tcp"]), @"cairn-run: cannot launch on other hosts: Instances on other hosts must reach the launcher; pass --listen with an address of this host");
 }
 
 /// Machines that this one plays: network namespaces, connected by a bridge in the first of them. Gone when dropped.

@@ -35,9 +35,12 @@ fn only_the_root_finalizes_and_nobody_terminates_itself() {
     everywhere(2, "instances::only_the_root_finalizes_and_nobody_terminates_itself", |rank| {
         let (me, index) = (rank.me(), rank.index());
         let error = rank.instances.terminate(me).unwrap_err().to_string();
-        assert_eq!(error, "cannot terminate an Instance: it is this one; return from `main`, or `abort`");
+        assert_eq!(
+            error,
+            "cannot terminate an Instance: it is the calling one; return from `main` or call `abort`"
+        );
         let unknown = rank.instances.terminate(runtime::InstanceId(0)).unwrap_err().to_string();
-        assert!(unknown.contains("there is none with the id 0000000000000000"), "{unknown}");
+        assert!(unknown.contains("Instance 0000000000000000 does not exist"), "{unknown}");
         if index == 1 {
             let error = rank.instances.finalize().unwrap_err();
             assert!(matches!(error, Error::State { .. }), "{error}");
@@ -96,7 +99,7 @@ fn create(rank: &Rank) {
     // Wholly impossible.
     let none = rank.instances.create_instances(2, &template(host(9, 1)));
     let why: Vec<_> = none.into_iter().map(|answer| answer.unwrap_err().why).collect();
-    assert_eq!(why, ["of 3 hosts 0 have what is asked for, and none of these is free"; 2]);
+    assert_eq!(why, ["of 3 hosts 0 meet the requirements, and none of these is free"; 2]);
     // Partly: two hosts have two units, the third is this Instance's own and has one.
     let answers = rank.instances.create_instances(3, &template(host(2, 1 << 20)));
     let (made, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
@@ -144,8 +147,8 @@ fn what_cannot_be_launched_is_refused_in_words() {
         assert_eq!(output.status.code(), Some(2), "{options:?}");
         String::from_utf8(output.stderr).unwrap().lines().next().unwrap().to_owned()
     };
-    insta::assert_snapshot!(run(&["-n", "2"]), @"cairn-run: cannot launch: no program is named");
-    insta::assert_snapshot!(run(&["-n", "none", "x"]), @"cairn-run: cannot launch: -n takes a number from 1 on");
+    insta::assert_snapshot!(run(&["-n", "2"]), @"cairn-run: cannot launch: no program is given");
+    insta::assert_snapshot!(run(&["-n", "none", "x"]), @"cairn-run: cannot launch: -n takes a number of at least 1");
     insta::assert_snapshot!(run(&["--fast", "x"]), @"cairn-run: cannot launch: --fast is not an option");
     insta::assert_snapshot!(run(&["--hosts", "/nowhere", "x"]), @"cairn-run: cannot read /nowhere: No such file or directory (os error 2)");
     insta::assert_snapshot!(run(&["-n", "1", "/nowhere/program"]), @"cairn-run: cannot start /nowhere/program: No such file or directory (os error 2)");

@@ -29,7 +29,7 @@ fn a_space_is_never_overdrawn_and_what_is_freed_is_free() {
     everywhere(1, "memory::a_space_is_never_overdrawn_and_what_is_freed_is_free", |rank| {
         let space = rank.space();
         let refused = |size| rank.memory.allocate(&space, size).unwrap_err().to_string();
-        assert_eq!(refused(0), "cannot allocate 0 bytes: a slot has at least one");
+        assert_eq!(refused(0), "cannot allocate 0 bytes: a slot has at least 1 byte");
         let all = usize::try_from(space.size).unwrap();
         assert!(refused(all + 1).contains(&format!("which has {all} bytes free")), "{}", refused(all + 1));
         let slot = rank.slot(1 << 20);
@@ -39,7 +39,7 @@ fn a_space_is_never_overdrawn_and_what_is_freed_is_free() {
         let foreign = MemorySpace { type_: "RAM".into(), size: 1, more: serde_json::Map::new() };
         assert!(!rank.memory.claims(&foreign));
         let error = rank.memory.allocate(&foreign, 1).unwrap_err().to_string();
-        assert!(error.ends_with("does not know this RAM space; ask the topology for its own"), "{error}");
+        assert!(error.ends_with("does not manage this RAM space; use one from its topology"), "{error}");
     });
 }
 
@@ -59,7 +59,7 @@ fn a_buffer_is_registered_and_comes_back_where_that_is_supported() {
         assert!(rejected.error.to_string().contains("name the type that was registered"));
         assert_eq!(rank.memory.deregister::<u64>(rejected.value).unwrap(), [1, 7, 3]);
         let empty = rank.memory.register(&rank.space(), Vec::<u8>::new()).unwrap_err();
-        assert_eq!(empty.error.to_string(), "cannot register 0 bytes: a slot has at least one");
+        assert_eq!(empty.error.to_string(), "cannot register 0 bytes: a slot has at least 1 byte");
         let allocated = rank.slot(8);
         assert!(rank.memory.deregister::<u8>(allocated).is_err());
     }

@@ -166,7 +166,7 @@ fn tasks_that_wait_for_ever_are_named() {
         let blocked = tasking.run().unwrap().unwrap_err();
         assert_eq!(
             blocked.to_string(),
-            "these tasks wait for ever: chicken, egg; what they wait for is neither ready nor running"
+            "tasks are deadlocked: chicken, egg; no other task is ready or running"
         );
     });
 }

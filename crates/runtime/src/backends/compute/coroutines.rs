@@ -93,12 +93,12 @@ pub(super) fn home(state: &StateCore) -> Result<(), Error> {
         && state.home() != 0
         && state.home() != STACKS.with(|it| it.home.number)
     {
-        let is = "begun on another thread";
+        let is = "started on another thread";
         return Err(Error::state(
             state,
             "run it",
             is,
-            "run by the thread of its first run: no stack is sent",
+            "run by the thread of its first run, which owns its stack",
         ));
     }
     Ok(())

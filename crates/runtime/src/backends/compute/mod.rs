@@ -66,7 +66,7 @@ impl Execution for Called {
     fn step(&mut self, state: &Arc<StateCore>) -> Step {
         let call = self.0.take();
         Step::Finished(call.map_or_else(
-            || Err(Error::state(state, "run it", "taken by its unit", "its own")),
+            || Err(Error::state(state, "run it", "started on a unit", "not started on one")),
             |call| call(),
         ))
     }
@@ -107,7 +107,7 @@ impl<E: Engine> Compute<E> {
     fn foreign(what: &str, origin: &str) -> Error {
         Error::misuse(
             "execute",
-            format!("{what} was made by {origin}, not by {}; ask the manager that made it", E::NAME),
+            format!("{what} was created by {origin}, not by {}; use the manager that created it", E::NAME),
         )
     }
 }
@@ -131,7 +131,7 @@ impl<E: Engine> ComputeManager for Compute<E> {
 
     fn create_processing_unit(&self, resource: &ComputeResource) -> Result<ProcessingUnit, Error> {
         if !self.claims(resource) {
-            let why = format!("{} makes them of a {PROCESSING_UNIT}, not of a {}", E::NAME, resource.type_);
+            let why = format!("{} needs a {PROCESSING_UNIT}, not a {}", E::NAME, resource.type_);
             return Err(Error::misuse("create a processing unit", why));
         }
         let processor = resource.more.get("Logical Processor Id").and_then(serde_json::Value::as_u64);
@@ -158,7 +158,7 @@ impl<E: Engine> ComputeManager for Compute<E> {
                 Format::Async(_) => "run asynchronous functions",
                 Format::Kernel(_) => "run kernels",
             };
-            Error::unsupported(E::NAME, form, "ask a manager that `takes` it")
+            Error::unsupported(E::NAME, form, "use a manager that `takes` it")
         })?;
         Ok(ExecutionState::new(E::NAME, execution))
     }

@@ -137,7 +137,7 @@ impl Execution for OnThread {
         let (guest, turn) = match self {
             Self::New(body) => {
                 let Some(body) = body.take() else {
-                    let error = Error::state(state, "run it", "taken by its unit", "its own");
+                    let error = Error::state(state, "run it", "started on a unit", "not started on one");
                     return Step::Finished(Err(error));
                 };
                 let idle = lock(&IDLE).pop();

@@ -212,7 +212,7 @@ impl ThreadUnit {
 fn pin(processor: Option<u64>) -> Result<(), Error> {
     let Some(number) = processor.and_then(|number| usize::try_from(number).ok()) else { return Ok(()) };
     if number >= CpuSet::MAX_CPU {
-        return Err(Error::misuse("pin a thread", format!("there is no processor {number}")));
+        return Err(Error::misuse("pin a thread", format!("processor {number} does not exist")));
     }
     let mut set = CpuSet::new();
     set.set(number);

@@ -46,7 +46,7 @@ impl Shared {
 }
 
 fn unknown(id: InstanceId) -> Error {
-    Error::misuse("find an Instance", format!("there is none with the id {id}; `instances` lists them"))
+    Error::misuse("find an Instance", format!("Instance {id} does not exist; `instances` lists all"))
 }
 
 /// The Instances of this process, from the perspective of one of them.
@@ -76,7 +76,7 @@ impl InstanceManager for Instances {
     }
 
     fn current(&self) -> Instance {
-        self.get(self.me).expect("it is listed as long as it is there")
+        self.get(self.me).expect("it is listed while it exists")
     }
 
     fn instances(&self) -> Vec<Instance> {
@@ -96,7 +96,7 @@ impl InstanceManager for Instances {
 
     fn create_instances(&self, n: usize, _template: &InstanceTemplate) -> Vec<Result<Instance, Refused>> {
         let why =
-            "the host back-end has the Instances of this process alone; start the program with cairn-run";
+            "the host back-end has only the Instances of this process; start the program with cairn-run";
         (0..n).map(|_| Err(Refused { why: why.into() })).collect()
     }
 
@@ -106,7 +106,7 @@ impl InstanceManager for Instances {
 
     fn terminate(&self, id: InstanceId) -> Result<(), Error> {
         if id == self.me {
-            let why = "it is this one; return from `main`, or `abort`";
+            let why = "it is the calling one; return from `main` or call `abort`";
             return Err(Error::misuse("terminate an Instance", why));
         }
         self.shared.set(id, &InstanceState::Leaving)?;

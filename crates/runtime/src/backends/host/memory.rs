@@ -70,7 +70,7 @@ impl MemoryManager for Memories {
     fn register_memory(&self, space: &MemorySpace, memory: Memory) -> Result<LocalSlot, Rejected<Memory>> {
         if !self.claims(space) {
             let why = format!(
-                "{} does not know this {} space; ask the topology for its own",
+                "{} does not manage this {} space; use one from its topology",
                 self.name, space.type_
             );
             return Err(Rejected { error: Error::misuse("register a buffer", why), value: memory });

@@ -102,7 +102,7 @@ fn memory(path: &PathBuf, key: &str) -> Result<u64, Error> {
     let text = fs::read_to_string(path).map_err(|error| Error::system(&what, error))?;
     let line = text.lines().find_map(|line| line.split_once(key)).map(|(_, rest)| rest);
     let kilobytes = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.map(|number| number * 1024).ok_or_else(|| Error::system(&what, format!("there is no {key}")))
+    kilobytes.map(|number| number * 1024).ok_or_else(|| Error::system(&what, format!("{key} is missing")))
 }
 
 /// Parses a list such as `0-3,8`.

@@ -10,13 +10,13 @@ use crate::{
 pub struct Hosts {
     parts: Vec<(Topology, Vec<InstanceId>)>,
     /// The access to each share, in the same order.
-    ways: Vec<Way>,
+    ways: Vec<HostAccess>,
     oversubscribe: bool,
 }
 
 /// Access to a host.
 #[derive(Clone, Debug, Default)]
-struct Way {
+struct HostAccess {
     /// The command prefix that starts a program there; empty for this machine.
     launch: Vec<String>,
     /// The address at which peers reach its Instances.
@@ -28,7 +28,7 @@ impl Hosts {
     pub fn share(machine: &Topology, parts: usize, oversubscribe: bool) -> Result<Self, Error> {
         let units: usize = machine.devices.iter().map(|device| device.compute_resources.len()).sum();
         if parts == 0 || (parts > units && !oversubscribe) {
-            let why = format!("it has {units} processing units; ask for fewer parts, or say --oversubscribe");
+            let why = format!("it has {units} processing units; request fewer parts or pass --oversubscribe");
             return Err(Error::misuse(&format!("share out the machine in {parts} parts"), why));
         }
         let part = |index: usize| {
@@ -53,7 +53,7 @@ impl Hosts {
             });
             (Topology { devices: devices.collect(), ..Topology::default() }, Vec::new())
         };
-        let ways = vec![Way::default(); parts];
+        let ways = vec![HostAccess::default(); parts];
         Ok(Self { parts: (0..parts).map(part).collect(), ways, oversubscribe })
     }
 
@@ -66,7 +66,7 @@ impl Hosts {
         let (mut parts, mut ways) = (Vec::new(), Vec::new());
         for (index, mut host) in list.into_iter().enumerate() {
             let wrong = |why: String| wrong(format!("host {index}: {why}"));
-            ways.push(Way::take(&mut host).map_err(wrong)?);
+            ways.push(HostAccess::take(&mut host).map_err(wrong)?);
             parts.push((Topology::from_json(host).map_err(|error| wrong(error.to_string()))?, Vec::new()));
         }
         Ok(Self { parts, ways, oversubscribe })
@@ -99,7 +99,7 @@ impl Hosts {
         let able = indices.filter(|&at| free(&self.parts[at].1) && self.parts[at].0.satisfies(wanted));
         let best = able.min_by_key(|&at| (self.parts[at].1.len(), size(&self.parts[at].0), at));
         let best = best.ok_or_else(|| {
-            format!("of {} hosts {fits} have what is asked for, and none of these is free", self.parts.len())
+            format!("of {} hosts {fits} meet the requirements, and none of these is free", self.parts.len())
         })?;
         self.parts[best].1.push(id);
         Ok(self.parts[best].0.clone())
@@ -114,7 +114,7 @@ impl Hosts {
                 Ok(part.clone())
             }
             _ => Err(format!(
-                "there are {} hosts for more Instances; name more, or say --oversubscribe",
+                "no host is free for another Instance; describe more than {} hosts or pass --oversubscribe",
                 self.parts.len()
             )),
         }
@@ -126,15 +126,15 @@ impl Hosts {
     }
 }
 
-impl Way {
+impl HostAccess {
     /// Extracts the access from a described host.
     fn take(host: &mut serde_json::Value) -> Result<Self, String> {
         let mut part = |name: &str| host.as_object_mut().and_then(|host| host.remove(name));
         let launch = part("Launch").map(serde_json::from_value).transpose();
         let address = part("Address").map(serde_json::from_value).transpose();
         Ok(Self {
-            launch: launch.map_err(|_| "\"Launch\" is a list of words")?.unwrap_or_default(),
-            address: address.map_err(|_| "\"Address\" is a text")?,
+            launch: launch.map_err(|_| "\"Launch\" must be a list of words")?.unwrap_or_default(),
+            address: address.map_err(|_| "\"Address\" must be a string")?,
         })
     }
 }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(parts(&Hosts::share(&machine(&[2, 2]), 2, false).unwrap()), ["2u 1200B", "2u 1200B"]);
         assert_eq!(parts(&Hosts::share(&machine(&[2, 2]), 1, false).unwrap()), ["2u 1200B + 2u 1200B"]);
         let error = Hosts::share(&machine(&[2]), 3, false).unwrap_err();
-        insta::assert_snapshot!(error, @"cannot share out the machine in 3 parts: it has 2 processing units; ask for fewer parts, or say --oversubscribe");
+        insta::assert_snapshot!(error, @"cannot share out the machine in 3 parts: it has 2 processing units; request fewer parts or pass --oversubscribe");
         assert_eq!(parts(&Hosts::share(&machine(&[2]), 3, true).unwrap()), ["1u 400B", "1u 400B", "1u 400B"]);
     }
 
@@ -187,8 +187,8 @@ mod tests {
         far.take_next(InstanceId(1)).unwrap();
         let way = (&["ssh".to_owned(), "blue".to_owned()][..], Some("10.0.0.2"));
         assert_eq!(far.way_to(InstanceId(1)), way);
-        insta::assert_snapshot!(read(r#""Launch":"ssh","#).unwrap_err(), @r#"cannot read the hosts: host 0: "Launch" is a list of words"#);
-        insta::assert_snapshot!(read(r#""Address":7,"#).unwrap_err(), @r#"cannot read the hosts: host 0: "Address" is a text"#);
+        insta::assert_snapshot!(read(r#""Launch":"ssh","#).unwrap_err(), @r#"cannot read the hosts: host 0: "Launch" must be a list of words"#);
+        insta::assert_snapshot!(read(r#""Address":7,"#).unwrap_err(), @r#"cannot read the hosts: host 0: "Address" must be a string"#);
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         let given = hosts.take(InstanceId(1), &Topology::default()).unwrap();
         assert_eq!(given, machine(&[4]));
         assert!(hosts.take(InstanceId(2), &machine(&[5])).is_ok());
-        insta::assert_snapshot!(hosts.take(InstanceId(3), &machine(&[5])).unwrap_err(), @"of 2 hosts 1 have what is asked for, and none of these is free");
+        insta::assert_snapshot!(hosts.take(InstanceId(3), &machine(&[5])).unwrap_err(), @"of 2 hosts 1 meet the requirements, and none of these is free");
         hosts.give_back(InstanceId(2));
         assert!(hosts.take(InstanceId(3), &machine(&[5])).is_ok());
     }

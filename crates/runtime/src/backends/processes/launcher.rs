@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Grace period for termination.
-const LEAVING: Duration = Duration::from_secs(10);
+const TERMINATION_GRACE: Duration = Duration::from_secs(10);
 
 /// The parameters of a launch.
 pub struct Launch {
@@ -49,9 +49,9 @@ pub struct Launch {
     pub listen: Option<String>,
 }
 
-enum News {
+enum LauncherEvent {
     Connected { token: String, address: Option<String>, stream: Stream },
-    Said(InstanceId, ToLauncher),
+    Message(InstanceId, ToLauncher),
     Ended(InstanceId, io::Result<ExitStatus>),
 }
 
@@ -62,10 +62,10 @@ struct Member {
     process: Option<std::os::fd::OwnedFd>,
     pid: u32,
     /// Pending requests, by Instance and number, to be answered when it has ended.
-    outlived_by: Vec<(InstanceId, u64)>,
+    awaited_by: Vec<(InstanceId, u64)>,
     to: Option<Sender<ToInstance>>,
     /// The deadline after which it is killed.
-    patience: Option<Instant>,
+    kill_at: Option<Instant>,
 }
 
 /// A creation request, some of whose Instances are not decided yet.
@@ -88,7 +88,7 @@ struct Launcher {
     root: Option<InstanceId>,
     arbiter: Arbiter,
     creations: Vec<Creation>,
-    news: Sender<News>,
+    events: Sender<LauncherEvent>,
     code: i32,
 }
 
@@ -99,7 +99,7 @@ pub fn launch(launch: Launch) -> Result<i32, Error> {
     let wrong = |error| Error::system("listen for Instances", error);
     let name = SocketAddr::from_abstract_name(&address).map_err(wrong)?;
     let listener = UnixListener::bind_addr(&name).map_err(wrong)?;
-    let (news, heard) = channel();
+    let (events, heard) = channel();
     let far = launch.far_listener()?;
     let far_address = far.as_ref().map(|far| far.local_addr().map(network)).transpose().map_err(wrong)?;
     let mut launcher = Launcher {
@@ -114,17 +114,17 @@ pub fn launch(launch: Launch) -> Result<i32, Error> {
         root: None,
         arbiter: Arbiter::default(),
         creations: Vec::new(),
-        news: news.clone(),
+        events: events.clone(),
         code: 0,
     };
     if let Some(far) = far {
-        let news = news.clone();
+        let events = events.clone();
         std::thread::spawn(move || {
             let streams = far.incoming().flatten().filter_map(|stream| Stream::over_network(stream).ok());
-            greet_all(streams, &news);
+            greet_all(streams, &events);
         });
     }
-    std::thread::spawn(move || greet_all(listener.incoming().flatten().map(Stream::Machine), &news));
+    std::thread::spawn(move || greet_all(listener.incoming().flatten().map(Stream::Machine), &events));
     launcher.begin()?;
     launcher.serve(&heard);
     Ok(launcher.code)
@@ -143,16 +143,16 @@ pub(crate) fn draw<const N: usize>() -> Result<[u8; N], Error> {
     }
 }
 
-fn greet_all(streams: impl Iterator<Item = Stream>, news: &Sender<News>) {
+fn greet_all(streams: impl Iterator<Item = Stream>, events: &Sender<LauncherEvent>) {
     for stream in streams {
-        let news = news.clone();
-        std::thread::spawn(move || greet(stream, &news));
+        let events = events.clone();
+        std::thread::spawn(move || greet(stream, &events));
     }
 }
 
-fn greet(mut stream: Stream, news: &Sender<News>) {
+fn greet(mut stream: Stream, events: &Sender<LauncherEvent>) {
     if let Ok(ToLauncher::Hello { token, address }) = wire::receive(&mut stream) {
-        let _ = news.send(News::Connected { token, address, stream });
+        let _ = events.send(LauncherEvent::Connected { token, address, stream });
     }
 }
 
@@ -162,11 +162,10 @@ impl Launch {
         let what = "launch on other hosts";
         match (&self.listen, self.hosts.has_far()) {
             (_, true) if !self.tcp => {
-                Err(Error::misuse(what, "Instances of several hosts speak over TCP; say --tcp"))
+                Err(Error::misuse(what, "Instances on several hosts communicate over TCP; pass --tcp"))
             }
             (None, true) => {
-                let why =
-                    "Instances there have to find the launcher; say --listen and an address of this host";
+                let why = "Instances on other hosts must reach the launcher; pass --listen with an address of this host";
                 Err(Error::misuse(what, why))
             }
             (None, false) => Ok(None),
@@ -206,9 +205,9 @@ impl Launcher {
 
     fn add(&mut self, id: InstanceId, topology: crate::hicr::Topology) {
         let description = Description { id, boot: 1, topology, address: String::new() };
-        let (state, outlived_by) = (InstanceState::Requested, Vec::new());
+        let (state, awaited_by) = (InstanceState::Requested, Vec::new());
         let member =
-            Member { description, state, process: None, pid: 0, outlived_by, to: None, patience: None };
+            Member { description, state, process: None, pid: 0, awaited_by, to: None, kill_at: None };
         self.members.insert(id, member);
     }
 
@@ -244,42 +243,44 @@ impl Launcher {
             member.pid = child.id();
             member.description.address = format!("process {}", child.id());
         }
-        self.becomes(id, InstanceState::Starting);
-        let news = self.news.clone();
+        self.set_state(id, InstanceState::Starting);
+        let events = self.events.clone();
         std::thread::spawn(move || {
             let mut child = child;
-            let _ = news.send(News::Ended(id, child.wait()));
+            let _ = events.send(LauncherEvent::Ended(id, child.wait()));
         });
         Ok(())
     }
 
-    fn serve(&mut self, heard: &Receiver<News>) {
+    fn serve(&mut self, heard: &Receiver<LauncherEvent>) {
         while self.members.values().any(|member| !member.state.is_over()) {
-            let next = self.members.values().filter_map(|member| member.patience).min();
-            let news = match next {
+            let next = self.members.values().filter_map(|member| member.kill_at).min();
+            let event = match next {
                 None => heard.recv().ok(),
                 Some(next) => match heard.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {
-                        self.lose_patience();
+                        self.kill_overdue();
                         continue;
                     }
-                    news => news.ok(),
+                    event => event.ok(),
                 },
             };
-            match news {
-                Some(News::Connected { token, address, stream }) => self.connected(&token, address, stream),
-                Some(News::Said(id, said)) => self.said(id, said),
-                Some(News::Ended(id, status)) => self.ended(id, status),
+            match event {
+                Some(LauncherEvent::Connected { token, address, stream }) => {
+                    self.connected(&token, address, stream)
+                }
+                Some(LauncherEvent::Message(id, message)) => self.handle(id, message),
+                Some(LauncherEvent::Ended(id, status)) => self.ended(id, status),
                 None => return,
             }
         }
     }
 
-    fn lose_patience(&mut self) {
+    fn kill_overdue(&mut self) {
         let now = Instant::now();
         for member in self.members.values_mut() {
-            if member.patience.is_some_and(|until| until <= now) {
-                member.patience = None;
+            if member.kill_at.is_some_and(|until| until <= now) {
+                member.kill_at = None;
                 signal(member, Signal::KILL);
             }
         }
@@ -297,19 +298,19 @@ impl Launcher {
                 }
             }
         });
-        let news = self.news.clone();
+        let events = self.events.clone();
         std::thread::spawn(move || {
-            while let Ok(said) = wire::receive(&mut stream) {
-                if news.send(News::Said(id, said)).is_err() {
+            while let Ok(message) = wire::receive(&mut stream) {
+                if events.send(LauncherEvent::Message(id, message)).is_err() {
                     return;
                 }
             }
         });
         if let (Some(address), Some(member)) = (address, self.members.get_mut(&id)) {
             member.description.address.clone_from(&address);
-            self.tell_all(|| ToInstance::Reached { id, address: address.clone() });
+            self.broadcast(|| ToInstance::Reached { id, address: address.clone() });
         }
-        self.becomes(id, InstanceState::Running);
+        self.set_state(id, InstanceState::Running);
         let all =
             self.members.values().map(|member| (member.description.clone(), member.state.clone())).collect();
         let _ =
@@ -320,38 +321,38 @@ impl Launcher {
         self.answer_creations();
     }
 
-    fn tell(&self, id: InstanceId, message: ToInstance) {
+    fn send(&self, id: InstanceId, message: ToInstance) {
         if let Some(to) = self.members.get(&id).and_then(|member| member.to.as_ref()) {
             let _ = to.send(message);
         }
     }
 
-    fn tell_all(&self, message: impl Fn() -> ToInstance) {
-        self.members.keys().for_each(|id| self.tell(*id, message()));
+    fn broadcast(&self, message: impl Fn() -> ToInstance) {
+        self.members.keys().for_each(|id| self.send(*id, message()));
     }
 
     fn decided(&self, decisions: Vec<Decision>) {
         for Decision { to, tag, round, result } in decisions {
             for id in to {
-                self.tell(id, ToInstance::Decided { tag, round, result: result.clone() });
+                self.send(id, ToInstance::Decided { tag, round, result: result.clone() });
             }
         }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "a state is made where it is told")]
-    fn becomes(&mut self, id: InstanceId, state: InstanceState) {
+    #[expect(clippy::needless_pass_by_value, reason = "callers create the state")]
+    fn set_state(&mut self, id: InstanceId, state: InstanceState) {
         let Some(member) = self.members.get_mut(&id).filter(|member| member.state.may_become(&state)) else {
             return;
         };
         member.state = state.clone();
-        self.tell_all(|| ToInstance::Event(Event { id, state: state.clone() }));
+        self.broadcast(|| ToInstance::Event(Event { id, state: state.clone() }));
     }
 
-    fn said(&mut self, from: InstanceId, said: ToLauncher) {
-        match said {
+    fn handle(&mut self, from: InstanceId, message: ToLauncher) {
+        match message {
             ToLauncher::Hello { .. } => {}
             ToLauncher::Gather(call) => {
-                let decisions = self.arbiter.offer(from, call);
+                let decisions = self.arbiter.enter(from, call);
                 self.decided(decisions);
             }
             ToLauncher::Withdraw { tag, round } => {
@@ -366,13 +367,13 @@ impl Launcher {
             }
             ToLauncher::Terminate { request, id } => {
                 let result = self.terminate(id);
-                self.tell(from, ToInstance::Done { request, result });
+                self.send(from, ToInstance::Done { request, result });
             }
             ToLauncher::Outlive { request, id, process } => {
                 let member = self.members.get_mut(&id).filter(|it| it.pid == process && !it.state.is_over());
                 match member {
-                    Some(member) => member.outlived_by.push((from, request)),
-                    None => self.tell(from, ToInstance::Done { request, result: Ok(()) }),
+                    Some(member) => member.awaited_by.push((from, request)),
+                    None => self.send(from, ToInstance::Done { request, result: Ok(()) }),
                 }
             }
             ToLauncher::Abort { code, reason } => {
@@ -380,7 +381,7 @@ impl Launcher {
                 self.code = code;
                 let failed = InstanceState::Failed(format!("aborted with code {code} by {from}: {reason}"));
                 for id in self.members.keys().copied().collect::<Vec<_>>() {
-                    self.becomes(id, failed.clone());
+                    self.set_state(id, failed.clone());
                     signal(&self.members[&id], Signal::KILL);
                 }
             }
@@ -391,9 +392,9 @@ impl Launcher {
         let id = self.new_id();
         let granted = self.launch.hosts.take(id, &template.topology).map_err(|why| Refused { why })?;
         self.add(id, granted);
-        self.tell_all(|| ToInstance::Added(self.members[&id].description.clone()));
+        self.broadcast(|| ToInstance::Added(self.members[&id].description.clone()));
         if let Err(error) = self.start(id) {
-            self.becomes(id, InstanceState::Failed(error.to_string()));
+            self.set_state(id, InstanceState::Failed(error.to_string()));
             self.launch.hosts.give_back(id);
             return Err(Refused { why: error.to_string() });
         }
@@ -416,22 +417,22 @@ impl Launcher {
                 self.creations.push(creation);
             } else {
                 let Creation { from, request, answers } = creation;
-                self.tell(from, ToInstance::Created { request, answers });
+                self.send(from, ToInstance::Created { request, answers });
             }
         }
     }
 
     fn terminate(&mut self, id: InstanceId) -> Result<(), Error> {
         let Some(member) = self.members.get_mut(&id) else {
-            let why = format!("there is none with the id {id}; `instances` lists them");
+            let why = format!("Instance {id} does not exist; `instances` lists all");
             return Err(Error::misuse("terminate an Instance", why));
         };
         if !member.state.may_become(&InstanceState::Leaving) {
             let is = format!("{:?}", member.state);
             return Err(Error::state(format!("Instance {id}"), "terminate it", is, "Starting or Running"));
         }
-        member.patience = Some(Instant::now() + LEAVING);
-        self.becomes(id, InstanceState::Leaving);
+        member.kill_at = Some(Instant::now() + TERMINATION_GRACE);
+        self.set_state(id, InstanceState::Leaving);
         signal(&self.members[&id], Signal::TERM);
         Ok(())
     }
@@ -441,7 +442,7 @@ impl Launcher {
         let leaving = member.state == InstanceState::Leaving;
         let up = !matches!(member.state, InstanceState::Requested | InstanceState::Starting);
         member.process = None;
-        member.patience = None;
+        member.kill_at = None;
         let state = match &status {
             _ if leaving => InstanceState::Gone,
             Ok(status) if status.success() && up => InstanceState::Gone,
@@ -457,11 +458,11 @@ impl Launcher {
             let code = status.ok().and_then(|status| status.code()).filter(|code| *code != 0);
             self.code = code.unwrap_or(1);
         }
-        self.becomes(id, state);
+        self.set_state(id, state);
         if let Some(member) = self.members.get_mut(&id) {
             member.to = None;
-            for (who, request) in std::mem::take(&mut member.outlived_by) {
-                self.tell(who, ToInstance::Done { request, result: Ok(()) });
+            for (requester, request) in std::mem::take(&mut member.awaited_by) {
+                self.send(requester, ToInstance::Done { request, result: Ok(()) });
             }
         }
         self.launch.hosts.give_back(id);

@@ -53,12 +53,12 @@ pub struct Link {
     follower: Mutex<Option<Follower>>,
 }
 
-type Follower = Box<dyn Fn(Seen<'_>) + Send>;
+type Follower = Box<dyn Fn(PeerEvent<'_>) + Send>;
 
 /// A notification by the launcher about an Instance.
-pub(crate) enum Seen<'a> {
+pub(crate) enum PeerEvent<'a> {
     /// Its address.
-    At(InstanceId, &'a str),
+    Address(InstanceId, &'a str),
     /// Its process has ended.
     Ended(InstanceId),
 }
@@ -96,7 +96,7 @@ impl Link {
             )
         })?;
         let ToInstance::Welcome { me, root, secret, all } = welcome else {
-            return Err(Error::system("join the run", "the launcher did not welcome this Instance"));
+            return Err(Error::system("join the run", "the launcher rejected this Instance"));
         };
         let all = all.into_iter().map(|(description, state)| (description.id, known(description, state)));
         let link = Arc::new(Self {
@@ -133,21 +133,21 @@ impl Link {
     }
 
     /// Subscribes `follower` to the addresses and terminations of Instances, starting with the current ones.
-    pub(crate) fn follow(&self, follower: impl Fn(Seen<'_>) + Send + 'static) {
+    pub(crate) fn follow(&self, follower: impl Fn(PeerEvent<'_>) + Send + 'static) {
         let known = lock(&self.known);
         for (id, (description, state)) in known.iter() {
             if lock(state).is_over() {
-                follower(Seen::Ended(*id));
+                follower(PeerEvent::Ended(*id));
             } else if !description.address.is_empty() {
-                follower(Seen::At(*id, &description.address));
+                follower(PeerEvent::Address(*id, &description.address));
             }
         }
         *lock(&self.follower) = Some(Box::new(follower));
     }
 
-    fn seen(&self, seen: Seen<'_>) {
+    fn notify(&self, event: PeerEvent<'_>) {
         if let Some(follower) = &*lock(&self.follower) {
-            follower(seen);
+            follower(event);
         }
     }
 
@@ -156,12 +156,12 @@ impl Link {
         Granted(known.get(&self.me).map(|(description, _)| description.topology.clone()).unwrap_or_default())
     }
 
-    fn say(&self, message: &ToLauncher) -> Result<(), Error> {
+    fn send(&self, message: &ToLauncher) -> Result<(), Error> {
         wire::send(&mut *lock(&self.to), message)
-            .map_err(|error| Error::system("speak to the launcher", error))
+            .map_err(|error| Error::system("communicate with the launcher", error))
     }
 
-    fn hear(&self, message: ToInstance) {
+    fn handle(&self, message: ToInstance) {
         match message {
             ToInstance::Welcome { .. } => {}
             ToInstance::Added(description) => {
@@ -172,7 +172,7 @@ impl Link {
                 let mut known = lock(&self.known);
                 if let Some((description, _)) = known.get_mut(&id) {
                     description.address.clone_from(&address);
-                    self.seen(Seen::At(id, &address));
+                    self.notify(PeerEvent::Address(id, &address));
                 }
             }
             ToInstance::Event(event) => {
@@ -182,7 +182,7 @@ impl Link {
                 if event.state.is_over() {
                     self.losses.lose(event.id);
                     let _known = lock(&self.known);
-                    self.seen(Seen::Ended(event.id));
+                    self.notify(PeerEvent::Ended(event.id));
                 }
                 lock(&self.watches).retain(|watch| watch.send(event.clone()).is_ok());
             }
@@ -217,7 +217,7 @@ impl Link {
         let request = self.next.fetch_add(1, SeqCst);
         let (kept, wait) = promise("the launcher's answer", || {});
         lock(&self.requests).insert(request, kept);
-        self.say(&message(request))?;
+        self.send(&message(request))?;
         wait.done()
     }
 }
@@ -225,7 +225,7 @@ impl Link {
 fn listen(mut stream: Stream, link: &Weak<Link>) {
     while let Ok(message) = wire::receive(&mut stream) {
         let Some(link) = link.upgrade() else { return };
-        link.hear(message);
+        link.handle(message);
     }
     if let Stream::Network(_) = stream {
         // This process ends with its launcher, as the kernel ensures on the same machine.
@@ -236,9 +236,9 @@ fn listen(mut stream: Stream, link: &Weak<Link>) {
     let others: Vec<_> = lock(&link.known).keys().copied().filter(|id| *id != link.me).collect();
     for id in others {
         link.losses.lose(id);
-        link.seen(Seen::Ended(id));
+        link.notify(PeerEvent::Ended(id));
     }
-    let gone = || Error::system("speak to the launcher", "it is gone");
+    let gone = || Error::system("communicate with the launcher", "the connection is closed");
     for promise in std::mem::take(&mut *lock(&link.collectives)).into_values() {
         promise.keep(Err(gone()));
     }
@@ -262,14 +262,14 @@ impl Control for Link {
     fn gather(&self, call: Call) -> Wait<Agreed> {
         let (tag, round) = (call.tag, call.round);
         let Ok(to) = lock(&self.to).try_clone() else {
-            return Wait::ready(Err(Error::system("speak to the launcher", "there are too many open files")));
+            return Wait::ready(Err(Error::system("communicate with the launcher", "too many open files")));
         };
         let to = Mutex::new(to);
         let (kept, wait) = promise("the collective", move || {
             let _ = wire::send(&mut *lock(&to), &ToLauncher::Withdraw { tag, round });
         });
         lock(&self.collectives).insert((tag, round), kept);
-        if let Err(error) = self.say(&ToLauncher::Gather(call)) {
+        if let Err(error) = self.send(&ToLauncher::Gather(call)) {
             let promise = lock(&self.collectives).remove(&(tag, round));
             if let Some(promise) = promise {
                 promise.keep(Err(error.clone()));
@@ -279,7 +279,7 @@ impl Control for Link {
     }
 
     fn release(&self, tag: Tag, key: Key) {
-        let _ = self.say(&ToLauncher::Release { tag, key });
+        let _ = self.send(&ToLauncher::Release { tag, key });
     }
 
     fn describe(&self, core: &Arc<SlotCore>) -> Result<Vec<u8>, Error> {
@@ -384,13 +384,13 @@ impl InstanceManager for Instances {
         let request = self.0.next.fetch_add(1, SeqCst);
         let (kept, wait) = promise::<Answers>("the new Instances", || {});
         lock(&self.0.creations).insert(request, kept);
-        let answers = self.0.say(&ToLauncher::Create { request, n, template: template.clone() });
+        let answers = self.0.send(&ToLauncher::Create { request, n, template: template.clone() });
         match answers.and_then(|()| wait.done()) {
             Ok(answers) => answers
                 .into_iter()
                 .map(|answer| {
                     let id = answer?;
-                    self.0.get(id).ok_or_else(|| Refused { why: "it ended at once".into() })
+                    self.0.get(id).ok_or_else(|| Refused { why: "it ended immediately".into() })
                 })
                 .collect(),
             Err(error) => (0..n).map(|_| Err(Refused { why: error.to_string() })).collect(),
@@ -399,16 +399,13 @@ impl InstanceManager for Instances {
 
     fn add_instance(&self, id: InstanceId) -> Result<Instance, Error> {
         self.0.get(id).ok_or_else(|| {
-            Error::misuse(
-                "find an Instance",
-                format!("there is none with the id {id}; `instances` lists them"),
-            )
+            Error::misuse("find an Instance", format!("Instance {id} does not exist; `instances` lists all"))
         })
     }
 
     fn terminate(&self, id: InstanceId) -> Result<(), Error> {
         if id == self.0.me {
-            let why = "it is this one; return from `main`, or `abort`";
+            let why = "it is the calling one; return from `main` or call `abort`";
             return Err(Error::misuse("terminate an Instance", why));
         }
         self.0.request(|request| ToLauncher::Terminate { request, id })
@@ -432,6 +429,6 @@ impl InstanceManager for Instances {
     }
 
     fn abort(&self, code: i32, reason: &str) -> Result<(), Error> {
-        self.0.say(&ToLauncher::Abort { code, reason: reason.to_owned() })
+        self.0.send(&ToLauncher::Abort { code, reason: reason.to_owned() })
     }
 }

@@ -12,7 +12,7 @@ pub use hosts::Hosts;
 pub(crate) use launcher::draw;
 pub use launcher::{Launch, launch};
 pub use link::{Granted, Instances};
-pub(crate) use link::{Link, Seen};
+pub(crate) use link::{Link, PeerEvent};
 use raw::Memory;
 pub(crate) use stream::keep_alive;
 

@@ -13,7 +13,7 @@ use std::{
 use rustix::net::sockopt;
 
 /// How long a peer may fail to acknowledge before the connection is closed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The prefix of a network address.
 const NETWORK: &str = "tcp:";
 
@@ -59,10 +59,10 @@ pub fn network(address: std::net::SocketAddr) -> String {
 pub fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    sockopt::set_tcp_keepidle(stream, PATIENCE / 3)?;
-    sockopt::set_tcp_keepintvl(stream, PATIENCE / 6)?;
+    sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_TIMEOUT / 3)?;
+    sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_TIMEOUT / 6)?;
     sockopt::set_tcp_keepcnt(stream, 4)?;
-    sockopt::set_tcp_user_timeout(stream, u32::try_from(PATIENCE.as_millis()).unwrap_or(u32::MAX))?;
+    sockopt::set_tcp_user_timeout(stream, u32::try_from(KEEP_ALIVE_TIMEOUT.as_millis()).unwrap_or(u32::MAX))?;
     Ok(())
 }
 

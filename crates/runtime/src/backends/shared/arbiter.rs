@@ -43,7 +43,7 @@ pub struct Decision {
 /// The pending collectives and the tags in use.
 #[derive(Debug, Default)]
 pub struct Arbiter {
-    gatherings: Vec<Gathering>,
+    pending: Vec<Collective>,
     used: Vec<Used>,
     lost: BTreeSet<InstanceId>,
     /// Failed exchanges of which all members are informed, if they are recorded.
@@ -51,7 +51,7 @@ pub struct Arbiter {
 }
 
 #[derive(Debug)]
-struct Gathering {
+struct Collective {
     tag: Tag,
     round: Option<u64>,
     group: Vec<InstanceId>,
@@ -61,7 +61,7 @@ struct Gathering {
     in_use: Option<Vec<InstanceId>>,
     /// A failure is kept until every member has called and got it.
     failure: Option<Error>,
-    told: BTreeSet<InstanceId>,
+    informed: BTreeSet<InstanceId>,
 }
 
 #[derive(Debug)]
@@ -77,7 +77,7 @@ fn names(ids: &[InstanceId]) -> String {
 
 impl Arbiter {
     /// An arbiter that records settled exchanges for [`Self::take_settled`].
-    pub fn keeping_settled() -> Self {
+    pub fn recording_settled() -> Self {
         Self { settled: Some(Vec::new()), ..Self::default() }
     }
 
@@ -87,20 +87,20 @@ impl Arbiter {
     }
 
     /// Whether an exchange of this tag with one of these members is pending.
-    pub fn gathers(&self, tag: Tag, group: &[InstanceId]) -> bool {
-        let same = |it: &Gathering| it.tag == tag && it.round.is_none();
-        self.gatherings.iter().any(|it| same(it) && group.iter().any(|id| it.members.contains(id)))
+    pub fn is_pending(&self, tag: Tag, group: &[InstanceId]) -> bool {
+        let same = |it: &Collective| it.tag == tag && it.round.is_none();
+        self.pending.iter().any(|it| same(it) && group.iter().any(|id| it.members.contains(id)))
     }
 
     /// A member enters a collective.
-    pub fn offer(&mut self, from: InstanceId, call: Call) -> Vec<Decision> {
+    pub fn enter(&mut self, from: InstanceId, call: Call) -> Vec<Decision> {
         let Call { tag, group, round, entries, in_use } = call;
-        let same = |it: &Gathering| {
+        let same = |it: &Collective| {
             (it.tag, it.round) == (tag, round) && group.iter().any(|id| it.members.contains(id))
         };
-        let found = self.gatherings.iter().position(same);
+        let found = self.pending.iter().position(same);
         let index = found.unwrap_or_else(|| {
-            self.gatherings.push(Gathering {
+            self.pending.push(Collective {
                 tag,
                 round,
                 group: group.clone(),
@@ -108,29 +108,29 @@ impl Arbiter {
                 offers: BTreeMap::new(),
                 in_use: None,
                 failure: None,
-                told: BTreeSet::new(),
+                informed: BTreeSet::new(),
             });
-            self.gatherings.len() - 1
+            self.pending.len() - 1
         });
-        let gathering = &mut self.gatherings[index];
-        gathering.members.extend(&group);
-        gathering.in_use = gathering.in_use.take().or(in_use);
-        let other = gathering.group != group;
-        let first = gathering.offers.keys().next().copied();
-        let again = gathering.offers.insert(from, entries).is_some();
-        if let Some(failure) = gathering.failure.clone() {
-            gathering.told.insert(from);
+        let collective = &mut self.pending[index];
+        collective.members.extend(&group);
+        collective.in_use = collective.in_use.take().or(in_use);
+        let other = collective.group != group;
+        let first = collective.offers.keys().next().copied();
+        let again = collective.offers.insert(from, entries).is_some();
+        if let Some(failure) = collective.failure.clone() {
+            collective.informed.insert(from);
             let decision = Decision { to: vec![from], tag, round, result: Err(failure) };
             self.settle();
             return vec![decision];
         }
         let why = if again {
-            Some(format!("Instance {from} came twice"))
+            Some(format!("Instance {from} entered twice"))
         } else if other {
             let first = first.unwrap_or(from);
-            let theirs = names(&gathering.group);
+            let theirs = names(&collective.group);
             Some(format!(
-                "Instance {first} names the group {theirs} and Instance {from} names {}",
+                "Instance {first} passed the group {theirs} and Instance {from} passed {}",
                 names(&group)
             ))
         } else {
@@ -139,7 +139,7 @@ impl Arbiter {
         if let Some(why) = why {
             return self.fail(index, &|what| Error::Collective { what, tag: tag.0, why: why.clone() });
         }
-        if let Some(lost) = gathering.group.iter().find(|id| self.lost.contains(id)) {
+        if let Some(lost) = collective.group.iter().find(|id| self.lost.contains(id)) {
             let lost = *lost;
             return self.fail(index, &|_| Error::PeerLost(lost));
         }
@@ -148,11 +148,11 @@ impl Arbiter {
 
     /// A member withdraws from a collective.
     pub fn withdraw(&mut self, from: InstanceId, tag: Tag, round: Option<u64>) -> Vec<Decision> {
-        let same = |it: &Gathering| (it.tag, it.round) == (tag, round) && it.offers.contains_key(&from);
-        let Some(index) = self.gatherings.iter().position(same) else { return Vec::new() };
+        let same = |it: &Collective| (it.tag, it.round) == (tag, round) && it.offers.contains_key(&from);
+        let Some(index) = self.pending.iter().position(same) else { return Vec::new() };
         let why = format!("Instance {from} withdrew");
-        self.gatherings[index].told.insert(from);
-        if self.gatherings[index].failure.is_some() {
+        self.pending[index].informed.insert(from);
+        if self.pending[index].failure.is_some() {
             self.settle();
             return Vec::new();
         }
@@ -163,9 +163,9 @@ impl Arbiter {
     pub fn lose(&mut self, id: InstanceId) -> Vec<Decision> {
         self.lost.insert(id);
         let mut decisions = Vec::new();
-        for index in 0..self.gatherings.len() {
-            let gathering = &self.gatherings[index];
-            if gathering.failure.is_none() && gathering.members.contains(&id) {
+        for index in 0..self.pending.len() {
+            let collective = &self.pending[index];
+            if collective.failure.is_none() && collective.members.contains(&id) {
                 decisions.push(self.fail_one(index, &|_| Error::PeerLost(id)));
             }
         }
@@ -188,25 +188,25 @@ impl Arbiter {
 
     /// Drops an exchange that is handed over to another decider before any member has an outcome.
     pub fn forget(&mut self, tag: Tag) {
-        self.gatherings.retain(|it| it.tag != tag || it.round.is_some() || it.failure.is_some());
+        self.pending.retain(|it| it.tag != tag || it.round.is_some() || it.failure.is_some());
     }
 
     fn conclude(&mut self, index: usize) -> Vec<Decision> {
-        let gathering = &self.gatherings[index];
-        let tag = gathering.tag;
-        if gathering.offers.len() < gathering.group.len() {
+        let collective = &self.pending[index];
+        let tag = collective.tag;
+        if collective.offers.len() < collective.group.len() {
             return Vec::new();
         }
         let overlaps =
-            |used: &&Used| used.tag == tag && used.group.iter().any(|id| gathering.members.contains(id));
+            |used: &&Used| used.tag == tag && used.group.iter().any(|id| collective.members.contains(id));
         let used = self.used.iter().find(overlaps).map(|used| &used.group);
-        let used = used.or(gathering.in_use.as_ref());
+        let used = used.or(collective.in_use.as_ref());
         let mut agreed: Agreed = Vec::new();
-        for (owner, entries) in &gathering.offers {
+        for (owner, entries) in &collective.offers {
             agreed.extend(entries.iter().map(|(key, bytes)| (*key, *owner, bytes.clone())));
         }
         agreed.sort_by_key(|(key, owner, _)| (*key, *owner));
-        if gathering.round.is_none() {
+        if collective.round.is_none() {
             let twice = agreed.windows(2).find(|pair| pair[0].0 == pair[1].0);
             let why = match (used, twice) {
                 (Some(used), _) => {
@@ -215,7 +215,7 @@ impl Arbiter {
                 }
                 (None, Some(pair)) => {
                     let (key, one, other) = (pair[0].0, pair[0].1, pair[1].1);
-                    Some(format!("key {key} is brought by Instance {one} and by Instance {other}"))
+                    Some(format!("key {key} is contributed by Instance {one} and by Instance {other}"))
                 }
                 (None, None) => None,
             };
@@ -223,19 +223,20 @@ impl Arbiter {
                 return self.fail(index, &|what| Error::Collective { what, tag: tag.0, why: why.clone() });
             }
         }
-        let gathering = self.gatherings.swap_remove(index);
-        let to = gathering.group.clone();
-        if gathering.round.is_some() {
+        let collective = self.pending.swap_remove(index);
+        let to = collective.group.clone();
+        if collective.round.is_some() {
             agreed.dedup_by_key(|(key, ..)| *key);
-            for used in self.used.iter_mut().filter(|used| used.tag == tag && used.group == gathering.group) {
+            for used in self.used.iter_mut().filter(|used| used.tag == tag && used.group == collective.group)
+            {
                 used.keys.retain(|key| !agreed.iter().any(|(destroyed, ..)| destroyed == key));
             }
             self.used.retain(|used| !used.keys.is_empty());
         } else if !agreed.is_empty() {
             let keys = agreed.iter().map(|(key, ..)| *key).collect();
-            self.used.push(Used { tag, group: gathering.group, keys });
+            self.used.push(Used { tag, group: collective.group, keys });
         }
-        vec![Decision { to, tag, round: gathering.round, result: Ok(agreed) }]
+        vec![Decision { to, tag, round: collective.round, result: Ok(agreed) }]
     }
 
     fn fail(&mut self, index: usize, error: &dyn Fn(String) -> Error) -> Vec<Decision> {
@@ -245,22 +246,23 @@ impl Arbiter {
     }
 
     fn fail_one(&mut self, index: usize, error: &dyn Fn(String) -> Error) -> Decision {
-        let gathering = &mut self.gatherings[index];
-        let what = if gathering.round.is_some() { "fence" } else { "exchange" };
+        let collective = &mut self.pending[index];
+        let what = if collective.round.is_some() { "fence" } else { "exchange" };
         let failure = error(what.to_owned());
-        let to: Vec<_> = gathering.offers.keys().filter(|id| !gathering.told.contains(id)).copied().collect();
-        gathering.told.extend(&to);
-        gathering.failure = Some(failure.clone());
-        Decision { to, tag: gathering.tag, round: gathering.round, result: Err(failure) }
+        let to: Vec<_> =
+            collective.offers.keys().filter(|id| !collective.informed.contains(id)).copied().collect();
+        collective.informed.extend(&to);
+        collective.failure = Some(failure.clone());
+        Decision { to, tag: collective.tag, round: collective.round, result: Err(failure) }
     }
 
     /// Removes failed collectives of which every remaining member is informed.
     fn settle(&mut self) {
         let lost = &self.lost;
         let settled = &mut self.settled;
-        self.gatherings.retain(|it| {
+        self.pending.retain(|it| {
             let open = it.failure.is_none()
-                || it.members.iter().any(|id| !it.told.contains(id) && !lost.contains(id));
+                || it.members.iter().any(|id| !it.informed.contains(id) && !lost.contains(id));
             if let (false, None, Some(settled)) = (open, it.round, settled.as_mut()) {
                 settled.push((it.tag, it.members.clone()));
             }

@@ -45,10 +45,10 @@ impl Hub {
         for losses in lock(&self.members).values() {
             losses.lose(id);
         }
-        self.tell(decisions);
+        self.deliver(decisions);
     }
 
-    fn tell(&self, decisions: Vec<Decision>) {
+    fn deliver(&self, decisions: Vec<Decision>) {
         for decision in decisions {
             for to in decision.to {
                 let promise = lock(&self.waiting).remove(&(to, decision.tag, decision.round));
@@ -83,12 +83,12 @@ impl Control for Member {
             if let Some(hub) = hub.upgrade() {
                 lock(&hub.waiting).remove(&(me, tag, round));
                 let decisions = lock(&hub.arbiter).withdraw(me, tag, round);
-                hub.tell(decisions);
+                hub.deliver(decisions);
             }
         });
         lock(&self.hub.waiting).insert((me, tag, round), promise);
-        let decisions = lock(&self.hub.arbiter).offer(me, call);
-        self.hub.tell(decisions);
+        let decisions = lock(&self.hub.arbiter).enter(me, call);
+        self.hub.deliver(decisions);
         wait
     }
 

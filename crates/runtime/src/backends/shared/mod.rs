@@ -62,13 +62,13 @@ pub(crate) trait Control: Send + Sync {
         None
     }
     /// Starts a remote copy of size 0 whose delivery may be delayed; `None` if this process maps the slot.
-    fn tell(&self, _to: &Arc<GlobalCore>, _from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
+    fn signal(&self, _to: &Arc<GlobalCore>, _from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
         None
     }
     /// Makes progress before counters are read; non-blocking.
-    fn look(&self) {}
+    fn progress(&self) {}
     /// Sends acknowledgements of copies that have arrived.
-    fn settle(&self) {}
+    fn flush(&self) {}
     /// Starts a remote get; `None` if this process maps the slot.
     fn get(&self, _to: Near<'_>, _from: Far<'_>, _size: usize) -> Option<Result<(), Error>> {
         None
@@ -133,7 +133,7 @@ impl Communication {
 
     #[cold]
     fn out_of_reach(&self, slot: &SlotCore) -> Error {
-        let why = format!("{} does not reach {slot}; ask a manager that claims it", self.name);
+        let why = format!("{} cannot access {slot}; use a manager that claims it", self.name);
         Error::misuse("copy", why)
     }
 
@@ -155,9 +155,9 @@ impl Communication {
         from.0.check(from.1, size)?;
         let (target, source) = (to.0.host("copy")?, from.0.host("copy")?);
         // Fetches both cache lines in parallel.
-        target.soon_written(to.1);
+        target.prefetch_bytes(to.1);
         target.copy_from(to.1, source, from.1, size).map_err(|_| {
-            let why = format!("both ends overlap within {}; copy in parts that do not", to.0);
+            let why = format!("source and destination overlap within {}; copy non-overlapping parts", to.0);
             Error::misuse("copy", why)
         })?;
         // The receiver first: the sender only reuses its buffer.
@@ -288,10 +288,10 @@ impl CommunicationManager for Communication {
         )
     }
 
-    fn tell(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
+    fn signal(&self, to: &GlobalSlot, from: &LocalSlot) -> Result<(), Error> {
         self.reaches(&from.core, from.origin())?;
         self.global(to)?;
-        let far = self.inner.control.tell(&to.core, &from.core);
+        let far = self.inner.control.signal(&to.core, &from.core);
         far.unwrap_or_else(|| self.put(At { slot: to, offset: 0 }, At { slot: from, offset: 0 }, 0))
     }
 
@@ -311,7 +311,7 @@ impl CommunicationManager for Communication {
     }
 
     fn counts(&self, slot: Slot<'_>) -> Counts {
-        self.inner.control.look();
+        self.inner.control.progress();
         slot.counts()
     }
 
@@ -344,7 +344,7 @@ impl CommunicationManager for Communication {
     ) -> Result<Wait<BTreeMap<Key, GlobalSlot>>, Error> {
         let me = self.inner.control.me();
         if !group.is_sorted_by(|one, next| one < next) {
-            return Err(Error::misuse("exchange", "the group is not sorted, or names an Instance twice"));
+            return Err(Error::misuse("exchange", "the group is not sorted or contains an Instance twice"));
         }
         if !group.contains(&me) {
             return Err(Error::misuse(
@@ -400,7 +400,7 @@ impl CommunicationManager for Communication {
     fn promote(&self, slot: &LocalSlot) -> Result<GlobalSlot, Error> {
         self.reaches(&slot.core, slot.origin())?;
         if slot.core.header().secret[0].load(SeqCst) != 0 {
-            let why = format!("{} is promoted already; destroy that global slot first", slot.core);
+            let why = format!("{} is already promoted; destroy that global slot first", slot.core);
             return Err(Error::misuse("promote", why));
         }
         let owner = self.inner.control.me();
@@ -418,7 +418,10 @@ impl CommunicationManager for Communication {
     fn to_bytes(&self, slot: &GlobalSlot) -> Result<Vec<u8>, Error> {
         slot.core.alive()?;
         slot.core.bytes.clone().ok_or_else(|| {
-            Error::misuse("write down", format!("{} belongs to its group alone; promote the slot", slot.core))
+            Error::misuse(
+                "serialize a slot",
+                format!("only its group can reach {}; promote the slot", slot.core),
+            )
         })
     }
 
@@ -464,7 +467,7 @@ impl CommunicationManager for Communication {
 
 impl Drop for Communication {
     fn drop(&mut self) {
-        self.inner.control.settle();
+        self.inner.control.flush();
     }
 }
 

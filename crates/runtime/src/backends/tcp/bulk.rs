@@ -25,10 +25,10 @@ use crate::{
 };
 
 /// How long an acknowledgement may be delayed to travel with another message; less than a message's latency.
-const HELD: Duration = Duration::from_micros(20);
+const MAX_ACK_DELAY: Duration = Duration::from_micros(20);
 
 /// How long the receiver thread leaves receiving to polling threads before it checks that they still poll.
-const NAP: Duration = Duration::from_micros(50);
+const YIELD_TIME: Duration = Duration::from_micros(50);
 
 /// The endpoint for copies to and from one peer.
 pub struct Copies {
@@ -38,9 +38,9 @@ pub struct Copies {
     pending: Mutex<Pending>,
     receiving: Mutex<Receiving>,
     /// Number of polls by other threads.
-    looks: AtomicU64,
+    polls: AtomicU64,
     /// Whether the receiver thread currently leaves receiving to polling threads.
-    napping: AtomicBool,
+    yielding: AtomicBool,
 }
 
 #[derive(Default)]
@@ -61,7 +61,7 @@ enum Asked {
         from: Arc<GlobalCore>,
     },
     /// Dropped when all earlier requests have been answered.
-    Mark(#[expect(dead_code, reason = "dropped, it tells")] Arc<dyn Any + Send + Sync>),
+    Mark(#[expect(dead_code, reason = "released on drop")] Arc<dyn Any + Send + Sync>),
 }
 
 /// A slot of a peer.
@@ -86,9 +86,9 @@ pub fn remote(core: &SlotCore) -> Option<&Remote> {
 
 impl Copies {
     pub fn new(peer: InstanceId, connection: Arc<Connection>) -> io::Result<Arc<Self>> {
-        let receiving = Receiving { inbox: Inbox::new(connection.receiver()?), owes: false };
-        let (pending, looks, napping) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
-        Ok(Arc::new(Self { peer, connection, pending, receiving: Mutex::new(receiving), looks, napping }))
+        let receiving = Receiving { inbox: Inbox::new(connection.receiver()?), acks_pending: false };
+        let (pending, polls, yielding) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Arc::new(Self { peer, connection, pending, receiving: Mutex::new(receiving), polls, yielding }))
     }
 
     fn ask(&self, asked: Asked, post: impl FnOnce()) -> Result<(), Error> {
@@ -116,7 +116,7 @@ impl Copies {
     }
 
     /// Starts a copy of size 0 to a slot of the peer, whose delivery may be delayed.
-    pub fn tell(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>, place: &Place) -> Result<(), Error> {
+    pub fn signal(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>, place: &Place) -> Result<(), Error> {
         let asked = Asked::Put { to: Arc::clone(to), from: Arc::clone(from) };
         let head = Head::Put(range(place, 0, 0)).to_bytes().to_vec();
         self.ask(asked, || self.connection.post_later(head))
@@ -160,10 +160,10 @@ impl Copies {
 
     /// Drops the marks at the front.
     fn answered(&self) {
-        let mut told = Vec::new();
+        let mut passed = Vec::new();
         let mut pending = lock(&self.pending);
         while let Some(Asked::Mark(_)) = pending.asked.front() {
-            told.extend(pending.asked.pop_front());
+            passed.extend(pending.asked.pop_front());
         }
         drop(pending);
     }
@@ -173,26 +173,26 @@ impl Copies {
         let socket = self.connection.receiver()?;
         // Timers precise to 1 µs instead of 50; if this fails, acknowledgements are slightly later.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        let mut seen = self.looks.load(SeqCst);
+        let mut seen = self.polls.load(SeqCst);
         loop {
-            comes_within(&socket, None)?;
+            wait_readable(&socket, None)?;
             loop {
                 let mut receiving = lock(&self.receiving);
                 receiving.all(self, find)?;
-                let owes = receiving.owes;
+                let acks_pending = receiving.acks_pending;
                 // A polling thread receives data sooner than this thread could be woken.
-                if std::mem::replace(&mut seen, self.looks.load(SeqCst)) != seen {
-                    self.napping.store(true, SeqCst);
+                if std::mem::replace(&mut seen, self.polls.load(SeqCst)) != seen {
+                    self.yielding.store(true, SeqCst);
                     drop(receiving);
-                    std::thread::sleep(NAP);
+                    std::thread::sleep(YIELD_TIME);
                     let mut receiving = lock(&self.receiving);
-                    self.napping.store(false, SeqCst);
-                    receiving.settle(self);
+                    self.yielding.store(false, SeqCst);
+                    receiving.flush(self);
                     continue;
                 }
                 drop(receiving);
-                if !owes || !comes_within(&socket, Some(HELD))? {
-                    lock(&self.receiving).settle(self);
+                if !acks_pending || !wait_readable(&socket, Some(MAX_ACK_DELAY))? {
+                    lock(&self.receiving).flush(self);
                     break;
                 }
             }
@@ -200,14 +200,14 @@ impl Copies {
     }
 
     /// Receives complete messages unless another thread does; non-blocking.
-    pub fn look(&self, find: Find<'_>) {
-        self.looks.fetch_add(1, SeqCst);
-        if !self.napping.load(SeqCst) {
+    pub fn poll(&self, find: Find<'_>) {
+        self.polls.fetch_add(1, SeqCst);
+        if !self.yielding.load(SeqCst) {
             return;
         }
         let Ok(mut receiving) = self.receiving.try_lock() else { return };
         // Only while the receiver thread sleeps, not while it waits for the socket.
-        if self.napping.load(SeqCst) && receiving.whole(self, find).is_err() {
+        if self.yielding.load(SeqCst) && receiving.whole(self, find).is_err() {
             // The receiver thread detects the end of the connection.
             self.connection.close();
         }
@@ -218,10 +218,10 @@ impl Copies {
 type Find<'a> = &'a dyn Fn(&Range) -> Option<Arc<SlotCore>>;
 
 /// Whether data or the end of the stream arrives within `time`, or ever.
-fn comes_within(socket: &TcpStream, time: Option<Duration>) -> io::Result<bool> {
-    match raw::comes_within(socket.as_fd(), time) {
+fn wait_readable(socket: &TcpStream, time: Option<Duration>) -> io::Result<bool> {
+    match raw::wait_readable(socket.as_fd(), time) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
-        comes => comes,
+        readable => readable,
     }
 }
 
@@ -229,13 +229,13 @@ fn comes_within(socket: &TcpStream, time: Option<Duration>) -> io::Result<bool> 
 struct Receiving {
     inbox: Inbox,
     /// Whether acknowledgements may be delayed, to be flushed by the receiver thread.
-    owes: bool,
+    acks_pending: bool,
 }
 
 impl Receiving {
-    fn settle(&mut self, copies: &Copies) {
-        if std::mem::take(&mut self.owes) {
-            copies.connection.settle();
+    fn flush(&mut self, copies: &Copies) {
+        if std::mem::take(&mut self.acks_pending) {
+            copies.connection.flush();
         }
     }
 
@@ -268,9 +268,9 @@ impl Receiving {
         // Flush before blocking on a long message, so that the peer does not wait for delayed acknowledgements.
         let long = head.follows() > inbox.here() as u64;
         if long {
-            self.settle(copies);
+            self.flush(copies);
         }
-        let Self { inbox, owes } = self;
+        let Self { inbox, acks_pending } = self;
         // Answers keep the order of the requests: delayed acknowledgements go first.
         let answer = |head: Head, slot: Option<(&Arc<SlotCore>, usize, usize)>| {
             copies.connection.post(head.to_bytes().to_vec(), slot);
@@ -281,11 +281,11 @@ impl Receiving {
                     let memory = core.host("copy").map_err(io::Error::other)?;
                     inbox.body(memory, at, size)?;
                     // Before counting: a thread that sees the count may leave, and flushes only what is recorded.
-                    copies.connection.owe();
-                    *owes = true;
+                    copies.connection.delay_ack();
+                    *acks_pending = true;
                     core.header().count_received();
                     if long {
-                        self.settle(copies);
+                        self.flush(copies);
                     }
                 } else {
                     inbox.skip(range.size)?;
@@ -307,7 +307,7 @@ impl Receiving {
                 }
             }
             Head::Data(size) => {
-                copies.next()?.came(inbox, size)?;
+                copies.next()?.complete(inbox, size)?;
                 copies.answered();
             }
             Head::Failed => {
@@ -340,9 +340,9 @@ impl Asked {
         Ok(())
     }
 
-    fn came(self, inbox: &mut Inbox, came: u64) -> io::Result<()> {
+    fn complete(self, inbox: &mut Inbox, length: u64) -> io::Result<()> {
         let Self::Get { to, at, size, from } = self else { return Err(io::ErrorKind::InvalidData.into()) };
-        if came != size as u64 {
+        if length != size as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let result =
@@ -363,7 +363,7 @@ impl Asked {
         };
         core.pending.fetch_sub(1, SeqCst);
         if let Error::PeerLost(peer) = error {
-            lock(&core.tally.told).insert(peer);
+            lock(&core.tally.reported).insert(peer);
         }
         *lock(&core.tally.failure) = Some(error);
         core.header().kick();
@@ -425,8 +425,8 @@ impl Inbox {
         }
         match self.bytes.receive(self.stream.as_fd(), self.end, self.bytes.size() - self.end, false) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(came) => {
-                self.end += came;
+            Ok(length) => {
+                self.end += length;
                 Ok(true)
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
@@ -454,8 +454,8 @@ impl Inbox {
         self.begin += here;
         (at, size) = (at + here, size - here);
         while size > 0 {
-            let came = received(to.receive(self.stream.as_fd(), at, size, true))?;
-            (at, size) = (at + came, size - came);
+            let length = received(to.receive(self.stream.as_fd(), at, size, true))?;
+            (at, size) = (at + length, size - length);
         }
         Ok(())
     }
@@ -475,10 +475,10 @@ impl Inbox {
 }
 
 /// Receives at least one byte; the end of the stream is an error.
-fn received(came: io::Result<usize>) -> io::Result<usize> {
-    match came {
+fn received(length: io::Result<usize>) -> io::Result<usize> {
+    match length {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-        came => came,
+        length => length,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::wire::Say;
+use super::wire::PeerMessage;
 use crate::{
     backends::shared::arbiter::{Agreed, Arbiter, Call, Decision},
     model::{Error, InstanceId, Tag},
@@ -35,7 +35,7 @@ impl Collectives {
         Self {
             me,
             lost: BTreeSet::new(),
-            arbiter: Arbiter::keeping_settled(),
+            arbiter: Arbiter::recording_settled(),
             open: BTreeMap::new(),
             begun: BTreeMap::new(),
             handed: BTreeMap::new(),
@@ -44,45 +44,53 @@ impl Collectives {
     }
 
     /// This Instance enters a collective.
-    pub fn come(&mut self, call: Call) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
+    pub fn enter(&mut self, call: Call) -> (Vec<(InstanceId, PeerMessage)>, Vec<Outcome>) {
         let decider = call.group.first().copied().unwrap_or(self.me);
         if self.lost.contains(&decider) {
             return (Vec::new(), vec![(call.tag, call.round, Err(Error::PeerLost(decider)))]);
         }
         self.open.insert((call.tag, call.round), (decider, call.group.clone()));
-        let mut says = Vec::new();
+        let mut messages = Vec::new();
         if call.round.is_none() {
             let tag = call.tag;
             self.begun.entry(tag).or_default().insert(decider, call.group.clone());
-            says.push((decider, Say::Gather { from: self.me, call }));
-            says.extend(self.overlaps(tag));
+            messages.push((decider, PeerMessage::Gather { from: self.me, call }));
+            messages.extend(self.overlaps(tag));
         } else {
-            says.push((decider, Say::Gather { from: self.me, call }));
+            messages.push((decider, PeerMessage::Gather { from: self.me, call }));
         }
-        self.run(says)
+        self.run(messages)
     }
 
     /// This Instance withdraws from a collective.
-    pub fn go(&mut self, tag: Tag, round: Option<u64>) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
+    pub fn withdraw(
+        &mut self,
+        tag: Tag,
+        round: Option<u64>,
+    ) -> (Vec<(InstanceId, PeerMessage)>, Vec<Outcome>) {
         let Some((decider, _)) = self.open.remove(&(tag, round)) else { return Default::default() };
         self.forget(tag, decider);
         let from = self.me;
-        self.run(vec![(decider, Say::Withdraw { from, tag, round })])
+        self.run(vec![(decider, PeerMessage::Withdraw { from, tag, round })])
     }
 
     /// Handles a message from a peer.
-    pub fn hear(&mut self, from: InstanceId, say: Say) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
+    pub fn handle(
+        &mut self,
+        from: InstanceId,
+        message: PeerMessage,
+    ) -> (Vec<(InstanceId, PeerMessage)>, Vec<Outcome>) {
         let mut outcomes = Vec::new();
-        let says = self.one(from, say, &mut outcomes);
-        let (says, more) = self.run(says);
+        let messages = self.one(from, message, &mut outcomes);
+        let (messages, more) = self.run(messages);
         outcomes.extend(more);
-        (says, outcomes)
+        (messages, outcomes)
     }
 
     /// Handles the loss of an Instance.
-    pub fn lose(&mut self, id: InstanceId) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
+    pub fn lose(&mut self, id: InstanceId) -> (Vec<(InstanceId, PeerMessage)>, Vec<Outcome>) {
         self.lost.insert(id);
-        let mut says = {
+        let mut messages = {
             let decisions = self.arbiter.lose(id);
             self.decided(decisions)
         };
@@ -95,57 +103,64 @@ impl Collectives {
             outcomes.push((tag, round, Err(Error::PeerLost(id))));
         }
         let handed = std::mem::take(&mut self.handed);
-        for (tag, (to, came)) in handed {
+        for (tag, (to, entered)) in handed {
             if to == id {
                 let result = Err(Error::PeerLost(id));
-                says.extend(
-                    came.into_iter()
-                        .map(|member| (member, Say::Decided { tag, round: None, result: result.clone() })),
-                );
+                messages.extend(entered.into_iter().map(|member| {
+                    (member, PeerMessage::Decided { tag, round: None, result: result.clone() })
+                }));
             } else {
-                self.handed.insert(tag, (to, came));
+                self.handed.insert(tag, (to, entered));
             }
         }
         self.begun.values_mut().for_each(|deciders| {
             deciders.remove(&id);
         });
-        let (says, more) = self.run(says);
+        let (messages, more) = self.run(messages);
         outcomes.extend(more);
-        (says, outcomes)
+        (messages, outcomes)
     }
 
     /// Handles messages to itself until none are left.
-    fn run(&mut self, says: Vec<(InstanceId, Say)>) -> (Vec<(InstanceId, Say)>, Vec<Outcome>) {
-        let (mut queue, mut out, mut outcomes) = (VecDeque::from(says), Vec::new(), Vec::new());
-        while let Some((to, say)) = queue.pop_front() {
+    fn run(
+        &mut self,
+        messages: Vec<(InstanceId, PeerMessage)>,
+    ) -> (Vec<(InstanceId, PeerMessage)>, Vec<Outcome>) {
+        let (mut queue, mut out, mut outcomes) = (VecDeque::from(messages), Vec::new(), Vec::new());
+        while let Some((to, message)) = queue.pop_front() {
             if to == self.me {
-                let more = self.one(self.me, say, &mut outcomes);
+                let more = self.one(self.me, message, &mut outcomes);
                 queue.extend(more);
             } else {
-                out.push((to, say));
+                out.push((to, message));
             }
         }
         (out, outcomes)
     }
 
-    fn one(&mut self, from: InstanceId, say: Say, outcomes: &mut Vec<Outcome>) -> Vec<(InstanceId, Say)> {
-        match say {
-            Say::Gather { from: member, call } => self.gather(member, call),
-            Say::Withdraw { from: member, tag, round } => match self.handed.get(&tag) {
-                Some((to, came)) if round.is_none() && came.contains(&member) => {
-                    vec![(*to, Say::Withdraw { from: member, tag, round })]
+    fn one(
+        &mut self,
+        from: InstanceId,
+        message: PeerMessage,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Vec<(InstanceId, PeerMessage)> {
+        match message {
+            PeerMessage::Gather { from: member, call } => self.gather(member, call),
+            PeerMessage::Withdraw { from: member, tag, round } => match self.handed.get(&tag) {
+                Some((to, entered)) if round.is_none() && entered.contains(&member) => {
+                    vec![(*to, PeerMessage::Withdraw { from: member, tag, round })]
                 }
                 _ => {
                     let decisions = self.arbiter.withdraw(member, tag, round);
                     self.decided(decisions)
                 }
             },
-            Say::Begun { tag, group } => {
+            PeerMessage::Begun { tag, group } => {
                 self.begun.entry(tag).or_default().insert(from, group);
                 self.overlaps(tag)
             }
-            Say::Yield { tag, to } => self.hand_over(tag, to),
-            Say::Decided { tag, round, result } => {
+            PeerMessage::Yield { tag, to } => self.hand_over(tag, to),
+            PeerMessage::Decided { tag, round, result } => {
                 if self.open.contains_key(&(tag, round)) || round.is_none() {
                     if let Some((decider, _)) = self.open.remove(&(tag, round)) {
                         self.forget(tag, decider);
@@ -155,14 +170,14 @@ impl Collectives {
                 }
                 Vec::new()
             }
-            Say::Settled { tag } => {
+            PeerMessage::Settled { tag } => {
                 self.forget(tag, from);
                 if self.handed.get(&tag).is_some_and(|(to, _)| *to == from) {
                     self.handed.remove(&tag);
                 }
                 Vec::new()
             }
-            Say::Release { tag, key } => {
+            PeerMessage::Release { tag, key } => {
                 self.arbiter.release(from, tag, key);
                 Vec::new()
             }
@@ -179,59 +194,61 @@ impl Collectives {
         }
     }
 
-    fn gather(&mut self, member: InstanceId, call: Call) -> Vec<(InstanceId, Say)> {
+    fn gather(&mut self, member: InstanceId, call: Call) -> Vec<(InstanceId, PeerMessage)> {
         let (tag, round, group) = (call.tag, call.round, call.group.clone());
         if round.is_some() {
-            let decisions = self.arbiter.offer(member, call);
+            let decisions = self.arbiter.enter(member, call);
             return self.decided(decisions);
         }
-        if let Some((to, came)) = self.handed.get_mut(&tag) {
-            came.insert(member);
-            return vec![(*to, Say::Gather { from: member, call })];
+        if let Some((to, entered)) = self.handed.get_mut(&tag) {
+            entered.insert(member);
+            return vec![(*to, PeerMessage::Gather { from: member, call })];
         }
-        let mut says = Vec::new();
-        if !self.arbiter.gathers(tag, &group) {
+        let mut messages = Vec::new();
+        if !self.arbiter.is_pending(tag, &group) {
             if let Some(decider) = group.first().filter(|id| **id != self.me) {
                 // Handed over too late: the overlapping exchange is settled, so its decider takes it back.
-                return vec![(*decider, Say::Gather { from: member, call })];
+                return vec![(*decider, PeerMessage::Gather { from: member, call })];
             }
             let others = group.iter().filter(|id| **id != member);
-            says.extend(others.map(|id| (*id, Say::Begun { tag, group: group.clone() })));
+            messages.extend(others.map(|id| (*id, PeerMessage::Begun { tag, group: group.clone() })));
         }
         self.calls.entry(tag).or_default().insert(member, call.clone());
-        let decisions = self.arbiter.offer(member, call);
-        says.extend(self.decided(decisions));
-        says
+        let decisions = self.arbiter.enter(member, call);
+        messages.extend(self.decided(decisions));
+        messages
     }
 
-    fn decided(&mut self, decisions: Vec<Decision>) -> Vec<(InstanceId, Say)> {
-        let mut says = Vec::new();
+    fn decided(&mut self, decisions: Vec<Decision>) -> Vec<(InstanceId, PeerMessage)> {
+        let mut messages = Vec::new();
         for Decision { to, tag, round, result } in decisions {
             if round.is_none() {
                 self.calls.remove(&tag);
             }
-            says.extend(to.into_iter().map(|id| (id, Say::Decided { tag, round, result: result.clone() })));
+            messages.extend(
+                to.into_iter().map(|id| (id, PeerMessage::Decided { tag, round, result: result.clone() })),
+            );
         }
         for (tag, members) in self.arbiter.take_settled() {
-            says.extend(members.into_iter().map(|id| (id, Say::Settled { tag })));
+            messages.extend(members.into_iter().map(|id| (id, PeerMessage::Settled { tag })));
         }
-        says
+        messages
     }
 
     /// Hand-over requests for exchanges of one tag that include this Instance and have different deciders.
-    fn overlaps(&self, tag: Tag) -> Vec<(InstanceId, Say)> {
+    fn overlaps(&self, tag: Tag) -> Vec<(InstanceId, PeerMessage)> {
         let Some(deciders) = self.begun.get(&tag) else { return Vec::new() };
         let Some(to) = deciders.keys().next().copied() else { return Vec::new() };
-        deciders.keys().skip(1).map(|larger| (*larger, Say::Yield { tag, to })).collect()
+        deciders.keys().skip(1).map(|larger| (*larger, PeerMessage::Yield { tag, to })).collect()
     }
 
-    fn hand_over(&mut self, tag: Tag, to: InstanceId) -> Vec<(InstanceId, Say)> {
+    fn hand_over(&mut self, tag: Tag, to: InstanceId) -> Vec<(InstanceId, PeerMessage)> {
         // Already decided or handed over; a larger `to` violates the protocol.
         let Some(calls) = self.calls.remove(&tag).filter(|_| to < self.me) else { return Vec::new() };
         // No member has an outcome, so the arbiter can drop it.
         self.arbiter.forget(tag);
         self.handed.insert(tag, (to, calls.keys().copied().collect()));
-        calls.into_iter().map(|(from, call)| (to, Say::Gather { from, call })).collect()
+        calls.into_iter().map(|(from, call)| (to, PeerMessage::Gather { from, call })).collect()
     }
 }
 
@@ -240,33 +257,37 @@ mod tests {
     use super::*;
 
     /// A simulated network: messages between two Instances arrive in order, otherwise in any order.
-    struct World {
+    struct Network {
         all: BTreeMap<InstanceId, Collectives>,
-        under_way: BTreeMap<(InstanceId, InstanceId), VecDeque<Say>>,
+        in_flight: BTreeMap<(InstanceId, InstanceId), VecDeque<PeerMessage>>,
         outcomes: BTreeMap<InstanceId, Vec<Outcome>>,
         random: fastrand::Rng,
     }
 
-    impl World {
+    impl Network {
         fn new(count: u64, seed: u64) -> Self {
             let all = (1..=count).map(|id| (InstanceId(id), Collectives::new(InstanceId(id)))).collect();
             let random = fastrand::Rng::with_seed(seed);
-            Self { all, under_way: BTreeMap::new(), outcomes: BTreeMap::new(), random }
+            Self { all, in_flight: BTreeMap::new(), outcomes: BTreeMap::new(), random }
         }
 
-        fn did(&mut self, who: InstanceId, (says, outcomes): (Vec<(InstanceId, Say)>, Vec<Outcome>)) {
-            for (to, say) in says {
-                self.under_way.entry((who, to)).or_default().push_back(say);
+        fn dispatch(
+            &mut self,
+            from: InstanceId,
+            (messages, outcomes): (Vec<(InstanceId, PeerMessage)>, Vec<Outcome>),
+        ) {
+            for (to, message) in messages {
+                self.in_flight.entry((from, to)).or_default().push_back(message);
             }
-            self.outcomes.entry(who).or_default().extend(outcomes);
+            self.outcomes.entry(from).or_default().extend(outcomes);
         }
 
-        fn come(&mut self, id: u64, group: &[u64]) {
+        fn enter(&mut self, id: u64, group: &[u64]) {
             let group = group.iter().map(|id| InstanceId(*id)).collect();
             let call = Call { tag: Tag(1), group, round: None, entries: Vec::new(), in_use: None };
             let id = InstanceId(id);
-            let did = self.all.get_mut(&id).unwrap().come(call);
-            self.did(id, did);
+            let result = self.all.get_mut(&id).unwrap().enter(call);
+            self.dispatch(id, result);
         }
 
         /// Delivers a few messages, or none.
@@ -279,25 +300,25 @@ mod tests {
         /// Delivers one message, if there is one.
         fn step(&mut self) -> bool {
             let pairs: Vec<_> =
-                self.under_way.iter().filter(|(_, says)| !says.is_empty()).map(|it| *it.0).collect();
+                self.in_flight.iter().filter(|(_, messages)| !messages.is_empty()).map(|it| *it.0).collect();
             if pairs.is_empty() {
                 return false;
             }
             let (from, to) = pairs[self.random.usize(..pairs.len())];
-            let say = self.under_way.get_mut(&(from, to)).unwrap().pop_front().unwrap();
-            if let Some(hears) = self.all.get_mut(&to) {
-                let did = hears.hear(from, say);
-                self.did(to, did);
+            let message = self.in_flight.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+            if let Some(receiver) = self.all.get_mut(&to) {
+                let result = receiver.handle(from, message);
+                self.dispatch(to, result);
             }
             true
         }
 
         fn lose(&mut self, id: InstanceId) {
             self.all.remove(&id);
-            self.under_way.retain(|(from, to), _| *from != id && *to != id);
+            self.in_flight.retain(|(from, to), _| *from != id && *to != id);
             for other in self.all.keys().copied().collect::<Vec<_>>() {
-                let did = self.all.get_mut(&other).unwrap().lose(id);
-                self.did(other, did);
+                let result = self.all.get_mut(&other).unwrap().lose(id);
+                self.dispatch(other, result);
             }
         }
 
@@ -309,18 +330,18 @@ mod tests {
     #[test]
     fn one_group_agrees_in_whatever_order_things_arrive_and_the_tag_serves_again() {
         for seed in 0..200 {
-            let mut world = World::new(3, seed);
+            let mut network = Network::new(3, seed);
             for _ in 0..3 {
                 for id in [2, 3, 1] {
-                    world.come(id, &[1, 2, 3]);
-                    world.steps();
+                    network.enter(id, &[1, 2, 3]);
+                    network.steps();
                 }
-                while world.step() {}
-                assert!((1..=3).all(|id| world.outcome(id) == Some(Ok(Vec::new()))), "seed {seed}");
+                while network.step() {}
+                assert!((1..=3).all(|id| network.outcome(id) == Some(Ok(Vec::new()))), "seed {seed}");
             }
-            assert!(world.outcomes.values().all(|outcomes| outcomes.len() == 3), "seed {seed}");
+            assert!(network.outcomes.values().all(|outcomes| outcomes.len() == 3), "seed {seed}");
             assert!(
-                world.all.values().all(|one| one.begun.is_empty() && one.calls.is_empty()),
+                network.all.values().all(|one| one.begun.is_empty() && one.calls.is_empty()),
                 "seed {seed}"
             );
         }
@@ -329,43 +350,44 @@ mod tests {
     #[test]
     fn groups_that_overlap_and_differ_are_the_same_error_for_all() {
         for seed in 0..500 {
-            let mut world = World::new(4, seed);
+            let mut network = Network::new(4, seed);
             let mut calls = vec![(1, &[1, 2, 3][..]), (2, &[1, 2, 3]), (3, &[2, 3, 4]), (4, &[2, 3, 4])];
-            world.random.shuffle(&mut calls);
+            network.random.shuffle(&mut calls);
             for (id, group) in calls {
-                world.come(id, group);
-                world.steps();
+                network.enter(id, group);
+                network.steps();
             }
-            while world.step() {}
+            while network.step() {}
             let told: BTreeSet<_> =
-                (1..=4).map(|id| world.outcome(id).expect("told").unwrap_err().to_string()).collect();
+                (1..=4).map(|id| network.outcome(id).expect("told").unwrap_err().to_string()).collect();
             assert_eq!(told.len(), 1, "seed {seed}: {told:?}");
             // No state remains, so the larger group's decider decides again.
             for id in [4, 2, 3] {
-                world.come(id, &[2, 3, 4]);
-                world.steps();
+                network.enter(id, &[2, 3, 4]);
+                network.steps();
             }
-            while world.step() {}
-            assert!((2..=4).all(|id| world.outcome(id) == Some(Ok(Vec::new()))), "seed {seed}");
+            while network.step() {}
+            assert!((2..=4).all(|id| network.outcome(id) == Some(Ok(Vec::new()))), "seed {seed}");
         }
     }
 
     #[test]
     fn one_lost_at_any_step_is_never_waited_for() {
         for seed in 0..1000 {
-            let mut world = World::new(3, seed);
-            let victim = InstanceId(world.random.u64(1..=3));
-            let mut steps = world.random.usize(..12);
+            let mut network = Network::new(3, seed);
+            let victim = InstanceId(network.random.u64(1..=3));
+            let mut steps = network.random.usize(..12);
             for id in [3, 1, 2] {
-                world.come(id, &[1, 2, 3]);
+                network.enter(id, &[1, 2, 3]);
             }
-            while steps > 0 && world.step() {
+            while steps > 0 && network.step() {
                 steps -= 1;
             }
-            world.lose(victim);
-            while world.step() {}
+            network.lose(victim);
+            while network.step() {}
             for id in (1..=3).filter(|id| InstanceId(*id) != victim) {
-                let outcome = world.outcome(id).unwrap_or_else(|| panic!("seed {seed}: {id} waits for ever"));
+                let outcome =
+                    network.outcome(id).unwrap_or_else(|| panic!("seed {seed}: {id} never completes"));
                 assert!(outcome == Ok(Vec::new()) || outcome == Err(Error::PeerLost(victim)), "{outcome:?}");
             }
         }

@@ -33,11 +33,11 @@ struct Queue {
     writer: Writer,
     closed: bool,
     /// Whether the receiver will soon call [`flush`](Connection::flush).
-    comes_by: bool,
+    flush_expected: bool,
     /// Bytes delayed until the next send.
     held: Vec<u8>,
     /// Number of arrived copies that are not acknowledged yet.
-    owed: u64,
+    unacknowledged: u64,
 }
 
 /// State of the writer thread.
@@ -54,8 +54,8 @@ enum Writer {
 impl Queue {
     /// The delayed bytes followed by `bytes`.
     fn with_held(&mut self, bytes: Vec<u8>) -> Vec<u8> {
-        if self.owed > 0 {
-            self.held.extend(Head::Done(std::mem::take(&mut self.owed)).to_bytes());
+        if self.unacknowledged > 0 {
+            self.held.extend(Head::Done(std::mem::take(&mut self.unacknowledged)).to_bytes());
         }
         if self.held.is_empty() {
             return bytes;
@@ -101,7 +101,7 @@ impl Connection {
     /// Sends bytes with the next send or flush, if a flush is expected, and otherwise at once.
     pub fn post_later(self: &Arc<Self>, bytes: Vec<u8>) {
         let mut queue = lock(&self.queue);
-        if queue.comes_by && !queue.closed {
+        if queue.flush_expected && !queue.closed {
             queue.held.extend(bytes);
         } else {
             self.send(&mut queue, bytes, None);
@@ -110,17 +110,17 @@ impl Connection {
 
     /// Records an arrived copy. The caller acknowledges it by a later [`flush`](Self::flush), unless an earlier send
     /// does.
-    pub fn owe(&self) {
+    pub fn delay_ack(&self) {
         let mut queue = lock(&self.queue);
-        queue.owed += 1;
-        queue.comes_by = true;
+        queue.unacknowledged += 1;
+        queue.flush_expected = true;
     }
 
     /// Sends delayed bytes and acknowledgements.
-    pub fn settle(self: &Arc<Self>) {
+    pub fn flush(self: &Arc<Self>) {
         let mut queue = lock(&self.queue);
-        queue.comes_by = false;
-        if queue.owed > 0 || !queue.held.is_empty() {
+        queue.flush_expected = false;
+        if queue.unacknowledged > 0 || !queue.held.is_empty() {
             self.send(&mut queue, Vec::new(), None);
         }
     }

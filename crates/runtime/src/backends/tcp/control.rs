@@ -8,7 +8,7 @@ use std::{
 use super::{
     bulk::{Remote, remote},
     mesh::Mesh,
-    wire::{Place, Say},
+    wire::{PeerMessage, Place},
 };
 use crate::{
     backends::shared::{
@@ -22,30 +22,30 @@ use crate::{
 };
 
 /// Enters a fence of a tag when dropped, that is when all earlier copies have arrived.
-struct Later {
+struct EnterOnDrop {
     mesh: Weak<Mesh>,
     call: Mutex<Option<Call>>,
 }
 
-impl Drop for Later {
+impl Drop for EnterOnDrop {
     fn drop(&mut self) {
         if let (Some(mesh), Some(call)) = (self.mesh.upgrade(), lock(&self.call).take()) {
-            mesh.come(call);
+            mesh.enter(call);
         }
     }
 }
 
 impl Mesh {
-    fn come(&self, call: Call) {
+    fn enter(&self, call: Call) {
         let mut state = lock(&self.state);
         // If withdrawn while copies were in flight, the peers must still be informed.
         let (which, withdrawn) =
             ((call.tag, call.round), !state.waiting.contains_key(&(call.tag, call.round)));
-        let (says, outcomes) = state.collectives.come(call);
-        state.say(self.me, says, outcomes);
+        let (messages, outcomes) = state.collectives.enter(call);
+        state.deliver(self.me, messages, outcomes);
         if withdrawn {
-            let (says, outcomes) = state.collectives.go(which.0, which.1);
-            state.say(self.me, says, outcomes);
+            let (messages, outcomes) = state.collectives.withdraw(which.0, which.1);
+            state.deliver(self.me, messages, outcomes);
         }
     }
 }
@@ -66,29 +66,29 @@ impl Control for Arc<Mesh> {
             let Some(mesh) = mesh.upgrade() else { return };
             let mut state = lock(&mesh.state);
             state.waiting.remove(&(tag, round));
-            let (says, outcomes) = state.collectives.go(tag, round);
-            state.say(mesh.me, says, outcomes);
+            let (messages, outcomes) = state.collectives.withdraw(tag, round);
+            state.deliver(mesh.me, messages, outcomes);
         });
         lock(&self.state).waiting.insert((tag, round), kept);
-        let later = Later { mesh: Arc::downgrade(self), call: Mutex::new(Some(call)) };
-        let later: Arc<dyn Any + Send + Sync> = Arc::new(later);
+        let entry = EnterOnDrop { mesh: Arc::downgrade(self), call: Mutex::new(Some(call)) };
+        let entry: Arc<dyn Any + Send + Sync> = Arc::new(entry);
         if round.is_some() {
             let state = lock(&self.state);
             let copies: Vec<_> = group.iter().filter_map(|id| state.peers.get(id)?.copies.clone()).collect();
             drop(state);
             for copies in copies {
-                copies.mark(Arc::clone(&later));
+                copies.mark(Arc::clone(&entry));
             }
         }
-        drop(later);
+        drop(entry);
         wait
     }
 
     fn release(&self, tag: Tag, key: Key) {
         let mut state = lock(&self.state);
-        let _ = state.collectives.hear(self.me, Say::Release { tag, key });
+        let _ = state.collectives.handle(self.me, PeerMessage::Release { tag, key });
         for id in state.peers.keys().copied().collect::<Vec<_>>() {
-            state.tell(id, &Say::Release { tag, key });
+            state.send(id, &PeerMessage::Release { tag, key });
         }
     }
 
@@ -108,7 +108,7 @@ impl Control for Arc<Mesh> {
         if owner == self.me {
             return self.find(place.slot, 0).ok_or_else(gone);
         }
-        self.stand_in(owner, place)
+        self.remote_slot(owner, place)
     }
 
     fn open_promoted(
@@ -124,11 +124,11 @@ impl Control for Arc<Mesh> {
             let core = self.find(place.slot, secret[0]).filter(|core| core.header().has_secret(secret));
             return core.ok_or_else(gone);
         }
-        let stand_in = self.stand_in(owner, place)?;
+        let slot = self.remote_slot(owner, place)?;
         // Before the request, so that a revocation after the answer finds it.
-        lock(&self.state).promoted.push((owner, place.slot, Arc::downgrade(&stand_in)));
-        let there = self.ask(owner, |request| Say::Check { request, place })?;
-        if there { Ok(stand_in) } else { Err(gone()) }
+        lock(&self.state).promoted.push((owner, place.slot, Arc::downgrade(&slot)));
+        let exists = self.ask(owner, |request| PeerMessage::Check { request, place })?;
+        if exists { Ok(slot) } else { Err(gone()) }
     }
 
     fn knows_all_tags(&self) -> bool {
@@ -140,17 +140,17 @@ impl Control for Arc<Mesh> {
         Some(copies.put(to, from, size, place))
     }
 
-    fn tell(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
+    fn signal(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>) -> Option<Result<(), Error>> {
         let Remote { copies, place } = remote(&to.target)?;
-        Some(copies.tell(to, from, place))
+        Some(copies.signal(to, from, place))
     }
 
-    fn look(&self) {
-        Mesh::look(self);
+    fn progress(&self) {
+        Mesh::poll(self);
     }
 
-    fn settle(&self) {
-        Mesh::settle(self);
+    fn flush(&self) {
+        Mesh::flush(self);
     }
 
     fn get(&self, to: Near<'_>, from: Far<'_>, size: usize) -> Option<Result<(), Error>> {
@@ -160,12 +160,12 @@ impl Control for Arc<Mesh> {
 
     fn try_lock(&self, slot: &Arc<GlobalCore>) -> Option<Result<bool, Error>> {
         let Remote { copies, place } = remote(&slot.target)?;
-        Some(self.ask(copies.peer, |request| Say::Lock { request, place: *place }))
+        Some(self.ask(copies.peer, |request| PeerMessage::Lock { request, place: *place }))
     }
 
     fn unlock(&self, slot: &GlobalCore) {
         if let Some(Remote { copies, place }) = remote(&slot.target) {
-            lock(&self.state).tell(copies.peer, &Say::Unlock { place: *place });
+            lock(&self.state).send(copies.peer, &PeerMessage::Unlock { place: *place });
         }
     }
 
@@ -178,7 +178,7 @@ impl Control for Arc<Mesh> {
         let mut state = lock(&self.state);
         for id in state.peers.keys().copied().collect::<Vec<_>>() {
             for slot in &numbers {
-                state.tell(id, &Say::Revoked { slot: *slot });
+                state.send(id, &PeerMessage::Revoked { slot: *slot });
             }
         }
     }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::{backends::processes::draw, model::InstanceId};
 
 /// Time limit of a handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const NONCE: usize = 32;
 
 /// The purpose of a connection.
@@ -54,7 +54,7 @@ fn proof(
 }
 
 fn stranger() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "the other end does not know the run's secret")
+    io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not know the run's secret")
 }
 
 /// Both send a nonce; then the connecting end proves itself, then the accepting end.
@@ -65,7 +65,7 @@ struct Hello {
 
 impl Hello {
     fn exchange(stream: &mut TcpStream) -> io::Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
         let ours = draw().map_err(io::Error::other)?;
         stream.write_all(&ours)?;

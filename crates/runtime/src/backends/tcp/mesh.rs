@@ -17,12 +17,12 @@ use super::{
     collectives::{Collectives, Outcome},
     connection::Connection,
     handshake::{self, Purpose},
-    wire::{NAME, Place, Range, Say},
+    wire::{NAME, PeerMessage, Place, Range},
 };
 use crate::{
     backends::{
         host::RAM,
-        processes::Seen,
+        processes::PeerEvent,
         shared::{
             arbiter::Agreed,
             frame::{frame, receive},
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long to retry connecting to a peer whose process is alive.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The connections and shared state of an Instance.
 pub struct Mesh {
@@ -99,7 +99,7 @@ impl Mesh {
                 std::thread::spawn(move || {
                     // Connections from outside the run are dropped.
                     if let Ok((id, purpose)) = handshake::accept(&mut stream, &mesh.secret, mesh.me) {
-                        mesh.met(id, purpose, stream);
+                        mesh.connected(id, purpose, stream);
                     }
                 });
             }
@@ -108,9 +108,9 @@ impl Mesh {
     }
 
     /// Handles a notification by the launcher.
-    pub fn seen(self: &Arc<Self>, seen: &Seen<'_>) {
-        match *seen {
-            Seen::At(id, address) => {
+    pub fn notify(self: &Arc<Self>, event: &PeerEvent<'_>) {
+        match *event {
+            PeerEvent::Address(id, address) => {
                 if id == self.me {
                     return;
                 }
@@ -130,7 +130,7 @@ impl Mesh {
                 }
                 self.changed.notify_all();
             }
-            Seen::Ended(id) => {
+            PeerEvent::Ended(id) => {
                 // A connected peer is lost only after everything it sent was received.
                 let reached = lock(&self.state)
                     .peers
@@ -144,14 +144,14 @@ impl Mesh {
     }
 
     fn connect(self: Arc<Self>, id: InstanceId, address: &str, purpose: Purpose) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + CONNECT_TIMEOUT;
         loop {
-            let met = TcpStream::connect(address).and_then(|mut stream| {
+            let connected = TcpStream::connect(address).and_then(|mut stream| {
                 handshake::connect(&mut stream, &self.secret, self.me, id, purpose)?;
                 Ok(stream)
             });
-            match met {
-                Ok(stream) => return self.met(id, purpose, stream),
+            match connected {
+                Ok(stream) => return self.connected(id, purpose, stream),
                 Err(_)
                     if Instant::now() >= until
                         || lock(&self.state).peers.get(&id).is_some_and(|it| it.lost) =>
@@ -167,7 +167,7 @@ impl Mesh {
         }
     }
 
-    fn met(self: &Arc<Self>, id: InstanceId, purpose: Purpose, stream: TcpStream) {
+    fn connected(self: &Arc<Self>, id: InstanceId, purpose: Purpose, stream: TcpStream) {
         let Ok(connection) = Connection::new(stream) else { return self.lost(id) };
         let mesh = Arc::downgrade(self);
         let mut state = lock(&self.state);
@@ -182,9 +182,9 @@ impl Mesh {
                 peer.control = Some(Arc::clone(&connection));
                 std::thread::spawn(move || {
                     if let Ok(mut stream) = connection.receiver() {
-                        while let Ok(say) = receive::<Say>(&mut stream) {
+                        while let Ok(message) = receive::<PeerMessage>(&mut stream) {
                             let Some(mesh) = mesh.upgrade() else { return };
-                            mesh.hear(id, say);
+                            mesh.handle(id, message);
                         }
                     }
                     mesh.upgrade().into_iter().for_each(|mesh| mesh.ended(id));
@@ -210,22 +210,22 @@ impl Mesh {
     }
 
     /// Receives available messages on behalf of a polling thread.
-    pub(super) fn look(&self) {
+    pub(super) fn poll(&self) {
         // Not locked meanwhile: a message may complete a collective, which locks the state.
         let Ok(links) = self.links.try_lock().map(|links| Arc::clone(&links)) else { return };
         for link in &*links {
-            link.look(&|range| self.find(range.slot, range.secret));
+            link.poll(&|range| self.find(range.slot, range.secret));
         }
     }
 
     /// Flushes all acknowledgements, since this Instance may be about to exit.
-    pub(super) fn settle(&self) {
+    pub(super) fn flush(&self) {
         let state = lock(&self.state);
         state
             .peers
             .values()
             .filter_map(|peer| peer.copies.as_ref())
-            .for_each(|copies| copies.connection.settle());
+            .for_each(|copies| copies.connection.flush());
     }
 
     /// One of the two connections has ended. The other one is drained before the peer is lost.
@@ -255,8 +255,8 @@ impl Mesh {
             peer.early.clear();
             let copies = peer.copies.take();
             Arc::make_mut(&mut lock(&self.links)).retain(|link| link.peer != id);
-            let (says, outcomes) = state.collectives.lose(id);
-            state.say(self.me, says, outcomes);
+            let (messages, outcomes) = state.collectives.lose(id);
+            state.deliver(self.me, messages, outcomes);
             let asked: Vec<_> =
                 state.requests.iter().filter(|(_, (of, _))| *of == id).map(|(number, _)| *number).collect();
             for number in asked {
@@ -279,32 +279,32 @@ impl Mesh {
         (secret == 0 || core.header().secret[0].load(SeqCst) == secret).then_some(core)
     }
 
-    fn hear(&self, from: InstanceId, say: Say) {
-        let answer = match say {
-            Say::Lock { request, place } => {
+    fn handle(&self, from: InstanceId, message: PeerMessage) {
+        let answer = match message {
+            PeerMessage::Lock { request, place } => {
                 let gone = || Error::Gone("the slot".into());
                 let core = self.find(place.slot, place.secret[0]).ok_or_else(gone);
                 let result = core.map(|core| self.take_lock(&core, from));
-                Some(Say::Locked { request, result })
+                Some(PeerMessage::Locked { request, result })
             }
-            Say::Unlock { place } => {
+            PeerMessage::Unlock { place } => {
                 if let Some(core) = self.find(place.slot, place.secret[0]) {
                     let _ = core.header().lock.compare_exchange(from.0, 0, SeqCst, SeqCst);
                 }
                 None
             }
-            Say::Check { request, place } => {
+            PeerMessage::Check { request, place } => {
                 let core = self.find(place.slot, place.secret[0]);
-                let there = core.is_some_and(|core| {
+                let exists = core.is_some_and(|core| {
                     core.header().has_secret(place.secret)
                         && core.check(0, 0).is_ok()
                         && core.header().size.load(SeqCst) == place.size
                 });
-                Some(Say::Checked { request, there })
+                Some(PeerMessage::Checked { request, exists })
             }
-            Say::Locked { request, result } => return self.answered(from, request, &result),
-            Say::Checked { request, there } => return self.answered(from, request, &Ok(there)),
-            Say::Revoked { slot } => {
+            PeerMessage::Locked { request, result } => return self.answered(from, request, &result),
+            PeerMessage::Checked { request, exists } => return self.answered(from, request, &Ok(exists)),
+            PeerMessage::Revoked { slot } => {
                 let mut state = lock(&self.state);
                 state.promoted.retain(|(owner, number, core)| {
                     let it = (*owner, *number) == (from, slot);
@@ -313,25 +313,25 @@ impl Mesh {
                 });
                 return;
             }
-            say => {
+            message => {
                 let mut state = lock(&self.state);
-                let (says, outcomes) = state.collectives.hear(from, say);
-                state.say(self.me, says, outcomes);
+                let (messages, outcomes) = state.collectives.handle(from, message);
+                state.deliver(self.me, messages, outcomes);
                 return;
             }
         };
         if let Some(answer) = answer {
-            lock(&self.state).tell(from, &answer);
+            lock(&self.state).send(from, &answer);
         }
     }
 
-    fn take_lock(&self, core: &SlotCore, who: InstanceId) -> bool {
+    fn take_lock(&self, core: &SlotCore, requester: InstanceId) -> bool {
         let lock = &core.header().lock;
-        match lock.compare_exchange(0, who.0, SeqCst, SeqCst) {
+        match lock.compare_exchange(0, requester.0, SeqCst, SeqCst) {
             Ok(_) => true,
             Err(holder) => {
                 let lost = self.losses.is_lost(InstanceId(holder));
-                lost && lock.compare_exchange(holder, who.0, SeqCst, SeqCst).is_ok()
+                lost && lock.compare_exchange(holder, requester.0, SeqCst, SeqCst).is_ok()
             }
         }
     }
@@ -345,7 +345,11 @@ impl Mesh {
     }
 
     /// Sends a request to a peer and blocks until the answer.
-    pub(super) fn ask(&self, of: InstanceId, question: impl FnOnce(u64) -> Say) -> Result<bool, Error> {
+    pub(super) fn ask(
+        &self,
+        of: InstanceId,
+        question: impl FnOnce(u64) -> PeerMessage,
+    ) -> Result<bool, Error> {
         let request = self.next.fetch_add(1, SeqCst);
         let (kept, wait) = promise("the peer's answer", || {});
         {
@@ -354,7 +358,7 @@ impl Mesh {
                 return Err(Error::PeerLost(of));
             }
             state.requests.insert(request, (of, kept));
-            state.tell(of, &question(request));
+            state.send(of, &question(request));
         }
         wait.done()
     }
@@ -372,7 +376,7 @@ impl Mesh {
         }
     }
 
-    pub(super) fn stand_in(&self, owner: InstanceId, place: Place) -> Result<Arc<SlotCore>, Error> {
+    pub(super) fn remote_slot(&self, owner: InstanceId, place: Place) -> Result<Arc<SlotCore>, Error> {
         let size = usize::try_from(place.size).map_err(|_| Error::Gone("the slot".into()))?;
         let copies = self.copies(owner)?;
         let header = Box::new(Header::new(size));
@@ -385,9 +389,9 @@ impl Mesh {
 }
 
 impl State {
-    pub(super) fn tell(&mut self, to: InstanceId, say: &Say) {
+    pub(super) fn send(&mut self, to: InstanceId, message: &PeerMessage) {
         // No exchange of this library makes a message that is too large.
-        let Ok(bytes) = frame(say) else { return };
+        let Ok(bytes) = frame(message) else { return };
         let peer = self.peers.entry(to).or_default();
         match &peer.control {
             _ if peer.lost => {}
@@ -396,10 +400,15 @@ impl State {
         }
     }
 
-    pub(super) fn say(&mut self, me: InstanceId, says: Vec<(InstanceId, Say)>, outcomes: Vec<Outcome>) {
-        for (to, say) in says {
+    pub(super) fn deliver(
+        &mut self,
+        me: InstanceId,
+        messages: Vec<(InstanceId, PeerMessage)>,
+        outcomes: Vec<Outcome>,
+    ) {
+        for (to, message) in messages {
             debug_assert!(to != me);
-            self.tell(to, &say);
+            self.send(to, &message);
         }
         for (tag, round, result) in outcomes {
             self.waiting.remove(&(tag, round)).into_iter().for_each(|promise| promise.keep(result.clone()));

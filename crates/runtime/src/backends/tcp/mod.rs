@@ -17,7 +17,7 @@ use mesh::Mesh;
 use wire::NAME;
 #[cfg(test)]
 pub(crate) use wire::Range;
-pub(crate) use wire::{Head, Say};
+pub(crate) use wire::{Head, PeerMessage};
 
 use super::{
     host::Memories,
@@ -52,7 +52,7 @@ pub fn join() -> Result<Managers, Error> {
     let link = Link::join(Some(address))?;
     let mesh = Mesh::new(link.me(), link.secret(), listener);
     let follower = Arc::clone(&mesh);
-    link.follow(move |seen| follower.seen(&seen));
+    link.follow(move |seen| follower.notify(&seen));
     let topology = link.granted();
     let memory = Memories::named(NAME, &topology.query()?);
     let communication = Communication::new(NAME, &[NAME, "host"], Arc::new(mesh));

@@ -12,7 +12,7 @@ pub(crate) const NAME: &str = "tcp";
 
 /// A message on a control connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Say {
+pub enum PeerMessage {
     /// `from` enters a collective that the recipient decides.
     Gather { from: InstanceId, call: Call },
     /// `from` withdraws from a collective.
@@ -36,7 +36,7 @@ pub enum Say {
     /// Asks whether a promoted slot still exists.
     Check { request: u64, place: Place },
     /// Whether the promoted slot exists.
-    Checked { request: u64, there: bool },
+    Checked { request: u64, exists: bool },
     /// A promoted slot of the sender was destroyed.
     Revoked { slot: u64 },
 }
@@ -141,8 +141,8 @@ mod tests {
         fn any_bytes_are_a_message_or_an_error(bytes: Vec<u8>) {
             let mut framed = u32::try_from(bytes.len()).unwrap().to_le_bytes().to_vec();
             framed.extend(&bytes);
-            let _ = receive::<Say>(&mut &framed[..]);
-            let _ = receive::<Say>(&mut &bytes[..]);
+            let _ = receive::<PeerMessage>(&mut &framed[..]);
+            let _ = receive::<PeerMessage>(&mut &bytes[..]);
         }
 
         #[test]

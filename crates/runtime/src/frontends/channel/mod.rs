@@ -41,7 +41,7 @@ pub struct Consumer<'a> {
     /// The doorbell count that earlier waits consumed.
     fenced: u64,
     /// Number of polls before sleeping. It shrinks when polling is useless, as on a processor shared with the producer.
-    looks: usize,
+    polls: usize,
     /// Lost producers whose rings may still contain messages.
     lost: Vec<InstanceId>,
 }
@@ -87,7 +87,7 @@ pub fn open<'a>(
     let mut local: BTreeMap<Key, LocalSlot> = bring.into_iter().collect();
     let (local, global) = (&mut local, &mut global);
     let missing =
-        || Error::misuse("open a channel", "a member named other producers, or another consumer or mode");
+        || Error::misuse("open a channel", "a member passed other producers, or another consumer or mode");
     let mut own = |key: Key| local.remove(&key).ok_or_else(missing);
     let end = if setup.me == consumer {
         let bell = own(bell_key)?;
@@ -107,7 +107,7 @@ pub fn open<'a>(
             rings,
             bell,
             fenced: 0,
-            looks: LOOKS,
+            polls: MAX_POLLS,
             lost: Vec::new(),
         })
     } else {
@@ -223,14 +223,14 @@ impl Consumer<'_> {
     /// Waits until a message may be available.
     pub fn until_some(&mut self, deadline: Option<Instant>) -> Result<(), Error> {
         let seen = self.bell_count();
-        for _ in 0..self.looks {
+        for _ in 0..self.polls {
             if self.depth() > 0 {
-                self.looks = (self.looks * 2).min(LOOKS);
+                self.polls = (self.polls * 2).min(MAX_POLLS);
                 return Ok(());
             }
             std::hint::spin_loop();
         }
-        self.looks = (self.looks / 2).max(LEAST_LOOKS);
+        self.polls = (self.polls / 2).max(MIN_POLLS);
         let more = (seen + 1).saturating_sub(self.fenced);
         let slot = match (&self.bell, &self.rings) {
             (Some(bell), _) => bell,
@@ -288,5 +288,5 @@ impl Consumer<'_> {
 }
 
 /// Maximum and minimum number of polls before a consumer sleeps.
-const LOOKS: usize = 4_000;
-const LEAST_LOOKS: usize = 16;
+const MAX_POLLS: usize = 4_000;
+const MIN_POLLS: usize = 16;

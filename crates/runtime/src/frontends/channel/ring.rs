@@ -69,7 +69,7 @@ impl<'a> Sender<'a> {
         let rest = capacity - self.at;
         if self.full == 0 {
             // Prefetches during the check for room.
-            self.ring.soon_written(self.at);
+            self.ring.prefetch_bytes(self.at);
         }
         let skip = if bytes > rest { rest } else { 0 };
         if self.used + skip + bytes > capacity {
@@ -175,14 +175,14 @@ impl<'a> Ring<'a> {
     }
 
     pub(super) fn depth(&self) -> usize {
-        let came = self.communication.counts((&self.slot).into()).received;
-        usize::try_from(came.saturating_sub(self.popped)).unwrap_or(usize::MAX)
+        let received = self.communication.counts((&self.slot).into()).received;
+        usize::try_from(received.saturating_sub(self.popped)).unwrap_or(usize::MAX)
     }
 
     fn popped(&mut self, bytes: usize) -> Result<(), Error> {
         self.at = (self.at + bytes) % self.shape.bytes();
         self.popped += 1;
-        match self.communication.tell(&self.credit, &self.token) {
+        match self.communication.signal(&self.credit, &self.token) {
             // The producer is lost and needs no credit any more.
             Ok(()) | Err(Error::PeerLost(_)) => Ok(()),
             Err(error) => Err(error),
@@ -203,7 +203,7 @@ impl<'a> Ring<'a> {
             return Ok(false);
         }
         // Prefetches while the message is copied.
-        self.credit.soon_counted();
+        self.credit.prefetch_counter();
         self.slot.read(self.at, bytes)?;
         self.popped(size)?;
         Ok(true)
@@ -214,7 +214,7 @@ impl<'a> Ring<'a> {
             if self.depth() == 0 {
                 return Ok(None);
             }
-            self.credit.soon_counted();
+            self.credit.prefetch_counter();
             let (at, length, bytes) = match self.shape {
                 Shape::Fixed { size, .. } => (self.at, size, size),
                 Shape::Variable { capacity } => {

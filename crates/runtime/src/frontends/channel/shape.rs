@@ -26,7 +26,7 @@ pub enum Shape {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushError {
     /// The ring is full until the consumer pops.
-    #[error("the channel is full; push again when the consumer has popped")]
+    #[error("the channel is full; push again after the consumer has popped")]
     Full,
     /// Another producer holds the lock.
     #[error("another producer holds the channel; push again")]
@@ -62,10 +62,10 @@ impl Shape {
             Self::Fixed { capacity, size }
                 if capacity == 0 || size == 0 || capacity.checked_mul(size).is_none() =>
             {
-                wrong("a ring has at least one message of at least one byte")
+                wrong("a ring needs room for at least one message of at least one byte")
             }
             Self::Variable { capacity } if capacity < 64 => {
-                wrong("a ring of any messages has at least 64 bytes")
+                wrong("a ring for messages of any size needs at least 64 bytes")
             }
             Self::Variable { capacity } => Ok(Self::Variable { capacity: capacity / 8 * 8 }),
             fixed @ Self::Fixed { .. } => Ok(fixed),
@@ -84,7 +84,7 @@ impl Shape {
         match self {
             Self::Fixed { size, .. } if message != size => Err(Error::misuse(
                 "push",
-                format!("the message has {message} bytes; in this channel each has {size}"),
+                format!("the message has {message} bytes; this channel takes messages of {size}"),
             )),
             // Half of the ring, so that a message fits into an empty ring at every offset.
             Self::Variable { capacity } if record(message) > capacity / 2 => {

@@ -27,7 +27,7 @@ type Service = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// Deadlock: tasks that can never become ready.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("these tasks wait for ever: {}; what they wait for is neither ready nor running", names.join(", "))]
+#[error("tasks are deadlocked: {}; no other task is ready or running", names.join(", "))]
 pub struct Blocked {
     /// The names of the tasks, sorted.
     pub names: Vec<String>,
@@ -55,13 +55,13 @@ pub(super) struct Shared {
 /// How long a worker with services parks between polls.
 const SERVICE: std::time::Duration = std::time::Duration::from_millis(1);
 /// How often a worker searches for a task before it parks.
-const LOOKS: usize = 200;
+const POLLS: usize = 200;
 
 impl Shared {
     /// Registers a task, and makes it ready if it has no dependencies.
     pub(super) fn spawn(&self, task: &Task, worker: Option<usize>) -> Result<(), Error> {
         if task.0.spawned.swap(true, SeqCst) {
-            return Err(Error::state(format!("{task:?}"), "spawn it", "spawned already", "new"));
+            return Err(Error::state(format!("{task:?}"), "spawn it", "already spawned", "new"));
         }
         self.unfinished.fetch_add(1, SeqCst);
         if task.0.waits.load(SeqCst) > 1 {
@@ -137,7 +137,7 @@ impl Shared {
             }
             let served = !paused && self.services.iter().filter(|service| service()).count() > 0;
             looked += 1;
-            if served || (!paused && looked < LOOKS) {
+            if served || (!paused && looked < POLLS) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -260,7 +260,7 @@ impl Tasking {
         resources: &[ComputeResource],
     ) -> Result<Self, Error> {
         if resources.is_empty() {
-            return Err(Error::misuse("make workers", "there is no compute resource for one"));
+            return Err(Error::misuse("make workers", "no compute resource is given"));
         }
         if !tasks.supports(Capability::Run) {
             let instead = "choose threads, coroutines or futures for tasks";
@@ -316,7 +316,8 @@ impl Tasking {
         work: impl FnOnce(&mut Scope<'_>) + Send + 'static,
     ) -> Result<Task, Error> {
         if let Some(worker) = affinity.filter(|worker| *worker >= self.resources.len()) {
-            let why = format!("there is no worker {worker}; they are 0 to {}", self.resources.len() - 1);
+            let why =
+                format!("worker {worker} does not exist; workers are 0 to {}", self.resources.len() - 1);
             return Err(Error::misuse("make a task", why));
         }
         Task::new(&self.shared, name.into(), affinity, callback, Box::new(work))
