@@ -1,7 +1,7 @@
 //! F(n) by tasks: `fibonacci [coroutines|futures|threads|tokio|rayon|all] [N] [WORKERS] [TRACE]`.
 //!
-//! Prints, for each, the best of ten runs. With TRACE, ten more are recorded, by turns with ten that are not, and the last
-//! trace is written there.
+//! Prints the best of ten runs for each. With TRACE, ten recorded runs alternate with ten others, and the last
+//! trace is written to that file.
 
 #[path = "programs/fibonacci.rs"]
 mod fibonacci;

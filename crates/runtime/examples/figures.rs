@@ -1,4 +1,4 @@
-//! The paper's programs on whatever is there (hicr.txt, Figs. 5 to 7): `figures`, or `cairn-run -n 3 figures`.
+//! The paper's programs on all available devices (hicr.txt, Figs. 5 to 7): `figures`, or `cairn-run -n 3 figures`.
 
 #[path = "programs/figures.rs"]
 mod figures;
@@ -26,20 +26,20 @@ fn show(
     communication: &dyn CommunicationManager,
 ) -> Result<(), Error> {
     let me = instances.current().id();
-    let heard = figures::telephone(topology, memory, communication, b"hello")?;
-    println!("{me}: {} came out of the telephone", String::from_utf8_lossy(&heard));
+    let received = figures::telephone(topology, memory, communication, b"hello")?;
+    println!("{me}: {} is the end of the telephone game", String::from_utf8_lossy(&received));
     let there = topology.query()?;
     let spaces = there.devices.iter().flat_map(|device| &device.memory_spaces);
     if let Some(space) = spaces.clone().find(|space| memory.claims(space)) {
-        let message = memory.allocate(space, heard.len())?;
-        message.write(0, &heard)?;
+        let message = memory.allocate(space, received.len())?;
+        message.write(0, &received)?;
         let copies = figures::broadcast(topology, memory, communication, &message)?;
-        println!("{me}: it is in {} memory spaces", copies.len());
+        println!("{me}: copied to {} memory spaces", copies.len());
     }
     let double = ExecutionUnit::function(|_, number: usize| number * 2);
     let states = figures::everywhere(topology, &Coroutines::new(), &double, |index| Box::new(index))?;
     let doubled = states.iter().map(runtime::ExecutionState::take::<usize>).collect::<Result<Vec<_>, _>>()?;
-    println!("{me}: its processing units say {doubled:?}");
+    println!("{me}: results of its processing units: {doubled:?}");
     if me == instances.root_id() {
         let anything = Topology::default();
         for refused in figures::ensure(instances, 1, &anything).into_iter().filter_map(Result::err) {

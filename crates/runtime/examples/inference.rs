@@ -1,5 +1,5 @@
-//! Reads all digits on every back-end that runs functions, and by plain code: accuracy of the held-out images, the score
-//! of the first, and images a second by batches of 128 on one unit. `inference [ROUNDS]`
+//! Classifies all digits on every back-end that runs functions, and by plain code: accuracy on held-out images, the score
+//! of the first, and images per second in batches of 128 on one unit. `inference [ROUNDS]`
 
 #![allow(clippy::cast_precision_loss, reason = "counts of images are small")]
 
@@ -35,7 +35,7 @@ fn main() -> Result<(), Error> {
         );
     };
     let managers: [Arc<dyn ComputeManager>; 2] = [Arc::new(Threads::new()), Arc::new(Coroutines::new())];
-    // In turns, and medians: of the rates, and of the ratios of turns that follow each other.
+    // Alternating runs; medians of the rates, and of the ratios of adjacent runs.
     let mut spent = [const { Vec::new() }; 3];
     let mut scores = [const { Vec::new() }; 3];
     for _ in 0..rounds {
@@ -63,5 +63,5 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// How often each reads all images before it is the next one's turn.
+/// Passes over all images before the next back-end's turn.
 const TURN: usize = 5;

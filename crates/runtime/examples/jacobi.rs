@@ -1,10 +1,10 @@
-//! Jacobi's method: `jacobi [EDGE [ITERATIONS [REACH]]] [--split PXxPYxPZ] [--best RUNS] [--trace FILE]` inside
+//! Jacobi's method: `jacobi [EDGE [ITERATIONS [REACH]]] [--split PXxPYxPZ] [--best RUNS] [--trace FILE]` within
 //! a process, `cairn-run -n N [--tcp] jacobi …` between several.
 //!
-//! A worker for each processing unit that the Instance has. Without `--split` each has a slab. Beside it, inside a process,
-//! the same threads copying a grid as often, and what a program without the runtime takes. With `--best`, so many runs,
-//! and the best of them. With `--trace`, twenty more, by turns with a trace and without, and the last trace is written
-//! there.
+//! One worker per processing unit of the Instance, each with a slab unless `--split` is given. As baselines within a
+//! process, the same threads copy a grid as often, and a sequential program runs without the runtime. `--best` reports
+//! the best of RUNS. With `--trace`, ten recorded runs alternate with ten others, and the last trace is written
+//! to FILE.
 
 #![allow(clippy::cast_precision_loss, reason = "points and seconds are small")]
 
@@ -20,7 +20,7 @@ use runtime::{
     hicr::Topology,
 };
 
-/// What is asked for.
+/// The command-line arguments.
 #[derive(Clone)]
 struct Asked {
     problem: Problem,
@@ -67,7 +67,7 @@ fn main() -> Result<(), Error> {
         let topology = it.topology.query()?;
         let (problem, workers) = (asked.problem, units(&topology).len());
         asked.split.unwrap_or(Split::slabs(workers)).check(problem, workers)?;
-        // Of large grids less often: what is beside it should not take longer.
+        // Fewer iterations on large grids, to limit the baseline's time.
         let some =
             Problem { iterations: problem.iterations.min(SOME / problem.edge.pow(3)).max(5), ..problem };
         copies(some, workers);
@@ -78,7 +78,7 @@ fn main() -> Result<(), Error> {
     }
 }
 
-/// How many points what stands beside it computes or copies.
+/// Number of points that the baselines compute or copy.
 const SOME: usize = 1 << 31;
 
 fn units(topology: &Topology) -> Vec<runtime::hicr::ComputeResource> {
@@ -152,7 +152,7 @@ fn report(what: &str, problem: Problem, seconds: f64) {
     );
 }
 
-/// The same threads copying their parts of a grid, as often.
+/// The same threads copy their parts of a grid as often.
 fn copies(problem: Problem, workers: usize) {
     let points = problem.edge.pow(3) / workers;
     let mut grids: Vec<_> = (0..workers).map(|_| [vec![1.0_f64; points], vec![2.0_f64; points]]).collect();

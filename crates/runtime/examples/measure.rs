@@ -1,9 +1,9 @@
-//! Measures the runtime: `measure [--out FOLDER] [--commit ID] [NAME…]` runs the commands of `bench.list` of these names
-//! (`jacobi*` are those that begin so; without one, all), and writes what they said to `measured.json`, and of that
+//! Measures the runtime: `measure [--out FOLDER] [--commit ID] [NAME…]` runs the named commands of `bench.list`
+//! (`jacobi*` is a prefix; without names, all), and writes their output to `measured.json`, and derived from that
 //! `tables.md` and `scaling.svg`.
 //!
-//! What was measured at this commit is not measured again, so that it goes on where it was stopped; what was measured at
-//! another one stays as it is, with that commit beside it. Programs are looked for beside this one, where cargo puts them.
+//! Commands already measured at this commit are skipped, so an interrupted run can be resumed. Measurements at other
+//! commits are kept with their commit. Programs are found in the directory of this one.
 
 #[path = "programs/measure/chart.rs"]
 mod chart;
@@ -19,22 +19,23 @@ use std::{
 use runtime::Error;
 use serde::{Deserialize, Serialize};
 
-/// What a program said, and when.
+/// A program's output and the circumstances of its run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Measured {
-    /// As it was given to the shell.
+    /// The shell command.
     pub command: String,
-    /// Of the sources.
+    /// The commit of the sources.
     pub commit: String,
-    /// How many processors there were.
+    /// Number of processors.
     pub processors: usize,
-    /// How many threads of the machine were ready to run when it began and when it had ended, averaged over a minute.
+    /// Load averages over one minute, at start and end.
     pub load: [f64; 2],
-    /// What it said, line by line.
-    pub said: Vec<String>,
+    /// The lines of its output.
+    #[serde(rename = "said")]
+    pub output: Vec<String>,
 }
 
-/// By the name in the list.
+/// Measurements by name in the list.
 pub type All = BTreeMap<String, Measured>;
 
 /// Names and commands, in order.
@@ -43,7 +44,7 @@ fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
     lines.filter_map(|line| line.split_once(' '))
 }
 
-/// Whether `asked` is this name, or its beginning and a `*`.
+/// Whether `asked` is this name, or a prefix of it followed by `*`.
 fn is_asked(name: &str, asked: &str) -> bool {
     asked.strip_suffix('*').map_or(name == asked, |begin| name.starts_with(begin))
 }
@@ -91,7 +92,7 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
     std::fs::write(path, text).map_err(|error| Error::system(&format!("write {}", path.display()), error))
 }
 
-/// Runs a command where the examples are, with the runtime's programs on the path.
+/// Runs a command in the examples' directory, with the runtime's programs on the path.
 fn measure(command: &str, commit: &str) -> Result<Measured, Error> {
     let this = std::env::current_exe().map_err(|error| Error::system("find the examples", error))?;
     let examples = this.parent().unwrap_or(Path::new("."));
@@ -106,8 +107,8 @@ fn measure(command: &str, commit: &str) -> Result<Measured, Error> {
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| Error::system("start a shell", error))?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    print!("{said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
     if !output.status.success() {
         return Err(Error::misuse("measure", format!("{command:?} ended with {}", output.status)));
     }
@@ -116,7 +117,7 @@ fn measure(command: &str, commit: &str) -> Result<Measured, Error> {
         commit: commit.to_owned(),
         processors: std::thread::available_parallelism().map_or(1, Into::into),
         load: [before, load()],
-        said: said.lines().map(str::to_owned).collect(),
+        output: text.lines().map(str::to_owned).collect(),
     })
 }
 

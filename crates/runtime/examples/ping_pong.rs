@@ -1,9 +1,9 @@
-//! Ping-pong: `ping_pong [LARGEST] [ROUNDS] [SMALLEST]` inside a process, `cairn-run -n 2 [--tcp] ping_pong …` between two.
+//! Ping-pong: `ping_pong [LARGEST] [ROUNDS] [SMALLEST]` within a process, `cairn-run -n 2 [--tcp] ping_pong …` between two.
 //!
-//! From SMALLEST (1 byte) to LARGEST by powers of two; the largest wants six times as much memory. For each size: the
-//! best, median and mean round trip of ROUNDS (10), the deviation, the goodput of the best, and beside it that of as many
-//! plain copies by hand, on one thread and by two as we make them, or over tcp of blocking TCP over the loopback; inside
-//! the process also `rtrb` and `crossbeam`, at 1 byte.
+//! From SMALLEST (1 byte) to LARGEST by powers of two; the largest needs six times as much memory. For each size: the
+//! best, median and mean round trip of ROUNDS (10), the deviation, the goodput of the best, and as baselines that of as many
+//! plain copies, on one thread and on two, or with `--tcp` that of blocking TCP over loopback; within
+//! a process also `rtrb` and `crossbeam`, at 1 byte.
 
 #![allow(clippy::cast_precision_loss, reason = "times and sizes are small")]
 
@@ -84,7 +84,7 @@ fn play(
     }
     for power in sizes.start().ilog2()..=sizes.end().ilog2() {
         let size = 1_usize << power;
-        // Small ones are repeated so often that there is something to measure.
+        // Small messages are repeated for a measurable duration.
         let rounds = if size <= 4096 { rounds * 1000 } else { rounds };
         let [first, second] = ping_pong::sides(setup, u64::from(power) * 2 + 1, pair, size)?;
         let times = std::thread::scope(|threads| -> Result<_, Error> {
@@ -116,7 +116,7 @@ fn play(
     Ok(())
 }
 
-/// In bytes a nanosecond, of which a round trip carries a message each way.
+/// In bytes per nanosecond; a round trip carries a message each way.
 fn goodput(size: usize, seconds: f64) -> f64 {
     2.0 * size as f64 / seconds / 1e9
 }
@@ -125,9 +125,9 @@ fn least(times: Vec<f64>) -> f64 {
     times.into_iter().fold(f64::MAX, f64::min)
 }
 
-/// Goodput of as many plain copies as a round trip makes, there and back: slot to ring, ring to buffer, buffer to slot
+/// Goodput of as many plain copies as a round trip makes: slot to ring, ring to buffer, buffer to slot
 /// at the echo, and the first two again.
-#[allow(clippy::unnecessary_wraps, reason = "what stands beside it can fail")]
+#[allow(clippy::unnecessary_wraps, reason = "same signature as its alternatives")]
 fn by_hand(size: usize) -> Result<[f64; 2], Error> {
     let mut places =
         [vec![1_u8; size], vec![2_u8; size], vec![3_u8; size], vec![4_u8; size], vec![5_u8; size]];
@@ -140,12 +140,12 @@ fn by_hand(size: usize) -> Result<[f64; 2], Error> {
         }
         least = least.min(begin.elapsed().as_secs_f64());
     }
-    // At 2 GiB there is no memory for both.
+    // At 2 GiB the memory does not suffice for both.
     drop(places);
     Ok([goodput(size, least), by_two(size)])
 }
 
-/// As [`by_hand`], but each end makes its own copies: the bytes go from one processor's cache to the other's.
+/// As [`by_hand`], but each end makes its own copies: the bytes move between the processors' caches.
 fn by_two(size: usize) -> f64 {
     let rings = [Mutex::new(vec![1_u8; size]), Mutex::new(vec![2_u8; size])];
     let turn = AtomicUsize::new(0);
@@ -154,7 +154,7 @@ fn by_two(size: usize) -> f64 {
             std::hint::spin_loop();
         }
     };
-    let ring = |number: usize| rings[number].lock().expect("whoever has it does not panic");
+    let ring = |number: usize| rings[number].lock().expect("its holder does not panic");
     std::thread::scope(|threads| {
         threads.spawn(|| {
             let (mut bytes, mut slot) = (vec![3_u8; size], vec![4_u8; size]);
@@ -232,7 +232,7 @@ fn by_crossbeam() {
     median("crossbeam, 1 byte", times);
 }
 
-/// Blocking TCP over the loopback, one read and one write each way: the round trips.
+/// Blocking TCP over loopback, one read and one write each way: the round trips.
 fn by_sockets(size: usize, rounds: usize) -> Result<Vec<f64>, Error> {
     use std::io::{Read, Write};
     let wrong = |error: std::io::Error| Error::system("play over sockets", error);

@@ -1,4 +1,4 @@
-//! Trains the network of the inference test, by a seed, and writes its weights: `train_digits OUTPUT`.
+//! Trains the network of the inference test from a seed, and writes its weights: `train_digits OUTPUT`.
 //!
 //! Stochastic gradient descent with momentum on the cross entropy, images in batches of 16.
 
@@ -87,7 +87,7 @@ fn backward(network: &Network, image: &[f32], label: usize, gradient: &mut [Vec<
     layer(first, image, &rectified(both, &hidden), LAYERS[0], &mut gradient[0]);
 }
 
-/// The error before a `ReLU`, of that after it.
+/// The error before a `ReLU`, given that after it.
 fn rectified(mut error: Vec<f32>, output: &[f32]) -> Vec<f32> {
     error.iter_mut().zip(output).filter(|(_, output)| **output <= 0.0).for_each(|(error, _)| *error = 0.0);
     error

@@ -1,6 +1,6 @@
-//! What a wait that lasts costs: `waits [SECONDS]` inside a process, `cairn-run -n 2 [--tcp] waits …` between two.
+//! The cost of long waits: `waits [SECONDS]` within a process, `cairn-run -n 2 [--tcp] waits …` between two.
 //!
-//! Each kind of wait lasts so long (2 s); beside it, the processor time of all threads of the process meanwhile.
+//! For each kind of wait of this length (2 s), prints the processor time of all threads of the process.
 
 use std::{
     sync::Arc,
@@ -27,7 +27,7 @@ fn main() -> Result<(), Error> {
         let it = processes::join()?;
         wait(&it.instances, &it.topology, &it.memory, &it.communication, lasts)
     } else {
-        // The second one never does a thing.
+        // The second one stays idle.
         let all = host::inside(2)?;
         let it = &all[0];
         wait(&it.instances, &it.topology, &it.memory, &it.communication, lasts)
@@ -43,7 +43,7 @@ fn wait(
 ) -> Result<(), Error> {
     let me = instances.current().id();
     if me != instances.root_id() {
-        // Nothing comes from here until the root has ended all.
+        // Idle until the root ends all.
         std::thread::park();
         return Ok(());
     }
@@ -69,12 +69,12 @@ fn wait(
         cost("a consumer", lasts, || drop(consumer.wait(until())));
     }
     let mut rpc = Rpc::new(setup, Tag(3), &[me])?;
-    cost("who listens for calls", lasts, || drop(rpc.listen(until())));
+    cost("an RPC listener", lasts, || drop(rpc.listen(until())));
     let mut unit = topology.devices[0].compute_resources[0].clone();
     unit.more.remove("Logical Processor Id");
     let tasking = Tasking::new(Arc::new(Threads::new()), Arc::new(Coroutines::new()), &vec![unit; 4])?;
-    // From within the fourth one, while all of them are there.
-    let sleep = move || cost("three workers at rest", lasts, || std::thread::sleep(lasts));
+    // Run by the fourth worker while the others are idle.
+    let sleep = move || cost("three idle workers", lasts, || std::thread::sleep(lasts));
     tasking.spawn(&tasking.task("sleep", None, None, move |_| sleep())?)?;
     tasking.run()?.map_err(|blocked| Error::misuse("wait", blocked))?;
     instances.finalize()
@@ -88,7 +88,7 @@ fn cost(what: &str, lasts: Duration, wait: impl FnOnce()) {
     println!("{what}: {:.3} ms in {} s, {:.4} % of a processor", spent * 1e3, lasts.as_secs(), share * 1e2);
 }
 
-/// What all threads that this process has now have run, as the kernel's scheduler counts it.
+/// Processor time of all current threads of this process, as counted by the kernel's scheduler.
 fn processor_seconds() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let spent = tasks.filter_map(|task| {

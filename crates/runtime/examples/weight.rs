@@ -1,4 +1,4 @@
-//! A program of host and threads alone, to be weighed: stripped, beside [`weight_without`](weight_without.rs).
+//! A program with only host and threads, to measure its size: stripped, compared with [`weight_without`](weight_without.rs).
 
 use runtime::{
     ComputeManager, Error, ExecutionUnit, MemoryManager, TopologyManager,

@@ -1,4 +1,4 @@
-//! What [`weight`](weight.rs) is compared with: the same program without the runtime.
+//! The baseline of [`weight`](weight.rs): the same program without the runtime.
 
 fn main() {
     let sum = std::thread::spawn(|| b"hello".iter().map(|byte| u32::from(*byte)).sum::<u32>());

@@ -8,7 +8,7 @@
 //!
 //! `docs/reference/runtime.md` is the guide: your first HiCR program.
 
-#![allow(clippy::result_large_err, reason = "what was refused is given back with the error")]
+#![allow(clippy::result_large_err, reason = "errors return the rejected value")]
 
 pub mod backends;
 pub mod frontends;

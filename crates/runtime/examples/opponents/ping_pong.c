@@ -1,5 +1,5 @@
 // Ping-pong by Open MPI, beside `ping_pong`: `mpirun -n 2 ping_pong_mpi LARGEST ROUNDS`.
-// Two-sided (send and receive), and one-sided as a ring is filled: put, flush, put a flag, flush; the other end looks.
+// Two-sided (send and receive), and one-sided as a ring is filled: put, flush, put a flag, flush; the peer polls.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Fine-grained tasks (hicr.txt 5.3): F(n) by tasks that each make two more and wait for them.
+//! Fine-grained tasks (hicr.txt 5.3): F(n) by tasks that each spawn two more and wait for them.
 
 use std::sync::{
     Arc,
@@ -10,10 +10,10 @@ use runtime::{
     frontends::tasking::{Scope, Spawner, Tasking},
 };
 
-/// What all tasks of a run share.
+/// State shared by all tasks of a run.
 struct Run {
     name: Arc<str>,
-    /// How many tasks there were.
+    /// Number of tasks.
     tasks: AtomicU64,
 }
 
@@ -35,7 +35,7 @@ fn fibonacci(scope: &mut Scope<'_>, n: u64, run: &Arc<Run>) -> u64 {
     results[0].load(Relaxed) + results[1].load(Relaxed)
 }
 
-/// F(n), and in how many tasks: under a manager whose tasks are functions.
+/// F(n) and the number of tasks, with tasks as functions.
 pub fn by_functions(tasking: &Tasking, n: u64) -> Result<(u64, u64), Error> {
     let run = Arc::new(Run { name: "fibonacci".into(), tasks: AtomicU64::new(0) });
     let result = Arc::new(AtomicU64::new(0));
@@ -48,7 +48,7 @@ pub fn by_functions(tasking: &Tasking, n: u64) -> Result<(u64, u64), Error> {
     Ok((result.load(Relaxed), run.tasks.load(Relaxed)))
 }
 
-/// What a task is handed that is a future.
+/// The argument of a task that is a future.
 struct Part {
     n: u64,
     promise: Promise<u64>,
@@ -80,7 +80,7 @@ async fn future(part: Part) {
     part.promise.keep(Ok(sum));
 }
 
-/// F(n), and in how many tasks: under a manager whose tasks are asynchronous.
+/// F(n) and the number of tasks, with tasks as futures.
 pub fn by_futures(tasking: &Tasking, n: u64) -> Result<(u64, u64), Error> {
     let run = Arc::new(Run { name: "fibonacci".into(), tasks: AtomicU64::new(0) });
     let unit = Arc::new(std::sync::OnceLock::new());

@@ -1,11 +1,11 @@
-//! The paper's programs, on the traits alone (hicr.txt, Figs. 5 to 7), and two more of upstream's.
+//! The paper's programs on the traits alone (hicr.txt, Figs. 5 to 7), and two more of upstream's.
 
 use runtime::{
     CommunicationManager, ComputeManager, Error, ExecutionState, ExecutionUnit, Instance, InstanceManager,
     LocalSlot, Memcpy, MemoryManager, Refused, TopologyManager, Value, hicr::Topology,
 };
 
-/// Fig. 5: copies a message to all memory spaces that there are, and waits until it is there.
+/// Fig. 5: copies a message to all memory spaces and waits for completion.
 pub fn broadcast(
     topology: &dyn TopologyManager,
     memory: &dyn MemoryManager,
@@ -26,7 +26,7 @@ pub fn broadcast(
     Ok(copies)
 }
 
-/// Fig. 6: runs a function on all compute resources at once, each with an argument of its own.
+/// Fig. 6: runs a function on all compute resources at once, each with its own argument.
 pub fn everywhere(
     topology: &dyn TopologyManager,
     compute: &dyn ComputeManager,
@@ -48,7 +48,7 @@ pub fn everywhere(
     }
     let mut states = Vec::new();
     for (processing, state) in running {
-        // Its state is over; the unit is Ready a moment later.
+        // The state has finished; the unit is Ready a moment later.
         while let Err(Error::State { .. }) = compute.finalize(&processing) {
             std::thread::yield_now();
         }
@@ -57,7 +57,7 @@ pub fn everywhere(
     Ok(states)
 }
 
-/// Fig. 7: makes sure that there are as many Instances as are desired; for the root alone.
+/// Fig. 7: creates missing Instances up to the desired number; for the root only.
 pub fn ensure(
     instances: &dyn InstanceManager,
     desired: usize,
@@ -71,7 +71,7 @@ pub fn ensure(
     instances.create_instances(missing, &template)
 }
 
-/// A telephone game: the message goes from each memory space to the next, and what the last one has is returned.
+/// A telephone game: the message is copied from each memory space to the next, and the last copy is returned.
 pub fn telephone(
     topology: &dyn TopologyManager,
     memory: &dyn MemoryManager,
@@ -81,7 +81,7 @@ pub fn telephone(
     let mut last: Option<LocalSlot> = None;
     for device in &topology.query()?.devices {
         for space in &device.memory_spaces {
-            // Three in each space, so that there is something to pass on where there is only one.
+            // Three slots per space, so that a single space has copies too.
             for _ in 0..3 {
                 let next = memory.allocate(space, message.len())?;
                 match &last {

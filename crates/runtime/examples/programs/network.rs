@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use runtime::{ComputeManager, Error, ExecutionState, ExecutionUnit, hicr::ComputeResource};
 
-/// The layers: inputs and outputs of each.
+/// The layers: number of inputs and outputs.
 pub const LAYERS: [(usize, usize); 5] = [(64, 128), (128, 64), (64, 32), (128, 32), (32, 10)];
-/// How many weights there are, biases among them.
+/// Number of weights, including biases.
 pub const WEIGHTS: usize = 23_114;
 /// Points of an image.
 pub const POINTS: usize = 64;
 
-/// The weights of each layer: for each output its bias, then one for each input.
+/// The weights of each layer: for each output its bias, then one per input.
 #[derive(Clone)]
 pub struct Network(pub Vec<Vec<f32>>);
 
 impl Network {
-    /// Of all weights in a row, 32-bit little-endian.
+    /// Reads all weights in sequence, 32-bit little-endian.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (all, rest) = bytes.as_chunks::<4>();
         if all.len() != WEIGHTS || !rest.is_empty() {
@@ -27,7 +27,7 @@ impl Network {
         Some(Self(LAYERS.iter().map(|(from, to)| all.by_ref().take((from + 1) * to).collect()).collect()))
     }
 
-    /// Plain code, without the runtime: the ten scores of each image.
+    /// Plain code without the runtime: the ten scores of each image.
     pub fn plain(&self, images: &[f32]) -> Vec<f32> {
         let hidden = self.layer(0, images);
         let long = self.layer(2, &self.layer(1, &hidden));
@@ -35,7 +35,7 @@ impl Network {
         self.layer(4, &added(&long, &short))
     }
 
-    /// One layer, for a batch. Its sizes are constants here, for the compiler makes another `dense` of each of them.
+    /// One layer for a batch. Constant sizes let the compiler specialize `dense` for each.
     fn layer(&self, layer: usize, inputs: &[f32]) -> Vec<f32> {
         let weights = &self.0[layer];
         match layer {
@@ -48,13 +48,13 @@ impl Network {
     }
 }
 
-/// A layer, for a batch of inputs in a row.
+/// A dense layer for a batch of inputs.
 #[inline(never)]
 pub fn dense(weights: &[f32], inputs: &[f32], (from, to): (usize, usize), relu: bool) -> Vec<f32> {
     let mut outputs = Vec::with_capacity(inputs.len() / from * to);
     for input in inputs.chunks_exact(from) {
         for row in weights.chunks_exact(from + 1) {
-            // Eight sums beside each other, which the compiler makes one instruction of.
+            // Eight parallel sums, which the compiler vectorizes.
             let mut sums = [0.0_f32; 8];
             for (weights, inputs) in row[1..].chunks_exact(8).zip(input.chunks_exact(8)) {
                 for lane in 0..8 {
@@ -68,12 +68,12 @@ pub fn dense(weights: &[f32], inputs: &[f32], (from, to): (usize, usize), relu: 
     outputs
 }
 
-/// The two branches, added, with `ReLU`.
+/// The sum of the two branches, with `ReLU`.
 pub fn added(one: &[f32], other: &[f32]) -> Vec<f32> {
     one.iter().zip(other).map(|(one, other)| (one + other).max(0.0)).collect()
 }
 
-/// The digit of the highest score of each image.
+/// The digit with the highest score, for each image.
 pub fn digits(scores: &[f32]) -> Vec<u8> {
     let best = |scores: &[f32]| {
         (0..10_u8).max_by(|a, b| scores[usize::from(*a)].total_cmp(&scores[usize::from(*b)]))
@@ -96,9 +96,9 @@ pub fn images(text: &str) -> (Vec<f32>, Vec<u8>) {
     (points, digits)
 }
 
-/// Which images are held out from training, of `count`: one in five, drawn by a seed.
+/// Which of `count` images are held out from training: one in five, drawn by a seed.
 pub fn held_out(count: usize) -> Vec<bool> {
-    // A linear congruential generator, so that the split is the same with any library.
+    // A linear congruential generator, so that the split does not depend on a library.
     let mut state = 20_260_101_u64;
     let mut order: Vec<usize> = (0..count).collect();
     for left in (1..count).rev() {
@@ -110,12 +110,12 @@ pub fn held_out(count: usize) -> Vec<bool> {
     out
 }
 
-/// What a layer's execution is handed: which layer, its inputs, which both branches may have, and the other branch where
-/// there is one.
+/// The argument of a layer's execution: the layer, its inputs (shared by both branches), and the output of the other branch
+/// if there is one.
 type Layer = (Arc<Network>, usize, Arc<Vec<f32>>, Vec<f32>);
 
-/// Infers through the compute manager alone: each layer is an execution state. Where there are two units, the two branches
-/// are executed beside each other; one that is alone goes through all batches itself.
+/// Inference through the compute manager alone: each layer is an execution state. With two units, the two branches
+/// run concurrently; a single unit runs all batches itself.
 pub fn infer(
     compute: &Arc<dyn ComputeManager>,
     resources: &[ComputeResource],
@@ -142,7 +142,7 @@ pub fn infer(
         let processing = &units[unit_number % units.len()];
         let argument = Box::new((Arc::clone(&network), layer, inputs, other));
         let state = compute.create_execution_state(&unit, argument)?;
-        // A unit whose state is over is Ready a moment later.
+        // A unit is Ready a moment after its state has finished.
         loop {
             match compute.start(processing, &state) {
                 Err(Error::State { .. }) => std::thread::yield_now(),
@@ -174,7 +174,7 @@ pub fn infer(
     Ok(scores)
 }
 
-/// What a unit that is alone is handed.
+/// The argument of a single unit.
 struct Batches {
     compute: Arc<dyn ComputeManager>,
     unit: ExecutionUnit,
@@ -184,7 +184,7 @@ struct Batches {
 }
 
 impl Batches {
-    /// Runs each layer of each batch on the thread that is here, as a worker runs its tasks: there is nobody to wait for.
+    /// Runs each layer of each batch on the current thread, as a worker runs its tasks, without waiting.
     fn infer(self) -> Result<Vec<f32>, Error> {
         let run = |layer: usize, inputs: &Arc<Vec<f32>>, other: Vec<f32>| {
             let argument = Box::new((Arc::clone(&self.network), layer, Arc::clone(inputs), other));

@@ -1,4 +1,4 @@
-//! The communication benchmark (hicr.txt 5.1): a message goes to and fro through two opposing channels of capacity 1.
+//! The communication benchmark (hicr.txt 5.1): a message makes round trips through two opposing channels of capacity 1.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use runtime::{
     frontends::channel::{Consumer, Mode, Producer, PushError, Setup, Shape, open},
 };
 
-/// The ends of one side.
+/// The endpoints of one side.
 pub struct Side<'a> {
     there: Producer<'a>,
     back: Consumer<'a>,
@@ -53,7 +53,7 @@ impl Side<'_> {
         Ok(())
     }
 
-    /// The first side: how long each of `rounds` took, there and back.
+    /// The first side: the duration of each of `rounds` round trips.
     pub fn ping(&mut self, rounds: usize) -> Result<Vec<Duration>, Error> {
         self.message.write(0, &vec![7; self.bytes.len()])?;
         let mut round = || {
@@ -64,7 +64,7 @@ impl Side<'_> {
         };
         let times = (0..rounds).map(|_| round()).collect::<Result<Vec<_>, Error>>()?;
         if self.bytes.iter().any(|byte| *byte != 7) {
-            return Err(Error::misuse("play", "another message came back than went there"));
+            return Err(Error::misuse("play", "the echoed message differs from the sent one"));
         }
         Ok(times)
     }
@@ -76,7 +76,7 @@ impl Side<'_> {
             self.message.write(0, &self.bytes)?;
             self.send()?;
         }
-        // Who leaves before its last copy has gone takes it along.
+        // Fence the last copy, which an early exit would lose.
         self.communication.fence((&self.message).into(), rounds as u64, 0)?.done()
     }
 }

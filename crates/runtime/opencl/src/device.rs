@@ -43,7 +43,7 @@ pub(crate) struct Place {
 
 /// An OpenCL error with the operation that failed.
 pub(crate) fn wrong(what: &str, error: &ClError) -> Error {
-    Error::system(what, format!("OpenCL says {error}"))
+    Error::system(what, format!("OpenCL error {error}"))
 }
 
 /// All devices of this process. They are opened once, since drivers are hardly tested with several contexts per

@@ -3,7 +3,7 @@
 //! The library is loaded at run time if present; nothing is linked. Each device has its own context, so copies between
 //! two devices go through the host.
 
-#![allow(clippy::result_large_err, reason = "what was refused is given back with the error")]
+#![allow(clippy::result_large_err, reason = "errors return the rejected value")]
 
 mod communication;
 mod compute;

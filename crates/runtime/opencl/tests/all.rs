@@ -1,5 +1,5 @@
-//! The suites of topology, memory, communication and compute on devices, and the network that reads digits there.
-//! A device is needed: Debian's pocl makes one of the processor.
+//! Tests of topology, memory, communication and compute on devices, and of inference there.
+//! They need a device; Debian's pocl provides one on the processor.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 #![allow(clippy::cast_precision_loss, reason = "counts of images are small")]
@@ -21,15 +21,15 @@ use runtime::{
     hicr::{MemorySpace, Topology},
 };
 
-/// A device and the host beside it.
-struct Desk {
+/// A device and the host.
+struct Bench {
     managers: Managers,
     host: host::Managers,
     space: MemorySpace,
     host_space: MemorySpace,
 }
 
-fn desk() -> Desk {
+fn bench() -> Bench {
     let managers = open().unwrap();
     let topology = managers.topology.query().unwrap();
     let device =
@@ -38,10 +38,10 @@ fn desk() -> Desk {
     let host = host::alone().unwrap();
     let spaces = host.topology.query().unwrap();
     let host_space = spaces.devices[0].memory_spaces[0].clone();
-    Desk { managers, host, space, host_space }
+    Bench { managers, host, space, host_space }
 }
 
-impl Desk {
+impl Bench {
     fn slot(&self, size: usize) -> LocalSlot {
         self.managers.memory.allocate(&self.space, size).unwrap()
     }
@@ -52,7 +52,7 @@ impl Desk {
         slot
     }
 
-    /// What a slot of the device holds.
+    /// The contents of a device slot.
     fn read(&self, slot: &LocalSlot) -> Vec<u8> {
         let copy = self.on_host(&vec![9; slot.size()]);
         self.managers.communication.memcpy(&copy, 0, slot, 0, slot.size()).unwrap();
@@ -62,8 +62,8 @@ impl Desk {
 }
 
 #[test]
-fn devices_are_described_as_hicr_does_and_merge_with_the_host() {
-    let desk = desk();
+fn devices_have_hicr_descriptions_and_merge_with_the_host() {
+    let desk = bench();
     let devices = desk.managers.topology.query().unwrap();
     assert_eq!(Topology::read(&devices.to_json().to_string()).unwrap(), devices);
     assert!(devices.devices.iter().all(|it| it.type_ == opencl::DEVICE && it.memory_spaces[0].size > 0));
@@ -74,7 +74,7 @@ fn devices_are_described_as_hicr_does_and_merge_with_the_host() {
 
 #[test]
 fn a_slot_is_zeroed_filled_and_copied_within_its_bounds() {
-    let desk = desk();
+    let desk = bench();
     let (slot, copies) = (desk.slot(100), &desk.managers.communication);
     assert_eq!(desk.read(&slot), [0; 100]);
     desk.managers.memory.fill(&slot, 10, 7, 5).unwrap();
@@ -98,7 +98,7 @@ fn a_slot_is_zeroed_filled_and_copied_within_its_bounds() {
     assert!(overlap.contains("overlap"), "{overlap}");
     let between = copies.memcpy(&other, 0, &desk.on_host(&[1; 8]), 0, 8).unwrap_err().to_string();
     assert!(between.contains("use a manager that claims"), "{between}");
-    // Its bytes are the device's.
+    // The bytes are in device memory.
     for error in [slot.write(0, &[1]), slot.read(0, &mut [0])] {
         assert!(error.unwrap_err().to_string().ends_with("is on a device; copy it to a host slot"));
     }
@@ -106,8 +106,8 @@ fn a_slot_is_zeroed_filled_and_copied_within_its_bounds() {
 }
 
 #[test]
-fn each_copy_is_counted_once_at_both_ends_and_a_fence_takes_it() {
-    let desk = desk();
+fn each_copy_is_counted_once_at_both_ends_and_consumed_by_a_fence() {
+    let desk = bench();
     let (slot, from, copies) = (desk.slot(8), desk.on_host(b"12345678"), &desk.managers.communication);
     copies.memcpy(&slot, 0, &from, 0, 8).unwrap();
     copies.memcpy(&slot, 8, &from, 0, 0).unwrap();
@@ -119,8 +119,8 @@ fn each_copy_is_counted_once_at_both_ends_and_a_fence_takes_it() {
 }
 
 #[test]
-fn a_space_is_never_overdrawn_and_what_is_freed_is_free() {
-    let desk = desk();
+fn allocations_never_exceed_a_space_and_freed_memory_is_reusable() {
+    let desk = bench();
     let refused = |size| desk.managers.memory.allocate(&desk.space, size).unwrap_err().to_string();
     assert_eq!(refused(0), "cannot allocate 0 bytes: a slot has at least 1 byte");
     let all = usize::try_from(desk.space.size).unwrap();
@@ -132,8 +132,8 @@ fn a_space_is_never_overdrawn_and_what_is_freed_is_free() {
 }
 
 #[test]
-fn a_unit_and_a_kernel_go_through_their_states_once() {
-    let desk = desk();
+fn a_unit_and_a_kernel_pass_each_state_once() {
+    let desk = bench();
     let compute = &desk.managers.compute;
     let topology = desk.managers.topology.query().unwrap();
     let unit = compute.create_processing_unit(&topology.devices[0].compute_resources[0]).unwrap();
@@ -160,15 +160,15 @@ fn a_unit_and_a_kernel_go_through_their_states_once() {
         std::thread::yield_now();
     }
     assert!(compute.start(&unit, &first).is_err(), "a state is used once");
-    // What is wrong with a kernel is the end of its state, not of the unit.
-    for (wrong, says) in [
+    // A kernel error ends its state, not the unit.
+    for (wrong, message) in [
         (state("nothing", vec![Argument::U32(1)]), "cannot run the kernel nothing: "),
         (state("fill", Vec::new()), "it takes 2 arguments, and was given 1"),
     ] {
         compute.start(&unit, &wrong).unwrap();
         compute.wait(&wrong).done().unwrap();
         let error = wrong.take::<()>().unwrap_err().to_string();
-        assert!(error.contains(says), "{error}");
+        assert!(error.contains(message), "{error}");
         while unit.status() != UnitStatus::Ready {
             std::thread::yield_now();
         }
@@ -178,16 +178,16 @@ fn a_unit_and_a_kernel_go_through_their_states_once() {
     }
     compute.finalize(&unit).unwrap();
     assert_eq!(unit.status(), UnitStatus::Terminated);
-    // The kernels are over: the slot is free.
+    // The kernels have finished, so the slot is free.
     desk.managers.memory.free(slot).unwrap();
 }
 
 #[test]
-fn digits_are_read_as_by_plain_code() {
+fn kernel_inference_matches_plain_code() {
     let (points, labels) = network::images(include_str!("../../examples/data/digits.txt"));
     let network = network::Network::read(include_bytes!("../../examples/data/digits.weights")).unwrap();
     let plain = network.plain(&points);
-    let desk = desk();
+    let desk = bench();
     let scores = kernels::infer(&desk.managers, &desk.host, &network, &points, 128).unwrap();
     assert_eq!(network::digits(&scores), network::digits(&plain));
     assert!(scores.iter().zip(&plain).all(|(one, other)| (one - other).abs() < 1e-4));
@@ -198,8 +198,8 @@ fn digits_are_read_as_by_plain_code() {
 }
 
 #[test]
-fn what_it_says_of_itself_is_what_the_guide_says() {
-    let desk = desk();
+fn capabilities_match_the_guide() {
+    let desk = bench();
     let it = &desk.managers;
     let supports = |capability| {
         it.topology.supports(capability)
@@ -207,12 +207,12 @@ fn what_it_says_of_itself_is_what_the_guide_says() {
             || it.communication.supports(capability)
             || it.compute.supports(capability)
     };
-    let says: Vec<_> = Capability::ALL.into_iter().filter(|it| supports(*it)).collect();
-    assert_eq!(says, [Capability::DeviceCopies, Capability::Kernels]);
+    let supported: Vec<_> = Capability::ALL.into_iter().filter(|it| supports(*it)).collect();
+    assert_eq!(supported, [Capability::DeviceCopies, Capability::Kernels]);
     let guide =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/runtime.md"))
             .unwrap();
-    let words: Vec<_> = says.iter().map(|it| it.words()).collect();
+    let words: Vec<_> = supported.iter().map(|it| it.words()).collect();
     assert!(
         guide.contains(&format!("| `opencl` supports | {} |", words.join(", "))),
         "docs/reference/runtime.md, Back-ends"

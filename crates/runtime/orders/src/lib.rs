@@ -11,15 +11,15 @@ mod header;
 #[path = "../../src/model/id.rs"]
 mod id;
 mod model;
-#[expect(dead_code, reason = "the ring has more ways in than are tried")]
+#[expect(dead_code, reason = "not all operations are tested")]
 #[path = "../../src/frontends/tasking/rest.rs"]
 mod rest;
-#[expect(dead_code, reason = "the ring has more ways in than are tried")]
+#[expect(dead_code, reason = "not all operations are tested")]
 #[path = "../../src/frontends/channel/ring.rs"]
 mod ring;
 pub mod shape;
 mod sync;
-#[expect(dead_code, reason = "what is awaited is tried elsewhere")]
+#[expect(dead_code, reason = "awaiting is tested elsewhere")]
 #[path = "../../src/model/wait.rs"]
 mod wait;
 
@@ -32,15 +32,15 @@ use shape::{PushError, Setup, Shape};
 use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
 /// Explores all interleavings with up to three preemptions.
-fn every_order(run: impl Fn() + Sync + Send + 'static) {
+fn every_interleaving(run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(run);
 }
 
 #[test]
-fn who_waits_for_a_count_is_woken_and_sees_what_came_with_it() {
-    every_order(|| {
+fn a_waiter_for_a_count_is_woken_and_sees_the_copied_bytes() {
+    every_interleaving(|| {
         let slot = LocalSlot::new();
         let peers: Vec<_> = (0..2_usize)
             .map(|place| {
@@ -59,10 +59,10 @@ fn who_waits_for_a_count_is_woken_and_sees_what_came_with_it() {
 }
 
 #[test]
-fn who_waits_when_a_peer_is_lost_looks_again() {
-    every_order(|| {
+fn a_waiter_checks_again_when_a_peer_is_lost() {
+    every_interleaving(|| {
         let (header, lost) = (Arc::new(Header::new(0)), Arc::new(AtomicBool::new(false)));
-        let told = thread::spawn({
+        let waker = thread::spawn({
             let (header, lost) = (Arc::clone(&header), Arc::clone(&lost));
             move || {
                 lost.store(true, SeqCst);
@@ -70,13 +70,13 @@ fn who_waits_when_a_peer_is_lost_looks_again() {
             }
         });
         header.wait(None, || lost.load(SeqCst).then_some(())).unwrap();
-        told.join().unwrap();
+        waker.join().unwrap();
     });
 }
 
 #[test]
-fn an_outcome_is_taken_once_whoever_is_first() {
-    every_order(|| {
+fn an_outcome_is_taken_once_under_races() {
+    every_interleaving(|| {
         let (promise, mut wait) = wait::promise("it", || {});
         let keeper = thread::spawn(move || promise.keep(Ok(7)));
         assert_eq!(wait.block(None), Ok(7));
@@ -86,8 +86,8 @@ fn an_outcome_is_taken_once_whoever_is_first() {
 }
 
 #[test]
-fn nobody_waits_for_a_promise_that_is_gone() {
-    every_order(|| {
+fn dropping_a_promise_ends_its_wait() {
+    every_interleaving(|| {
         let (promise, mut wait) = wait::promise::<()>("it", || {});
         let keeper = thread::spawn(move || drop(promise));
         assert!(matches!(wait.block(None), Err(Error::Gone(_))));
@@ -96,8 +96,8 @@ fn nobody_waits_for_a_promise_that_is_gone() {
 }
 
 #[test]
-fn a_wait_is_withdrawn_or_kept_and_never_both_unseen() {
-    every_order(|| {
+fn a_wait_is_withdrawn_or_completed_under_races() {
+    every_interleaving(|| {
         let withdrawn = Arc::new(AtomicBool::new(false));
         let (promise, mut wait) = wait::promise("it", {
             let withdrawn = Arc::clone(&withdrawn);
@@ -113,7 +113,7 @@ fn a_wait_is_withdrawn_or_kept_and_never_both_unseen() {
 
 /// A ring with room for two messages, of one word or of any size, which transfers three.
 fn through_a_ring(shape: Shape) {
-    every_order(move || {
+    every_interleaving(move || {
         let (slot, credit) = (LocalSlot::new(), LocalSlot::new());
         let producer = thread::spawn({
             let (slot, credit) = (slot.clone(), credit.clone());
@@ -147,18 +147,18 @@ fn through_a_ring(shape: Shape) {
 }
 
 #[test]
-fn messages_of_one_size_go_through_a_ring_whole_and_in_order() {
+fn fixed_size_messages_pass_a_ring_intact_and_in_order() {
     through_a_ring(Shape::Fixed { size: 8 });
 }
 
 #[test]
-fn messages_of_any_size_go_through_a_ring_whole_and_in_order() {
+fn variable_size_messages_pass_a_ring_intact_and_in_order() {
     through_a_ring(Shape::Variable { capacity: 8 * model::WORDS });
 }
 
 #[test]
-fn a_worker_that_rests_is_woken_by_what_becomes_ready() {
-    every_order(|| {
+fn a_parked_worker_is_woken_by_a_ready_task() {
+    every_interleaving(|| {
         let (rest, tasks) = (Arc::new(Rest::default()), Arc::new(AtomicUsize::new(0)));
         let spawner = thread::spawn({
             let (rest, tasks) = (Arc::clone(&rest), Arc::clone(&tasks));
@@ -179,8 +179,8 @@ fn a_worker_that_rests_is_woken_by_what_becomes_ready() {
 }
 
 #[test]
-fn the_last_worker_to_rest_ends_all() {
-    every_order(|| {
+fn the_last_worker_to_park_ends_all() {
+    every_interleaving(|| {
         let (rest, ends) = (Arc::new(Rest::default()), Arc::new(AtomicU64::new(0)));
         let workers: Vec<_> = (0..2)
             .map(|_| {

@@ -25,10 +25,10 @@ pub struct LocalSlot(Arc<Core>);
 pub struct GlobalSlot(pub LocalSlot);
 
 impl GlobalSlot {
-    #[expect(clippy::unused_self, reason = "as the true one has it")]
+    #[expect(clippy::unused_self, reason = "same signature as the original")]
     pub fn prefetch_counter(&self) {}
 
-    #[expect(clippy::unused_self, reason = "as the true one has it")]
+    #[expect(clippy::unused_self, reason = "same signature as the original")]
     pub fn prefetch_bytes(&self, _offset: usize) {}
 }
 
@@ -87,7 +87,7 @@ pub struct Counts {
 pub struct Never;
 
 impl Never {
-    #[expect(clippy::unused_self, reason = "as the true one has it")]
+    #[expect(clippy::unused_self, reason = "same signature as the original")]
     pub fn try_take(&mut self) -> Option<Result<(), Error>> {
         None
     }

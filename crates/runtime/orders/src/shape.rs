@@ -22,7 +22,7 @@ impl Shape {
         }
     }
 
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the true one has it")]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "same signature as the original")]
     pub fn fits(self, _message: usize) -> Result<(), Error> {
         Ok(())
     }
@@ -46,7 +46,7 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as the true one has it")]
+    #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "same signature as the original")]
     pub fn slot(&self, _size: usize) -> Result<LocalSlot, Error> {
         Ok(LocalSlot::new())
     }

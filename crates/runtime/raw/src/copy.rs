@@ -64,7 +64,7 @@ unsafe fn bytes(to: *mut u8, from: *const u8, length: usize) {
 }
 
 /// Copies word by word; both regions are aligned.
-#[expect(clippy::cast_ptr_alignment, reason = "the caller has aligned both")]
+#[expect(clippy::cast_ptr_alignment, reason = "both are aligned by the caller")]
 unsafe fn words(to: *mut u8, from: *const u8, count: usize) {
     let (to, from) = (to.cast::<u64>(), from.cast::<u64>());
     for at in 0..count {
@@ -129,7 +129,7 @@ pub fn prefetch_line(place: *const u8) {
 ///
 /// # Safety
 /// `to` must be writable for `length` bytes during the call; concurrent access is allowed as for [`copy`].
-#[expect(clippy::cast_ptr_alignment, reason = "the first word is aligned in the line before")]
+#[expect(clippy::cast_ptr_alignment, reason = "the first word is aligned above")]
 pub unsafe fn fill(to: *mut u8, byte: u8, length: usize) {
     fence(Ordering::Release);
     let head = (to.addr().wrapping_neg() % WORD).min(length);

@@ -52,7 +52,7 @@ pub struct Memory {
 }
 
 /// Keeps the bytes at their address. Moving any of these moves no byte.
-#[expect(dead_code, reason = "most of it is held only to be dropped")]
+#[expect(dead_code, reason = "held only to be dropped")]
 enum Owner {
     /// Pages of this process.
     Pages { pages: MmapMut, kept: Box<Header> },
@@ -64,7 +64,7 @@ enum Owner {
 
 // SAFETY: the bytes and the header keep their address while `owner` lives, which is as long as `self`.
 // `&Memory` accesses both only by atomics or by `copy`, which is as if by atomics. `&mut Memory` is exclusive and
-// allows ordinary accesses, but never once `given` says that another process may have mapped them.
+// allows ordinary accesses, but never once `given` is set, as another process may have mapped them.
 unsafe impl Send for Memory {}
 // SAFETY: see above.
 unsafe impl Sync for Memory {}
@@ -155,7 +155,7 @@ impl Memory {
         // SAFETY: the mapping has `HEADER + size` bytes, or at least `HEADER`, whose field has `SHORT` bytes.
         let data = unsafe { base.add(begin) };
         // All zeroes is a valid header with zero counters, and pages have its alignment.
-        #[expect(clippy::cast_ptr_alignment, reason = "a mapping begins on a page")]
+        #[expect(clippy::cast_ptr_alignment, reason = "mappings are page-aligned")]
         let header = base.cast::<Header>().cast_const();
         let owner = Owner::Segment { whole: all };
         Self { data, size, header, file, given: AtomicBool::new(false), owner }
@@ -296,14 +296,14 @@ impl Memory {
 
 /// Whether a socket becomes readable within `time`, or ever; the end of the stream counts.
 pub fn wait_readable(from: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<bool> {
-    let mut looked = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut poll = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let time = time.map(|time| libc::timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),
     });
     let until = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: both pointers are to locals that outlive the call; no signal mask is given.
-    match unsafe { libc::ppoll(&raw mut looked, 1, until, std::ptr::null()) } {
+    match unsafe { libc::ppoll(&raw mut poll, 1, until, std::ptr::null()) } {
         -1 => Err(io::Error::last_os_error()),
         ready => Ok(ready > 0),
     }
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_comes_back_with_what_was_copied_into_it() {
+    fn a_registered_buffer_is_returned_with_the_copied_bytes() {
         let memory = Memory::of(vec![1_u32, 2, 3]);
         memory.write(4, &9_u32.to_ne_bytes()).unwrap();
         let memory = memory.into_buffer::<u64>().unwrap_err();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_writes_into_a_segment_is_seen_and_its_bytes_are_not_lent_any_more() {
+    fn peer_writes_to_a_segment_are_visible_and_prevent_lending() {
         // Some bytes within the header, as many as fit, and bytes on their own pages.
         for size in [1, SHORT, SHORT + 1, 4096] {
             let mut ours = Memory::segment(size).unwrap();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_could_be_cut_short_is_refused() {
+    fn a_file_that_could_be_truncated_is_rejected() {
         let file = rustix::fs::memfd_create("x", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, 8192).unwrap();
         assert!(Memory::open(file.as_fd().try_clone_to_owned().unwrap()).is_err());
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_from_memory_is_received_into_memory_and_never_beyond_it() {
+    fn socket_transfers_stay_within_the_region() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let (from, to) = (Memory::of(vec![1_u8, 2, 3, 4]), Memory::zeroed(4).unwrap());
         assert_eq!(from.send(ours.as_fd(), 1, 3, true).unwrap(), 3);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_copied_out_of_bounds() {
+    fn out_of_bounds_copies_fail() {
         let memory = Memory::zeroed(10).unwrap();
         let other = Memory::zeroed(20).unwrap();
         assert_eq!(memory.write(8, b"abc"), Err(OutOfBounds { offset: 8, length: 3, size: 10 }));

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_that_is_not_there_is_refused() {
+    fn a_missing_numa_domain_is_an_error() {
         let memory = Memory::zeroed(1 << 20).unwrap();
         assert!(bind(&memory, 1_000).is_err() && bind(&memory, 100_000).is_err());
     }

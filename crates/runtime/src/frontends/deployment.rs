@@ -109,7 +109,7 @@ mod tests {
     proptest! {
         /// The matching is valid and, compared with exhaustive search, maximum.
         #[test]
-        fn a_matching_is_one_and_none_is_larger(fits in prop::collection::vec(prop::collection::btree_set(0_usize..4, 0..4), 0..5)) {
+        fn a_matching_is_valid_and_maximum(fits in prop::collection::vec(prop::collection::btree_set(0_usize..4, 0..4), 0..5)) {
             let fits: Vec<Vec<usize>> = fits.into_iter().map(|set| set.into_iter().collect()).collect();
             let matched = matching(&fits, 4);
             let mut taken: Vec<_> = matched.iter().flatten().collect();

@@ -241,7 +241,7 @@ pub trait CommunicationManager: Send + Sync {
     /// The descriptor of a promoted slot.
     fn to_bytes(&self, slot: &GlobalSlot) -> Result<Vec<u8>, Error>;
     /// Opens a promoted slot by its descriptor; stale or forged descriptors are [`Error::Gone`].
-    #[expect(clippy::wrong_self_convention, reason = "the manager reads what another one wrote")]
+    #[expect(clippy::wrong_self_convention, reason = "a method of the manager, not a constructor")]
     fn from_bytes(&self, bytes: &[u8]) -> Result<GlobalSlot, Error>;
     /// Locks a global slot for this Instance; `None` while it is locked. The lock of a lost Instance is released.
     fn try_lock(&self, slot: &GlobalSlot) -> Result<Option<LockGuard>, Error>;

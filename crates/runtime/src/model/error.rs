@@ -109,7 +109,7 @@ pub enum Error {
     },
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "objects, states and texts, given as they are")]
+#[expect(clippy::needless_pass_by_value, reason = "callers pass values of many types")]
 impl Error {
     /// An operation on an object in the wrong state.
     pub fn state(object: impl ToString, what: &str, is: impl ToString, must: &str) -> Self {

@@ -1,4 +1,4 @@
-//! The documented table is what the managers say.
+//! The documented capability table matches the managers.
 
 use std::fs;
 
@@ -11,10 +11,10 @@ use runtime::{
 use crate::ranks::{BY, launched_by, member};
 
 #[test]
-fn the_guide_has_what_the_managers_say_of_themselves() {
+fn the_guide_lists_the_capabilities_of_all_managers() {
     if processes::launched() {
         member(|rank| {
-            // What a launched Instance's managers say is what the other half of this test writes.
+            // The capabilities of a launched Instance's managers, as written by the other half of this test.
             let create = Capability::CreateInstances;
             assert!(rank.instances.supports(create) && rank.instances.supports(Capability::SeveralInstances));
             assert!(rank.communication.supports(Capability::GlobalCopies) && !rank.memory.supports(create));
@@ -22,7 +22,7 @@ fn the_guide_has_what_the_managers_say_of_themselves() {
             assert_eq!(rank.memory.supports(Capability::Register), tcp);
         });
     }
-    let name = "capabilities::the_guide_has_what_the_managers_say_of_themselves";
+    let name = "capabilities::the_guide_lists_the_capabilities_of_all_managers";
     for by in BY {
         assert!(launched_by(by, &["-n", "1"], name).status.success());
     }
@@ -36,7 +36,7 @@ fn the_guide_has_what_the_managers_say_of_themselves() {
             || it.memory.supports(capability)
             || it.communication.supports(capability)
     };
-    // Its Instances need a launcher to be made; the first half of this test holds it to this.
+    // These managers need a launcher, so the table is written out here; the first half of this test verifies it.
     let processes = |capability| {
         matches!(capability, Capability::CreateInstances | Capability::SeveralInstances)
             || segments.supports(capability)
@@ -59,6 +59,6 @@ fn the_guide_has_what_the_managers_say_of_themselves() {
     fs::write(path, &written).unwrap();
     assert!(
         guide == written,
-        "the table in docs/reference/runtime.md was not what the managers say, and is now: commit it"
+        "the table in docs/reference/runtime.md did not match the managers and was rewritten; commit it"
     );
 }

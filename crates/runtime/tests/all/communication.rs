@@ -1,4 +1,4 @@
-//! Copies, counts, fences, exchanges.
+//! Copies, counters, fences and exchanges.
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,15 @@ fn exchange(rank: &Rank, tag: u64, slots: &[(Key, &runtime::LocalSlot)]) -> Resu
 }
 
 #[test]
-fn each_copy_is_counted_once_at_both_ends_and_moves_what_it_says() {
-    everywhere(2, "communication::each_copy_is_counted_once_at_both_ends_and_moves_what_it_says", |rank| {
+fn each_copy_moves_its_bytes_and_is_counted_once_at_both_ends() {
+    everywhere(2, "communication::each_copy_moves_its_bytes_and_is_counted_once_at_both_ends", |rank| {
         assert!(rank.communication.supports(Capability::GlobalCopies));
         let (mine, source) = (rank.slot(64), rank.slot(16));
         let global = exchange(rank, 1, &[(key(rank.index()), &mine)]).unwrap();
         let peer = &global[1 - rank.index()];
         let message = if rank.index() == 0 { b"from the root!" } else { b"from the other" };
         source.write(0, message).unwrap();
-        // Three puts: two with bytes, one of size 0, which is a copy too.
+        // Three puts: two with bytes, one of size 0, which counts too.
         rank.communication.memcpy(peer, 8, &source, 0, 14).unwrap();
         rank.communication.memcpy(peer, 40, &source, 5, 9).unwrap();
         rank.communication.memcpy(peer, 64, &source, 16, 0).unwrap();
@@ -38,7 +38,7 @@ fn each_copy_is_counted_once_at_both_ends_and_moves_what_it_says() {
         mine.read(8, &mut bytes).unwrap();
         assert_eq!(&bytes, if rank.index() == 1 { b"from the root!" } else { b"from the other" });
         rank.barrier(2);
-        // And a get, which the peer sees as sent.
+        // And a get, which the peer counts as sent.
         rank.communication.memcpy(&source, 0, peer, 8, 14).unwrap();
         soon(rank.communication.fence((&source).into(), 0, 1).unwrap()).unwrap();
         soon(rank.communication.fence((&mine).into(), 1, 0).unwrap()).unwrap();
@@ -50,8 +50,8 @@ fn each_copy_is_counted_once_at_both_ends_and_moves_what_it_says() {
 }
 
 #[test]
-fn a_fence_takes_what_it_waited_for_and_a_time_out_takes_nothing() {
-    everywhere(1, "communication::a_fence_takes_what_it_waited_for_and_a_time_out_takes_nothing", |rank| {
+fn a_fence_consumes_its_counts_and_a_time_out_consumes_nothing() {
+    everywhere(1, "communication::a_fence_consumes_its_counts_and_a_time_out_consumes_nothing", |rank| {
         let (one, two) = (rank.slot(8), rank.slot(8));
         let copy = || rank.communication.memcpy(&one, 0, &two, 0, 8).unwrap();
         let fence = |received| rank.communication.fence((&one).into(), 0, received).unwrap();
@@ -63,10 +63,10 @@ fn a_fence_takes_what_it_waited_for_and_a_time_out_takes_nothing() {
         let second = rank.communication.fence((&one).into(), 0, 1).unwrap_err();
         assert!(matches!(second, Error::State { .. }), "{second}");
         copy();
-        // The one that timed out goes on, and has both.
+        // The copy continues after the time-out, so now both are counted.
         soon(wait).unwrap();
         assert!(fence(1).try_take().is_none());
-        // The slot is free again, since the wait was dropped.
+        // The slot can be fenced again, since the wait was dropped.
         copy();
         soon(fence(1)).unwrap();
         assert_eq!(rank.communication.counts((&one).into()), counts(0, 5));
@@ -88,7 +88,7 @@ fn a_fence_can_be_awaited() {
     });
 }
 
-/// The smallest executor there is.
+/// A minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
@@ -108,10 +108,10 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn what_is_out_of_bounds_or_overlaps_is_refused_at_once_and_not_counted() {
+fn out_of_bounds_or_overlapping_copies_fail_at_once_and_are_not_counted() {
     everywhere(
         1,
-        "communication::what_is_out_of_bounds_or_overlaps_is_refused_at_once_and_not_counted",
+        "communication::out_of_bounds_or_overlapping_copies_fail_at_once_and_are_not_counted",
         |rank| {
             let (one, two) = (rank.slot(8), rank.slot(16));
             let refused = |error: Result<(), Error>| error.unwrap_err();
@@ -135,20 +135,20 @@ fn what_is_out_of_bounds_or_overlaps_is_refused_at_once_and_not_counted() {
 }
 
 #[test]
-fn a_late_member_is_waited_for_and_all_get_the_union() {
-    everywhere(3, "communication::a_late_member_is_waited_for_and_all_get_the_union", |rank| {
+fn exchanges_wait_for_late_members_and_return_the_union() {
+    everywhere(3, "communication::exchanges_wait_for_late_members_and_return_the_union", |rank| {
         let (one, two) = (rank.slot(8), rank.slot(24));
-        // The second of three brings two slots, the others none; each is late in its turn.
+        // The second of three contributes two slots, the others none; each is late in turn.
         for late in 0..3 {
             if rank.index() == late {
-                // Late by what the others can be seen to wait for: another exchange among them.
+                // Lets the others enter first.
                 std::thread::yield_now();
             }
             let slots: &[_] = if rank.index() == 1 { &[(Key(7), &one), (Key(3), &two)] } else { &[] };
             let global = exchange(rank, 10, slots).unwrap();
             let seen: Vec<_> = global.iter().map(|slot| (slot.key().0, slot.size(), slot.owner())).collect();
             assert_eq!(seen, [(3, 24, rank.ids()[1]), (7, 8, rank.ids()[1])]);
-            // Whoever destroys, all have to fence; then the tag is free again.
+            // All members must fence, whoever destroyed a slot; then the tag is free again.
             for slot in global {
                 if rank.index() == 2 {
                     rank.communication.destroy(slot).unwrap();
@@ -160,12 +160,12 @@ fn a_late_member_is_waited_for_and_all_get_the_union() {
 }
 
 #[test]
-fn an_exchange_that_disagrees_is_the_same_error_for_all() {
-    everywhere(3, "communication::an_exchange_that_disagrees_is_the_same_error_for_all", |rank| {
+fn an_inconsistent_exchange_is_the_same_error_for_all() {
+    everywhere(3, "communication::an_inconsistent_exchange_is_the_same_error_for_all", |rank| {
         let slot = rank.slot(8);
         let (ids, mut all) = (rank.ids(), rank.group());
         let same = |error: &str| {
-            // Each tells the others what it was told.
+            // Members exchange their errors and compare them.
             let text = rank.slot(256);
             text.write(0, error.as_bytes()).unwrap();
             let texts = exchange(rank, 99, &[(key(rank.index()), &text)]).unwrap();
@@ -183,7 +183,7 @@ fn an_exchange_that_disagrees_is_the_same_error_for_all() {
             }
             soon(rank.communication.fence_tag(Tag(99)).unwrap()).unwrap();
         };
-        // A key twice.
+        // A duplicate key.
         let twice = exchange(rank, 1, &[(Key(5), &slot)]).unwrap_err().to_string();
         assert!(twice.contains("key 5 is contributed by Instance"), "{twice}");
         same(&twice);
@@ -200,8 +200,8 @@ fn an_exchange_that_disagrees_is_the_same_error_for_all() {
         assert!(used.contains("the tag is in use by"), "{used}");
         same(&used);
         assert_eq!(kept.len(), 3);
-        // Somebody withdraws; who came before and who comes after, which is the third, are told the same. That it is
-        // after, says an exchange that the same Instance decides: calls of one Instance reach it in their order.
+        // A member withdraws; members that entered before and after it, such as the third, get the same error. An exchange
+        // with the same decider orders the two, since calls of one Instance reach a decider in program order.
         let call = |tag| rank.communication.exchange(&rank.group(), Tag(tag), &[]).unwrap();
         let after = || drop(soon(call(50)).unwrap());
         let withdrawn = match rank.index() {
@@ -221,7 +221,7 @@ fn an_exchange_that_disagrees_is_the_same_error_for_all() {
             }
         };
         same(&withdrawn);
-        // Nothing of all this is left on the slots: only the one of tag 3 is global.
+        // The failed exchanges leave no trace on the slots: only the one of tag 3 is global.
         assert_eq!(rank.communication.counts((&slot).into()), counts(0, 0));
         rank.barrier(5);
     });
@@ -254,11 +254,11 @@ fn a_destroyed_slot_is_gone_for_all_after_the_fence_and_can_be_freed() {
 }
 
 #[test]
-fn a_lost_member_is_told_of_once_and_never_waited_for() {
-    everywhere(3, "communication::a_lost_member_is_told_of_once_and_never_waited_for", lose_one);
+fn a_lost_member_is_reported_once_and_never_waited_for() {
+    everywhere(3, "communication::a_lost_member_is_reported_once_and_never_waited_for", lose_one);
 }
 
-/// The third dies; the others see it in all that waits.
+/// The third Instance dies; all pending operations of the others end.
 fn lose_one(rank: &Rank) {
     let (mine, source) = (rank.slot(8), rank.slot(8));
     let global = exchange(rank, 1, &[(key(rank.index()), &mine)]).unwrap();
@@ -277,14 +277,14 @@ fn lose_one(rank: &Rank) {
     }
     rank.barrier(2);
     if host && me == 0 {
-        // A thread cannot be killed; its Instance is ended.
+        // A thread cannot be killed, so its Instance is terminated.
         rank.instances.terminate(dying).unwrap();
     }
     let fence = || soon(rank.communication.fence((&mine).into(), 0, 1).unwrap());
     assert_eq!(fence().unwrap_err(), Error::PeerLost(dying));
     let two: Vec<_> = all.iter().copied().filter(|id| *id != dying).collect();
     soon(rank.communication.exchange(&two, Tag(6), &[]).unwrap()).unwrap();
-    // Told once: now it waits for whoever is left.
+    // Reported once: the next fence waits for the remaining peers.
     let mut again = rank.communication.fence((&mine).into(), 0, 1).unwrap();
     assert!(again.try_take().is_none());
     soon(rank.communication.exchange(&two, Tag(7), &[]).unwrap()).unwrap();
@@ -292,12 +292,12 @@ fn lose_one(rank: &Rank) {
     soon(again).unwrap();
     let to_lost = rank.communication.memcpy(&global[2], 0, &source, 0, 8).unwrap_err();
     assert_eq!(to_lost, Error::PeerLost(dying));
-    // An exchange with one dead before it ends in the same error everywhere.
+    // An exchange with a dead member fails with the same error everywhere.
     let dead = soon(rank.communication.exchange(&all, Tag(3), &[]).unwrap()).unwrap_err();
     assert_eq!(dead, Error::PeerLost(dying));
     let fence = soon(rank.communication.fence_tag(Tag(1)).unwrap()).unwrap_err();
     assert_eq!(fence, Error::PeerLost(dying));
-    // A lost holder's lock is free; without the lost one, destroying needs no fence.
+    // The lock of a lost holder is released; after a loss, destroying needs no fence.
     if me == 1 {
         assert!(rank.communication.try_lock(&global[0]).unwrap().is_some());
     }
@@ -307,7 +307,7 @@ fn lose_one(rank: &Rank) {
     }
     rank.memory.free(mine).unwrap();
     soon(rank.communication.exchange(&two, Tag(5), &[]).unwrap()).unwrap();
-    // The launcher's exit code would say that one was killed, which the test expects.
+    // Overrides the launcher's exit code, which would report the expected kill.
     if me == 0 && !host {
         rank.instances.abort(0, "the test is over").unwrap();
         std::thread::park();
@@ -315,8 +315,8 @@ fn lose_one(rank: &Rank) {
 }
 
 #[test]
-fn a_promoted_slot_is_reached_by_its_bytes_until_it_is_destroyed() {
-    everywhere(2, "communication::a_promoted_slot_is_reached_by_its_bytes_until_it_is_destroyed", |rank| {
+fn a_promoted_slot_is_opened_by_its_descriptor_until_destroyed() {
+    everywhere(2, "communication::a_promoted_slot_is_opened_by_its_descriptor_until_destroyed", |rank| {
         let (post, slot) = (rank.slot(128), rank.slot(8));
         let posts = exchange(rank, 1, &[(key(rank.index()), &post)]).unwrap();
         let promoted = rank.communication.promote(&slot).unwrap();
@@ -332,12 +332,12 @@ fn a_promoted_slot_is_reached_by_its_bytes_until_it_is_destroyed() {
         let theirs = rank.communication.from_bytes(received).unwrap();
         rank.communication.memcpy(&theirs, 0, &letter, 0, 8).unwrap();
         soon(rank.communication.fence((&slot).into(), 0, 1).unwrap()).unwrap();
-        // Forged in any byte, or cut short, it is gone: the secret, or what is at the place, does not fit.
+        // A descriptor with any forged byte, or a truncated one, does not resolve, because the secret does not match.
         for at in 0..received.len() {
             let mut forged = received.to_vec();
             forged[at] ^= 0x40;
             if let Ok(slot) = rank.communication.from_bytes(&forged) {
-                // What names another owner of the same place is refused when it is used; a key is only a name.
+                // A descriptor with another owner fails at use; the key is only a name.
                 drop(slot);
             }
             assert!(rank.communication.from_bytes(&received[..at]).is_err());
@@ -353,13 +353,13 @@ fn a_promoted_slot_is_reached_by_its_bytes_until_it_is_destroyed() {
 }
 
 #[test]
-fn a_lock_is_held_by_one_at_a_time() {
-    everywhere(3, "communication::a_lock_is_held_by_one_at_a_time", |rank| {
+fn a_slot_lock_is_exclusive() {
+    everywhere(3, "communication::a_slot_lock_is_exclusive", |rank| {
         let mine = rank.slot(8);
         let bring: &[_] = if rank.index() == 0 { &[(Key(0), &mine)] } else { &[] };
         let global = exchange(rank, 1, bring).unwrap();
         let number = rank.slot(8);
-        // Read, add one, write: without a lock some would be lost.
+        // Read, increment, write: without a lock some increments would be lost.
         for _ in 0..200 {
             let guard = loop {
                 if let Some(guard) = rank.communication.try_lock(&global[0]).unwrap() {
@@ -367,7 +367,7 @@ fn a_lock_is_held_by_one_at_a_time() {
                 }
                 std::thread::yield_now();
             };
-            assert!(rank.communication.try_lock(&global[0]).unwrap().is_none(), "not even by who holds it");
+            assert!(rank.communication.try_lock(&global[0]).unwrap().is_none(), "not even by the holder");
             rank.communication.memcpy(&number, 0, &global[0], 0, 8).unwrap();
             soon(rank.communication.fence((&number).into(), 0, 1).unwrap()).unwrap();
             let next = number.read_values::<u64>(0, 1).unwrap()[0] + 1;
@@ -401,7 +401,7 @@ fn copies_to_one_slot_take_effect_in_order() {
             let mut seen = 0;
             while seen < 500 {
                 seen = mine.read_values::<u64>(8000, 1).unwrap()[0];
-                // What was written before the number is there: of this round, or of a later one.
+                // Everything written before the number is visible: of this round or a later one.
                 let byte = u64::from(mine.read_values::<u8>(0, 8000).unwrap()[7999]);
                 let now = mine.read_values::<u64>(8000, 1).unwrap()[0];
                 assert!((seen..=now + 1).any(|round| round % 251 == byte), "{seen} {byte} {now}");
@@ -413,8 +413,8 @@ fn copies_to_one_slot_take_effect_in_order() {
 }
 
 #[test]
-fn a_group_that_is_none_is_refused() {
-    everywhere(2, "communication::a_group_that_is_none_is_refused", |rank| {
+fn invalid_groups_are_rejected() {
+    everywhere(2, "communication::invalid_groups_are_rejected", |rank| {
         let mut group = rank.group();
         group.reverse();
         let refused = |group: &[_]| {

@@ -1,4 +1,4 @@
-//! Functions: run, suspended, resumed, ended, on every back-end that takes them.
+//! Functions run, suspend, resume and finish on every back-end that supports them.
 
 use std::sync::{
     Arc,
@@ -14,7 +14,7 @@ use runtime::{
 
 use crate::ranks::soon;
 
-/// Each back-end that runs ordinary functions, and each that runs any.
+/// The back-ends for ordinary functions, and those for any functions.
 fn those(capability: Capability) -> Vec<Box<dyn ComputeManager>> {
     let all: [Box<dyn ComputeManager>; 3] =
         [Box::new(Threads::new()), Box::new(Coroutines::new()), Box::new(Futures::new())];
@@ -28,7 +28,7 @@ fn resource() -> ComputeResource {
     topology.devices.iter().flat_map(|device| &device.compute_resources).next().unwrap().clone()
 }
 
-/// Adds one; in the form that the manager takes.
+/// Adds one, in the format that the manager runs.
 fn add_one(manager: &dyn ComputeManager) -> ExecutionUnit {
     if manager.supports(Capability::Functions) {
         ExecutionUnit::function(|_, number: u32| number + 1)
@@ -52,7 +52,7 @@ fn until(condition: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_unit_executes_one_state_after_another_and_each_once() {
+fn a_unit_executes_states_in_sequence_and_each_once() {
     for manager in those(Capability::Run) {
         let unit = ready(&*manager);
         for number in 0..3_u32 {
@@ -72,7 +72,7 @@ fn a_unit_executes_one_state_after_another_and_each_once() {
 }
 
 #[test]
-fn who_waited_for_a_state_finds_its_unit_ready() {
+fn a_unit_is_ready_once_its_state_has_finished() {
     for manager in those(Capability::Run) {
         for _ in 0..50 {
             let unit = ready(&*manager);
@@ -89,7 +89,7 @@ fn who_waited_for_a_state_finds_its_unit_ready() {
 }
 
 #[test]
-fn a_function_that_suspends_goes_on_where_it_stopped() {
+fn a_suspended_function_resumes_where_it_stopped() {
     for manager in those(Capability::Suspend) {
         let steps = Arc::new(AtomicU32::new(0));
         let seen = Arc::clone(&steps);
@@ -128,9 +128,9 @@ fn a_function_that_suspends_goes_on_where_it_stopped() {
 fn a_unit_is_suspended_at_the_functions_next_checkpoint() {
     for manager in those(Capability::Suspend) {
         let go = Arc::new(AtomicU32::new(0));
-        let told = Arc::clone(&go);
+        let flag = Arc::clone(&go);
         let endless = ExecutionUnit::function(move |context: &mut dyn Context, (): ()| {
-            while told.load(SeqCst) == 0 {
+            while flag.load(SeqCst) == 0 {
                 context.checkpoint();
                 std::thread::yield_now();
             }
@@ -171,7 +171,7 @@ fn a_panic_ends_the_state_and_not_the_unit() {
 }
 
 #[test]
-fn a_begun_stack_is_never_resumed_by_another_thread() {
+fn a_started_stack_is_never_resumed_by_another_thread() {
     let manager = Coroutines::new();
     assert!(!manager.supports(Capability::ResumeAnywhere));
     let unit = ExecutionUnit::function(|context: &mut dyn Context, kept: Arc<()>| {
@@ -188,7 +188,7 @@ fn a_begun_stack_is_never_resumed_by_another_thread() {
     });
     let state = state.join().unwrap();
     assert_eq!(manager.run(&state).unwrap(), Status::Finished);
-    // One that is dropped elsewhere is unwound here, when the next begins.
+    // A stack dropped on another thread is unwound here, when the next one starts.
     let state = manager.create_execution_state(&unit, Box::new(Arc::clone(&kept))).unwrap();
     manager.run(&state).unwrap();
     std::thread::spawn(move || drop(state)).join().unwrap();
@@ -199,7 +199,7 @@ fn a_begun_stack_is_never_resumed_by_another_thread() {
 }
 
 #[test]
-fn a_future_waits_and_is_woken() {
+fn a_pending_future_is_woken() {
     let manager = Futures::new();
     let unit = ExecutionUnit::asynchronous(async |wait: runtime::Wait<u32>| wait.await.unwrap() * 2);
     let (promise, wait) = runtime::promise::<u32>("a number", || {});
@@ -229,7 +229,7 @@ fn functions_are_sent_by_name() {
 }
 
 #[test]
-fn a_function_that_is_never_suspended_is_called_where_it_is_run() {
+fn an_uninterrupted_function_runs_on_the_calling_thread() {
     let here = std::thread::current().id();
     for manager in those(Capability::Functions) {
         let where_it_is = ExecutionUnit::uninterrupted(|number: u32| (number, std::thread::current().id()));
@@ -237,7 +237,7 @@ fn a_function_that_is_never_suspended_is_called_where_it_is_run() {
         let state = manager.create_execution_state(&where_it_is, Box::new(7_u32)).unwrap();
         assert_eq!(manager.run(&state).unwrap(), Status::Finished);
         assert_eq!(state.take::<(u32, std::thread::ThreadId)>().unwrap(), (7, here), "{}", manager.name());
-        // On a unit it is the unit's thread.
+        // On a unit it runs on the unit's thread.
         let unit = ready(&*manager);
         let state = manager.create_execution_state(&where_it_is, Box::new(8_u32)).unwrap();
         manager.start(&unit, &state).unwrap();

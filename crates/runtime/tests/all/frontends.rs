@@ -1,4 +1,4 @@
-//! Channels, data objects, calls and deployment, on the traits alone: each test on every back-end with Instances.
+//! Channels, data objects, calls and deployment, tested through the traits on every back-end with Instances.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ fn setup<'a>(rank: &'a Rank, space: &'a MemorySpace) -> Setup<'a> {
     Setup { memory: &*rank.memory, communication: &*rank.communication, space, me: rank.me() }
 }
 
-/// Pushes, again until there is room.
+/// Pushes, retrying until there is room.
 fn push(producer: &mut Producer<'_>, message: &[u8]) {
     loop {
         match producer.push(message) {
@@ -37,7 +37,7 @@ fn pop(consumer: &mut Consumer<'_>) -> Result<Vec<u8>, Error> {
     consumer.wait(Instant::now() + Duration::from_mins(1))
 }
 
-/// The message that producer `from` pushes as its `number`th: 8 bytes, or of many sizes.
+/// Message `number` of producer `from`: 8 bytes, or of varying size.
 fn message(shape: Shape, from: usize, number: usize) -> Vec<u8> {
     let mut bytes = [u8::try_from(from).unwrap(), u8::try_from(number % 256).unwrap()].repeat(4);
     if let Shape::Variable { .. } = shape {
@@ -47,10 +47,10 @@ fn message(shape: Shape, from: usize, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// How many messages each producer pushes.
+/// Number of messages per producer.
 const COUNT: usize = 300;
 
-/// All but the first push `COUNT` messages each, in order; the first pops all.
+/// All Instances but the first push `COUNT` messages each, in order; the first pops all.
 fn many_to_one(rank: &Rank, mode: Mode, shape: Shape, tag: u64) {
     let (ids, space) = (rank.ids(), rank.space());
     let (producer, consumer) = open(setup(rank, &space), Tag(tag), &ids[1..], ids[0], mode, shape).unwrap();
@@ -70,7 +70,7 @@ fn many_to_one(rank: &Rank, mode: Mode, shape: Shape, tag: u64) {
             };
             let popped = pop(&mut consumer).unwrap();
             assert_eq!(peeked, popped);
-            // From whom it is, an empty message does not say: of one that could be it, the first.
+            // An empty message does not identify its producer: take the first that it may come from.
             let of = |from: &usize| popped == message(shape, *from, next[*from]);
             let from = (1..ids.len()).find(of).expect("it is the next of its producer");
             next[from] += 1;
@@ -84,8 +84,8 @@ const FIXED: Shape = Shape::Fixed { capacity: 4, size: 8 };
 const VARIABLE: Shape = Shape::Variable { capacity: 104 };
 
 #[test]
-fn messages_of_one_producer_come_in_order() {
-    everywhere(2, "frontends::messages_of_one_producer_come_in_order", |rank| {
+fn messages_of_one_producer_arrive_in_order() {
+    everywhere(2, "frontends::messages_of_one_producer_arrive_in_order", |rank| {
         many_to_one(rank, Mode::NonLocking, FIXED, 1);
         many_to_one(rank, Mode::NonLocking, VARIABLE, 2);
         many_to_one(rank, Mode::Locking, FIXED, 3);
@@ -94,17 +94,21 @@ fn messages_of_one_producer_come_in_order() {
 }
 
 #[test]
-fn messages_of_several_producers_come_each_in_order_and_none_is_lost() {
-    everywhere(3, "frontends::messages_of_several_producers_come_each_in_order_and_none_is_lost", |rank| {
-        many_to_one(rank, Mode::NonLocking, FIXED, 1);
-        many_to_one(rank, Mode::Locking, FIXED, 2);
-        many_to_one(rank, Mode::Locking, Shape::Fixed { capacity: 3, size: 8 }, 3);
-    });
+fn messages_of_several_producers_arrive_completely_and_in_order_per_producer() {
+    everywhere(
+        3,
+        "frontends::messages_of_several_producers_arrive_completely_and_in_order_per_producer",
+        |rank| {
+            many_to_one(rank, Mode::NonLocking, FIXED, 1);
+            many_to_one(rank, Mode::Locking, FIXED, 2);
+            many_to_one(rank, Mode::Locking, Shape::Fixed { capacity: 3, size: 8 }, 3);
+        },
+    );
 }
 
 #[test]
-fn a_full_channel_says_so_and_has_room_again_after_a_pop() {
-    everywhere(1, "frontends::a_full_channel_says_so_and_has_room_again_after_a_pop", |rank| {
+fn a_full_channel_rejects_pushes_until_a_pop() {
+    everywhere(1, "frontends::a_full_channel_rejects_pushes_until_a_pop", |rank| {
         let (me, space) = (rank.me(), rank.space());
         for (tag, mode) in [(1, Mode::NonLocking), (2, Mode::Locking)] {
             let ends = open(setup(rank, &space), Tag(tag), &[me], me, mode, FIXED).unwrap();
@@ -148,8 +152,8 @@ fn a_lost_producer_is_an_error_once_its_ring_is_empty() {
 }
 
 #[test]
-fn an_object_is_gotten_by_its_id_until_it_is_destroyed() {
-    everywhere(2, "frontends::an_object_is_gotten_by_its_id_until_it_is_destroyed", |rank| {
+fn an_object_is_readable_by_its_id_until_destroyed() {
+    everywhere(2, "frontends::an_object_is_readable_by_its_id_until_destroyed", |rank| {
         let (ids, space) = (rank.ids(), rank.space());
         let shape = Shape::Variable { capacity: 1024 };
         let to = |tag, index: usize| {
@@ -186,8 +190,8 @@ fn an_object_is_gotten_by_its_id_until_it_is_destroyed() {
 }
 
 #[test]
-fn calls_are_carried_out_in_order_and_what_fails_is_said() {
-    everywhere(3, "frontends::calls_are_carried_out_in_order_and_what_fails_is_said", |rank| {
+fn calls_run_in_order_and_failures_are_returned() {
+    everywhere(3, "frontends::calls_run_in_order_and_failures_are_returned", |rank| {
         let (ids, space) = (rank.ids(), rank.space());
         let mut rpc = Rpc::new(setup(rank, &space), Tag(1), &rank.group()).unwrap();
         let deadline = || Instant::now() + Duration::from_mins(1);
@@ -205,11 +209,11 @@ fn calls_are_carried_out_in_order_and_what_fails_is_said() {
                 assert_eq!(rpc.call(*to, "reverse", b"abc", deadline()).unwrap(), b"cba");
                 let backwards = rpc.call(*to, "reverse", &large, deadline()).unwrap();
                 assert!(backwards.iter().rev().eq(&large));
-                let mut said = |name: &str| rpc.call(*to, name, b"", deadline()).unwrap_err().to_string();
-                assert_eq!(said("refuse"), "not today");
-                assert_eq!(said("panic"), "the function panicked: oh");
+                let mut failure = |name: &str| rpc.call(*to, name, b"", deadline()).unwrap_err().to_string();
+                assert_eq!(failure("refuse"), "not today");
+                assert_eq!(failure("panic"), "the function panicked: oh");
                 assert_eq!(
-                    said("none"),
+                    failure("none"),
                     format!("Instance {to} has no function \"none\"; register it there")
                 );
                 assert_eq!(rpc.call(*to, "reverse", b"", deadline()).unwrap(), b"");
@@ -225,7 +229,7 @@ fn calls_are_carried_out_in_order_and_what_fails_is_said() {
     });
 }
 
-/// The program of a runner; the root deploys them.
+/// The program of a runner; the root deploys the others.
 fn runners(rank: &Rank) {
     if rank.me() != rank.instances.root_id() {
         std::thread::park();
@@ -242,21 +246,21 @@ fn runners(rank: &Rank) {
         let instance = rank.instances.add_instance(deployed.placed[name]).unwrap();
         assert!(instance.topology().satisfies(&worker()), "{name} is on {:?}", instance.topology());
     }
-    // What is there already is matched, and nothing created.
+    // Existing Instances are matched, and none is created.
     let again = deploy(&*rank.instances, &deployed.created, &all);
     assert_eq!((again.created, again.refused.len()), (Vec::new(), 0));
     rank.instances.finalize().unwrap();
 }
 
 #[test]
-fn runners_are_deployed_where_they_fit_in_all_orders_of_hosts() {
+fn runners_are_deployed_to_fitting_hosts_in_any_host_order() {
     if runtime::backends::processes::launched() {
         member(runners);
     }
     for small in 0..5 {
         let mut hosts = vec![host(8, 33_554_432); 5];
         hosts[small] = host(4, 16_777_216);
-        on_hosts(&hosts, "frontends::runners_are_deployed_where_they_fit_in_all_orders_of_hosts");
+        on_hosts(&hosts, "frontends::runners_are_deployed_to_fitting_hosts_in_any_host_order");
     }
 }
 

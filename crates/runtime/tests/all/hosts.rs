@@ -1,4 +1,4 @@
-//! Instances on several hosts: each is started by a command of its own, and reaches the others by the network alone.
+//! Instances on several hosts: each has its own launch command and connects to the others only by network.
 
 use std::{
     io::Write as _,
@@ -13,7 +13,7 @@ use crate::{
     ranks::{Rank, key, member, soon},
 };
 
-/// Each puts its number into the next one's slot and reads what it was given.
+/// Each Instance puts its number into the next one's slot and reads its own slot.
 fn round(rank: &Rank) {
     let (mine, source) = (rank.slot(8), rank.slot(8));
     source.write(0, &(rank.index() as u64).to_le_bytes()).unwrap();
@@ -28,7 +28,7 @@ fn round(rank: &Rank) {
     rank.barrier(2);
 }
 
-/// `cairn-run` over these hosts, started by `launch`, with a launcher that listens at an address.
+/// `cairn-run` over these hosts, with a launcher that listens at `address`.
 fn run(launch: &[&str], hosts: &[Value], options: &[&str], name: &str) -> Output {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(serde_json::to_string(hosts).unwrap().as_bytes()).unwrap();
@@ -43,7 +43,7 @@ fn run(launch: &[&str], hosts: &[Value], options: &[&str], name: &str) -> Output
     command.output().unwrap()
 }
 
-/// A host that a command leads to.
+/// A described host with a launch command.
 fn far(launch: &[&str], address: &str) -> Value {
     let mut host = host(1, 1 << 20);
     host["Launch"] = json!(launch);
@@ -52,18 +52,18 @@ fn far(launch: &[&str], address: &str) -> Value {
 }
 
 #[test]
-fn hosts_are_reached_by_their_commands_and_addresses() {
-    const NAME: &str = "hosts::hosts_are_reached_by_their_commands_and_addresses";
+fn instances_start_and_connect_by_launch_prefix_and_address() {
+    const NAME: &str = "hosts::instances_start_and_connect_by_launch_prefix_and_address";
     if processes::launched() {
         member(round);
     }
-    // A command that leads nowhere else, and addresses of the loopback: what is said goes over the network all the same.
+    // The command starts on the same machine, but loopback addresses still force network traffic.
     let hosts = [far(&["env", "-i"], "127.0.0.2"), far(&["env", "-i"], "127.0.0.3"), host(1, 1 << 20)];
     let output = run(&[], &hosts, &["--tcp", "--listen", "127.0.0.1"], NAME);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for address in ["127.0.0.1", "127.0.0.2", "127.0.0.3"] {
-        assert!(said.contains(&format!("reached at {address}:")), "{said}");
+        assert!(stdout.contains(&format!("reached at {address}:")), "{stdout}");
     }
     let refused = |options: &[&str]| {
         let output = run(&[], &hosts, options, NAME);
@@ -74,11 +74,11 @@ fn hosts_are_reached_by_their_commands_and_addresses() {
     insta::assert_snapshot!(refused(&["--tcp"]), @"cairn-run: cannot launch on other hosts: Instances on other hosts must reach the launcher; pass --listen with an address of this host");
 }
 
-/// Machines that this one plays: network namespaces, connected by a bridge in the first of them. Gone when dropped.
+/// Simulated machines: network namespaces connected by a bridge in the first of them, removed on drop.
 struct Machines(Vec<String>);
 
 impl Machines {
-    /// None where this is not allowed, with what the kernel says of it.
+    /// `None` where the kernel forbids it, with its message.
     fn new(count: usize) -> Result<Self, String> {
         let ip = |words: &str| {
             let output =
@@ -118,15 +118,15 @@ impl Drop for Machines {
 }
 
 #[test]
-fn instances_in_network_namespaces_of_their_own_reach_each_other() {
-    const NAME: &str = "hosts::instances_in_network_namespaces_of_their_own_reach_each_other";
+fn instances_in_separate_network_namespaces_connect() {
+    const NAME: &str = "hosts::instances_in_separate_network_namespaces_connect";
     if processes::launched() {
         member(round);
     }
     let machines = match Machines::new(3) {
         Ok(machines) => machines,
         Err(why) => {
-            // Wherever the tests are run as root, as `make test` is, it is allowed.
+            // Allowed wherever the tests run as root, as in `make test`.
             eprintln!("no network namespaces here: {why}");
             return;
         }
@@ -134,7 +134,7 @@ fn instances_in_network_namespaces_of_their_own_reach_each_other() {
     let enter = |index: usize| ["ip", "netns", "exec", &machines.0[index]];
     let hosts = [far(&enter(1), "10.77.0.1"), far(&enter(2), "10.77.0.2")];
     let output = run(&enter(0), &hosts, &["--tcp", "--listen", "10.77.0.100"], NAME);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("reached at 10.77.0.1:") && said.contains("reached at 10.77.0.2:"), "{said}");
+    assert!(stdout.contains("reached at 10.77.0.1:") && stdout.contains("reached at 10.77.0.2:"), "{stdout}");
 }

@@ -1,4 +1,4 @@
-//! Instances: those of a launch, those that are created, and how they end.
+//! Instances: launched, created and terminated.
 
 use std::io::Write as _;
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 use crate::ranks::{Rank, everywhere, key, launched, member, soon};
 
 #[test]
-fn all_see_the_same_ids_and_one_root() {
-    everywhere(3, "instances::all_see_the_same_ids_and_one_root", |rank| {
+fn all_instances_agree_on_ids_and_root() {
+    everywhere(3, "instances::all_instances_agree_on_ids_and_root", |rank| {
         let ids: Vec<u64> = rank.group().iter().map(|id| id.0).collect();
         assert_eq!(ids.len(), 3);
         let roots = rank.instances.instances().iter().filter(|instance| instance.is_root()).count();
         assert_eq!(roots, 1);
         assert!(rank.instances.current().state() == InstanceState::Running);
-        // Each writes what it sees where the root compares it.
+        // Each writes its view for the root to compare.
         let (seen, mine) = (rank.slot(4 * 8 * 3), rank.slot(32));
         mine.write(0, bytemuck::cast_slice(&[&ids[..], &[rank.instances.root_id().0]].concat())).unwrap();
         let bring: &[_] = if rank.index() == 0 { &[(Key(0), &seen)] } else { &[] };
@@ -31,8 +31,8 @@ fn all_see_the_same_ids_and_one_root() {
 }
 
 #[test]
-fn only_the_root_finalizes_and_nobody_terminates_itself() {
-    everywhere(2, "instances::only_the_root_finalizes_and_nobody_terminates_itself", |rank| {
+fn only_the_root_finalizes_and_no_instance_terminates_itself() {
+    everywhere(2, "instances::only_the_root_finalizes_and_no_instance_terminates_itself", |rank| {
         let (me, index) = (rank.me(), rank.index());
         let error = rank.instances.terminate(me).unwrap_err().to_string();
         assert_eq!(
@@ -60,7 +60,7 @@ fn only_the_root_finalizes_and_nobody_terminates_itself() {
     });
 }
 
-/// A host of so many units and bytes, as HiCR writes it.
+/// A host with this number of units and bytes, in HiCR's format.
 pub fn host(units: usize, bytes: u64) -> Value {
     let unit = serde_json::json!({"Type": "Processing Unit"});
     serde_json::json!({"Devices": [{"Type": "NUMA Domain", "Compute Resources": vec![unit; units],
@@ -76,18 +76,18 @@ pub fn on_hosts(hosts: &[Value], name: &str) {
 }
 
 #[test]
-fn as_many_are_created_as_fit_and_each_other_is_refused_in_words() {
+fn fitting_instances_are_created_and_the_others_get_an_error() {
     if runtime::backends::processes::launched() {
         member(create);
     }
     let hosts = [host(1, 1 << 20), host(8, 1 << 25), host(2, 1 << 25)];
-    on_hosts(&hosts, "instances::as_many_are_created_as_fit_and_each_other_is_refused_in_words");
+    on_hosts(&hosts, "instances::fitting_instances_are_created_and_the_others_get_an_error");
 }
 
 fn create(rank: &Rank) {
     assert!(rank.instances.supports(Capability::CreateInstances));
     if rank.me() != rank.instances.root_id() {
-        // One that was created: it sees itself and the root, and stays until it is ended.
+        // A created Instance: it knows itself and the root, and runs until terminated.
         assert!(rank.ids().len() >= 2);
         std::thread::park();
         return;
@@ -96,17 +96,17 @@ fn create(rank: &Rank) {
         rank.instances.create_template(&Topology::from_json(topology).unwrap(), Value::Null)
     };
     assert!(rank.instances.create_instances(0, &template(Value::Object(serde_json::Map::new()))).is_empty());
-    // Wholly impossible.
+    // No host fits.
     let none = rank.instances.create_instances(2, &template(host(9, 1)));
     let why: Vec<_> = none.into_iter().map(|answer| answer.unwrap_err().why).collect();
     assert_eq!(why, ["of 3 hosts 0 meet the requirements, and none of these is free"; 2]);
-    // Partly: two hosts have two units, the third is this Instance's own and has one.
+    // Some hosts fit: two have two units, the third is this Instance's own and has one.
     let answers = rank.instances.create_instances(3, &template(host(2, 1 << 20)));
     let (made, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
     assert_eq!((made.len(), refused.len()), (2, 1));
     let made: Vec<_> = made.into_iter().map(Result::unwrap).collect();
     assert!(made.iter().all(|instance| instance.state() == InstanceState::Running));
-    // The smallest that fits was given first.
+    // The smallest fitting host was assigned first.
     assert_eq!(made[0].topology().devices[0].compute_resources.len(), 2);
     let id = made[0].id();
     assert_eq!(rank.instances.add_instance(id).unwrap().id(), id);
@@ -122,7 +122,7 @@ fn create(rank: &Rank) {
 }
 
 #[test]
-fn an_abort_ends_all_and_is_the_launchers_exit_code() {
+fn an_abort_ends_all_instances_and_sets_the_launchers_exit_code() {
     if runtime::backends::processes::launched() {
         member(|rank| {
             rank.barrier(1);
@@ -132,15 +132,15 @@ fn an_abort_ends_all_and_is_the_launchers_exit_code() {
             std::thread::park();
         });
     }
-    let name = "instances::an_abort_ends_all_and_is_the_launchers_exit_code";
+    let name = "instances::an_abort_ends_all_instances_and_sets_the_launchers_exit_code";
     let output = launched(&["-n", "2", "--oversubscribe"], name);
     assert_eq!(output.status.code(), Some(41));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("aborted with code 41: the disk is full"), "{said}");
+    let output = String::from_utf8_lossy(&output.stderr);
+    assert!(output.contains("aborted with code 41: the disk is full"), "{output}");
 }
 
 #[test]
-fn what_cannot_be_launched_is_refused_in_words() {
+fn invalid_launches_are_rejected() {
     let run = |options: &[&str]| {
         let output =
             std::process::Command::new(env!("CARGO_BIN_EXE_cairn-run")).args(options).output().unwrap();

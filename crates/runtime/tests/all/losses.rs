@@ -1,5 +1,5 @@
-//! One Instance of three is killed at each step of exchange, copy, fence, lock and call. The others see everything end
-//! well or with its loss, and go on without it.
+//! One Instance of three is killed at each step of exchange, copy, fence, lock and call. For the others every operation
+//! succeeds or reports the loss, and they continue.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ const STEPS: [&str; 14] = [
     "all done",
 ];
 
-/// Which step it is, in the environment.
+/// Environment variable: the index of the step.
 const STEP: &str = "CAIRN_TEST_STEP";
 
 fn die() -> ! {
@@ -44,25 +44,25 @@ fn later() -> Instant {
 }
 
 #[test]
-fn one_killed_at_any_step_is_lost_and_never_waited_for() {
-    const NAME: &str = "losses::one_killed_at_any_step_is_lost_and_never_waited_for";
+fn an_instance_killed_at_any_step_is_lost_and_never_waited_for() {
+    const NAME: &str = "losses::an_instance_killed_at_any_step_is_lost_and_never_waited_for";
     if processes::launched() {
-        member(|rank| Story::of(rank).tell());
+        member(|rank| Scenario::of(rank).run());
     }
     for (index, step) in STEPS.into_iter().enumerate() {
         for by in BY {
             let options = ["-n", "3", "--oversubscribe"];
             let output = launched_with(by, &options, NAME, &[(STEP, &index.to_string())]);
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{by}, killed when: {step}: {said}");
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{by}, killed when: {step}: {stderr}");
         }
     }
 }
 
-/// Who learns first of a loss lets go of what it brought, before another one has opened that: the loss is why.
+/// A member that detects a loss early frees its slots before others have opened them; they get the loss as the error.
 #[test]
-fn what_an_exchange_brought_and_a_loss_ended_is_a_loss_to_all() {
-    const NAME: &str = "losses::what_an_exchange_brought_and_a_loss_ended_is_a_loss_to_all";
+fn a_loss_during_an_exchange_is_reported_to_all_members() {
+    const NAME: &str = "losses::a_loss_during_an_exchange_is_reported_to_all_members";
     if processes::launched() {
         member(|rank| {
             let (ids, group, index) = (rank.ids(), rank.group(), rank.index());
@@ -86,7 +86,7 @@ fn what_an_exchange_brought_and_a_loss_ended_is_a_loss_to_all() {
                 drop((result, mine));
                 soon(rank.communication.exchange(&others, Tag(2), &[]).unwrap()).unwrap();
             }
-            // Both are through; the exit code would say that one was killed.
+            // Both have finished; this overrides the launcher's exit code, which would report the kill.
             soon(rank.communication.exchange(&others, Tag(3), &[]).unwrap()).unwrap();
             if index == 0 {
                 rank.instances.abort(0, "the test is over").unwrap();
@@ -100,33 +100,33 @@ fn what_an_exchange_brought_and_a_loss_ended_is_a_loss_to_all() {
     }
 }
 
-struct Story<'a> {
+struct Scenario<'a> {
     rank: &'a Rank,
-    /// At which step who is killed; each of the three in its turn, the root and the smallest id among them.
+    /// The step of the kill; the victim rotates over the three, including the root and the smallest id.
     at: usize,
     victim: usize,
-    /// Which of the three this one is, said while all are there.
+    /// The index of this Instance, determined before the kill.
     index: usize,
 }
 
-impl Story<'_> {
-    fn of(rank: &Rank) -> Story<'_> {
+impl Scenario<'_> {
+    fn of(rank: &Rank) -> Scenario<'_> {
         let at = std::env::var(STEP).unwrap().parse().unwrap();
-        Story { rank, at, victim: at % 3, index: rank.index() }
+        Scenario { rank, at, victim: at % 3, index: rank.index() }
     }
 
-    fn dies(&self) -> bool {
+    fn is_victim(&self) -> bool {
         self.index == self.victim
     }
 
     fn reaches(&self, step: &str) {
         assert!(STEPS.contains(&step), "{step}");
-        if self.dies() && STEPS[self.at] == step {
+        if self.is_victim() && STEPS[self.at] == step {
             die();
         }
     }
 
-    /// Well, or the loss of who is killed.
+    /// Accepts success or the loss of the victim.
     #[track_caller]
     fn allowed<T>(&self, ids: &[runtime::InstanceId], result: Result<T, Error>) -> Option<T> {
         match result {
@@ -136,9 +136,9 @@ impl Story<'_> {
         }
     }
 
-    fn tell(&self) {
+    fn run(&self) {
         let rank = self.rank;
-        // While all are there: later the list is one shorter.
+        // Read before the kill, which shortens the list.
         let (ids, group, index) = (rank.ids(), rank.group(), self.index);
         self.allowed(&ids, rank.communication.exchange(&group, Tag(1), &[]).and_then(soon));
         let (mine, source, space) = (rank.slot(8), rank.slot(8), rank.space());
@@ -174,14 +174,14 @@ impl Story<'_> {
         if let Some(rpc) = &mut rpc {
             self.calls(&ids, rpc);
         }
-        if self.dies() {
+        if self.is_victim() {
             assert_eq!(STEPS[self.at], "all done");
             die();
         }
-        self.goes_on(&ids, global.as_deref(), rpc.as_mut());
+        self.continue_without(&ids, global.as_deref(), rpc.as_mut());
     }
 
-    /// All lock the same slot, which is not that of who is killed; it is the first to have it.
+    /// All lock the same slot, which the victim locks first but does not own.
     fn lock(&self, ids: &[runtime::InstanceId], global: Option<&[GlobalSlot]>) {
         let Some(slot) = global.map(|global| &global[(self.victim + 1) % 3]) else { return };
         let begin = |tag| {
@@ -189,7 +189,7 @@ impl Story<'_> {
             group.sort_unstable();
             self.allowed(ids, self.rank.communication.exchange(&group, Tag(tag), &[]).and_then(soon))
         };
-        let first = self.dies().then(|| self.rank.communication.try_lock(slot).unwrap().unwrap());
+        let first = self.is_victim().then(|| self.rank.communication.try_lock(slot).unwrap().unwrap());
         self.reaches("lock held");
         begin(3);
         drop(first);
@@ -200,20 +200,20 @@ impl Story<'_> {
             if locked.is_some() {
                 break;
             }
-            assert!(Instant::now() < until, "the lock is held for ever");
+            assert!(Instant::now() < until, "the lock is never released");
             std::thread::yield_now();
         }
         begin(4);
     }
 
-    /// The others call who is killed, and are called by it.
+    /// The others call the victim and are called by it.
     fn calls(&self, ids: &[runtime::InstanceId], rpc: &mut Rpc<'_>) {
         let victim = ids[self.victim];
         let in_a_call = STEPS[self.at] == "in a call";
         rpc.register("double", move |bytes| if in_a_call { die() } else { Ok(vec![bytes[0] * 2]) }).unwrap();
         rpc.register("triple", |bytes| Ok(vec![bytes[0] * 3])).unwrap();
-        if !self.dies() {
-            // A loss is told of once: by the call, or to who listens for one that never comes.
+        if !self.is_victim() {
+            // A loss is reported once: by the call, or by `listen` for a call that never arrives.
             if let Some(answer) = self.allowed(ids, rpc.call(victim, "double", &[21], later())) {
                 assert_eq!(answer, [42]);
                 self.allowed(ids, rpc.listen(later()));
@@ -235,8 +235,13 @@ impl Story<'_> {
         self.reaches("call begun");
     }
 
-    /// What the two that are left do: they see the loss in all that has to do with it, and nothing else is in its way.
-    fn goes_on(&self, ids: &[runtime::InstanceId], global: Option<&[GlobalSlot]>, rpc: Option<&mut Rpc<'_>>) {
+    /// The two survivors get the loss from every operation that involves the victim, and all others succeed.
+    fn continue_without(
+        &self,
+        ids: &[runtime::InstanceId],
+        global: Option<&[GlobalSlot]>,
+        rpc: Option<&mut Rpc<'_>>,
+    ) {
         let (rank, victim) = (self.rank, ids[self.victim]);
         let mut group = ids.to_vec();
         group.sort_unstable();
@@ -245,10 +250,10 @@ impl Story<'_> {
         let source = rank.slot(8);
         if let Some(global) = global {
             let theirs = &global[self.victim];
-            // Another one's news may be here before this one's own connection has ended.
+            // The loss may be reported by another survivor before this connection has ended.
             let until = later();
             while rank.communication.memcpy(theirs, 0, &source, 0, 8).is_ok() {
-                assert!(Instant::now() < until, "nobody tells of the loss");
+                assert!(Instant::now() < until, "the loss is not detected");
                 std::thread::yield_now();
             }
             let put = rank.communication.memcpy(theirs, 0, &source, 0, 8);
@@ -277,7 +282,7 @@ impl Story<'_> {
             }
         }
         two(7, &[]);
-        // The launcher's exit code would say that one was killed, which the test expects.
+        // Overrides the launcher's exit code, which would report the expected kill.
         if caller {
             rank.instances.abort(0, "the test is over").unwrap();
         }
@@ -286,8 +291,8 @@ impl Story<'_> {
 }
 
 #[test]
-fn a_full_channel_whose_consumer_is_lost_is_lost() {
-    const NAME: &str = "losses::a_full_channel_whose_consumer_is_lost_is_lost";
+fn pushing_to_a_full_channel_reports_the_loss_of_its_consumer() {
+    const NAME: &str = "losses::pushing_to_a_full_channel_reports_the_loss_of_its_consumer";
     if processes::launched() {
         member(full);
     }
@@ -298,7 +303,7 @@ fn a_full_channel_whose_consumer_is_lost_is_lost() {
     }
 }
 
-/// The second opens its end, and ends without reading.
+/// The second Instance opens its endpoint and exits without reading.
 fn full(rank: &Rank) {
     let (ids, space) = (rank.ids(), rank.space());
     let setup =
@@ -320,12 +325,12 @@ fn full(rank: &Rank) {
             Ok(()) => pushed += 1,
             Err(PushError::Failed(error)) => break error,
             Err(_) if host => {
-                // A thread cannot be killed; its Instance is ended, once.
+                // A thread cannot be killed, so its Instance is terminated once.
                 let _ = rank.instances.terminate(ids[1]);
             }
             Err(_) => std::thread::yield_now(),
         }
-        assert!(Instant::now() < until, "it is full for ever");
+        assert!(Instant::now() < until, "the loss is not detected");
     };
     assert!(pushed <= 1 && error == Error::PeerLost(ids[1]), "{pushed} {error}");
     if !host {

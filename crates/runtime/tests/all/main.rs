@@ -1,4 +1,4 @@
-//! One suite for each manager, run on every back-end that claims the capability; and the frontends on all of them.
+//! Test suites per manager on every back-end with the capability, and the frontends on all back-ends.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

@@ -1,4 +1,4 @@
-//! Slots: made, registered, lent, freed.
+//! Slots: allocation, registration, lending and release.
 
 use runtime::{
     Capability, Error, MemoryManager, Register, SeveralMemories, backends::processes, hicr::MemorySpace,
@@ -25,8 +25,8 @@ fn a_slot_is_zeroed_filled_read_and_written_within_its_bounds() {
 }
 
 #[test]
-fn a_space_is_never_overdrawn_and_what_is_freed_is_free() {
-    everywhere(1, "memory::a_space_is_never_overdrawn_and_what_is_freed_is_free", |rank| {
+fn allocations_never_exceed_a_space_and_freed_memory_is_reusable() {
+    everywhere(1, "memory::allocations_never_exceed_a_space_and_freed_memory_is_reusable", |rank| {
         let space = rank.space();
         let refused = |size| rank.memory.allocate(&space, size).unwrap_err().to_string();
         assert_eq!(refused(0), "cannot allocate 0 bytes: a slot has at least 1 byte");
@@ -44,7 +44,7 @@ fn a_space_is_never_overdrawn_and_what_is_freed_is_free() {
 }
 
 #[test]
-fn a_buffer_is_registered_and_comes_back_where_that_is_supported() {
+fn a_buffer_is_registered_and_returned_where_supported() {
     fn body(rank: &Rank) {
         let buffer = vec![1_u64, 2, 3];
         if !rank.memory.supports(Capability::Register) {
@@ -63,11 +63,11 @@ fn a_buffer_is_registered_and_comes_back_where_that_is_supported() {
         let allocated = rank.slot(8);
         assert!(rank.memory.deregister::<u8>(allocated).is_err());
     }
-    everywhere(1, "memory::a_buffer_is_registered_and_comes_back_where_that_is_supported", body);
+    everywhere(1, "memory::a_buffer_is_registered_and_returned_where_supported", body);
 }
 
 #[test]
-fn of_several_the_first_that_claims_a_space_has_it() {
+fn the_first_manager_that_claims_a_space_handles_it() {
     inside(1, |rank| {
         let topology = rank.topology.query().unwrap();
         let segments = processes::Segments::new(&topology);

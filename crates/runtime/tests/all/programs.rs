@@ -1,4 +1,4 @@
-//! The paper's programs and its four test cases, in small, on every back-end that is there.
+//! The paper's programs and its four test cases, in small, on every available back-end.
 
 #[path = "../../examples/programs/fibonacci.rs"]
 mod fibonacci;
@@ -35,17 +35,17 @@ fn workers(count: usize) -> Vec<ComputeResource> {
 }
 
 #[test]
-fn a_message_is_in_all_memory_spaces_and_survives_a_telephone_game() {
-    everywhere(1, "programs::a_message_is_in_all_memory_spaces_and_survives_a_telephone_game", |rank| {
+fn a_message_is_copied_to_all_memory_spaces_and_through_a_chain_of_them() {
+    everywhere(1, "programs::a_message_is_copied_to_all_memory_spaces_and_through_a_chain_of_them", |rank| {
         let message = rank.slot(5);
         message.write(0, b"hello").unwrap();
         let copies =
             figures::broadcast(&*rank.topology, &*rank.memory, &*rank.communication, &message).unwrap();
         assert!(!copies.is_empty());
         assert!(copies.iter().all(|copy| copy.read_values::<u8>(0, 5).unwrap() == b"hello"));
-        let heard =
+        let received =
             figures::telephone(&*rank.topology, &*rank.memory, &*rank.communication, b"hello").unwrap();
-        assert_eq!(heard, b"hello");
+        assert_eq!(received, b"hello");
     });
 }
 
@@ -99,8 +99,8 @@ fn all_topologies_are_gathered() {
 }
 
 #[test]
-fn a_message_goes_to_and_fro() {
-    everywhere(2, "programs::a_message_goes_to_and_fro", |rank| {
+fn a_message_makes_round_trips() {
+    everywhere(2, "programs::a_message_makes_round_trips", |rank| {
         let (space, ids) = (rank.space(), rank.ids());
         let setup = Setup {
             memory: &*rank.memory,
@@ -120,7 +120,7 @@ fn a_message_goes_to_and_fro() {
 }
 
 #[test]
-fn fibonacci_is_right_and_its_tasks_are_counted_on_every_manager() {
+fn fibonacci_and_its_task_count_are_correct_on_every_manager() {
     let new =
         |tasks: Arc<dyn ComputeManager>| Tasking::new(Arc::new(Threads::new()), tasks, &workers(2)).unwrap();
     assert_eq!(fibonacci::by_functions(&new(Arc::new(Coroutines::new())), 24).unwrap(), (46_368, 150_049));
@@ -128,7 +128,7 @@ fn fibonacci_is_right_and_its_tasks_are_counted_on_every_manager() {
     assert_eq!(fibonacci::by_futures(&new(Arc::new(Futures::new())), 20).unwrap(), (6_765, 21_891));
 }
 
-/// This Instance's part of the grid, on so many workers, is bit-equal to the sequential program's.
+/// This Instance's part of the grid, on this number of workers, is bit-equal to the sequential result.
 fn heat(rank: &Rank, problem: Problem, split: Split, count: usize, tag: u64) {
     let managers = Managers {
         memory: Arc::clone(&rank.memory),
@@ -155,9 +155,9 @@ fn heat(rank: &Rank, problem: Problem, split: Split, count: usize, tag: u64) {
 }
 
 #[test]
-fn heat_spreads_alike_for_every_split() {
-    everywhere(2, "programs::heat_spreads_alike_for_every_split", |rank| {
-        // Edge, reach, workers of each of the two, split: uneven ones too, and parts as thin as the stencil reaches.
+fn jacobi_is_bit_equal_for_every_split() {
+    everywhere(2, "programs::jacobi_is_bit_equal_for_every_split", |rank| {
+        // Edge, reach, workers of each Instance, split; including uneven splits and parts as thin as the stencil's reach.
         let cases = [
             (17, 1, 1, Split::slabs(2)),
             (23, 1, 2, Split::slabs(4)),
@@ -175,13 +175,13 @@ fn heat_spreads_alike_for_every_split() {
 }
 
 #[test]
-fn heat_spreads_alike_in_one_instance() {
+fn jacobi_is_bit_equal_in_one_instance() {
     let tag = Cell::new(1);
     let splits = (1_usize..4, 1_usize..4, 1_usize..4).prop_map(|(x, y, z)| [x, y, z]);
     let cases = (1_usize..3, 0_usize..9, splits, 0_usize..6);
     let config = ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
     proptest!(config, |((reach, more, split, iterations) in cases)| {
-        // As small as the split allows, and a bit larger.
+        // The minimum size for the split, and slightly larger.
         let edge = reach * (2 + split.iter().max().unwrap()) + more;
         let problem = Problem { edge, reach, iterations };
         tag.set(tag.get() + 2);
@@ -190,9 +190,9 @@ fn heat_spreads_alike_in_one_instance() {
     });
 }
 
-/// Bit-equal to the sequential program; and that is the average of what a stencil reads.
+/// The result is bit-equal to the sequential one, which averages the points of the stencil.
 #[test]
-fn the_sequential_program_averages() {
+fn the_sequential_stencil_averages_its_neighbours() {
     for (edge, reach) in [(7, 1), (8, 2)] {
         let problem = Problem { edge, reach, iterations: 1 };
         let at = |x, y, z| problem.begin(x, y, z);
@@ -214,13 +214,13 @@ fn the_sequential_program_averages() {
 }
 
 #[test]
-fn a_cube_that_cannot_be_split_says_why() {
+fn an_impossible_split_has_a_reason() {
     let check = |edge, reach, split: &str, workers| {
         let problem = Problem { edge, reach, iterations: 1 };
         let split = split.parse::<Split>().and_then(|split| split.check(problem, workers));
         split.err().map_or_else(|| "as asked".into(), |error| error.to_string())
     };
-    let said = [
+    let errors = [
         check(18, 2, "1x2x2", 4),
         check(18, 2, "7x1x1", 7),
         check(18, 2, "1x8x1", 8),
@@ -233,7 +233,7 @@ fn a_cube_that_cannot_be_split_says_why() {
         check(18, 2, "2x2xall", 4),
         check(18, 1, "18446744073709551615x2x1", 4),
     ];
-    insta::assert_snapshot!(said.join("\n"), @r#"
+    insta::assert_snapshot!(errors.join("\n"), @r#"
     as asked
     as asked
     cannot split the cube: 1x8x1 cuts the 14 points inside along y into 8, and each part needs 2 or more; cut it into 1 to 7
@@ -249,7 +249,7 @@ fn a_cube_that_cannot_be_split_says_why() {
 }
 
 #[test]
-fn digits_are_read_alike_on_every_back_end_and_almost_all_right() {
+fn inference_is_identical_on_every_back_end_and_accurate() {
     let (points, labels) = network::images(include_str!("../../examples/data/digits.txt"));
     let points: Arc<[f32]> = points.into();
     let network = network::Network::read(include_bytes!("../../examples/data/digits.weights")).unwrap();

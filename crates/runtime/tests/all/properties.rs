@@ -1,4 +1,4 @@
-//! What must hold of channels and fences, whatever is done with them: random programs beside a model of a few lines.
+//! Properties of channels and fences: random programs compared with a small model.
 
 use std::{cell::Cell, collections::VecDeque};
 
@@ -44,14 +44,14 @@ fn a_channel_is_a_queue() {
         for step in steps {
             match step {
                 Step::Push(size, byte) => {
-                    // What never fits is refused; that is not tried here.
+                    // Messages that never fit are tested elsewhere.
                     let message = match shape {
                         Shape::Fixed { size, .. } => vec![byte; size],
                         Shape::Variable { capacity } => vec![byte; size.min(capacity / 2 / 8 * 8 - 8)],
                     };
                     let room = match shape {
                         Shape::Fixed { capacity, .. } => Some(queue.len() < capacity),
-                        // Where there is nothing, all that fits has room; otherwise it depends on where the end is.
+                        // An empty ring has room for all that fits; otherwise it depends on the offset.
                         Shape::Variable { .. } => queue.is_empty().then_some(true),
                     };
                     match producer.push(&message) {
@@ -75,7 +75,7 @@ fn a_channel_is_a_queue() {
 }
 
 #[test]
-fn a_fence_takes_what_it_asked_for_or_nothing() {
+fn a_fence_consumes_all_its_counts_or_none() {
     let it = host::alone().unwrap();
     let topology = it.topology.query().unwrap();
     let space = &topology.devices[0].memory_spaces[0];
@@ -84,7 +84,7 @@ fn a_fence_takes_what_it_asked_for_or_nothing() {
         (any::<bool>(), 0_u64..4, 0_u64..4).prop_map(|(back, sent, received)| (1, back, sent, received));
     proptest!(|(steps in prop::collection::vec(prop_oneof![copies, fences], 0..60))| {
         let slots = [it.memory.allocate(space, 8).unwrap(), it.memory.allocate(space, 8).unwrap()];
-        // Of each slot: what was sent and received, and not taken by a fence.
+        // For each slot, the sent and received counts that no fence has consumed.
         let mut model = [[0_u64; 2]; 2];
         for (kind, back, one, other) in steps {
             let (this, that) = if back { (1, 0) } else { (0, 1) };

@@ -1,4 +1,4 @@
-//! Runs a test's body once for each of several Instances: threads of this process, and processes under `cairn-run`.
+//! Runs a test's body on several Instances: threads of this process, and processes under `cairn-run`.
 
 use std::{
     process::{Command, Output},
@@ -13,7 +13,7 @@ use runtime::{
     hicr::MemorySpace,
 };
 
-/// The managers of one Instance, as programs have them.
+/// The managers of one Instance.
 pub struct Rank {
     pub instances: Arc<dyn InstanceManager>,
     pub topology: Arc<dyn TopologyManager>,
@@ -34,7 +34,7 @@ impl Rank {
         ids
     }
 
-    /// Which of all this one is; the root is 0.
+    /// The index of this Instance in `ids`; the root is 0.
     pub fn index(&self) -> usize {
         self.ids().iter().position(|id| *id == self.me()).unwrap()
     }
@@ -55,19 +55,19 @@ impl Rank {
         self.memory.allocate(&self.space(), size).unwrap()
     }
 
-    /// Waits until all are here.
+    /// A barrier of all Instances.
     pub fn barrier(&self, tag: u64) {
         let exchange = self.communication.exchange(&self.group(), Tag(tag), &[]).unwrap();
         assert!(soon(exchange).unwrap().is_empty());
     }
 }
 
-/// Waits, but not for ever.
+/// Waits with a generous deadline.
 pub fn soon<T>(mut wait: Wait<T>) -> Result<T, Error> {
     wait.block(Instant::now() + Duration::from_mins(1))
 }
 
-/// Runs `body` as `count` Instances on every back-end that has several. `name` is the test's own path.
+/// Runs `body` as `count` Instances on every back-end that supports several. `name` is the path of the test.
 pub fn everywhere(count: usize, name: &str, body: fn(&Rank)) {
     if processes::launched() {
         member(body);
@@ -79,10 +79,10 @@ pub fn everywhere(count: usize, name: &str, body: fn(&Rank)) {
     }
 }
 
-/// The back-ends between processes.
+/// The back-ends for several processes.
 pub const BY: [&str; 2] = ["processes", "tcp"];
 
-/// The only Instance, of this process.
+/// The single Instance of this process.
 pub fn one() -> Rank {
     rank(host::alone().unwrap())
 }
@@ -104,7 +104,7 @@ pub fn inside(count: usize, body: fn(&Rank)) {
     });
 }
 
-/// What a launched process does: the body, and nothing of the test harness after it.
+/// The main function of a launched process: runs the body and exits without returning to the test harness.
 pub fn member(body: fn(&Rank)) -> ! {
     if tcp::launched() {
         let managers = tcp::join().unwrap();
@@ -126,17 +126,17 @@ pub fn member(body: fn(&Rank)) -> ! {
     std::process::exit(0)
 }
 
-/// This test program under `cairn-run`, the test `name` alone.
+/// Runs only the test `name` of this program under `cairn-run`.
 pub fn launched(options: &[&str], name: &str) -> Output {
     launched_by("processes", options, name)
 }
 
-/// The same over a back-end between processes.
+/// The same with a back-end for several processes.
 pub fn launched_by(by: &str, options: &[&str], name: &str) -> Output {
     launched_with(by, options, name, &[])
 }
 
-/// The same with something in its environment.
+/// The same with environment variables.
 pub fn launched_with(by: &str, options: &[&str], name: &str, environment: &[(&str, &str)]) -> Output {
     let this = std::env::current_exe().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_cairn-run"));

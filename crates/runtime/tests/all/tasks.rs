@@ -1,4 +1,4 @@
-//! Tasks: order, suspension, locks, callbacks, traces, on every back-end that runs them.
+//! Tasks: order, suspension, locks, callbacks and traces, on every back-end that runs them.
 
 use std::sync::{
     Arc, Mutex,
@@ -16,7 +16,7 @@ use runtime::{
     hicr::ComputeResource,
 };
 
-/// A resource for each of `count` workers, without a processor: they may share one.
+/// Resources for `count` workers, not bound to processors, which they may share.
 fn resources(count: usize) -> Vec<ComputeResource> {
     let topology = HostTopology::new().unwrap().query().unwrap();
     let mut one = topology.devices[0].compute_resources[0].clone();
@@ -59,7 +59,7 @@ fn name_of<'a>(_: &Scope<'_>) -> &'a Arc<str> {
 }
 
 #[test]
-fn tasks_that_wait_for_their_children_count_right() {
+fn tasks_that_wait_for_children_compute_correct_results() {
     for workers in [1, 3] {
         each(workers, |tasking| {
             let (result, counted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -77,7 +77,7 @@ fn tasks_that_wait_for_their_children_count_right() {
 }
 
 #[test]
-fn what_depends_begins_after_what_it_depends_on() {
+fn tasks_start_after_their_dependencies() {
     each(2, |tasking| {
         let order = Arc::new(Mutex::new(Vec::new()));
         let task = |name: &'static str| {
@@ -98,13 +98,13 @@ fn what_depends_begins_after_what_it_depends_on() {
 }
 
 #[test]
-fn callbacks_tell_what_happens_to_a_task_in_order() {
+fn callbacks_report_task_events_in_order() {
     each(1, |tasking| {
         let seen = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&seen);
+        let recorded = Arc::clone(&seen);
         let callback = Arc::new(move |event: TaskEvent, task: &Task| {
             assert_eq!(task.name(), "watched");
-            told.lock().unwrap().push(event);
+            recorded.lock().unwrap().push(event);
         });
         let work = |scope: &mut Scope<'_>| {
             let child = scope.spawn(&"child".into(), |_| ()).unwrap();
@@ -118,7 +118,7 @@ fn callbacks_tell_what_happens_to_a_task_in_order() {
 }
 
 #[test]
-fn a_task_mutex_is_held_by_one_at_a_time_and_a_condvar_wakes_who_waits() {
+fn a_task_mutex_is_exclusive_and_a_condvar_wakes_waiting_tasks() {
     each(3, |tasking| {
         let (mutex, condvar) = (Arc::new(TaskMutex::default()), Arc::new(TaskCondvar::default()));
         let number = Arc::new(AtomicU64::new(0));
@@ -153,7 +153,7 @@ fn a_task_mutex_is_held_by_one_at_a_time_and_a_condvar_wakes_who_waits() {
 }
 
 #[test]
-fn tasks_that_wait_for_ever_are_named() {
+fn deadlocked_tasks_are_named() {
     each(2, |tasking| {
         let nothing = |_: &mut Scope<'_>| ();
         let chicken = tasking.task("chicken", None, None, nothing).unwrap();
@@ -199,7 +199,7 @@ fn a_task_runs_on_the_worker_that_it_is_bound_to() {
 }
 
 #[test]
-fn a_panic_is_the_tasks_and_the_workers_go_on() {
+fn a_panic_ends_its_task_and_not_the_workers() {
     each(1, |tasking| {
         let panics = tasking.task("panics", None, None, |_| panic!("no")).unwrap();
         let after = tasking.task("after", None, None, |_| ()).unwrap();
@@ -227,7 +227,7 @@ fn tasks_may_be_futures() {
 }
 
 #[test]
-fn a_worker_pulls_from_who_it_is_told_and_services_are_served() {
+fn workers_use_the_pull_function_and_run_services() {
     each(2, |mut tasking| {
         let waiting = Arc::new(Mutex::new(Vec::<Task>::new()));
         let (pulled, served) = (Arc::clone(&waiting), Arc::new(AtomicU64::new(0)));

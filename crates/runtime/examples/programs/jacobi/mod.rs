@@ -1,12 +1,12 @@
-//! Coarse-grained tasks (hicr.txt 5.4): a heat equation by Jacobi's method on a cube, cut into boxes, a worker each.
+//! Coarse-grained tasks (hicr.txt 5.4): the heat equation by Jacobi's method on a cube, divided into a box per worker.
 //!
-//! Each worker has its box in slots of its own, computes, and puts the points at its faces into its neighbours' halos,
-//! which are global slots: whether the neighbour is in this Instance or another one makes no difference. Stencils look
-//! along the axes alone, so that edges and corners of a halo are never needed.
+//! Each worker keeps its box in its own slots, computes, and puts the points at its faces into its neighbours' halos,
+//! which are global slots; neighbours in the same and in other Instances are treated alike. Stencils extend
+//! along the axes only, so edges and corners of a halo are never needed.
 //!
-//! A grid that no cache holds is read once for two steps: the second follows the first a few planes behind, while those
+//! A grid larger than the caches is read once per two steps: the second follows the first a few planes behind, while those
 //! are still in the cache (Wellein et al., "Efficient temporal blocking for stencil computations by multicore-aware
-//! wavefront parallelization", COMPSAC 2009). What it needs of the neighbours' first step comes after that.
+//! wavefront parallelization", COMPSAC 2009). Points that depend on the neighbours' first step are computed afterwards.
 
 mod split;
 mod stencil;
@@ -24,19 +24,19 @@ pub use split::Split;
 pub use stencil::{Region, Stencil};
 use worker::{Face, Worker};
 
-/// What is computed.
+/// The problem.
 #[derive(Clone, Copy, Debug)]
 pub struct Problem {
-    /// Points on each edge of the cube, its fixed boundary among them.
+    /// Points on each edge of the cube, including its fixed boundary.
     pub edge: usize,
-    /// How far a point looks along each axis: 1 makes 7 points, 2 makes 13.
+    /// The stencil's reach along each axis: 1 makes 7 points, 2 makes 13.
     pub reach: usize,
-    /// How often.
+    /// Number of iterations.
     pub iterations: usize,
 }
 
 impl Problem {
-    /// The value with which a point begins: hot in one corner, and different everywhere.
+    /// The initial value of a point: hot in one corner, and different everywhere.
     #[allow(clippy::cast_precision_loss, reason = "it is below 101")]
     pub fn begin(&self, x: usize, y: usize, z: usize) -> f64 {
         let hot = if x < self.edge / 4 && y < self.edge / 4 && z < self.edge / 4 { 100.0 } else { 0.0 };
@@ -48,7 +48,7 @@ impl Problem {
         Stencil { reach: self.reach, rows: self.edge, row: self.edge }
     }
 
-    /// Without the runtime: the whole cube after all steps.
+    /// The sequential reference without the runtime: the whole cube after all steps.
     pub fn sequential(&self) -> Vec<f64> {
         let mut old = self.values(&[0..self.edge, 0..self.edge, 0..self.edge]);
         let mut new = old.clone();
@@ -68,7 +68,7 @@ impl Problem {
     }
 }
 
-/// The managers of an Instance that computes.
+/// The managers of a computing Instance.
 #[derive(Clone)]
 pub struct Managers {
     pub memory: Arc<dyn MemoryManager>,
@@ -78,13 +78,13 @@ pub struct Managers {
     pub me: InstanceId,
 }
 
-/// What [`solve`] made.
+/// The result of [`solve`].
 pub struct Solved {
-    /// The values of the points that each of this Instance's workers computed, in order, row by row.
+    /// The values computed by each of this Instance's workers, in order, row by row.
     pub blocks: Vec<Vec<f64>>,
-    /// How long all steps took, without what was before and after them.
+    /// Duration of all steps, without set-up and teardown.
     pub seconds: f64,
-    /// What the workers did, as trace events, if it was recorded.
+    /// Trace events of the workers, if recorded.
     pub trace: Option<String>,
 }
 
@@ -96,9 +96,9 @@ fn key((part, axis, side): Side, parity: usize) -> Key {
     Key((part * 12 + axis * 4 + side * 2 + parity) as u64)
 }
 
-/// Solves the problem on `group`, sorted, with a worker for each of `resources` on every Instance; collective.
+/// Collective: solves the problem on a sorted group, with one worker per resource on every Instance.
 ///
-/// With `record`, what the workers did is recorded. Fails if the cube cannot be split so, or not among so many workers.
+/// With `record`, a trace is recorded. Fails if the cube cannot be split this way or among this number of workers.
 pub fn solve(
     managers: &Managers,
     problem: Problem,
@@ -155,7 +155,7 @@ pub fn solve(
         };
         done.push(worker::spawn(&tasking, index, worker)?);
     }
-    // All boxes are there before anybody computes; each fence of a slot is one worker's.
+    // All boxes exist before any worker computes; each slot is fenced by one worker.
     managers.communication.exchange(group, Tag(tag + 1), &[])?.done()?;
     let begin = Instant::now();
     tasking.run()?.map_err(|blocked| Error::misuse("solve", blocked))?;
@@ -165,8 +165,8 @@ pub fn solve(
     Ok(Solved { blocks, seconds, trace: tasking.trace().map(Trace::to_json) })
 }
 
-/// Room for what comes from the neighbours of `parts`, by side: for steps of each parity. Planes of x come whole, with
-/// their rims, as they are in one piece; of the other sides come the points alone.
+/// Halo buffers for the neighbours of `parts`, by side and step parity. Planes of x are contiguous and transferred with
+/// their rims; the other sides transfer only the points.
 fn halos(
     managers: &Managers,
     problem: Problem,

@@ -1,4 +1,4 @@
-//! How the cube is cut: into px × py × pz boxes, a worker each.
+//! The division of the cube into px × py × pz boxes, one per worker.
 
 use std::{fmt, str::FromStr};
 
@@ -6,18 +6,18 @@ use runtime::Error;
 
 use super::{Problem, Region};
 
-/// Into how many parts each axis is cut. Parts are numbered along z first, then y, then x; each Instance has as many
-/// consecutive ones as it has workers.
+/// Number of parts along each axis. Parts are numbered along z first, then y, then x; each Instance has as many
+/// consecutive parts as workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split(pub [usize; 3]);
 
 impl Split {
-    /// A slab for each of so many workers.
+    /// One slab per worker.
     pub fn slabs(workers: usize) -> Self {
         Self([workers, 1, 1])
     }
 
-    /// Whether `workers` can solve `problem` so; or why not.
+    /// Checks whether `workers` can solve `problem` with this split.
     pub fn check(self, problem: Problem, workers: usize) -> Result<(), Error> {
         let Problem { edge, reach, .. } = problem;
         let refuse = |why: String| Err(Error::misuse("split the cube", why));
@@ -49,13 +49,13 @@ impl Split {
         Ok(())
     }
 
-    /// Where a part is among the others.
+    /// The coordinates of a part.
     fn place(self, part: usize) -> [usize; 3] {
         let [_, y, z] = self.0;
         [part / (y * z), part / z % y, part % z]
     }
 
-    /// The points that the worker of a part computes.
+    /// The points computed by the worker of a part.
     pub fn region(self, problem: Problem, part: usize) -> Region {
         let inner = problem.edge - 2 * problem.reach;
         let place = self.place(part);
@@ -65,7 +65,7 @@ impl Split {
         })
     }
 
-    /// The part beside one, below (`side` 0) or above (1) it along an axis.
+    /// The adjacent part, below (`side` 0) or above (1) along an axis.
     pub fn neighbour(self, part: usize, axis: usize, side: usize) -> Option<usize> {
         let place = self.place(part)[axis];
         let far: usize = self.0[axis + 1..].iter().product();

@@ -1,41 +1,41 @@
-//! The stencils: a step of a box of points, and two steps at once.
+//! The stencils: one step of a box of points, and two fused steps.
 
 use std::ops::Range;
 
 /// A box of points: a range along each axis, x first.
 pub type Region = [Range<usize>; 3];
 
-/// A stencil on a grid whose points lie in memory row by row: x outermost, z along a row.
+/// A stencil on a grid stored row by row: x outermost, z along a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Stencil {
-    /// How far a point looks along each axis: 1 makes 7 points, 2 makes 13.
+    /// The reach along each axis: 1 makes 7 points, 2 makes 13.
     pub reach: usize,
-    /// Rows of a plane.
+    /// Rows per plane.
     pub rows: usize,
-    /// Points of a row.
+    /// Points per row.
     pub row: usize,
 }
 
 impl Stencil {
-    /// How many points it reads.
+    /// Number of points that it reads.
     pub fn points(&self) -> usize {
         1 + 6 * self.reach
     }
 
-    /// Where a point is.
+    /// The index of a point.
     pub fn at(&self, x: usize, y: usize, z: usize) -> usize {
         (x * self.rows + y) * self.row + z
     }
 
-    /// Where the rows of `region` are, in order.
+    /// The index ranges of the rows of `region`, in order.
     pub fn rows_of(self, region: &Region) -> impl Iterator<Item = Range<usize>> {
         let [x, y, z] = region.clone();
         x.flat_map(move |x| y.clone().map(move |y| (x, y)))
             .map(move |(x, y)| self.at(x, y, z.start)..self.at(x, y, z.end))
     }
 
-    /// One step for the points `region` of `old`, into `new`. The sum is always taken in the same order, so that every
-    /// split, and every width of vectors, gives the same bits.
+    /// One step for the points `region` of `old`, into `new`. The order of summation is fixed, so that every
+    /// split, and every vector width, gives the same bits.
     #[allow(clippy::cast_precision_loss, reason = "it is 7 or 13")]
     pub fn step(self, old: &[f64], new: &mut [f64], region: &Region) {
         let plane = if self.reach == 1 { seven } else { thirteen };
@@ -44,8 +44,8 @@ impl Stencil {
         x.for_each(|x| plane(self, scale, old, new, x, y.clone(), z.clone()));
     }
 
-    /// One step for the points `first` of `old`, into `new`, and behind it one more for the points `second` among them,
-    /// back into `old`. What `second` needs of `new` outside of `first` is there already.
+    /// One step for the points `first` of `old` into `new`, followed by another for the points `second` among them
+    /// back into `old`. All points of `new` that `second` reads outside of `first` must be computed already.
     pub fn two_steps(self, old: &mut [f64], new: &mut [f64], first: &Region, second: &Region) {
         let ([ahead, y, z], [behind, rows, row]) = (first.clone(), second.clone());
         let one = |x: usize| [x..x + 1, y.clone(), z.clone()];
@@ -54,7 +54,7 @@ impl Stencil {
         let mut behind = behind.peekable();
         for x in ahead {
             self.step(old, new, &one(x));
-            // Plane `x - reach` of `old` was read for the last time.
+            // The last read of plane `x - reach` of `old` is done.
             while let Some(x) = behind.next_if(|behind| behind + self.reach <= x || x + 1 == last) {
                 self.step(new, old, &other(x));
             }
@@ -62,7 +62,7 @@ impl Stencil {
     }
 }
 
-/// One step of plane `x`, of 7 points. With the vectors that the processor has, whatever the program was built for.
+/// One step of plane `x` with 7 points, with the vector instructions available at run time.
 #[multiversion::multiversion(targets("x86_64+avx2"))]
 fn seven(
     it: Stencil,
@@ -87,7 +87,7 @@ fn seven(
     }
 }
 
-/// As [`seven`], of 13.
+/// As [`seven`], with 13 points.
 #[multiversion::multiversion(targets("x86_64+avx2"))]
 fn thirteen(
     it: Stencil,

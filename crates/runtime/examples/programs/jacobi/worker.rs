@@ -1,4 +1,4 @@
-//! What a worker does: steps, and exchanges of the faces of its box with its neighbours.
+//! A worker: its steps, and the exchange of the faces of its box with its neighbours.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,21 +9,21 @@ use runtime::{
 
 use super::{Region, Stencil};
 
-/// A side of a worker's box at which there is a neighbour.
+/// A side of a worker's box that has a neighbour.
 pub struct Face {
     pub axis: usize,
     /// 0 below, 1 above.
     pub side: usize,
-    /// Where the neighbour's points come to, and where its own go to there, by the step's parity.
+    /// The halo that receives the neighbour's points, and the remote halo for its own, by the step's parity.
     pub halos: [LocalSlot; 2],
     pub theirs: [GlobalSlot; 2],
-    /// Where points are gathered that go there; planes of x are not, as they are in one piece.
+    /// Staging for points to send; planes of x need none, as they are contiguous.
     pub gathered: Option<LocalSlot>,
 }
 
-/// A worker: its box with `reach` points of its neighbours, or of the fixed boundary, on all sides.
+/// A worker: its box, surrounded by `reach` points of its neighbours or of the fixed boundary.
 pub struct Worker {
-    /// How many points it computes along each axis.
+    /// Number of computed points along each axis.
     pub size: [usize; 3],
     pub stencil: Stencil,
     pub iterations: usize,
@@ -32,11 +32,11 @@ pub struct Worker {
     pub communication: Arc<dyn CommunicationManager>,
 }
 
-/// A part of a worker's work, for a step.
+/// One part of a worker's work for a step.
 #[derive(Clone, Copy)]
 enum Part {
     Step(usize),
-    /// This step and the next, but for the next one's ends.
+    /// This step and the interior of the next.
     TwoSteps(usize),
     Ends(usize),
     Exchange(usize),
@@ -54,13 +54,13 @@ impl Part {
 }
 
 impl Worker {
-    /// All that it computes, in points of its grids.
+    /// All points that it computes, in coordinates of its grids.
     fn own(&self) -> Region {
         let reach = self.stencil.reach;
         self.size.map(|size| reach..reach + size)
     }
 
-    /// The points at a face: its own, and those of the neighbour beside them.
+    /// The points at a face: its own, and the adjacent ones of the neighbour.
     fn beside(&self, face: &Face) -> [Region; 2] {
         let reach = self.stencil.reach;
         let range = &self.own()[face.axis];
@@ -76,8 +76,8 @@ impl Worker {
         })
     }
 
-    /// What a step computes before it has the neighbours' points, and what is left of it, in boxes that do not meet.
-    /// Nothing where the box is too thin.
+    /// The part of a step that needs no points of the neighbours, and the rest of it, as disjoint boxes.
+    /// The first is empty if the box is too thin.
     fn inner_and_ends(&self) -> Option<(Region, Vec<Region>)> {
         let (mut inner, mut ends) = (self.own(), Vec::new());
         for face in &self.faces {
@@ -94,7 +94,7 @@ impl Worker {
         inner.iter().all(|range| range.start <= range.end).then_some((inner, ends))
     }
 
-    /// All that it does, in order.
+    /// All its work, in order.
     fn parts(&self) -> Vec<Part> {
         let thin = self.inner_and_ends().is_none();
         let mut parts = Vec::new();
@@ -146,7 +146,7 @@ impl Worker {
         Ok(self.stencil.rows_of(&own).flat_map(|row| points[row].iter().copied()).collect())
     }
 
-    /// The points at its faces that `step` wrote go to the neighbours, theirs come into its grid.
+    /// Sends the points at its faces written by `step` to the neighbours, and receives theirs into its grid.
     fn exchange(&mut self, step: usize) -> Result<(), Error> {
         let (parity, at) = (step % 2, (step + 1) % 2);
         let both: Vec<_> = self.faces.iter().map(|face| self.beside(face)).collect();
@@ -179,7 +179,7 @@ impl Worker {
                 self.communication.fence(new.into(), 0, 1)?.done()?;
             }
         }
-        // The grid is lent again once its planes have arrived.
+        // The grid can be lent again once its planes have arrived.
         self.communication.fence(new.into(), sent, 0)?.done()?;
         let new = self.grids[at].values_mut::<f64>()?;
         for (face, [_, outer]) in self.faces.iter().zip(&both) {
@@ -197,18 +197,18 @@ impl Worker {
     }
 }
 
-/// A worker, or why it stopped.
+/// A worker, or the error that stopped it.
 pub struct Done(Arc<Mutex<Result<Worker, Error>>>);
 
 impl Done {
-    /// What it computed.
+    /// The computed points.
     pub fn result(self) -> Result<Vec<f64>, Error> {
         let mut worker = self.0.lock().map_err(|_| Error::misuse("solve", "a worker panicked"))?;
         std::mem::replace(&mut *worker, Err(Error::Gone("the worker".into())))?.result()
     }
 }
 
-/// Makes tasks of all that a worker does, each after the one before, on the worker `index` of those that pull tasks.
+/// Creates a chain of tasks for all work of a worker, on the worker thread `index`.
 pub fn spawn(tasking: &Tasking, index: usize, worker: Worker) -> Result<Done, Error> {
     let parts = worker.parts();
     let done = Arc::new(Mutex::new(Ok(worker)));
@@ -216,7 +216,7 @@ pub fn spawn(tasking: &Tasking, index: usize, worker: Worker) -> Result<Done, Er
     for part in parts {
         let shared = Arc::clone(&done);
         let task = tasking.task(part.name(), Some(index), None, move |_| {
-            let mut worker = shared.lock().expect("nobody else has it, and who panics goes on with nothing");
+            let mut worker = shared.lock().expect("uncontended, and a panicking task ends the chain");
             let failed = worker.as_mut().ok().and_then(|worker| worker.run(part).err());
             if let Some(error) = failed {
                 *worker = Err(error);

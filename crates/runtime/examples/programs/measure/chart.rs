@@ -1,4 +1,4 @@
-//! Bars as SVG, in groups below each other; a line at 1.
+//! Grouped bar charts as SVG, with a line at 1.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ pub struct Bar {
 const WIDE: f64 = 300.0;
 const LEFT: f64 = 150.0;
 
-/// Draws groups of bars, each with its title; the numbers are beside them.
+/// Draws titled groups of bars with their numbers.
 pub fn bars(title: &str, groups: &[(&str, Vec<Bar>)]) -> String {
     let most = groups.iter().flat_map(|(_, bars)| bars).map(|bar| bar.value).fold(1.0, f64::max);
     let (mut body, mut y) = (String::new(), 40.0);

@@ -1,15 +1,15 @@
-//! Tables of what was measured: ratios first, each with its commit.
+//! Tables of the measurements: ratios first, each with its commit.
 
 use std::fmt::Write as _;
 
 use crate::{All, Measured, chart::Bar};
 
-/// Where a number is in what a program said.
+/// The location of a number in a program's output.
 #[derive(Clone, Copy)]
 enum Reading {
-    /// Before the last such unit of the first line that has these words.
+    /// Before the last such unit in the first line that contains these words.
     Before { row: &'static str, line: &'static str, unit: &'static str },
-    /// In the table of ping-pong: by bytes, and column.
+    /// In the table of ping-pong: by bytes and column.
     Column { row: &'static str, bytes: usize, column: usize },
 }
 use Reading::{Before, Column};
@@ -21,14 +21,14 @@ impl Reading {
     }
 
     fn of(self, all: &All) -> Option<f64> {
-        let said = &all.get(self.row())?.said;
+        let output = &all.get(self.row())?.output;
         match self {
             Before { line, unit, .. } => {
-                let line = said.iter().find(|said| said.contains(line))?;
+                let line = output.iter().find(|output| output.contains(line))?;
                 line[..line.rfind(unit)?].rsplit([' ', '(']).next()?.parse().ok()
             }
             Column { bytes, column, .. } => {
-                let mut lines = said.iter().map(|line| line.split_whitespace().collect::<Vec<_>>());
+                let mut lines = output.iter().map(|line| line.split_whitespace().collect::<Vec<_>>());
                 let bytes = bytes.to_string();
                 lines.find(|line| line.first() == Some(&bytes.as_str()))?.get(column)?.parse().ok()
             }
@@ -36,7 +36,7 @@ impl Reading {
     }
 }
 
-/// A ratio that is wanted: what is divided by what.
+/// A target ratio: numerator and denominator.
 struct Ratio {
     what: &'static str,
     wanted: &'static str,
@@ -156,11 +156,11 @@ const RATIOS: [Ratio; 17] = [
     ),
 ];
 
-/// A run of Jacobi's method: what it is, its row, and how much more points than the first of its kind it has on how many
-/// times as many processors.
+/// A run of Jacobi's method: its title, its row, and the growth of points divided by that of processors, relative to the
+/// first of its group.
 type Scaled = (&'static str, &'static str, f64);
 
-/// The same cube on more workers; the first is what the others are beside.
+/// Strong scaling: the same cube on more workers, relative to the first.
 const STRONG: [Scaled; 6] = [
     ("1 process of 1", "jacobi-1-1", 1.0),
     ("1 of 2", "jacobi-1", 2.0),
@@ -191,7 +191,7 @@ const SPLITS_FAR: [Scaled; 5] = [
     ("1x2x2 *", "jacobi-far-4-yz", 1.0),
     ("2x2x2 *", "jacobi-far-8-xyz", 1.0),
 ];
-/// As many points for each worker.
+/// Weak scaling: the same number of points per worker.
 const WEAK: [Scaled; 3] = [
     ("256³, 1 process of 1", "jacobi-1-1", 1.0),
     ("322³, 2 of 1", "jacobi-weak-2", 2.0),
@@ -203,7 +203,7 @@ const WEAK_FAR: [Scaled; 3] = [
     ("406³, 4 of 1 *", "jacobi-far-weak-4", 2.0),
 ];
 
-/// What the bars show: points a second beside those of the first, for each processor.
+/// The bars: points per second and processor, relative to the first.
 const SCALING: [(&str, &[Scaled]); 6] = [
     ("strong, 256³, 7 points", &STRONG),
     ("strong, 256³, 13 points", &STRONG_FAR),
@@ -213,7 +213,7 @@ const SCALING: [(&str, &[Scaled]); 6] = [
     ("splits, 13 points", &SPLITS_FAR),
 ];
 
-/// Efficiencies, by group: what was measured of it.
+/// The measured efficiencies, by group.
 pub fn scaling(all: &All) -> Vec<(&'static str, Vec<Bar>)> {
     let group = |scaled: &[Scaled]| {
         let first = points(scaled.first()?.1).of(all)?;
@@ -225,7 +225,7 @@ pub fn scaling(all: &All) -> Vec<(&'static str, Vec<Bar>)> {
     SCALING.iter().filter_map(|(title, scaled)| Some((*title, group(scaled)?))).collect()
 }
 
-/// All tables, and what each program said. What was not measured is not in it.
+/// All tables and program outputs, without rows that were not measured.
 pub fn page(all: &All, list: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     let mut page = "# Runtime benchmarks\n\nMade by `make bench-runtime`, which runs the commands of \
                     `crates/runtime/examples/bench.list`. Each row names its commit and the load average; above the thread count of the \
@@ -248,7 +248,8 @@ pub fn page(all: &All, list: impl Iterator<Item = (&'static str, &'static str)>)
             else {
                 continue;
             };
-            let split = all[*row].said.iter().find_map(|line| line.split("split ").nth(1)?.split(' ').next());
+            let split =
+                all[*row].output.iter().find_map(|line| line.split("split ").nth(1)?.split(' ').next());
             let _ = writeln!(
                 page,
                 "| {title}: {name} | {:.2} | {rate} | {seconds} | {} | {} |",
@@ -260,19 +261,19 @@ pub fn page(all: &All, list: impl Iterator<Item = (&'static str, &'static str)>)
     }
     page += "\n## Program output\n";
     for (name, command) in list {
-        let Some(Measured { commit, processors, load, said, .. }) = all.get(name) else { continue };
+        let Some(Measured { commit, processors, load, output, .. }) = all.get(name) else { continue };
         let _ = write!(
             page,
             "\n### {name}\n\n    {command}\n\nAt {commit}, {processors} cores, load {} before and {} after.\n\n```\n{}\n```\n",
             load[0],
             load[1],
-            said.join("\n")
+            output.join("\n")
         );
     }
     page
 }
 
-/// Ping-pong by size, of what is beside it.
+/// Ping-pong by size, with its baselines.
 fn sizes(all: &All) -> String {
     let mut table = "\n## Ping-pong by message size ÷ plain copies, best runs\n\n| bytes | in process, one thread | two threads | \
                      between processes, one thread | two threads | TCP ÷ blocking TCP |\n|---|---|---|---|---|---|\n"
@@ -302,10 +303,10 @@ fn sizes(all: &All) -> String {
     table
 }
 
-/// The commits at which these were measured, and at what load, each once.
+/// The distinct commits and loads of these measurements.
 fn commits(all: &All, rows: &[&str]) -> String {
-    let said = |row: &Measured| format!("{} (load {:.0})", row.commit, row.load[0]);
-    let mut commits: Vec<String> = rows.iter().filter_map(|row| all.get(*row).map(said)).collect();
+    let label = |row: &Measured| format!("{} (load {:.0})", row.commit, row.load[0]);
+    let mut commits: Vec<String> = rows.iter().filter_map(|row| all.get(*row).map(label)).collect();
     commits.dedup();
     commits.join(", ")
 }

@@ -1,4 +1,4 @@
-//! The network of the inference test as kernels: a work item for each output of each image.
+//! The network of the inference test as kernels: one work item per output of each image.
 
 use opencl::{Argument, Managers};
 use runtime::{
@@ -23,7 +23,7 @@ kernel void dense(global const float *weights, global const float *inputs, globa
 }
 ";
 
-/// The ten scores of each image, by batches, on the first device.
+/// The ten scores of each image, in batches, on the first device.
 pub fn infer(
     device: &Managers,
     host: &host::Managers,
@@ -73,7 +73,7 @@ pub fn infer(
         ];
         let state =
             device.compute.create_execution_state(&ExecutionUnit::kernel(kernel), Box::new(arguments))?;
-        // A unit whose state is over is Ready a moment later.
+        // A unit is Ready a moment after its state has finished.
         while unit.status() != UnitStatus::Ready {
             std::thread::yield_now();
         }

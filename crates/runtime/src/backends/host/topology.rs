@@ -183,13 +183,13 @@ mod tests {
     ];
 
     #[test]
-    fn processors_are_those_that_may_be_used_by_domain() {
+    fn allowed_processors_are_grouped_by_domain() {
         assert_eq!(seen(&TWO, &[0, 1, 2, 3, 4]), ["0: 0 1 4, 8192", "1: 2 3, 4096"]);
         assert_eq!(seen(&TWO, &[4]), ["0: 4, 8192", "1: , 4096"]);
     }
 
     #[test]
-    fn a_limit_of_memory_is_shared_out() {
+    fn a_memory_limit_is_shared_between_domains() {
         let limited = [&TWO[..], &[("sys/fs/cgroup/memory.max", "6144\n")]].concat();
         assert_eq!(seen(&limited, &[0]), ["0: 0, 4096", "1: , 2048"]);
         let unlimited = [&TWO[..], &[("sys/fs/cgroup/memory.max", "max\n")]].concat();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_domains_has_one() {
+    fn a_kernel_without_numa_has_one_domain() {
         assert_eq!(seen(&TWO[..1], &[0, 3]), ["0: 0 3, 12288"]);
     }
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_processor_and_memory_and_says_so_in_hicrs_json() {
+    fn this_machine_has_processors_and_memory_in_hicrs_json() {
         let topology = HostTopology::new().unwrap().query().unwrap();
         assert!(topology.devices.iter().any(|device| !device.compute_resources.is_empty()));
         let text = topology.to_json().to_string();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_shared_out_and_nothing_twice() {
+    fn a_machine_is_divided_into_disjoint_shares() {
         assert_eq!(parts(&Hosts::share(&machine(&[4]), 2, false).unwrap()), ["2u 600B", "2u 600B"]);
         assert_eq!(parts(&Hosts::share(&machine(&[2, 2]), 2, false).unwrap()), ["2u 1200B", "2u 1200B"]);
         assert_eq!(parts(&Hosts::share(&machine(&[2, 2]), 1, false).unwrap()), ["2u 1200B + 2u 1200B"]);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_says_how_it_is_reached() {
+    fn a_host_description_has_launch_prefix_and_address() {
         let read = |way: &str| {
             Hosts::read(&format!(r#"[{{{way}"Devices":[]}}]"#), false).map_err(|error| error.to_string())
         };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_host_that_fits_is_given_once() {
+    fn the_smallest_fitting_host_is_assigned_once() {
         let hosts = format!("[{},{}]", machine(&[8]).to_json(), machine(&[4]).to_json());
         let mut hosts = Hosts::read(&hosts, false).unwrap();
         let given = hosts.take(InstanceId(1), &Topology::default()).unwrap();

@@ -99,7 +99,7 @@ pub fn launch(launch: Launch) -> Result<i32, Error> {
     let wrong = |error| Error::system("listen for Instances", error);
     let name = SocketAddr::from_abstract_name(&address).map_err(wrong)?;
     let listener = UnixListener::bind_addr(&name).map_err(wrong)?;
-    let (events, heard) = channel();
+    let (events, receiver) = channel();
     let far = launch.far_listener()?;
     let far_address = far.as_ref().map(|far| far.local_addr().map(network)).transpose().map_err(wrong)?;
     let mut launcher = Launcher {
@@ -126,7 +126,7 @@ pub fn launch(launch: Launch) -> Result<i32, Error> {
     }
     std::thread::spawn(move || greet_all(listener.incoming().flatten().map(Stream::Machine), &events));
     launcher.begin()?;
-    launcher.serve(&heard);
+    launcher.serve(&receiver);
     Ok(launcher.code)
 }
 
@@ -252,12 +252,12 @@ impl Launcher {
         Ok(())
     }
 
-    fn serve(&mut self, heard: &Receiver<LauncherEvent>) {
+    fn serve(&mut self, events: &Receiver<LauncherEvent>) {
         while self.members.values().any(|member| !member.state.is_over()) {
             let next = self.members.values().filter_map(|member| member.kill_at).min();
             let event = match next {
-                None => heard.recv().ok(),
-                Some(next) => match heard.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                None => events.recv().ok(),
+                Some(next) => match events.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {
                         self.kill_overdue();
                         continue;

@@ -118,8 +118,8 @@ impl Link {
                 link.losses.lose(*id);
             }
         }
-        let heard = Arc::downgrade(&link);
-        std::thread::spawn(move || listen(stream, &heard));
+        let listener = Arc::downgrade(&link);
+        std::thread::spawn(move || listen(stream, &listener));
         Ok(link)
     }
 

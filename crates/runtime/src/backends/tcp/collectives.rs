@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn one_group_agrees_in_whatever_order_things_arrive_and_the_tag_serves_again() {
+    fn a_group_agrees_under_any_message_order_and_the_tag_is_reusable() {
         for seed in 0..200 {
             let mut network = Network::new(3, seed);
             for _ in 0..3 {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_overlap_and_differ_are_the_same_error_for_all() {
+    fn overlapping_groups_are_the_same_error_for_all_members() {
         for seed in 0..500 {
             let mut network = Network::new(4, seed);
             let mut calls = vec![(1, &[1, 2, 3][..]), (2, &[1, 2, 3]), (3, &[2, 3, 4]), (4, &[2, 3, 4])];
@@ -358,9 +358,9 @@ mod tests {
                 network.steps();
             }
             while network.step() {}
-            let told: BTreeSet<_> =
-                (1..=4).map(|id| network.outcome(id).expect("told").unwrap_err().to_string()).collect();
-            assert_eq!(told.len(), 1, "seed {seed}: {told:?}");
+            let errors: BTreeSet<_> =
+                (1..=4).map(|id| network.outcome(id).expect("errors").unwrap_err().to_string()).collect();
+            assert_eq!(errors.len(), 1, "seed {seed}: {errors:?}");
             // No state remains, so the larger group's decider decides again.
             for id in [4, 2, 3] {
                 network.enter(id, &[2, 3, 4]);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn one_lost_at_any_step_is_never_waited_for() {
+    fn a_member_lost_at_any_step_never_blocks_a_collective() {
         for seed in 0..1000 {
             let mut network = Network::new(3, seed);
             let victim = InstanceId(network.random.u64(1..=3));

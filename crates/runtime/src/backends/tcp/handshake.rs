@@ -53,7 +53,7 @@ fn proof(
     hmac(secret, &[side, theirs, ours, &id.0.to_le_bytes(), &[purpose]])
 }
 
-fn stranger() -> io::Error {
+fn unauthenticated() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not know the run's secret")
 }
 
@@ -86,13 +86,13 @@ impl Hello {
     }
 
     fn check(&self, stream: &mut TcpStream, secret: &[u8; 32], side: &[u8]) -> io::Result<(InstanceId, u8)> {
-        let (mut id, mut purpose, mut said) = ([0; 8], [0; 1], [0; 32]);
+        let (mut id, mut purpose, mut their_proof) = ([0; 8], [0; 1], [0; 32]);
         stream.read_exact(&mut id)?;
         stream.read_exact(&mut purpose)?;
-        stream.read_exact(&mut said)?;
+        stream.read_exact(&mut their_proof)?;
         let id = InstanceId(u64::from_le_bytes(id));
-        let right = proof(secret, side, &self.ours, &self.theirs, id, purpose[0]);
-        if equal(&right, &said) { Ok((id, purpose[0])) } else { Err(stranger()) }
+        let expected = proof(secret, side, &self.ours, &self.theirs, id, purpose[0]);
+        if equal(&expected, &their_proof) { Ok((id, purpose[0])) } else { Err(unauthenticated()) }
     }
 }
 
@@ -107,8 +107,8 @@ pub fn connect(
     let hello = Hello::exchange(stream)?;
     let purpose = u8::from(purpose == Purpose::Bulk);
     hello.prove(stream, secret, b"connects", (me, purpose))?;
-    let (id, said) = hello.check(stream, secret, b"accepts")?;
-    if (id, said) == (to, purpose) { Ok(()) } else { Err(stranger()) }
+    let (id, their_purpose) = hello.check(stream, secret, b"accepts")?;
+    if (id, their_purpose) == (to, purpose) { Ok(()) } else { Err(unauthenticated()) }
 }
 
 /// The accepting end; returns the peer and the purpose.
@@ -119,9 +119,9 @@ pub fn accept(
 ) -> io::Result<(InstanceId, Purpose)> {
     let hello = Hello::exchange(stream)?;
     let (id, purpose) = hello.check(stream, secret, b"connects")?;
-    let said = if purpose == 0 { Purpose::Control } else { Purpose::Bulk };
+    let their_purpose = if purpose == 0 { Purpose::Control } else { Purpose::Bulk };
     hello.prove(stream, secret, b"accepts", (me, purpose))?;
-    Ok((id, said))
+    Ok((id, their_purpose))
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_is_that_of_the_standard() {
+    fn hmac_matches_the_test_vector() {
         // RFC 4231, test case 1, its key zero-padded as the definition requires.
         let mut key = [0; 32];
         key[..20].fill(0x0b);
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_know_the_secret_is_turned_away_at_either_end() {
+    fn a_peer_without_the_secret_is_rejected_by_both_ends() {
         let meet = |connects: [u8; 32], accepts: [u8; 32], to: u64| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let address = listener.local_addr().unwrap();

@@ -121,7 +121,7 @@ impl Shared {
 
     /// The main loop of a worker's thread.
     fn work(self: &Arc<Self>, worker: usize) {
-        let mut looked = 0;
+        let mut polls = 0;
         loop {
             if self.rest.has_ended() {
                 return;
@@ -131,17 +131,17 @@ impl Shared {
             let pulled = || self.pull.as_ref().and_then(|pull| pull(worker));
             let next = if paused { None } else { pulled().or_else(|| self.take(worker)) };
             if let Some(task) = next {
-                looked = 0;
+                polls = 0;
                 self.run(worker, &task);
                 continue;
             }
             let served = !paused && self.services.iter().filter(|service| service()).count() > 0;
-            looked += 1;
-            if served || (!paused && looked < POLLS) {
+            polls += 1;
+            if served || (!paused && polls < POLLS) {
                 std::hint::spin_loop();
                 continue;
             }
-            looked = 0;
+            polls = 0;
             self.rest(worker, seen);
         }
     }

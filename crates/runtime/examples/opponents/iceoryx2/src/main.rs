@@ -1,8 +1,8 @@
-//! Ping-pong by iceoryx2, beside `ping_pong`: `ping_pong_iceoryx2 [LARGEST] [ROUNDS]`, between two processes.
+//! Ping-pong by iceoryx2, a baseline of `ping_pong`: `ping_pong_iceoryx2 [LARGEST] [ROUNDS]`, between two processes.
 //!
-//! From 1 byte to LARGEST by powers of two, two opposing services of which a subscriber keeps one sample. Both ends look,
-//! as ours do. Twice: with the bytes copied into and out of the loaned sample, as our ends do; and without a copy, where the
-//! receiver reads one byte, which is what iceoryx2 is made for.
+//! From 1 byte to LARGEST by powers of two, with two opposing services whose subscribers keep one sample. Both ends
+//! poll, as in `ping_pong`. Two modes: bytes are copied into and out of the loaned sample; or nothing is copied and the
+//! receiver reads one byte, as iceoryx2 is designed for.
 
 use std::{
     error::Error,
@@ -18,7 +18,7 @@ use iceoryx2::{
 
 type Ends = (Publisher<ipc::Service, [u8], ()>, Subscriber<ipc::Service, [u8], ()>);
 
-/// Opens what goes out under one name and what comes in under another one.
+/// Opens a publisher and a subscriber of opposing services.
 fn ends(node: &Node<ipc::Service>, out: &str, back: &str, size: usize) -> Result<Ends, Box<dyn Error>> {
     let service = |name: &str| -> Result<_, Box<dyn Error>> {
         let service = node.service_builder(&name.try_into()?).publish_subscribe::<[u8]>();
@@ -36,13 +36,13 @@ struct Side {
 }
 
 impl Side {
-    /// Answers how many got it.
+    /// Returns the number of recipients.
     fn send(&mut self) -> Result<usize, Box<dyn Error>> {
         let sample = self.ends.0.loan_slice_uninit(self.bytes.len())?;
         let sample = if self.copies {
             sample.write_from_slice(&self.bytes)
         } else {
-            // SAFETY: memory of a mapping, where every pattern is a byte; what it holds does not matter here.
+            // SAFETY: the memory is mapped, and every bit pattern is a byte; its contents do not matter here.
             unsafe { sample.assume_init() }
         };
         Ok(sample.send()?)
@@ -82,7 +82,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (there, back) = (format!("cairn-{run}-there-{power}"), format!("cairn-{run}-back-{power}"));
         let ends = if echoes { ends(&node, &back, &there, size)? } else { ends(&node, &there, &back, size)? };
         let mut side = Side { ends, bytes: vec![7; size], copies: true };
-        // Until the other end is there, nobody gets what is sent.
+        // Samples sent before the peer is connected reach no one.
         if echoes {
             side.receive()?;
         }
