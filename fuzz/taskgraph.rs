@@ -103,6 +103,6 @@ fn round(graph: &Graph) {
         let mut scheduler = scheduler(name).expect("a name of the list");
         let mut round = Round::new(0, &classes, Costs::ZCU102, &mut pool, &mut queue);
         round.run(&mut *scheduler, None);
-        assert_eq!(round.handed.len(), tasks, "{name}");
+        assert_eq!(round.dispatched.len(), tasks, "{name}");
     }
 }

@@ -8,15 +8,15 @@ use std::thread;
 use crate::config::Paradigm;
 use crate::mean::mean;
 use crate::platform::Platform;
+use crate::simulation::{Simulation, SimulationError};
 use crate::trace::Trace;
-use crate::world::{World, WorldError};
 
 /// Upper limit on the number of enumerated assignments.
 pub const MOST: usize = 4_000_000;
 
 /// Throughput statistics over all assignments.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
+pub struct AssignmentStatistics {
     /// Number of assignments evaluated.
     pub count: usize,
     /// The best assignment (lexicographically first on ties) and its mean throughput in tasks per millisecond.
@@ -29,11 +29,9 @@ pub struct Tried {
 
 /// Why the search has no result.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TriedError {
+pub enum BestStaticError {
     /// More assignments than the limit.
-    #[error(
-        "{actors} actors on {units} units have more than {MOST} assignments; fewer actors or units can be tried"
-    )]
+    #[error("{actors} actors on {units} units have more than {MOST} assignments; use fewer actors or units")]
     TooMany {
         /// Number of actors in the trace.
         actors: usize,
@@ -41,11 +39,11 @@ pub enum TriedError {
         units: usize,
     },
     /// The platform has no unit for any actor.
-    #[error("an actor runs on no kind of unit that there is")]
+    #[error("an actor has no compatible unit on the platform")]
     Nowhere,
     /// A simulation cannot continue.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Simulation(#[from] SimulationError),
 }
 
 /// Maps each unit to the first equal one: same kind, speed and place, and same message factors to all other units.
@@ -108,8 +106,8 @@ pub fn best_static(
     allowed: &[Vec<usize>],
     windows: u64,
     done: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Tried, TriedError> {
-    let too_many = || TriedError::TooMany { actors: trace.actors(), units: platform.units() };
+) -> Result<AssignmentStatistics, BestStaticError> {
+    let too_many = || BestStaticError::TooMany { actors: trace.actors(), units: platform.units() };
     let assignments = all(allowed, &equals(platform)).ok_or_else(too_many)?;
     let values = in_parallel(assignments.len(), done, &|number| {
         let start: Vec<usize> = assignments[number].iter().map(|unit| usize::from(*unit)).collect();
@@ -124,11 +122,11 @@ pub fn best_static(
         }
         best.map(|best| (assignments[best].iter().map(|unit| usize::from(*unit)).collect(), values[best]))
     };
-    Ok(Tried {
+    Ok(AssignmentStatistics {
         count: values.len(),
-        best: pick(&|new, old| new > old).ok_or(TriedError::Nowhere)?,
-        worst: pick(&|new, old| new < old).ok_or(TriedError::Nowhere)?,
-        mean: mean(&values).ok_or(TriedError::Nowhere)?,
+        best: pick(&|new, old| new > old).ok_or(BestStaticError::Nowhere)?,
+        worst: pick(&|new, old| new < old).ok_or(BestStaticError::Nowhere)?,
+        mean: mean(&values).ok_or(BestStaticError::Nowhere)?,
     })
 }
 
@@ -139,9 +137,9 @@ fn throughput(
     paradigm: Paradigm,
     start: &[usize],
     windows: u64,
-) -> Result<f64, WorldError> {
-    let mut world = World::new(paradigm, platform, trace, start);
-    Ok(mean(&world.throughputs(windows)?).unwrap_or(0.0))
+) -> Result<f64, SimulationError> {
+    let mut simulation = Simulation::new(paradigm, platform, trace, start);
+    Ok(mean(&simulation.throughputs(windows)?).unwrap_or(0.0))
 }
 
 /// Runs `count` jobs on all cores and returns their results in job order.
@@ -167,7 +165,7 @@ pub fn in_parallel<T: Send, E: Send>(
                     let last = (first + at_once).min(count);
                     let mut own: Vec<_> = (first..last).map(|number| (number, work(number))).collect();
                     let failed = own.iter().any(|(_, result)| result.is_err());
-                    results.lock().expect("nobody panics while holding it").append(&mut own);
+                    results.lock().expect("no thread panics while holding the lock").append(&mut own);
                     done(ready.fetch_add(last - first, Ordering::Relaxed) + last - first, count);
                     if failed {
                         next.store(count, Ordering::Relaxed);
@@ -176,7 +174,7 @@ pub fn in_parallel<T: Send, E: Send>(
             });
         }
     });
-    let mut results = results.into_inner().expect("nobody panics while holding it");
+    let mut results = results.into_inner().expect("no thread panics while holding the lock");
     results.sort_by_key(|(number, _)| *number);
     results.into_iter().map(|(_, result)| result).collect()
 }
@@ -186,7 +184,7 @@ mod tests {
     use super::{all, in_parallel};
 
     #[test]
-    fn equal_units_are_used_in_their_order() {
+    fn equal_units_are_used_in_order() {
         let everywhere = vec![vec![0, 1, 2, 3]; 8];
         assert_eq!(all(&everywhere, &[0, 0, 2, 3]).unwrap().len(), 32_896);
         let few = all(&[vec![0, 1], vec![0, 1]], &[0, 0]).unwrap();
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_in_the_order_of_the_pieces() {
+    fn results_are_in_job_order() {
         let squares = in_parallel(100, &|_, _| {}, &|number| Ok::<_, ()>(number * number)).unwrap();
         assert!(squares.iter().enumerate().all(|(number, square)| number * number == *square));
         assert_eq!(

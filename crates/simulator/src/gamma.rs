@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 /// Annoyance weights as rational numbers, such as `2`, `0.5` or `1/3`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "GammaText")]
 pub struct Gamma {
     /// Weights of rollbacks, null messages and idle time: numerators over the common denominator.
     numerators: [u64; 3],
@@ -15,7 +15,7 @@ pub struct Gamma {
 /// The weights as text.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct GammaText {
     #[serde(default = "one")]
     rollback: String,
     #[serde(default = "one")]
@@ -31,16 +31,16 @@ fn one() -> String {
 /// A weight that cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no weight; write a whole number, a decimal or a fraction such as \"1/3\", of at most 1000"
+    "{text:?} is not a weight; write a whole number, a decimal or a fraction such as \"1/3\", of at most 1000"
 )]
 pub struct GammaError {
     text: String,
 }
 
-impl TryFrom<Written> for Gamma {
+impl TryFrom<GammaText> for Gamma {
     type Error = GammaError;
 
-    fn try_from(written: Written) -> Result<Self, GammaError> {
+    fn try_from(written: GammaText) -> Result<Self, GammaError> {
         Self::new(&written.rollback, &written.null, &written.idle)
     }
 }
@@ -109,14 +109,14 @@ mod tests {
     use super::Gamma;
 
     #[test]
-    fn weights_have_a_common_denominator() {
+    fn weights_share_a_common_denominator() {
         let gamma = Gamma::new("0.5", "1/3", "2").unwrap();
         assert_eq!((gamma.numerators, gamma.sigma()), ([3, 2, 12], 6));
         // 6 × (0.5 × 1 + 1/3 × 3 + 2 × 0.5) / 0.5.
         assert!((gamma.annoyance([1.0, 3.0, 0.5], 0.5) - 30.0).abs() < 1e-9);
         for wrong in ["", "x", "1/0", "-1", "1.2345", "2000", "1/2/3"] {
             let error = Gamma::new(wrong, "1", "1").unwrap_err();
-            assert!(error.to_string().starts_with(&format!("{wrong:?} is no weight; write")), "{error}");
+            assert!(error.to_string().starts_with(&format!("{wrong:?} is not a weight; write")), "{error}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Seeded discrete-event simulations, free of wall-clock time, that run the operator's planner reproducibly.
 //!
 //! A [`trace::Trace`] lists which task schedules which; a [`config::Config`] describes the units. The simulations in
-//! [`world`] run a trace window by window and count what an operator would observe. [`experiments`] registers the
+//! [`simulation`] run a trace window by window and count what an operator would observe. [`experiments`] registers the
 //! papers' experiments. The program `cairn-sim` is the command line.
 
 pub mod best_static;
@@ -14,6 +14,6 @@ pub mod oracle;
 pub mod planner;
 pub mod platform;
 pub mod run;
+pub mod simulation;
 pub mod strategies;
 pub mod trace;
-pub mod world;

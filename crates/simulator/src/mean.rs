@@ -52,7 +52,7 @@ mod tests {
     use super::mean;
 
     #[test]
-    fn sums_lose_nothing() {
+    fn the_mean_is_rounded_once() {
         assert_eq!(mean(&[]), None);
         assert_eq!(mean(&[0.1; 10]), Some(0.1));
         assert_eq!(mean(&[1e16, 1.0, -1e16, 3.0]), Some(1.0));

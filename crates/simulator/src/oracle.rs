@@ -3,7 +3,7 @@
 use crate::mean::mean;
 use crate::planner::{Observed, Planner, PlannerError, Proposal};
 use crate::run::{Case, Report, RunError};
-use crate::world::{World, WorldError};
+use crate::simulation::{Simulation, SimulationError};
 
 /// Upper limit on the number of decision sequences for exhaustive search.
 pub const MOST: usize = 5_000;
@@ -25,7 +25,7 @@ pub struct Hint {
 
 /// The oracle's result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Foreseen {
+pub struct OracleResult {
     /// The run; migrations are charged as configured, planning is not.
     pub report: Report,
     /// Whether the search was exhaustive, so that the result is optimal; otherwise it is a lower bound of the optimum.
@@ -41,23 +41,23 @@ pub struct Foreseen {
 ///
 /// # Errors
 /// A simulation that cannot continue.
-pub fn foresee(case: &Case, hints: &[Hint]) -> Result<Foreseen, RunError> {
+pub fn foresee(case: &Case, hints: &[Hint]) -> Result<OracleResult, RunError> {
     let schedule = match exact(case)? {
         Some(schedule) => (schedule, true),
         None => (climb(case, hints)?, false),
     };
-    let mut script = Script { schedule: schedule.0.into_iter() };
+    let mut script = ScriptedPlanner { schedule: schedule.0.into_iter() };
     let uncharged = crate::config::Config { charge_planning: false, ..case.config.clone() };
     let report = Case { config: &uncharged, ..*case }.run(Some(&mut script), &mut |_| {})?;
-    Ok(Foreseen { report, exact: schedule.1 })
+    Ok(OracleResult { report, exact: schedule.1 })
 }
 
 /// A planner that replays a fixed sequence of decisions.
-struct Script {
+struct ScriptedPlanner {
     schedule: std::vec::IntoIter<Vec<usize>>,
 }
 
-impl Planner for Script {
+impl Planner for ScriptedPlanner {
     fn plan(&mut self, _: &Observed) -> Result<Option<Proposal>, PlannerError> {
         Ok(self.schedule.next().map(|assignment| Proposal { assignment, known: None }))
     }
@@ -65,8 +65,8 @@ impl Planner for Script {
 
 /// A simulation at a decision point.
 #[derive(Clone)]
-struct State<'a> {
-    world: World<'a>,
+struct DecisionPoint<'a> {
+    simulation: Simulation<'a>,
     /// Windows left to run.
     left: u64,
     /// Sum of throughputs so far, and the number of windows in it.
@@ -74,18 +74,18 @@ struct State<'a> {
     at: Vec<usize>,
 }
 
-impl<'a> State<'a> {
-    fn start(case: &Case<'a>) -> Result<Self, WorldError> {
-        let world = World::new(case.config.world, case.platform, case.trace, case.start);
+impl<'a> DecisionPoint<'a> {
+    fn start(case: &Case<'a>) -> Result<Self, SimulationError> {
+        let simulation = Simulation::new(case.config.world, case.platform, case.trace, case.start);
         let left = case.windows.unwrap_or(u64::MAX);
-        let mut state = Self { world, left, sum: (0.0, 0), at: case.start.to_vec() };
+        let mut state = Self { simulation, left, sum: (0.0, 0), at: case.start.to_vec() };
         state.go_on(case.config.replan_every_windows)?;
         Ok(state)
     }
 
     /// Runs up to this many windows; returns fewer if the trace ends.
-    fn go_on(&mut self, windows: u64) -> Result<bool, WorldError> {
-        let values = self.world.throughputs(windows.min(self.left))?;
+    fn go_on(&mut self, windows: u64) -> Result<bool, SimulationError> {
+        let values = self.simulation.throughputs(windows.min(self.left))?;
         self.sum = (self.sum.0 + values.iter().sum::<f64>(), self.sum.1 + values.len() as u64);
         self.left -= values.len() as u64;
         let all = values.len() as u64 == windows;
@@ -97,7 +97,7 @@ impl<'a> State<'a> {
 
     fn order(&mut self, assignment: &[usize]) {
         if self.at != assignment {
-            self.world.reassign(assignment, 0.0);
+            self.simulation.reassign(assignment, 0.0);
             self.at = assignment.to_vec();
         }
     }
@@ -123,12 +123,16 @@ fn exact(case: &Case) -> Result<Option<Vec<Vec<usize>>>, RunError> {
         all =
             all.iter().flat_map(|start| of.iter().map(move |unit| [&start[..], &[*unit]].concat())).collect();
     }
-    let state = State::start(case)?;
+    let state = DecisionPoint::start(case)?;
     Ok(Some(best_of(case, &state, &all)?.1))
 }
 
 /// The best mean throughput from here and the decisions that reach it; staying wins ties.
-fn best_of(case: &Case, state: &State, all: &[Vec<usize>]) -> Result<(f64, Vec<Vec<usize>>), WorldError> {
+fn best_of(
+    case: &Case,
+    state: &DecisionPoint,
+    all: &[Vec<usize>],
+) -> Result<(f64, Vec<Vec<usize>>), SimulationError> {
     let mut best = (state.mean(), Vec::new());
     if state.left == 0 {
         return Ok(best);
@@ -149,20 +153,20 @@ fn best_of(case: &Case, state: &State, all: &[Vec<usize>]) -> Result<(f64, Vec<V
 /// Greedy search: one decision after the other, each by local search with single moves and swaps.
 fn climb(case: &Case, hints: &[Hint]) -> Result<Vec<Vec<usize>>, RunError> {
     let every = case.config.replan_every_windows;
-    let mut state = State::start(case)?;
+    let mut state = DecisionPoint::start(case)?;
     let mut schedule = Vec::new();
     let sweeps = if case.start.len() > MOST_CLIMBED { 0 } else { SWEEPS };
     while state.left > 0 {
         let now = (schedule.len() as u64 + 1) * every;
-        let worth = |assignment: &[usize]| -> Result<f64, WorldError> {
-            let mut world = state.world.clone();
+        let worth = |assignment: &[usize]| -> Result<f64, SimulationError> {
+            let mut simulation = state.simulation.clone();
             if assignment != state.at {
-                world.reassign(assignment, 0.0);
+                simulation.reassign(assignment, 0.0);
             }
-            Ok(mean(&world.throughputs((2 * every).min(state.left))?).unwrap_or(0.0))
+            Ok(mean(&simulation.throughputs((2 * every).min(state.left))?).unwrap_or(0.0))
         };
         let mut best = (worth(&state.at)?, state.at.clone());
-        let better = |best: &mut (f64, Vec<usize>), other: &[usize]| -> Result<bool, WorldError> {
+        let better = |best: &mut (f64, Vec<usize>), other: &[usize]| -> Result<bool, SimulationError> {
             let value = worth(other)?;
             let is_better = value > best.0;
             if is_better {
@@ -195,12 +199,12 @@ fn climb(case: &Case, hints: &[Hint]) -> Result<Vec<Vec<usize>>, RunError> {
 }
 
 /// A move or swap in the neighbourhood of an assignment.
-enum Change {
+enum LocalMove {
     Move(usize, usize),
     Swap(usize, usize),
 }
 
-impl Change {
+impl LocalMove {
     /// Whether the move changes the assignment and is feasible.
     fn apply(&self, assignment: &mut [usize], allowed: &[Vec<usize>]) -> bool {
         match *self {
@@ -215,9 +219,9 @@ impl Change {
     }
 }
 
-fn changes(allowed: &[Vec<usize>]) -> impl Iterator<Item = Change> {
+fn changes(allowed: &[Vec<usize>]) -> impl Iterator<Item = LocalMove> {
     let moves = allowed.iter().enumerate();
-    let moves = moves.flat_map(|(actor, of)| of.iter().map(move |unit| Change::Move(actor, *unit)));
-    let pairs = (0..allowed.len()).flat_map(|a| (0..a).map(move |b| Change::Swap(a, b)));
+    let moves = moves.flat_map(|(actor, of)| of.iter().map(move |unit| LocalMove::Move(actor, *unit)));
+    let pairs = (0..allowed.len()).flat_map(|a| (0..a).map(move |b| LocalMove::Swap(a, b)));
     moves.chain(pairs)
 }

@@ -166,7 +166,7 @@ impl Platform {
             platform.add(units, &format!("units[{index}]"), task)?;
         }
         if platform.labels.is_empty() {
-            return wrong("units", "there is none; name at least one kind with a count of at least 1");
+            return wrong("units", "empty; name at least one kind with a count of at least 1");
         }
         platform.rank = ranks(&platform.labels);
         platform.connect(config, (message, same_unit, other_numa, other_node))?;
@@ -183,7 +183,7 @@ impl Platform {
             .find(|at| self.kinds[*at] == units.kind && self.speed[*at].total_cmp(&units.speed).is_ne());
         if let Some(other) = other {
             let problem = format!(
-                "{} and {} before it; units of one kind are equally fast, use another kind",
+                "{} and {} before it; units of one kind have one speed; use another kind",
                 units.speed, self.speed[other]
             );
             return wrong(format!("{field}.speed"), problem);
@@ -212,7 +212,7 @@ impl Platform {
                 let field = format!("exchangeFactors.{a}.{b}");
                 not_negative(&field, *value)?;
                 if let Some(kind) = [a, b].into_iter().find(|kind| !known.contains(kind.as_str())) {
-                    return wrong(field, format!("there is no unit of kind {kind}; remove it or add units"));
+                    return wrong(field, format!("no unit has kind {kind}; remove it or add units"));
                 }
                 let reverse = config.exchange_factors.get(b).and_then(|row| row.get(a));
                 if reverse.is_some_and(|reverse| reverse.total_cmp(value).is_ne()) {
@@ -256,10 +256,10 @@ impl Platform {
         for (index, actors) in config.actors.iter().enumerate() {
             let field = format!("actors[{index}].runsOn");
             if actors.runs_on.is_empty() {
-                return wrong(field, "it names no kind; name one, or leave the entry out");
+                return wrong(field, "empty; name a kind, or remove the entry");
             }
             if let Some(kind) = actors.runs_on.iter().find(|kind| !self.kinds.contains(kind)) {
-                return wrong(field, format!("there is no unit of kind {kind}"));
+                return wrong(field, format!("no unit has kind {kind}"));
             }
         }
         Ok(())
@@ -272,8 +272,11 @@ impl Platform {
             }
             Start::Assignment(units) => {
                 units.iter().position(|unit| *unit >= self.labels.len()).map_or(Ok(()), |actor| {
-                    let problem =
-                        format!("there is no unit {}; there are {}", units[actor], self.labels.len());
+                    let problem = format!(
+                        "unit {} does not exist; the platform has {}",
+                        units[actor],
+                        self.labels.len()
+                    );
                     wrong(format!("start[{actor}]"), problem)
                 })
             }
@@ -314,7 +317,7 @@ start: round-robin
 ";
 
     #[test]
-    fn numbers_are_by_unit() {
+    fn platform_numbers_are_by_unit() {
         let (_, platform) = Config::parse(GOOD).unwrap();
         assert_eq!(platform.labels, ["cpu_0", "cpu_1", "gpu_0"]);
         assert_eq!(platform.task, [0.04, 0.04, 0.01]);
@@ -322,7 +325,7 @@ start: round-robin
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_field() {
+    fn configuration_errors_name_the_field() {
         let cases = [
             ("count: 2, speed: 1.0", "count: 2, speed: 0", "units[0].speed: 0; give a number above 0"),
             ("count: 2,", "number: 2,", "units[0].number: units[0]: unknown field `number`"),
@@ -333,17 +336,13 @@ start: round-robin
             ),
             ("cpu: 1, gpu: 3", "cpu: 1", "exchangeFactors: the factor between cpu and gpu is missing"),
             ("gpu: {gpu: 1}", "gpu: {gpu: 1, cpu: 4}", "exchangeFactors.cpu.gpu: 3 contradicts gpu.cpu"),
-            (
-                "gpu: {gpu: 1}",
-                "gpu: {gpu: 1, fpga: 4}",
-                "exchangeFactors.gpu.fpga: there is no unit of kind fpga",
-            ),
-            ("start: round-robin", "start: [0, 3]", "start[1]: there is no unit 3; there are 3"),
+            ("gpu: {gpu: 1}", "gpu: {gpu: 1, fpga: 4}", "exchangeFactors.gpu.fpga: no unit has kind fpga"),
+            ("start: round-robin", "start: [0, 3]", "start[1]: unit 3 does not exist; the platform has 3"),
             ("start: round-robin", "start: best", "start: \"best\"; write round-robin"),
             (
                 "start: round-robin",
                 "actors: [{actors: [1], runsOn: [tpu]}]",
-                "actors[0].runsOn: there is no unit of kind tpu",
+                "actors[0].runsOn: no unit has kind tpu",
             ),
             ("replanEveryWindows: 5", "replanEveryWindows: 0", "replanEveryWindows: 0; give at least 1"),
             ("windowMilliseconds: 500\n", "", ".: missing field `windowMilliseconds`"),

@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use crate::config::Config;
 use crate::mean::mean;
-use crate::planner::{Known, Observed, Planner, PlannerError, Proposal};
+use crate::planner::{GainEstimate, Observed, Planner, PlannerError, Proposal};
 use crate::platform::{Distance, Platform};
+use crate::simulation::{PeriodCounters, Simulation, SimulationError};
 use crate::trace::Trace;
-use crate::world::{Counted, World, WorldError};
 
 /// Statistics of one window.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -64,7 +64,7 @@ fn is_nothing(number: &f64) -> bool {
 }
 
 impl Window {
-    fn of(counted: &Counted, platform: &Platform, hosts: &[usize]) -> Self {
+    fn of(counted: &PeriodCounters, platform: &Platform, hosts: &[usize]) -> Self {
         let sent = |distance: Distance| counted.sent[distance as usize];
         Self {
             throughput: counted.throughput(),
@@ -88,7 +88,7 @@ impl Window {
 }
 
 /// Mean power of a window: idle power of the units that host an actor, plus the power of their work.
-fn watts(counted: &Counted, platform: &Platform, hosts: &[usize]) -> f64 {
+fn watts(counted: &PeriodCounters, platform: &Platform, hosts: &[usize]) -> f64 {
     let of_unit = |unit: usize| {
         let (full, idle) = platform.watts[unit];
         let busy = counted.busy[unit] / counted.milliseconds;
@@ -128,7 +128,7 @@ pub struct Change {
     /// The new assignment.
     pub to: Vec<usize>,
     /// The estimate that the decision was based on.
-    pub known: Option<Known>,
+    pub known: Option<GainEstimate>,
 }
 
 impl Report {
@@ -143,9 +143,9 @@ impl Report {
 pub enum RunError {
     /// The simulation cannot continue.
     #[error(transparent)]
-    World(#[from] WorldError),
+    Simulation(#[from] SimulationError),
     /// The planner failed.
-    #[error("no plan after window {window}")]
+    #[error("planning failed after window {window}")]
     Planner {
         /// The window before the failed plan.
         window: u64,
@@ -154,7 +154,7 @@ pub enum RunError {
         source: PlannerError,
     },
     /// The entries together leave an actor without a kind.
-    #[error("actors[{entry}].runsOn: nothing is left of the kinds of actor {actor}; name it once")]
+    #[error("actors[{entry}].runsOn: the entries leave actor {actor} without a kind; list it in one entry")]
     Nowhere {
         /// Index of the entry.
         entry: usize,
@@ -162,7 +162,7 @@ pub enum RunError {
         actor: usize,
     },
     /// The configuration names an actor that is not in the trace.
-    #[error("actors[{entry}]: there is no actor {actor}; the trace has {actors}")]
+    #[error("actors[{entry}]: actor {actor} does not exist; the trace has {actors}")]
     NoActor {
         /// Index of the entry.
         entry: usize,
@@ -214,20 +214,20 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Runs to the end of the trace; `told` receives the statistics of every window.
+    /// Runs to the end of the trace; `on_window` receives the statistics of every window.
     ///
     /// # Errors
     /// The simulation cannot continue, or the planner fails.
     pub fn run(
         &self,
         mut planner: Option<&mut dyn Planner>,
-        told: &mut dyn FnMut(&Window),
+        on_window: &mut dyn FnMut(&Window),
     ) -> Result<Report, RunError> {
         let (config, platform) = (self.config, self.platform);
-        let mut world = World::new(config.world, platform, self.trace, self.start);
-        let mut period = Counted::new(self.start.len(), platform.units());
+        let mut simulation = Simulation::new(config.world, platform, self.trace, self.start);
+        let mut period = PeriodCounters::new(self.start.len(), platform.units());
         let mut total = period.clone();
-        let mut recent: Vec<Counted> = Vec::new();
+        let mut recent: Vec<PeriodCounters> = Vec::new();
         let mut report = Report {
             windows: Vec::new(),
             mean: None,
@@ -239,7 +239,7 @@ impl Case<'_> {
         let remembered = remembered.unwrap_or(usize::MAX);
         let mut number = 0;
         while self.windows.is_none_or(|most| number < most) {
-            let Some(counted) = world.window()? else { break };
+            let Some(counted) = simulation.window()? else { break };
             number += 1;
             period.absorb(counted);
             total.absorb(counted);
@@ -247,7 +247,7 @@ impl Case<'_> {
                 recent.push(counted.clone());
             }
             let window = Window::of(counted, platform, &report.assignment);
-            told(&window);
+            on_window(&window);
             report.windows.push(window);
             if !number.is_multiple_of(config.replan_every_windows) {
                 continue;
@@ -269,7 +269,7 @@ impl Case<'_> {
                     && assignment != report.assignment
                 {
                     if self.compared {
-                        let stayed = world.clone().throughputs(config.replan_every_windows)?;
+                        let stayed = simulation.clone().throughputs(config.replan_every_windows)?;
                         let moves = assignment.iter().zip(&report.assignment).filter(|(a, b)| a != b).count();
                         report.changes.push(Change {
                             after: number,
@@ -281,7 +281,7 @@ impl Case<'_> {
                         });
                     }
                     let delay = if config.charge_planning { config.planning_milliseconds } else { 0.0 };
-                    world.reassign(&assignment, delay);
+                    simulation.reassign(&assignment, delay);
                     report.assignment = assignment;
                     report.replanned.push(number);
                 }

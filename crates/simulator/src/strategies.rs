@@ -3,7 +3,7 @@
 use placement::Strategy;
 use portfolio::{Limits, Purpose};
 
-use crate::planner::{Facts, Placing, Planner};
+use crate::planner::{Planner, SnapshotModel, StrategyPlanner};
 
 /// The strategy name that never moves an actor.
 pub const NONE: &str = "none";
@@ -40,13 +40,13 @@ pub fn strategies() -> Vec<Box<dyn Strategy>> {
 }
 
 /// A planner with the named strategy; an inner `None` never moves an actor. Plans of Cairn's own strategies must gain
-/// `least_gain`, if given ([`Placing::behind`]).
+/// `least_gain`, if given ([`StrategyPlanner::behind`]).
 ///
 /// # Errors
 /// An unknown name; the error lists the valid ones.
 pub fn planner(
     name: &str,
-    facts: Facts,
+    facts: SnapshotModel,
     effort: Option<u64>,
     seed: u64,
     least_gain: Option<f64>,
@@ -56,8 +56,8 @@ pub fn planner(
     }
     let Some(entry) = entries().into_iter().find(|entry| entry.strategy.name() == name) else {
         let names: Vec<&str> = entries().iter().map(|entry| entry.strategy.name()).collect();
-        return Err(format!("there is no strategy {name}; there are {NONE}, {}", names.join(", ")));
+        return Err(format!("unknown strategy {name}; use one of {NONE}, {}", names.join(", ")));
     };
-    let planner = Placing::new(entry.strategy, facts, effort, seed).behind(least_gain);
+    let planner = StrategyPlanner::new(entry.strategy, facts, effort, seed).behind(least_gain);
     Ok(Some(Box::new(if entry.as_it_is { planner.as_it_is() } else { planner })))
 }

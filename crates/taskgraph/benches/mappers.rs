@@ -1,4 +1,4 @@
-//! How long mapping takes: the sizes that docs/results/kernels.md answers for.
+//! Mapping times at the sizes reported in docs/results/kernels.md.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use taskgraph::offline::{AnnealingImproved, BinPacking, ect};
 use taskgraph::table::{Build, build_region};
 use taskgraph::{Budget, Mapper, Platform, files};
 
-/// As many processing elements as the annealing paper has at most, half of them GPUs.
+/// The annealing paper's maximum number of processing elements, half of them GPUs.
 fn thirty_two() -> Platform {
     let text = "{pes: [{kind: cpu, count: 16, work: 1048576, vector: 4}, {kind: gpu, count: 16, work: 65536, vector: 32}], \
                 links: {bandwidth: 4e9}}";
@@ -19,7 +19,7 @@ fn thirty_two() -> Platform {
 }
 
 fn mappers(criterion: &mut Criterion) {
-    // 50 strips: a vector of 1,000 is cut to 20, which fits on a GPU of 32.
+    // 50 strips: a vector of 1,000 is cut to 20, which fits a GPU of 32.
     let (large, pool) = (graph(Family::GramSchmidt, 50, 1).expect("one of Table I's"), platform(1));
     let pool = if pool.pes().iter().any(|pe| pe.vector >= 20.0) { pool } else { thirty_two() };
     criterion.bench_function("A-BFD: 5,068 tasks", |bencher| {

@@ -31,7 +31,7 @@ fn rounds(criterion: &mut Criterion) {
                 |(mut pool, mut queue, mut scheduler)| {
                     let mut round = Round::new(0, &classes, Costs::ZCU102, &mut pool, &mut queue);
                     round.run(&mut *scheduler, None);
-                    black_box(round.handed.len())
+                    black_box(round.dispatched.len())
                 },
                 BatchSize::SmallInput,
             );

@@ -1,31 +1,31 @@
-//! How much a search may spend, and what ended it.
+//! Search budgets and stop reasons.
 
-/// How much a search may spend. Effort and seed replay what a deadline ended.
+/// A search budget. Effort and seed reproduce a search that a deadline ended.
 #[derive(Clone, Copy)]
 pub struct Budget<'a> {
-    /// Pieces of work that may be finished (what a piece is, the mapper says); `None` leaves it to the mapper.
+    /// Limit on units of effort, as defined by the mapper; `None` leaves it to the mapper.
     pub effort: Option<u64>,
-    /// Decides between equals, and every draw.
+    /// Seed of random draws and tie-breaks.
     pub seed: u64,
-    /// Asked between pieces; true ends the search with the best answer so far.
+    /// Polled between units of effort; true ends the search with the best answer so far.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Budget<'static> {
-    /// A budget that only effort ends.
+    /// A budget limited by effort only.
     pub fn effort(effort: Option<u64>, seed: u64) -> Self {
         Self { effort, seed, stop: &|| false }
     }
 }
 
-/// What ended a search.
+/// Why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum StoppedBy {
-    /// It came to its own end.
+    /// The search converged.
     Converged,
-    /// It had done all that it was allowed.
+    /// The effort was used up.
     Effort,
-    /// `stop` said so.
+    /// `stop` returned true.
     Deadline,
 }

@@ -1,19 +1,19 @@
-//! The one error of everything that is read.
+//! The error of all file readers.
 
-/// A text that cannot be taken in: where in it, what is wrong, what to do.
+/// An invalid file: place, problem and remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {problem}; {remedy}")]
 pub struct FileError {
-    /// Where: a path such as `tasks[3].work`, or `.` for the whole.
+    /// Path such as `tasks[3].work`, or `.` for the whole file.
     pub path: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What to do about it.
+    /// The remedy.
     pub remedy: String,
 }
 
 impl FileError {
-    /// An error at `path`; a field without a name at the top has none, and is of the whole.
+    /// An error at `path`; an empty path stands for the whole file.
     pub fn new(path: impl Into<String>, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         let path = Some(path.into()).filter(|path: &String| !path.is_empty());
         let path = path.unwrap_or_else(|| ".".to_owned());

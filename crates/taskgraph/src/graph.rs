@@ -1,15 +1,15 @@
-//! Task graphs: tasks, edges between them, variables that they share.
+//! Task graphs: tasks, edges between them, and shared variables.
 
 use std::collections::BTreeMap;
 
 use crate::{FileError, Kind};
 
-/// Graphs with more tasks are refused.
+/// Upper limit on tasks.
 pub const MOST_TASKS: usize = 20_000;
-/// Graphs with more edges are refused.
+/// Upper limit on edges.
 pub const MOST_EDGES: usize = 200_000;
 
-/// How a graph's tasks and edges are priced.
+/// Cost model of a graph's tasks and edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Model {
@@ -21,18 +21,18 @@ pub enum Model {
     Parallel,
 }
 
-/// A node of the graph.
+/// A task, a node of the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Its name, unique in the graph.
+    /// Name, unique in the graph.
     pub id: String,
-    /// What it costs, in the graph's model.
+    /// Cost, in the graph's model.
     pub cost: Cost,
-    /// The variables it is called with, in order, by position in [`Graph::variables`].
+    /// Variables passed as arguments, in order, by position in [`Graph::variables`].
     pub arguments: Vec<usize>,
 }
 
-/// What a task costs.
+/// Cost of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cost {
     /// One implementation per kind; never empty.
@@ -46,25 +46,25 @@ pub enum Cost {
     },
     /// t = h·(aα/p + bβ·log2 p + cγ) on p processors of one type.
     Parallel {
-        /// Weight of the part that shrinks with processors.
+        /// Weight of the part that decreases with the number of processors.
         a: f64,
-        /// Weight of the part that grows with them.
+        /// Weight of the part that increases with the number of processors.
         b: f64,
-        /// Weight of the part that does neither.
+        /// Weight of the constant part.
         c: f64,
-        /// Factor per processor type; a type that is absent cannot run the task.
+        /// Factor per processor type; an absent type cannot run the task.
         h: BTreeMap<Kind, f64>,
     },
 }
 
-/// One way to run a task.
+/// An implementation of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Implementation {
-    /// Expected time in microseconds, as it was written.
+    /// Expected time in microseconds, as written.
     pub expected: f64,
-    /// Actual time in microseconds, where it differs.
+    /// Actual time in microseconds, if different.
     pub actual: Option<f64>,
-    /// The function that is called.
+    /// Name of the function.
     pub function: String,
 }
 
@@ -91,21 +91,21 @@ pub fn nanoseconds(microseconds: f64) -> u64 {
     whole
 }
 
-/// A dependence of one task on another.
+/// A dependency of one task on another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
-    /// The task that ends first, by position.
+    /// The predecessor, by position.
     pub from: usize,
-    /// The task that waits for it.
+    /// The successor, by position.
     pub to: usize,
-    /// What it carries.
+    /// Data sent along the edge.
     pub weight: Weight,
 }
 
-/// What an edge carries.
+/// Weight of an edge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weight {
-    /// A cost that nothing reads (CEDR's `edgecost`).
+    /// An unused cost (CEDR's `edgecost`).
     Measured(f64),
     /// Bytes.
     Bytes(f64),
@@ -118,18 +118,18 @@ pub enum Weight {
     },
 }
 
-/// Memory that tasks share.
+/// Shared memory of tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variable {
-    /// Its name, unique in the graph.
+    /// Name, unique in the graph.
     pub name: String,
-    /// Its size: of a pointer, 8.
+    /// Size; 8 for a pointer.
     pub bytes: u64,
-    /// Initial bytes: as many as `bytes`, or none for zeros.
+    /// Initial bytes: exactly `bytes` many, or empty for zeros.
     pub value: Vec<u8>,
-    /// Whether it points at memory of its own.
+    /// Whether it is a pointer to its own memory.
     pub pointer: bool,
-    /// The bytes it points at.
+    /// Size of the memory it points to.
     pub allocated: u64,
     /// Tasks that write it, by position.
     pub writers: Vec<usize>,
@@ -137,57 +137,57 @@ pub struct Variable {
     pub readers: Vec<usize>,
 }
 
-/// How an application handles a stream of frames.
+/// How an application processes a stream of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Streaming {
-    /// One frame, once.
+    /// One frame only.
     #[default]
     None,
-    /// One buffer between two tasks: a producer waits until its frame was taken.
+    /// Single buffering: a producer waits until its frame is consumed.
     #[strum(serialize = "single buffer")]
     Single,
-    /// Two buffers: a producer is at most two frames ahead.
+    /// Double buffering: a producer is at most two frames ahead.
     #[strum(serialize = "double buffer")]
     Double,
-    /// A frame begins when the one before has ended everywhere.
+    /// A frame begins when the previous one is complete.
     Sequential,
 }
 
-/// The range of a parameter, cut into intervals of equal length.
+/// The range of a parameter, divided into intervals of equal length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// Its least value.
+    /// Lower bound.
     pub min: f64,
-    /// Its largest.
+    /// Upper bound.
     pub max: f64,
-    /// How many intervals.
+    /// Number of intervals.
     pub intervals: usize,
 }
 
-/// What a graph is made of, before it is checked.
+/// The parts of a graph before validation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
-    /// The application's name; may be empty.
+    /// Application name; may be empty.
     pub name: String,
-    /// How everything is priced.
+    /// Cost model.
     pub model: Model,
-    /// Tasks, in the order that decides ties.
+    /// Tasks; their order is the tie-break.
     pub tasks: Vec<Task>,
-    /// Edges; a task's successors come in this order.
+    /// Edges; they determine the order of a task's successors.
     pub edges: Vec<Edge>,
     /// Variables.
     pub variables: Vec<Variable>,
     /// Parameters of the model `parallel`.
     pub parameters: BTreeMap<String, Range>,
-    /// How frames are handled.
+    /// How frames are processed.
     pub streaming: Streaming,
-    /// How many frames there are, at least 1.
+    /// Number of frames, at least 1.
     pub frames: u32,
-    /// The file that holds the functions; may be empty.
+    /// Shared object with the functions; may be empty.
     pub shared_object: String,
-    /// What CEDR's file says beyond all this, as a merge patch (RFC 7396) to what is written without it.
+    /// Additional content of CEDR's file, as a merge patch (RFC 7396) to the file written without it.
     pub cedr: Option<serde_json::Value>,
 }
 
@@ -209,7 +209,7 @@ impl Parts {
     }
 }
 
-/// A directed acyclic graph of tasks, checked.
+/// A validated directed acyclic graph of tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Graph {
     parts: Parts,
@@ -219,7 +219,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Checks `parts`: sizes, unique names, ends of edges, no edge twice, no cycle.
+    /// Validates `parts`: sizes, unique names, edge ends, no duplicate edges, no cycle.
     pub fn new(parts: Parts) -> Result<Self, FileError> {
         let (tasks, edges) = (parts.tasks.len(), parts.edges.len());
         if tasks > MOST_TASKS || edges > MOST_EDGES {
@@ -247,7 +247,7 @@ impl Graph {
         for (position, edge) in parts.edges.iter().enumerate() {
             let path = || format!("edges[{position}]");
             if edge.from >= tasks || edge.to >= tasks {
-                return Err(FileError::new(path(), "one end is no task", "name two tasks of the graph"));
+                return Err(FileError::new(path(), "one end is not a task", "name two tasks of the graph"));
             }
             if let Some(first) = seen.insert((edge.from, edge.to), position) {
                 return Err(FileError::new(
@@ -263,17 +263,17 @@ impl Graph {
         Ok(Self { parts, successors, predecessors, topological })
     }
 
-    /// The application's name; may be empty.
+    /// Application name; may be empty.
     pub fn name(&self) -> &str {
         &self.parts.name
     }
 
-    /// How everything is priced.
+    /// Cost model.
     pub fn model(&self) -> Model {
         self.parts.model
     }
 
-    /// Tasks, in the order that decides ties.
+    /// Tasks; their order is the tie-break.
     pub fn tasks(&self) -> &[Task] {
         &self.parts.tasks
     }
@@ -293,42 +293,42 @@ impl Graph {
         &self.parts.parameters
     }
 
-    /// How frames are handled.
+    /// How frames are processed.
     pub fn streaming(&self) -> Streaming {
         self.parts.streaming
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     pub fn frames(&self) -> u32 {
         self.parts.frames
     }
 
-    /// What it is made of.
+    /// The parts of the graph.
     pub fn parts(&self) -> &Parts {
         &self.parts
     }
 
-    /// What it is made of, to change.
+    /// Converts the graph to its parts, to change them.
     pub fn into_parts(self) -> Parts {
         self.parts
     }
 
-    /// Edges that leave `task`, by position, in their list's order.
+    /// Outgoing edges of `task`, by position, in list order.
     pub fn outgoing(&self, task: usize) -> &[usize] {
         &self.successors[task]
     }
 
-    /// Edges that enter `task`, by position, in their list's order.
+    /// Incoming edges of `task`, by position, in list order.
     pub fn incoming(&self, task: usize) -> &[usize] {
         &self.predecessors[task]
     }
 
-    /// Tasks that wait for `task`, in their list's order.
+    /// Successors of `task`, in list order.
     pub fn successors(&self, task: usize) -> impl ExactSizeIterator<Item = usize> + '_ {
         self.successors[task].iter().map(|edge| self.parts.edges[*edge].to)
     }
 
-    /// Tasks that `task` waits for, in their list's order.
+    /// Predecessors of `task`, in list order.
     pub fn predecessors(&self, task: usize) -> impl ExactSizeIterator<Item = usize> + '_ {
         self.predecessors[task].iter().map(|edge| self.parts.edges[*edge].from)
     }
@@ -338,12 +338,12 @@ impl Graph {
         (0..self.parts.tasks.len()).filter(|task| self.predecessors[*task].is_empty())
     }
 
-    /// All tasks, each after its predecessors; among those that may come next, the lowest position first.
+    /// All tasks in topological order; among ready tasks the lowest position is first.
     pub fn topological(&self) -> &[usize] {
         &self.topological
     }
 
-    /// The position of the task of this name.
+    /// Position of the task with this name.
     pub fn task(&self, id: &str) -> Option<usize> {
         self.parts.tasks.iter().position(|task| task.id == id)
     }
@@ -376,7 +376,7 @@ fn order(
     if order.len() == waits.len() {
         return Ok(order);
     }
-    // Every task that is left waits for another that is left: going back from any of them ends in a cycle.
+    // Every remaining task has a remaining predecessor: going back from any of them ends in a cycle.
     let left = |task: &usize| waits[*task] > 0;
     let mut way = vec![(0..waits.len()).find(left).expect("some task is left")];
     let cycle = loop {

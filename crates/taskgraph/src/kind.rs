@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a processing element is: a CPU core, one of CEDR's accelerators, or anything else by name.
+/// Kind of a processing element: a CPU core, one of CEDR's accelerators, or any other by name.
 ///
 /// The order is CEDR's (cores, FFT, MMULT, GPU), then all others by name; it numbers a pool and breaks ties.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl Kind {
         }
     }
 
-    /// The name that a processing element of this kind has in results, before its number: `Core`, `FFT`, ….
+    /// Prefix of the names of such processing elements in results: `Core`, `FFT`, ….
     pub fn title(&self) -> &str {
         match self {
             Self::Cpu => "Core",

@@ -1,10 +1,10 @@
-//! Task graphs: what they are, what they cost, who schedules them.
+//! Task graphs, their cost models, schedulers and mappers.
 //!
-//! A [`Graph`] is tasks, edges and variables, priced by one of three [`Model`]s; a [`Platform`] is a pool of processing
-//! elements and what lies between them. A [`Mapper`] maps a graph before it runs; [`Schedule::violations`] judges every
-//! schedule, whoever made it.
+//! A [`Graph`] has tasks, edges and variables, with costs in one of three [`Model`]s; a [`Platform`] is a pool of
+//! processing elements with their links. A [`Mapper`] maps a graph offline; [`Schedule::violations`] checks any
+//! schedule independently.
 //!
-//! Nothing here does I/O, reads a clock, or draws entropy: the same input, seed and effort give the same answer.
+//! The crate does no I/O, reads no clock and draws no entropy: equal input, seed and effort give equal answers.
 
 mod budget;
 pub mod cost;

@@ -1,33 +1,33 @@
-//! Platforms: the pool of processing elements, and what lies between them.
+//! Platforms: the pool of processing elements and their links.
 
 use std::collections::BTreeMap;
 
 use crate::{FileError, Kind};
 
-/// Platforms with more processing elements are refused.
+/// Upper limit on processing elements.
 pub const MOST_PES: usize = 4_096;
 
 /// A processing element: a core or a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pe {
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
-    /// Its name in results: `Core 1`, `FFT 1`, …, numbered from 1 within its kind.
+    /// Name in results: `Core 1`, `FFT 1`, …, numbered from 1 within its kind.
     pub name: String,
-    /// Its name in files: `cpu-0`, …, numbered from 0 within its kind.
+    /// Name in files: `cpu-0`, …, numbered from 0 within its kind.
     pub id: String,
-    /// Work per unit of time, W0; 1 where the model has none.
+    /// Work per unit of time, W0; 1 if the model has none.
     pub work: f64,
-    /// Vector length that it computes at once, W1; 1 where the model has none.
+    /// Vector length per instruction, W1; 1 if the model has none.
     pub vector: f64,
 }
 
-/// What lies between processing elements, for the model `work`.
+/// Links between processing elements, for the model `work`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Links {
-    /// Everything is reached from everywhere at this bandwidth, in bytes per unit of time.
+    /// All pairs are linked with this bandwidth, in bytes per unit of time.
     Uniform(f64),
-    /// Only these, in both directions.
+    /// Only these links, in both directions.
     Some(Vec<Link>),
 }
 
@@ -36,13 +36,13 @@ pub enum Links {
 pub struct Link {
     /// One end, by position.
     pub a: usize,
-    /// The other.
+    /// The other end.
     pub b: usize,
     /// Bytes per unit of time.
     pub bandwidth: f64,
 }
 
-/// What a message costs between (or within) processor types, for the model `parallel`: startup + units × perUnit.
+/// Message cost between (or within) processor types, for the model `parallel`: startup + units × perUnit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Communication {
     /// S.
@@ -51,12 +51,12 @@ pub struct Communication {
     pub per_unit: f64,
 }
 
-/// What moving a task's arguments to and from a kind of device costs.
+/// Transfer cost of a task's arguments to and from a kind of device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Transfer {
-    /// Nanoseconds each time.
+    /// Nanoseconds per transfer.
     pub fixed_ns: u64,
-    /// Nanoseconds for each KiB.
+    /// Nanoseconds per KiB.
     pub ns_per_kib: f64,
 }
 
@@ -70,59 +70,59 @@ impl Transfer {
     }
 }
 
-/// What the runtime's own work costs, in nanoseconds.
+/// Costs of the runtime itself, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Before each hand-over of a task.
+    /// Per dispatch of a task.
     pub assign: u64,
-    /// For each processing element or kind that is looked at.
+    /// Per evaluation of a processing element or kind.
     pub look: u64,
-    /// For each comparison of a sort.
+    /// Per comparison of a sort.
     pub compare: u64,
-    /// From hand-over to start, at least.
+    /// Minimum time from dispatch to start.
     pub dispatch: u64,
-    /// Which cores serve accelerators.
+    /// The cores that host accelerators.
     pub host_cores: HostCores,
 }
 
 impl Costs {
-    /// Nothing costs anything.
+    /// No costs.
     pub const FREE: Self = Self { assign: 0, look: 0, compare: 0, dispatch: 0, host_cores: HostCores::Own };
-    /// The board ZCU102, fitted to the sweep that CEDR's authors published.
+    /// The board ZCU102, fitted to the sweep published by CEDR's authors.
     pub const ZCU102: Self =
         Self { assign: 1_000, look: 85, compare: 100, dispatch: 56_000, host_cores: HostCores::Shared };
 }
 
-/// Which core hands an accelerator its tasks.
+/// The core that hosts an accelerator's worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostCores {
-    /// One of its own, which nothing else uses.
+    /// A dedicated core outside the pool.
     #[default]
     Own,
-    /// One of the pool's, taken for the time of the dispatch.
+    /// A core of the pool, occupied during the dispatch.
     Shared,
 }
 
-/// The pool, and what lies between its members.
+/// The pool and its links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Platform {
     pes: Vec<Pe>,
     /// Links, for the model `work`.
     pub links: Option<Links>,
-    /// Messages by pair of types, lower first, for the model `parallel`.
+    /// Message costs by pair of types, lower first, for the model `parallel`.
     pub communication: BTreeMap<(Kind, Kind), Communication>,
-    /// Transfer of arguments, for the model `measured`.
+    /// Transfer costs of arguments, for the model `measured`.
     pub transfer: BTreeMap<Kind, Transfer>,
-    /// What the runtime's own work costs, for the model `measured`.
+    /// Costs of the runtime, for the model `measured`.
     pub costs: Costs,
 }
 
-/// Processing elements that are alike.
+/// A group of equal processing elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// What they are.
+    /// Kind.
     pub kind: Kind,
-    /// How many.
+    /// Number of processing elements.
     pub count: usize,
     /// W0 of each.
     pub work: f64,
@@ -138,7 +138,7 @@ impl Group {
 }
 
 impl Platform {
-    /// A pool without links, at no costs: cores, FFT, MMULT, GPU, then other kinds by name; within a kind as given.
+    /// A pool without links and costs: cores, FFT, MMULT, GPU, then other kinds by name; within a kind in given order.
     pub fn new(groups: &[Group]) -> Result<Self, FileError> {
         let mut ordered: Vec<&Group> = groups.iter().collect();
         ordered.sort_by(|a, b| a.kind.cmp(&b.kind));
@@ -172,17 +172,17 @@ impl Platform {
         })
     }
 
-    /// The pool, in the order that decides ties.
+    /// The pool; its order is the tie-break.
     pub fn pes(&self) -> &[Pe] {
         &self.pes
     }
 
-    /// The position of a processing element, by its name in results or in files.
+    /// Position of a processing element, by its name in results or in files.
     pub fn pe(&self, name: &str) -> Option<usize> {
         self.pes.iter().position(|pe| pe.name == name || pe.id == name)
     }
 
-    /// The kinds in the pool with their numbers, in order.
+    /// The kinds in the pool with their counts, in order.
     pub fn kinds(&self) -> Vec<(Kind, usize)> {
         let mut kinds: Vec<(Kind, usize)> = Vec::new();
         for pe in &self.pes {
@@ -194,7 +194,7 @@ impl Platform {
         kinds
     }
 
-    /// What messages between two types cost, whichever is named first.
+    /// Message cost between two types, in either order.
     pub fn communication(&self, a: &Kind, b: &Kind) -> Option<Communication> {
         let pair = if a <= b { (a, b) } else { (b, a) };
         self.communication.get(&(pair.0.clone(), pair.1.clone())).copied()

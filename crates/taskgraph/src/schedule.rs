@@ -1,19 +1,19 @@
-//! Schedules, and the judge of them.
+//! Schedules and their checker.
 
 use std::fmt;
 
 use crate::{Graph, Platform};
 
-/// When a task runs, and where.
+/// Time and place of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
     /// The task, by position in the graph.
     pub task: usize,
-    /// The processing elements it holds, by position in the platform; more than one in the model `parallel` only.
+    /// Its processing elements, by position in the platform; more than one in the model `parallel` only.
     pub pes: Vec<usize>,
-    /// When it starts, in the cost model's unit.
+    /// Start time, in the cost model's unit.
     pub start: f64,
-    /// When it ends.
+    /// End time.
     pub end: f64,
 }
 
@@ -24,16 +24,16 @@ pub struct Schedule {
     pub slots: Vec<Slot>,
 }
 
-/// What a schedule has to respect.
+/// Constraints on a schedule.
 pub trait CostModel {
-    /// How long `task` runs on `pes`; `None` where it cannot.
+    /// Duration of `task` on `pes`; `None` if incompatible.
     fn duration(&self, task: usize, pes: &[usize]) -> Option<f64>;
 
-    /// The time between the end of an edge's first task, on `from`, and the earliest start of its second, on `to`.
+    /// Minimum time between the end of an edge's predecessor, on `from`, and the start of its successor, on `to`.
     fn delay(&self, edge: usize, from: &[usize], to: &[usize]) -> f64;
 }
 
-/// What is wrong with a schedule.
+/// A violation of a schedule's constraints.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Violation {
     /// A task without a slot.
@@ -41,7 +41,7 @@ pub enum Violation {
         /// The task.
         task: usize,
     },
-    /// A task with two.
+    /// A task with two slots.
     Twice {
         /// The task.
         task: usize,
@@ -51,38 +51,38 @@ pub enum Violation {
         /// The slot, by position.
         slot: usize,
     },
-    /// A task where it cannot run.
+    /// A task on an incompatible processing element.
     Unsupported {
         /// The task.
         task: usize,
-        /// Where it was put.
+        /// Its processing elements.
         pes: Vec<usize>,
     },
-    /// A task that takes longer or shorter than it should.
+    /// A task with a wrong duration.
     Duration {
         /// The task.
         task: usize,
-        /// What its slot says.
+        /// Duration of its slot.
         found: f64,
-        /// What the cost model says.
+        /// Duration by the cost model.
         expected: f64,
     },
-    /// A task that starts before its data are there.
+    /// A task that starts before its data arrive.
     Early {
         /// The edge, by position.
         edge: usize,
-        /// When its second task starts.
+        /// Start of the successor.
         start: f64,
-        /// When the data are there.
+        /// Arrival of the data.
         ready: f64,
     },
-    /// Two tasks on one processing element at once.
+    /// Two overlapping tasks on a processing element.
     Overlap {
         /// The processing element.
         pe: usize,
-        /// The task that started first.
+        /// The task that starts first.
         first: usize,
-        /// The one that started before it ended.
+        /// The task that starts before the first one ends.
         second: usize,
     },
 }
@@ -109,7 +109,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// How far apart two times may be that ought to be equal, relative to the larger.
+/// Relative tolerance for the equality of times.
 const TOLERANCE: f64 = 1e-9;
 
 fn before(a: f64, b: f64) -> bool {
@@ -117,13 +117,13 @@ fn before(a: f64, b: f64) -> bool {
 }
 
 impl Schedule {
-    /// When the last task ends.
+    /// Makespan: end of the last task.
     pub fn makespan(&self) -> f64 {
         self.slots.iter().map(|slot| slot.end).fold(0.0, f64::max)
     }
 
-    /// Everything that is wrong: tasks missing, twice, where they cannot run, too long or short, before their data,
-    /// or on a processing element that is taken. Empty means feasible.
+    /// All violations: missing, duplicate or incompatible tasks, wrong durations, early starts, and overlaps on a processing
+    /// element. Empty means feasible.
     pub fn violations(&self, graph: &Graph, platform: &Platform, costs: &dyn CostModel) -> Vec<Violation> {
         let mut found = Vec::new();
         let mut slots: Vec<Option<&Slot>> = vec![None; graph.tasks().len()];
@@ -169,7 +169,7 @@ impl Schedule {
     }
 }
 
-/// Pairs of slots that hold one processing element at the same time; slots of length zero hold nothing.
+/// Pairs of slots that overlap on a processing element; slots of length zero never overlap.
 pub fn overlaps<'a>(slots: impl IntoIterator<Item = &'a Slot>, pes: usize) -> Vec<Violation> {
     let mut on: Vec<Vec<&Slot>> = vec![Vec::new(); pes];
     for slot in slots {

@@ -1,14 +1,14 @@
-//! A search ends when its budget does.
+//! Search times stay within the budget.
 
 use super::{Acceptance, Problem, Row, percentile, spread};
 use crate::bench::{Instance, Record, apart};
 
-/// The most actors of the instances that are told of together.
+/// Upper limit on actors for the instances that are reported together.
 const SMALL: usize = 1_000;
 
-/// How late plans are: wall clock from the snapshot in memory to the plan, the solver's process and its grounding included, less the
-/// budget, and apart from it how long clingo judges the finished plan. Runs that ended with a proof before are left out.
-pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+/// Lateness of plans: wall clock from the snapshot in memory to the plan, including solver process and grounding, minus
+/// the budget; clingo's judgement of the finished plan is reported separately. Runs that ended early with a proof are excluded.
+pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let mut small = Vec::new();
     for file in Instance::files(&acceptance.instances)? {
         if Instance::read(&file)?.snapshot.actors() <= SMALL {
@@ -43,7 +43,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         let of = worst.map_or("none".to_owned(), |worst| {
             format!("{} in {:.2} s", worst.instance, worst.budget_seconds)
         });
-        told(Row {
+        report(Row {
             margin: most,
             what: "deadline: largest overrun of the budget",
             subject: format!("{subject}, budgets {from} to {to} s"),

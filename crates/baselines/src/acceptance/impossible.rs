@@ -1,4 +1,4 @@
-//! Why an actor has no place: what is named is irreducible, and known in seconds.
+//! Explanations of unplaced actors: irreducible, and found in seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -14,12 +14,12 @@ use search::Greedy;
 
 use super::{Acceptance, Problem, Row, milliseconds, percentile};
 
-/// How many worlds without room are asked about.
+/// Number of over-full snapshots to explain.
 const WORLDS: usize = 100;
 /// Nodes of the large cluster.
 const NODES: usize = 500;
 
-pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let wanted = WORLDS.min(acceptance.runs.saturating_mul(2));
     let (mut seed, mut worlds, mut sets, mut right) = (0, 0, 0, 0);
     let mut times = Vec::new();
@@ -43,17 +43,17 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
             });
         }
     }
-    told(Row {
+    report(Row {
         margin: format!("{right} of {sets}"),
         what: "infeasibility: sufficient and irreducible conflict sets, by exhaustive enumeration",
         subject: format!("{worlds} instances whose proven optimum leaves an actor unplaced"),
         measured: format!("at most {:.1} ms each", percentile(&mut times, 100)),
         runs: sets,
     });
-    large(told)
+    large(report)
 }
 
-fn large(told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+fn large(report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let snapshot = Snapshot::new(full_cluster(NODES))?;
     let assignment = Greedy.solve(&snapshot, &Budget::effort(None, 1))?.assignment;
     let unplaced: Vec<ActorIx> =
@@ -62,7 +62,7 @@ fn large(told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let reasons = explain::reasons(&snapshot, &assignment, REASONS_EFFORT);
     let took = started.elapsed();
     let lines = reasons.iter().flat_map(|left| left.reasons.iter().map(String::as_str)).collect::<Vec<_>>();
-    told(Row {
+    report(Row {
         margin: format!("{:.2} s", took.as_secs_f64()),
         what: "infeasibility: time to the conflict set on a large cluster",
         subject: format!("{NODES} nodes, {} actors, {} of them unplaced", snapshot.actors(), unplaced.len()),
@@ -72,8 +72,8 @@ fn large(told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether, with these elements alone, the actor and those that have a place cannot all have one, and without any one
-/// of the elements they can: by every assignment there is.
+/// Whether these elements are an irreducible conflict: with all of them the actor and the placed ones do not fit together,
+/// without any one of them they do. Checked by enumerating all assignments.
 fn is_irreducible(snapshot: &Snapshot, core: &Core, assignment: &Assignment) -> Result<bool, Problem> {
     let limits = |without: Option<usize>| -> BTreeSet<Limit> {
         let kept = core.elements.iter().enumerate().filter(|(at, _)| Some(*at) != without);
@@ -111,7 +111,7 @@ fn have_places(
     Ok(best.assignment.iter().all(Option::is_some))
 }
 
-/// The world with these limits alone, by the definitions of docs/concepts/explanations.md. The worlds of this file hold no others.
+/// The snapshot with these limits only, by the definitions of docs/concepts/explanations.md; this file uses no others.
 fn with_limits(snapshot: &Snapshot, actor: ActorIx, kept: &BTreeSet<Limit>) -> SnapshotFile {
     let mut file = snapshot.file().clone();
     if !kept.contains(&Limit::Kinds { actor }) {
@@ -158,7 +158,7 @@ fn actors_of(constraint: &mut Constraint) -> Option<&mut Vec<String>> {
     }
 }
 
-/// A small world with little room.
+/// A small over-full snapshot.
 fn tight(rng: &mut Rng) -> SnapshotFile {
     let (units, actors) = (rng.usize(2..5), rng.usize(4..7));
     let mut file = SnapshotFile { version: VERSION, ..SnapshotFile::default() };
@@ -208,7 +208,7 @@ fn tight(rng: &mut Rng) -> SnapshotFile {
     file
 }
 
-/// Machines of a CPU and two GPUs each, and an actor more than fits the GPUs.
+/// Machines with a CPU and two GPUs each, and one actor more than the GPUs can hold.
 fn full_cluster(nodes: usize) -> SnapshotFile {
     let mut file = SnapshotFile { version: VERSION, ..SnapshotFile::default() };
     file.exchange_cost.other_kind = Some(1);

@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::{Acceptance, Problem, Row};
 use crate::bench::{Record, children};
 
-/// How often it is looked.
+/// Sampling interval.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// The largest sum of what the process and its children have in memory, pages that several share counted in parts: `Pss`
-/// of `/proc/PID/smaps_rollup`, looked at every 20 ms.
-pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+/// Peak memory of the process and its children, with shared pages counted proportionally: `Pss` of
+/// `/proc/PID/smaps_rollup`, sampled every 20 ms.
+pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     for (name, seconds) in [("C-1000x200-s1", 10.0), ("P-1000x128-s1", 10.0), ("C-20000x4000-s1", 30.0)] {
         let budget = acceptance.scaled(seconds);
         let mut child = Command::new(std::env::current_exe()?)
@@ -29,7 +29,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         }
         let output = child.wait_with_output()?;
         let record: Record = serde_json::from_slice(&output.stdout)?;
-        told(Row {
+        report(Row {
             margin: format!("{} MiB", peak / 1024),
             what: "memory: peak PSS of the process and its children",
             subject: format!("{name}, asp, {budget} s"),
@@ -40,7 +40,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
     Ok(())
 }
 
-/// KiB of a process and of all below it; what has ended meanwhile counts nothing.
+/// KiB of a process and its descendants; 0 for processes that have ended.
 fn together(root: u32) -> u64 {
     let mut all = BTreeSet::new();
     let mut open = vec![root];
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_some_memory() {
+    fn the_own_process_has_memory() {
         let own = std::process::id();
         assert!(together(own) > 500, "{}", together(own));
     }

@@ -1,4 +1,4 @@
-//! What is asked of the search and of its reasons, measured: one table.
+//! Measures the requirements on search and explanations, in one table.
 
 mod deadline;
 mod impossible;
@@ -19,43 +19,43 @@ use placement::Snapshot;
 
 use crate::bench::Instance;
 
-/// Why something could not be measured.
+/// Why a measurement failed.
 pub type Problem = Box<dyn Error>;
 
-/// What is measured, and how often.
+/// Selection and effort of the measurements.
 #[derive(Clone, Debug)]
 pub struct Acceptance {
     /// The folder of the instances.
     pub instances: PathBuf,
-    /// `kubectl-cairn`.
+    /// Path of `kubectl-cairn`.
     pub cairn: PathBuf,
-    /// How often what is told by its largest value is run.
+    /// Repetitions of measurements that report a maximum.
     pub runs: usize,
-    /// How many times the budgets of searches; 1 is the full form.
+    /// Factor on search budgets; 1 is the full form.
     pub scale: f64,
-    /// Only these rows, by name; all where there is none.
+    /// Names of the rows to measure; empty for all.
     pub only: Vec<String>,
 }
 
 /// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The margin or the ratio.
+    /// Margin or ratio.
     pub margin: String,
-    /// What is asked.
+    /// The requirement.
     pub what: &'static str,
-    /// Of what.
+    /// The instances.
     pub subject: String,
-    /// What else was measured.
+    /// Further measurements.
     pub measured: String,
-    /// How often it was run.
+    /// Number of runs.
     pub runs: usize,
 }
 
-/// How something is measured; each row is told of as soon as it is known.
+/// A measurement; it reports each row as soon as it is complete.
 type Measure = fn(&Acceptance, &mut dyn FnMut(Row)) -> Result<(), Problem>;
 
-/// What can be measured, by name.
+/// All measurements by name.
 const ALL: [(&str, Measure); 8] = [
     ("start", start::measure),
     ("proofs", proofs::measure),
@@ -68,20 +68,20 @@ const ALL: [(&str, Measure); 8] = [
 ];
 
 impl Acceptance {
-    /// Measures what is asked for, and tells each row as soon as it is known.
+    /// Runs the selected measurements and reports each row as soon as it is complete.
     ///
     /// # Errors
-    /// When something cannot be run, or gives an answer that is wrong.
-    pub fn measure(&self, mut told: impl FnMut(&Row)) -> Result<Vec<Row>, Problem> {
+    /// A program cannot be run, or returns a wrong answer.
+    pub fn measure(&self, mut report: impl FnMut(&Row)) -> Result<Vec<Row>, Problem> {
         if let Some(unknown) = self.only.iter().find(|name| ALL.iter().all(|(known, _)| known != name)) {
             let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-            return Err(format!("there is no benchmark `{unknown}`; use some of {}", known.join(", ")).into());
+            return Err(format!("unknown measurement `{unknown}`; use one of {}", known.join(", ")).into());
         }
         let mut rows = Vec::new();
         for (name, measure) in ALL {
             if self.only.is_empty() || self.only.iter().any(|only| only == name) {
                 measure(self, &mut |row| {
-                    told(&row);
+                    report(&row);
                     rows.push(row);
                 })?;
             }
@@ -92,10 +92,10 @@ impl Acceptance {
     fn instance(&self, name: &str) -> Result<PathBuf, Problem> {
         let files = Instance::files(&self.instances)?;
         let found = files.into_iter().find(|file| Instance::name(file) == name);
-        found.ok_or_else(|| format!("there is no instance {name} in {}", self.instances.display()).into())
+        found.ok_or_else(|| format!("no instance {name} in {}", self.instances.display()).into())
     }
 
-    /// The instance as plain JSON: `kubectl-cairn` unpacks nothing.
+    /// The instance as plain JSON, as `kubectl-cairn` does not decompress files.
     fn unpacked(&self, name: &str) -> Result<Scratch, Problem> {
         Scratch::new(name, &Instance::read(&self.instance(name)?)?.snapshot)
     }
@@ -104,14 +104,14 @@ impl Acceptance {
         seconds * self.scale
     }
 
-    /// Plans a snapshot on the command line, and gives back what was printed.
+    /// Plans a snapshot on the command line and returns the output.
     fn plan(&self, snapshot: &Path, more: &[&str]) -> Result<Vec<u8>, Problem> {
         let mut command = Command::new(&self.cairn);
         command.args(["plan", "-o", "json", "--snapshot"]).arg(snapshot).args(more);
         let output = command.output().map_err(|problem| {
-            format!("{}: {problem}; build it beside this program", self.cairn.display())
+            format!("{}: {problem}; build it into the same folder", self.cairn.display())
         })?;
-        // Something without a place is an answer too.
+        // A plan with unplaced actors is an answer too.
         if !matches!(output.status.code(), Some(0 | 2)) {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             return Err(format!("kubectl-cairn plan of {}: {said}", snapshot.display()).into());
@@ -121,14 +121,14 @@ impl Acceptance {
 }
 
 impl Row {
-    /// The line of Markdown.
+    /// The row as Markdown.
     pub fn line(&self) -> String {
         let Self { margin, what, subject, measured, runs } = self;
         format!("| {margin} | {what} | {subject} | {measured} | {runs} |")
     }
 }
 
-/// A snapshot in a file that is gone when it is no longer used.
+/// A snapshot in a temporary file that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -141,12 +141,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left behind in a folder for temporary files does no harm.
+        // A leftover temporary file does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// The table with a head that says how it came about.
+/// The table, headed by its provenance.
 pub fn markdown(rows: &[Row], command: &str, commit: &str) -> String {
     let mut text = String::from(
         "# Acceptance benchmarks\n\nThe first column is the margin to a target, or a ratio. Each benchmark is defined in a file of \
@@ -168,14 +168,14 @@ pub fn markdown(rows: &[Row], command: &str, commit: &str) -> String {
 
 const INTO_TEXT: &str = "writing into a string does not fail";
 
-/// Values that lie evenly between two on a scale of ratios, in an order in which any first few do.
+/// Values between two limits, evenly spaced on a logarithmic scale; every prefix is evenly spread as well.
 fn spread(from: f64, to: f64) -> impl Iterator<Item = f64> {
     const GOLDEN: f64 = 0.618_033_988_749_894_9;
     let shares = std::iter::successors(Some(0.5), |share: &f64| Some((share + GOLDEN).fract()));
     shares.map(move |share| from * (to / from).powf(share))
 }
 
-/// The value that so many of a hundred do not pass; 0 of none.
+/// A percentile; 0 for an empty slice.
 fn percentile(values: &mut [f64], percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() * percent).div_ceil(100).max(1);
@@ -191,15 +191,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_one_of_the_values() {
+    fn percentiles_are_values_of_the_sample() {
         let mut values: Vec<f64> = (1..=50).rev().map(f64::from).collect();
-        let told = [50, 99, 100].map(|percent| format!("{}", percentile(&mut values, percent)));
-        assert_eq!(told, ["25", "50", "50"]);
+        let found = [50, 99, 100].map(|percent| format!("{}", percentile(&mut values, percent)));
+        assert_eq!(found, ["25", "50", "50"]);
         assert!(percentile(&mut [], 99).abs() < f64::EPSILON);
     }
 
     #[test]
-    fn what_is_spread_stays_between_its_ends() {
+    fn spread_values_stay_within_the_limits() {
         let values: Vec<f64> = spread(0.2, 5.0).take(100).collect();
         assert!(values.iter().all(|value| (0.2..=5.0).contains(value)), "{values:?}");
         let low = values.iter().filter(|value| **value < 1.0).count();

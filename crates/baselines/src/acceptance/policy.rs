@@ -1,4 +1,4 @@
-//! What a policy's rules about where actors are cost: time to write them out, and communication.
+//! Cost of placement rules in a policy: grounding time, and communication.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -11,43 +11,43 @@ use serde_json::Value;
 use super::{Acceptance, Problem, Row, Scratch, milliseconds};
 use crate::bench::{Instance, apart, ratio};
 
-/// Groups, and actors of each.
+/// Number of groups, and actors per group.
 const GROUPS: (usize, usize) = (10, 8);
-/// Pairs that may not share a zone.
+/// Number of pairs that may not share a zone.
 const PAIRS: usize = 20;
-/// Wall clock of one search, in seconds.
+/// Wall clock of a search, in seconds.
 const BUDGET: f64 = 5.0;
-/// The same of the longer search, whose zones are taken.
+/// Wall clock of the longer search that determines the zones.
 const LONGER: f64 = 30.0;
-/// Runs at most.
+/// Maximum number of runs.
 const MOST: usize = 9;
 
-/// The zone that an actor is in.
+/// Defines an actor's zone.
 const ZONE: &str = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n";
-/// At most three of a group in a zone.
+/// At most three actors of a group per zone.
 const THREE: &str = "zone(A,Z) :- run_on(A,U), cu_zone(U,Z).\n\
     :- group(_,G), cu_zone(_,Z), #count { A : zone(A,Z), group(A,G) } > 3.\n";
-/// A pair never in one zone; it needs `ZONE` before it.
+/// A pair never shares a zone; requires `ZONE`.
 const NEVER: &str = ":- pair(A,B), zone(A,Z), zone(B,Z).\n";
 
-/// C-1000x200 under rules, beside the same rules as constraints: pairs apart by zones, and for the groups, of which no
-/// constraint speaks, the zones that their actors have in a plan that was searched for longer. What is compared is the
-/// communication of the median plans, where these place everybody without overload.
-pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+/// C-1000x200 under rules, compared with the same restrictions as constraints: pairs separated by zone, and groups, which
+/// constraints cannot express, fixed to the zones of a plan from a longer search. The result is the ratio of the
+/// communication of the median plans, if both place all actors without overload.
+pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let bare = Instance::read(&acceptance.instance("C-1000x200-s1")?)?.snapshot.file().clone();
-    let cast = Cast::new(&bare);
+    let cast = ConstrainedActors::new(&bare);
     let groups = cast.under(&bare, THREE.to_owned());
     let pairs = cast.under(&bare, format!("{}\n{ZONE}{NEVER}", cast.facts()));
     let both = cast.under(&bare, format!("{}\n{THREE}{NEVER}", cast.facts()));
     let (three, never) = ("at most 3 of a group in a zone (10 groups of 8)", "20 pairs never in one zone");
     let search = |file: &SnapshotFile| Searched::new(acceptance, file);
     let zones = search(&cast.in_zones_of(acceptance, &groups, &bare)?)?;
-    told(row(acceptance, three, &groups, (&zones, "the zones of a longer search as constraints"))?);
-    told(row(acceptance, three, &groups, (&search(&bare)?, "no rules"))?);
+    report(row(acceptance, three, &groups, (&zones, "the zones of a longer search as constraints"))?);
+    report(row(acceptance, three, &groups, (&search(&bare)?, "no rules"))?);
     let apart = cast.apart_by_zone(&bare);
-    told(row(acceptance, never, &pairs, (&search(&apart)?, "the pairs as constraints"))?);
+    report(row(acceptance, never, &pairs, (&search(&apart)?, "the pairs as constraints"))?);
     let zones = search(&cast.in_zones_of(acceptance, &both, &apart)?)?;
-    told(row(
+    report(row(
         acceptance,
         "both",
         &both,
@@ -60,14 +60,14 @@ fn row(
     acceptance: &Acceptance,
     rules: &str,
     file: &SnapshotFile,
-    (beside, what): (&Searched, &str),
+    (constraints, what): (&Searched, &str),
 ) -> Result<Row, Problem> {
     let started = Instant::now();
     let (_, size) = ClingoJudge::new(Limits::default(), 2_000).examine(&Snapshot::new(file.clone())?)?;
     let took = milliseconds(started.elapsed());
     let searched = Searched::new(acceptance, file)?;
     let (ours, theirs, (rules_left, cases)) =
-        (&searched.median, &beside.median, (size.rules, size.constraints));
+        (&searched.median, &constraints.median, (size.rules, size.constraints));
     Ok(Row {
         margin: margin(ours, theirs),
         what: "policy: communication under placement rules ÷ that of the baseline",
@@ -79,16 +79,16 @@ fn row(
     })
 }
 
-/// Whom the rules are about.
-struct Cast {
-    /// By group: positions.
+/// The actors that the rules constrain.
+struct ConstrainedActors {
+    /// By group: actor positions.
     groups: Vec<Vec<usize>>,
-    /// Names.
+    /// Pairs of actor names.
     pairs: Vec<[String; 2]>,
 }
 
-impl Cast {
-    /// Actors that no constraint names.
+impl ConstrainedActors {
+    /// Draws them from the actors without constraints.
     fn new(file: &SnapshotFile) -> Self {
         let free = unconstrained(file);
         let (grouped, rest) = free.split_at(GROUPS.0 * GROUPS.1);
@@ -99,13 +99,13 @@ impl Cast {
         }
     }
 
-    /// The pairs as a policy names them.
+    /// The pairs as policy facts.
     fn facts(&self) -> String {
         let facts = self.pairs.iter().map(|[a, b]| format!("pair({},{}).", term(a), term(b)));
         facts.collect::<Vec<_>>().join(" ")
     }
 
-    /// The world with the groups, under a program.
+    /// The snapshot with the groups and a policy program.
     fn under(&self, bare: &SnapshotFile, program: String) -> SnapshotFile {
         let mut file = bare.clone();
         for (number, group) in self.groups.iter().enumerate() {
@@ -125,7 +125,7 @@ impl Cast {
         file
     }
 
-    /// `file` with the actors of the groups kept to the zones that they have in a plan for the world under `rules`.
+    /// `file` with the group actors fixed to the zones of a plan under `rules`.
     fn in_zones_of(
         &self,
         acceptance: &Acceptance,
@@ -148,21 +148,21 @@ impl Cast {
     }
 }
 
-/// Actors that no constraint names, by position.
+/// Actors without constraints, by position.
 fn unconstrained(file: &SnapshotFile) -> Vec<usize> {
     let named: BTreeSet<&String> = file.constraints.iter().flat_map(Constraint::actors).collect();
     (0..file.actors.len()).filter(|&at| !named.contains(&file.actors[at].id)).collect()
 }
 
-/// An actor as policies name it.
+/// An actor as a policy term.
 fn term(id: &str) -> String {
     let parts: Vec<String> = id.split('/').map(|part| format!("{part:?}")).collect();
     format!("a({})", parts.join(","))
 }
 
-/// Some searches of one world.
+/// Several searches on one snapshot.
 struct Searched {
-    /// Unplaced, overload, communication, annoyance: the median of the vectors.
+    /// Unplaced, overload, communication, annoyance: the median of the cost vectors.
     median: Vec<i64>,
     runs: usize,
 }
@@ -184,10 +184,10 @@ impl Searched {
     }
 }
 
-/// The ratio of the communication, where both place everybody without overload.
-fn margin(rules: &[i64], beside: &[i64]) -> String {
-    match (rules, beside) {
-        ([0, 0, rules, ..], [0, 0, beside, ..]) => format!("{:.4}", ratio(*rules, *beside)),
+/// The ratio of communication, if both place all actors without overload.
+fn margin(rules: &[i64], constraints: &[i64]) -> String {
+    match (rules, constraints) {
+        ([0, 0, rules, ..], [0, 0, constraints, ..]) => format!("{:.4}", ratio(*rules, *constraints)),
         _ => "–".to_owned(),
     }
 }

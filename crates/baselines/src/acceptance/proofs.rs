@@ -1,4 +1,4 @@
-//! How soon small worlds are proven, whatever their numbers are counted in.
+//! Time to prove optimality of small snapshots, whatever the scale of their numbers.
 
 use std::process::Command;
 use std::time::Instant;
@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use super::{Acceptance, Problem, Row, Scratch, percentile};
 
-/// Actors, units, and the seconds within which a proof is asked for.
+/// Actors, units, and the required proof time in seconds.
 const SIZES: [(usize, usize, f64); 4] = [(16, 5, 0.2), (20, 5, 1.0), (24, 6, 5.0), (28, 7, 5.0)];
-/// The first seed of the generator.
+/// The generator's first seed.
 const FIRST: usize = 101;
-/// Worlds of a size, at most.
+/// Maximum number of snapshots per size.
 const MOST: usize = 20;
-/// By how much messages and drags are multiplied, as they are when somebody measures them.
+/// Scale of messages and drags, as in measured data.
 const UNITS: (u64, u64) = (1000, 100);
 
-/// `kubectl-cairn plan` of worlds of `generate.py P`, and of the same in larger numbers, from the start of the process to the proof.
-pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+/// `kubectl-cairn plan` of snapshots from `generate.py P`, original and scaled, from process start to the proof.
+pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let runs = acceptance.runs.min(MOST);
     for (actors, units, seconds) in SIZES {
         let (mut plain, mut larger, mut alike) = (Proofs::default(), Proofs::default(), 0);
@@ -36,7 +36,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         for (proofs, numbers, same) in [(plain, "", ""), (larger, in_larger.as_str(), alike.as_str())] {
             let Proofs { mut times, proven } = proofs;
             let (median, slowest) = (percentile(&mut times, 50), percentile(&mut times, 100));
-            told(Row {
+            report(Row {
                 margin: format!("{proven} of {runs}"),
                 what: "proofs: instances proven optimal within the budget, process start included",
                 subject: format!("{actors} actors on {units} units, {seconds} s{numbers}"),
@@ -48,7 +48,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
     Ok(())
 }
 
-/// How long plans took, in seconds, and how many of them were proven.
+/// Planning times in seconds, and the number of proofs.
 #[derive(Default)]
 struct Proofs {
     times: Vec<f64>,
@@ -69,7 +69,7 @@ impl Proofs {
     }
 }
 
-/// What `generate.py P ACTORS UNITS SEED`, beside the instances, prints.
+/// Output of `generate.py P ACTORS UNITS SEED` in the folder of the instances.
 fn drawn(acceptance: &Acceptance, numbers: [usize; 3]) -> Result<SnapshotFile, Problem> {
     let script = acceptance.instances.join("generate.py");
     let mut command = Command::new("python3");

@@ -1,4 +1,4 @@
-//! The same seed and effort give the same plan, also where the effort is what a clock left.
+//! Equal seed and effort give equal plans, also if the effort comes from a run with a time limit.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::{Acceptance, Problem, Row, Scratch, spread};
 
-/// How often, at most.
+/// Maximum number of runs.
 const MOST: usize = 20;
-/// Pieces of effort: a search through all of its stages.
+/// Effort: a search through all of its stages.
 const EFFORT: &str = "20000";
 
-pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let runs = acceptance.runs.min(MOST);
     for name in ["P-64x11-s1", "C-128x16-s1"] {
         let file = acceptance.unpacked(name)?;
@@ -19,7 +19,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         for _ in 0..runs {
             bytes.insert(acceptance.plan(&file.0, &["--seed", "7", "--effort", EFFORT])?);
         }
-        told(Row {
+        report(Row {
             margin: format!("{} of {runs}", runs + 1 - bytes.len()),
             what: "determinism: identical output for one seed and effort",
             subject: format!("{name}, seed 7, effort {EFFORT}"),
@@ -34,7 +34,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
             equal += usize::from(clocked["assignments"] == replayed["assignments"]);
             stopped += usize::from(clocked["stoppedBy"] == "deadline");
         }
-        told(Row {
+        report(Row {
             margin: format!("{equal} of {runs}"),
             what: "determinism: identical plan when the effort of a deadline-stopped search is replayed",
             subject: format!("{name}, seed 7, budgets 0.2 to 5 s"),

@@ -1,4 +1,4 @@
-//! What is too much where a kind is short, beside the longest jobs first.
+//! Overload under a shortage of one kind, compared with the longest-processing-time-first rule.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 use super::{Acceptance, Problem, Row, Scratch};
 use crate::bench::{Instance, ratio};
 
-/// Wall clock of one search, in seconds.
+/// Wall clock of a search, in seconds.
 const BUDGET: f64 = 5.0;
-/// Searches of an instance, at most.
+/// Maximum number of searches per instance.
 const MOST: usize = 3;
 
-/// Overload of plans of the famine, the worst of some seeds, over what [`longest_first`] has on the fullest unit.
-pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+/// Overload of plans of the shortage instances, the worst over some seeds, relative to [`longest_first`].
+pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let files = Instance::files(&acceptance.instances)?;
     let runs = acceptance.runs.min(MOST);
     for file in files.iter().filter(|file| Instance::name(file).starts_with("F-")) {
@@ -29,7 +29,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         }
         let (worst, longest_first) =
             (found.iter().max().copied().unwrap_or_default(), longest_first(&snapshot));
-        told(Row {
+        report(Row {
             margin: format!("{:.4}", ratio(worst, longest_first)),
             what: "shortage: overload ÷ that of longest-processing-time-first",
             subject: format!("{name}, {budget}"),
@@ -40,8 +40,8 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
     Ok(())
 }
 
-/// What the fullest unit has too much of where, of each kind, those who can run on nothing else go to its units, the longest first, each to
-/// the emptiest (Graham 1969).
+/// Largest overload of a unit if the actors bound to each kind are assigned longest first, each to the least loaded unit of
+/// that kind (Graham 1969).
 fn longest_first(snapshot: &Snapshot) -> i64 {
     let file = snapshot.file();
     let mut works: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_jobs_are_first_on_the_kind_that_is_short() {
+    fn the_longest_jobs_are_assigned_first_on_the_scarce_kind() {
         let snapshot = testkit::line::world(
             "g:gpu:5 h:gpu:5 u:cpu:9",
             "a:gpu=4 b:gpu=3 c:gpu=3 d:gpu=2 e:gpu=2 f:gpu=1,cpu=1 k:cpu=1",

@@ -1,11 +1,11 @@
-//! How long one waits for the plan of a small application.
+//! Time to plan a small application.
 
 use std::time::Instant;
 
 use super::{Acceptance, Problem, Row, milliseconds, percentile};
 
-/// `kubectl-cairn plan` of eight actors on four units, from the start of the process to its end.
-pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Result<(), Problem> {
+/// `kubectl-cairn plan` of eight actors on four units, from process start to exit.
+pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> Result<(), Problem> {
     let file = acceptance.unpacked("P-8x4-s1")?;
     let mut times = Vec::new();
     for _ in 0..acceptance.runs {
@@ -13,7 +13,7 @@ pub(super) fn measure(acceptance: &Acceptance, told: &mut dyn FnMut(Row)) -> Res
         acceptance.plan(&file.0, &[])?;
         times.push(milliseconds(started.elapsed()));
     }
-    told(Row {
+    report(Row {
         margin: format!("{:.0} ms", percentile(&mut times, 50)),
         what: "start: median time of `kubectl-cairn plan`, process start to proven plan",
         subject: "P-8x4-s1".to_owned(),

@@ -1,4 +1,4 @@
-//! Proven lower bounds beside the best values that are known.
+//! Proven lower bounds compared with the best known values.
 
 use std::fmt::Write;
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use super::summary::ratio;
 
-/// What was proven of one instance.
+/// The bounds of one instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Bounds {
-    /// The commit that was measured.
+    /// The measured commit.
     pub commit: String,
     /// The instance's name.
     pub instance: String,
-    /// Wall clock that was given, in seconds.
+    /// Time limit in seconds of wall clock.
     pub budget_seconds: f64,
-    /// Wall clock that was taken, in seconds.
+    /// Elapsed seconds of wall clock.
     pub wall_seconds: f64,
-    /// Levels with a bound: the key, the best value that is known, the bound.
+    /// Levels with a bound: key, best known value, bound.
     pub levels: Vec<(String, i64, i64)>,
 }
 
 impl Bounds {
-    /// The table of rows of one commit, the ratio first.
+    /// The table of a commit's rows, the ratio first.
     pub fn markdown(rows: &[Self], commit: &str) -> String {
         let mut text = String::new();
         if !commit.is_empty() {

@@ -1,8 +1,8 @@
-//! What stands in the cells of the report's tables.
+//! Cells of the report's tables.
 
 use super::{Cell, Record, Summary};
 
-/// Strategies or anything else of the cells, each once, as they come.
+/// Distinct values over all cells, in first-seen order.
 pub(super) fn in_order<T: PartialEq>(summaries: &[Summary], of: impl Fn(&Cell) -> T) -> Vec<T> {
     let mut found = Vec::new();
     for item in summaries.iter().flat_map(|summary| &summary.cells).map(of) {
@@ -22,26 +22,26 @@ pub(super) fn budgets(summaries: &[Summary]) -> Vec<f64> {
     all
 }
 
-/// The best vector without the number of unplaced actors where that is 0.
+/// The best vector, without the number of unplaced actors if it is 0.
 pub(super) fn best(summary: &Summary) -> String {
     let star = if summary.beaten { "\\*" } else { "" };
     format!("{}{star}", vector(&summary.best))
 }
 
-/// Values of levels in their order, without the number of unplaced actors where that is 0.
+/// Level values in order, without the number of unplaced actors if it is 0.
 pub(super) fn vector(values: &[i64]) -> String {
-    let told = if values.first() == Some(&0) { &values[1..] } else { values };
-    told.iter().map(ToString::to_string).collect::<Vec<_>>().join(" / ")
+    let outcome = if values.first() == Some(&0) { &values[1..] } else { values };
+    outcome.iter().map(ToString::to_string).collect::<Vec<_>>().join(" / ")
 }
 
-/// The median's ratio, whether every run proved it, and whether it is of one seed.
-pub(super) fn told(summary: &Summary, cell: &Cell) -> String {
+/// The median's ratio, marked if every run proved it or if it rests on one seed.
+pub(super) fn outcome(summary: &Summary, cell: &Cell) -> String {
     let proven = if cell.runs.iter().all(|run| run.optimal) { " ✓" } else { "" };
     let alone = if cell.runs.len() == 1 { " ¹" } else { "" };
     format!("{}{proven}{alone}", held(summary, cell.median()))
 }
 
-/// A run's ratio, with its level where that is not the one that is expected; where there is none, why.
+/// A run's ratio, with its level if it is not the expected one; without a ratio, the reason.
 pub(super) fn held(summary: &Summary, run: &Record) -> String {
     let Some(ratio) = summary.ratio(run) else { return summary.misses(run) };
     match summary.differing_level(run).filter(|level| Some(*level) != summary.deciding_level()) {
@@ -50,5 +50,5 @@ pub(super) fn held(summary: &Summary, run: &Record) -> String {
     }
 }
 
-/// Why text that is made never fails to be.
+/// Why writing to a string cannot fail.
 pub(super) const INTO_TEXT: &str = "writing into a string does not fail";

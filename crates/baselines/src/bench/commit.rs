@@ -1,25 +1,25 @@
-//! Which commit is measured: rows of one are never put together with those of another.
+//! The measured commit: rows of different commits are never combined.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Why it is not known what is measured.
+/// Why the commit is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// git could not be started.
     #[error("cannot ask git which commit this is; give --commit")]
     NoGit(#[source] std::io::Error),
-    /// This is no clone.
+    /// The folder is not a clone.
     #[error("git does not know which commit this is ({0}); give --commit")]
     NoClone(String),
 }
 
-/// What the tree in `folder` is called: the commit, and where files differ from it a number that is these differences' own, so
-/// that rows of one name are of one code; docs/results, which measuring changes, is left out.
+/// Identifies the tree in `folder` by its commit, plus a hash of the differences if files are modified, so that rows of one
+/// name stem from one code. docs/results is excluded, as measuring changes it.
 ///
 /// # Errors
-/// When git is not there, or this is no clone.
+/// git is missing, or the folder is not a clone.
 pub fn commit(folder: &Path) -> Result<String, CommitError> {
     let asked = |arguments: &[&str]| {
         let output =
@@ -40,7 +40,7 @@ pub fn commit(folder: &Path) -> Result<String, CommitError> {
     if changes.is_empty() && added.is_empty() {
         return Ok(commit);
     }
-    // With fixed keys: the same differences have the same number on every machine.
+    // Fixed keys: equal differences have equal hashes on every machine.
     let mut hasher = DefaultHasher::new();
     changes.hash(&mut hasher);
     for name in added.split('\0').filter(|name| !name.is_empty()) {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_named_by_its_commit_and_whether_files_differ() {
+    fn a_tree_is_identified_by_commit_and_modifications() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
         assert!(commit(at).unwrap_err().to_string().ends_with("give --commit"));
@@ -70,7 +70,7 @@ mod tests {
         git(at, &["commit", "-q", "-m", "first"]);
         let clean = commit(at).unwrap();
         assert_eq!(clean.len(), 12);
-        // What was measured is no change of what is measured.
+        // Results are excluded from the differences.
         std::fs::create_dir_all(at.join("docs/results")).unwrap();
         std::fs::write(at.join("docs/results/rows"), "1").unwrap();
         assert_eq!(commit(at).unwrap(), clean);

@@ -1,4 +1,4 @@
-//! Instances on disk, and the best that is known of them.
+//! Instances on disk and their best known values.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use serde::Deserialize;
 /// A snapshot file and its name.
 #[derive(Clone, Debug)]
 pub struct Instance {
-    /// The file's name without `.json` and `.gz`.
+    /// File name without `.json` and `.gz`.
     pub name: String,
-    /// What is in it.
+    /// The snapshot.
     pub snapshot: Snapshot,
 }
 
@@ -21,27 +21,27 @@ pub enum InstanceError {
     /// The file cannot be read.
     #[error("cannot read {file}")]
     Unreadable {
-        /// Which file.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The file is no snapshot.
-    #[error("{file} is no snapshot")]
+    /// The file is not a valid snapshot.
+    #[error("{file} is not a valid snapshot")]
     Snapshot {
-        /// Which file.
+        /// The file.
         file: PathBuf,
-        /// Where and why.
+        /// Place and cause.
         #[source]
         source: SnapshotError,
     },
-    /// The list of best values is not what it should be.
-    #[error("{file} is no list of best values")]
+    /// The list of best values is invalid.
+    #[error("{file} is not a valid list of best values")]
     Best {
-        /// Which file.
+        /// The file.
         file: PathBuf,
-        /// Where and why.
+        /// Place and cause.
         #[source]
         source: serde_json::Error,
     },
@@ -51,7 +51,7 @@ impl Instance {
     /// Reads `NAME.json` or `NAME.json.gz`.
     ///
     /// # Errors
-    /// The file cannot be read, or is no snapshot.
+    /// The file cannot be read, or is not a valid snapshot.
     pub fn read(file: &Path) -> Result<Self, InstanceError> {
         let text =
             text(file).map_err(|source| InstanceError::Unreadable { file: file.to_owned(), source })?;
@@ -60,14 +60,14 @@ impl Instance {
         Ok(Self { name: Self::name(file), snapshot })
     }
 
-    /// The name that a file gives its instance.
+    /// The instance name of a file.
     pub fn name(file: &Path) -> String {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let name = name.strip_suffix(".gz").unwrap_or(&name);
         name.strip_suffix(".json").unwrap_or(name).to_owned()
     }
 
-    /// The instances in a folder, the smaller files of a family first.
+    /// The instances in a folder, by family and size.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -92,56 +92,56 @@ fn text(file: &Path) -> std::io::Result<String> {
     packed::text(bytes).map_err(|problem| std::io::Error::new(std::io::ErrorKind::InvalidData, problem))
 }
 
-/// `P-64x11-s1` comes before `P-128x16-s1`, the P family before the C family as the simpler one.
+/// Sort key: `P-64x11-s1` precedes `P-128x16-s1`, and the simpler P family precedes the C family.
 pub(super) fn by_size(name: &str) -> (std::cmp::Reverse<String>, usize, String) {
     let (family, rest) = name.split_once('-').unwrap_or((name, ""));
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     (std::cmp::Reverse(family.to_owned()), digits.parse().unwrap_or(0), name.to_owned())
 }
 
-/// The best values that are known, by instance.
+/// The best known values, by instance.
 #[derive(Clone, Debug, Default)]
-pub struct BestKnown(BTreeMap<String, Known>);
+pub struct BestKnown(BTreeMap<String, BestValue>);
 
 #[derive(Clone, Debug, Deserialize)]
-struct Known {
+struct BestValue {
     instance: String,
     #[serde(default)]
     proven: bool,
-    /// Criteria by name, among what else the list says.
+    /// Values by level name; other fields are ignored.
     #[serde(flatten)]
     values: BTreeMap<String, serde_json::Value>,
 }
 
 impl BestKnown {
-    /// The name of the list among the instances.
+    /// Name of the list in the folder of the instances.
     pub const FILE: &str = "best-known.json";
 
     /// Reads a list of `{"instance": …, "overload": …, "communication": …, …, "proven": …}`.
     ///
     /// # Errors
-    /// The file cannot be read, or is no such list.
+    /// The file cannot be read, or is not such a list.
     pub fn read(file: &Path) -> Result<Self, InstanceError> {
         let text =
             text(file).map_err(|source| InstanceError::Unreadable { file: file.to_owned(), source })?;
-        let list: Vec<Known> = serde_json::from_str(&text)
+        let list: Vec<BestValue> = serde_json::from_str(&text)
             .map_err(|source| InstanceError::Best { file: file.to_owned(), source })?;
         Ok(Self(list.into_iter().map(|known| (known.instance.clone(), known)).collect()))
     }
 
-    /// The best vector of an instance by the keys of its levels; what the list does not say is 0.
+    /// The best vector of an instance by level keys; missing values are 0.
     pub fn vector(&self, instance: &str, levels: &[String]) -> Option<Vec<i64>> {
         let known = self.0.get(instance)?;
         let value = |name: &str| known.values.get(name).and_then(serde_json::Value::as_i64).unwrap_or(0);
         Some(levels.iter().map(|key| key.split('+').map(value).sum()).collect())
     }
 
-    /// What had been reached on the level that decides, where the list says so.
+    /// The earlier result on the decisive level, if the list has one.
     pub fn reached(&self, instance: &str) -> Option<i64> {
         self.0.get(instance)?.values.get("reached")?.as_i64()
     }
 
-    /// Whether nothing better exists.
+    /// Whether the best vector is proven optimal.
     pub fn is_proven(&self, instance: &str) -> bool {
         self.0.get(instance).is_some_and(|known| known.proven)
     }

@@ -1,4 +1,4 @@
-//! One run, in a process of its own so that its memory is nobody else's.
+//! One run, in its own process so that its memory is measured alone.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -15,32 +15,32 @@ use portfolio::{ClingoJudge, Limits};
 
 use super::{Instance, Record, memory};
 
-/// What is run.
+/// Parameters of a run.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
-    /// On what.
+    /// The instance.
     pub instance: &'a Instance,
-    /// By whom.
+    /// The strategy.
     pub strategy: &'a dyn Strategy,
-    /// Time that it is given.
+    /// Time budget.
     pub budget: Duration,
-    /// Whether that is processor time: as much as two processors have in it. So what else a machine does decides little; what
-    /// runs on one processor alone has twice as long as by the clock.
+    /// Whether the budget is processor time, of two processors. This makes runs robust to other load on the machine; a
+    /// single-threaded run gets twice the time.
     pub by_processor: bool,
-    /// The seed that it is given.
+    /// The seed.
     pub seed: u64,
 }
 
-/// What a policy's program may take to be written out, in milliseconds.
+/// Grounding limit of a policy program, in milliseconds.
 const JUDGING_MILLISECONDS: u64 = 2_000;
 
-/// The judge, and how long it looked at finished plans.
-struct Timed {
+/// The judge, and its time on finished plans.
+struct TimedJudge {
     judge: ClingoJudge,
     took: Mutex<Duration>,
 }
 
-impl Judge for Timed {
+impl Judge for TimedJudge {
     fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError> {
         self.judge.derive(snapshot)
     }
@@ -57,10 +57,10 @@ impl Judge for Timed {
     }
 }
 
-/// Plans once in a process of its own: this program started again as `one`.
+/// Plans once in a child process: this program with the command `one`.
 ///
 /// # Errors
-/// When it cannot be started, or does not end as it should.
+/// The process cannot be started, or fails.
 pub fn apart(
     file: &Path,
     strategy: &str,
@@ -79,7 +79,7 @@ pub fn apart(
     if !output.status.success() {
         return Err(format!("{strategy} on {}: the run ended with {}", file.display(), output.status).into());
     }
-    // METIS, which is C, prints what it could not do, too, before the record or when the process ends.
+    // METIS prints its own errors from C, before the record or at exit.
     let mut lines = output.stdout.split(|byte| *byte == b'\n');
     let record = lines.find(|line| line.starts_with(b"{")).unwrap_or_default();
     let mut record: Record = serde_json::from_slice(record)?;
@@ -87,9 +87,9 @@ pub fn apart(
     Ok(record)
 }
 
-/// Plans once, and writes down what that gave and took.
+/// Plans once and records result and cost.
 ///
-/// The answer is checked and priced here once more, whatever the plan says of itself.
+/// The answer is checked and evaluated again here, independently of the plan.
 pub fn measure(run: &Run) -> Record {
     let Run { instance, strategy, budget, by_processor, seed } = *run;
     let snapshot = &instance.snapshot;
@@ -103,8 +103,10 @@ pub fn measure(run: &Run) -> Record {
         }
     };
     let stop = || left().is_zero();
-    let judge =
-        Timed { judge: ClingoJudge::new(Limits::default(), JUDGING_MILLISECONDS), took: Mutex::default() };
+    let judge = TimedJudge {
+        judge: ClingoJudge::new(Limits::default(), JUDGING_MILLISECONDS),
+        took: Mutex::default(),
+    };
     let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
     let planned = placement::plan(snapshot, strategy, &judge, &budget);
     let wall = started.elapsed();
@@ -135,7 +137,7 @@ fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
     let snapshot = &instance.snapshot;
     let violations = snapshot.violations(&plan.assignment);
     let exact = snapshot.cost(&plan.assignment);
-    // `policy` is the judge's, which cost() leaves 0.
+    // Only the judge computes `policy`; cost() leaves it 0.
     let priced = placement::Cost { policy: plan.cost.policy, ..exact };
     if let Some(violation) = violations.first() {
         record.problem = Some(format!("infeasible: {violation}"));
@@ -156,13 +158,13 @@ fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
     record.stay = (runs > 0).then(|| super::summary::quotient(stays, runs));
 }
 
-/// Processor time of children that have not ended, as Linux tells it, in its hundredths of a second.
+/// Processor time of running children, from Linux, in hundredths of a second.
 fn of_children() -> Duration {
     const TICK: Duration = Duration::from_millis(10);
     let mut ticks = 0;
     for child in memory::children(std::process::id()) {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        // After the name, which is in brackets: the twelfth is the user's time, the next the system's.
+        // Fields after the name in brackets: the twelfth is user time, the next system time.
         let times = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
         ticks += times.filter_map(|ticks| ticks.parse::<u32>().ok()).sum::<u32>();
     }
@@ -188,7 +190,7 @@ fn usages() -> [Usage; 2] {
         .map(|who| getrusage(who).expect("both are known to every kernel"))
 }
 
-/// An error with what caused it.
+/// An error with its causes.
 fn in_full(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

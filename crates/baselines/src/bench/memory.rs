@@ -1,17 +1,17 @@
-//! Memory of a run and of the processes that it starts.
+//! Memory of a run and of its child processes.
 //!
-//! What `getrusage` tells of children is no measure: a process that is started counts, until it runs a program of its own, as much
-//! as the one that started it.
+//! `getrusage` is unsuitable for children: between fork and exec a child counts as much memory as its
+//! parent.
 
 use std::fs;
 use std::process::{Child, Output};
 use std::time::Duration;
 use std::{io, thread};
 
-/// How often it is looked at children, which keep their peaks themselves.
+/// Sampling interval; the kernel keeps each child's peak.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Waits for a process to end; returns its output, and the peak of the largest process that it started itself, in MiB.
+/// Waits for a process to end; returns its output, and the peak of its largest child in MiB.
 pub fn watched(child: Child) -> io::Result<(Output, u64)> {
     let root = child.id();
     thread::scope(|scope| {
@@ -29,7 +29,7 @@ pub fn watched(child: Child) -> io::Result<(Output, u64)> {
     })
 }
 
-/// The most that a process has had in memory since it runs its program, in MiB; nothing of one that has ended.
+/// Peak memory of a process since exec, in MiB; 0 if it has ended.
 pub fn peak(process: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -37,7 +37,7 @@ pub fn peak(process: u32) -> Option<u64> {
     Some(kib / 1024)
 }
 
-/// The processes that this one has started and that have not been waited for.
+/// Children of this process that have not been waited for.
 pub fn children(process: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let of_tasks = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_and_whom_it_starts_have_memory_of_their_own() {
-        // As much as a shell holds when it has read 40 MB into a variable, in a process that another shell started.
+    fn parent_and_child_memory_are_measured_separately() {
+        // A shell that has read 40 MB into a variable, started by another shell.
         let held = "sh -c 'held=$(head -c 40000000 /dev/zero | tr \"\\0\" x); echo ${#held}; true'; true";
         let child = Command::new("sh").args(["-c", held]).stdout(Stdio::piped()).spawn().unwrap();
         let (output, of_children) = watched(child).unwrap();

@@ -1,9 +1,9 @@
-//! Instances × strategies × budgets × seeds: run, write down, compare.
+//! Instances × strategies × budgets × seeds: run, record, compare.
 
-mod beside;
 mod bounds;
 mod cells;
 mod commit;
+mod comparisons;
 mod instance;
 mod measure;
 mod memory;

@@ -1,4 +1,4 @@
-//! Results as pictures: plain SVG, no script, legible on light and dark.
+//! Plots as plain SVG without scripts, legible on light and dark backgrounds.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use super::summary::quotient;
 
 use super::{Cell, Summary};
 
-/// One colour per strategy, told apart by people who see few colours too (Okabe and Ito, 2008).
+/// One colour per strategy, from a palette for colour-blind readers (Okabe and Ito, 2008).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#888888"];
 
-/// Worse than this above the best known is drawn at the upper edge.
+/// Larger gaps to the best known are drawn at the upper edge.
 const MOST_PERCENT: f64 = 100.0;
 
 const LEFT: f64 = 48.0;
@@ -19,11 +19,11 @@ const PANEL: (f64, f64) = (190.0, 130.0);
 const STEP: (f64, f64) = (260.0, 200.0);
 const COLUMNS: usize = 4;
 
-/// Percent above the best known by budget, one panel per instance, both axes logarithmic.
+/// Gap to the best known in percent by budget, one panel per instance, both axes logarithmic.
 pub fn cost_over_time(summaries: &[Summary]) -> String {
     let strategies = in_order(summaries, |cell| cell.strategy.clone());
     let rows = summaries.len().div_ceil(COLUMNS);
-    let mut picture = Picture::new(columns(summaries.len()), rows, &strategies);
+    let mut picture = Canvas::new(columns(summaries.len()), rows, &strategies);
     let budgets = budgets(summaries);
     let (Some(&least), Some(&most)) = (budgets.first(), budgets.last()) else { return picture.finish() };
     for (position, summary) in summaries.iter().enumerate() {
@@ -43,13 +43,13 @@ pub fn cost_over_time(summaries: &[Summary]) -> String {
     picture.finish()
 }
 
-/// Percent above the best known by number of actors, one panel per family, with the largest budget of each instance.
+/// Gap to the best known in percent by number of actors, one panel per family, with the largest budget of each instance.
 pub fn gap_by_size(summaries: &[Summary]) -> String {
     let strategies = in_order(summaries, |cell| cell.strategy.clone());
     let family = |summary: &Summary| summary.instance.split('-').next().unwrap_or_default().to_owned();
     let mut families: Vec<String> = summaries.iter().map(family).collect();
     families.dedup();
-    let mut picture = Picture::new(columns(families.len()), 1, &strategies);
+    let mut picture = Canvas::new(columns(families.len()), 1, &strategies);
     for (position, name) in families.iter().enumerate() {
         let members: Vec<&Summary> = summaries.iter().filter(|summary| family(summary) == *name).collect();
         let sizes: Vec<f64> = members.iter().map(|summary| quotient(summary.actors, 1)).collect();
@@ -79,7 +79,7 @@ fn columns(panels: usize) -> usize {
     panels.clamp(1, COLUMNS)
 }
 
-/// Percent above the best known of the median run, where it has a ratio.
+/// Gap of the median run to the best known in percent, if it has a ratio.
 fn gap(summary: &Summary, cell: &Cell) -> Option<f64> {
     Some(summary.gap(cell.median())? * 100.0)
 }
@@ -96,18 +96,18 @@ impl Log {
     }
 }
 
-/// Where a percentage stands, 0 at the lower edge to 1 at the upper: logarithmic, and 0 % still has a place.
+/// Position of a percentage from 0 at the lower edge to 1 at the upper: logarithmic, with a position for 0 %.
 fn height(percent: f64) -> f64 {
     let (least, most) = (0.1_f64, MOST_PERCENT);
     let inside = percent.clamp(0.0, most) + least;
     (inside / least).ln() / ((most + least) / least).ln()
 }
 
-struct Picture {
+struct Canvas {
     text: String,
 }
 
-impl Picture {
+impl Canvas {
     fn new(columns: usize, rows: usize, strategies: &[String]) -> Self {
         let width = quotient(columns, 1) * STEP.0 + LEFT;
         let bottom = quotient(rows.max(1), 1) * STEP.1 + TOP;
@@ -138,13 +138,13 @@ impl Picture {
 }
 
 struct Panel<'a> {
-    picture: &'a mut Picture,
+    picture: &'a mut Canvas,
     left: f64,
     top: f64,
 }
 
 impl<'a> Panel<'a> {
-    fn at(position: usize, picture: &'a mut Picture) -> Self {
+    fn at(position: usize, picture: &'a mut Canvas) -> Self {
         let (column, row) = (quotient(position % COLUMNS, 1), quotient(position / COLUMNS, 1));
         Self { picture, left: LEFT + column * STEP.0, top: TOP + row * STEP.1 }
     }
@@ -191,7 +191,7 @@ impl<'a> Panel<'a> {
         let places: Vec<(f64, f64)> =
             points.iter().map(|&(x, percent)| (self.left + x * PANEL.0, self.y(percent))).collect();
         let mut joined = places.clone();
-        // Of several at one place the first is joined to the rest; a line straight up would say nothing.
+        // Of points at one x only the first joins the line, as a vertical segment has no meaning.
         joined.dedup_by(|a, b| a.0.total_cmp(&b.0).is_eq());
         let path: Vec<String> = joined.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let text = &mut self.picture.text;

@@ -1,4 +1,4 @@
-//! Runs that differ by their seed alone, put together and held against the best that is known.
+//! Runs that differ in their seeds only, aggregated and compared with the best known values.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use super::{BestKnown, Record};
 pub struct Cell {
     /// The strategy.
     pub strategy: String,
-    /// Wall clock that was given, in seconds.
+    /// Time budget in seconds.
     pub budget_seconds: f64,
-    /// The runs, the best first; those without an answer last.
+    /// The runs, best first; runs without an answer are last.
     pub runs: Vec<Record>,
 }
 
@@ -21,19 +21,19 @@ pub struct Cell {
 pub struct Summary {
     /// The instance.
     pub instance: String,
-    /// How many actors it has.
+    /// Number of actors.
     pub actors: usize,
-    /// The best vector: of the list, or of these runs where they beat it.
+    /// The best known vector: from the list, or from these runs if they beat it.
     pub best: Vec<i64>,
-    /// Whether the list has a vector, and a run beat it.
+    /// Whether the list has a vector that a run beat.
     pub beaten: bool,
-    /// What the list says had been reached, on the first level whose best value is not 0.
+    /// The list's earlier result, on the first level whose best value is not 0.
     pub reached: Option<i64>,
-    /// The keys of the levels, `unplaced` first.
+    /// Level keys, `unplaced` first.
     pub levels: Vec<String>,
     /// Largest proven lower bound of the first level whose best value is not 0.
     pub bound: Option<i64>,
-    /// By strategy and budget, in the order in which they were run.
+    /// By strategy and budget, in run order.
     pub cells: Vec<Cell>,
 }
 
@@ -76,7 +76,7 @@ impl Summary {
         let levels = runs[0].levels.clone();
         let decides = best.iter().position(|value| *value != 0);
         let key = decides.map(|level| &levels[level]);
-        // A bound of a level holds where those above are at their best.
+        // The bound of a level is valid only if the higher levels have their best values.
         let bounds = runs.iter().filter_map(|run| run.bound.get(key?).copied());
         Self {
             instance: runs[0].instance.clone(),
@@ -103,13 +103,13 @@ impl Summary {
         self.best.iter().position(|value| *value != 0)
     }
 
-    /// The first level on which a run differs from the best known; none where it does on none.
+    /// The first level on which a run differs from the best known; `None` if they are equal.
     pub fn differing_level(&self, run: &Record) -> Option<usize> {
         run.vector.iter().zip(&self.best).position(|(value, best)| value != best)
     }
 
-    /// The value of the first level that differs from the best known over that one's, 1 where none differs; `None` where there is
-    /// no answer, or the best known is 0 there.
+    /// Ratio to the best known on the first level that differs, 1 if none differs; `None` without an answer or if the best known
+    /// value is 0 there.
     pub fn ratio(&self, run: &Record) -> Option<f64> {
         if run.vector.is_empty() {
             return None;
@@ -118,7 +118,7 @@ impl Summary {
         (self.best[level] != 0).then(|| ratio(run.vector[level], self.best[level]))
     }
 
-    /// By how much the first level whose best value is not 0 is above it; `None` where there is no answer or a level above is
+    /// Ratio to the best on the first level whose best value is not 0; `None` without an answer or if a higher level is
     /// worse.
     pub fn gap(&self, run: &Record) -> Option<f64> {
         let ratio = self.ratio(run);
@@ -128,13 +128,13 @@ impl Summary {
         }
     }
 
-    /// What found the best known: a strategy in its budget, or the list.
+    /// Source of the best known vector: a strategy with its budget, or the list.
     pub fn found_by(&self) -> String {
         let found = self.cells.iter().find(|cell| cell.runs.iter().any(|run| run.vector == self.best));
         found.map_or("the list".to_owned(), |cell| format!("{}, {} s", cell.strategy, cell.budget_seconds))
     }
 
-    /// Why a run has no ratio, in a word or two.
+    /// Short reason why a run has no ratio.
     pub fn misses(&self, run: &Record) -> String {
         let worse = run.vector.iter().zip(&self.best).zip(&self.levels);
         match worse.into_iter().find(|((value, best), _)| value != best) {
@@ -145,24 +145,24 @@ impl Summary {
 }
 
 impl Cell {
-    /// The median run by vector, of an even number the worse of the two in the middle.
+    /// The median run by cost vector; for an even number the worse of the two middle runs.
     pub fn median(&self) -> &Record {
         &self.runs[self.runs.len() / 2]
     }
 
-    /// The largest of a quantity.
+    /// Maximum of a quantity.
     pub fn most(&self, of: impl Fn(&Record) -> f64) -> f64 {
         self.runs.iter().map(of).fold(0.0, f64::max)
     }
 }
 
-/// `a / b` of counts, for people.
+/// `a / b` of counts, for display.
 #[expect(clippy::cast_precision_loss, reason = "counts of actors are far below 2^52")]
 pub(super) fn quotient(a: usize, b: usize) -> f64 {
     a as f64 / b as f64
 }
 
-/// `a / b` of costs, for people.
+/// `a / b` of costs, for display.
 #[expect(clippy::cast_precision_loss, reason = "a ratio is read to four digits")]
 pub fn ratio(a: i64, b: i64) -> f64 {
     a as f64 / b as f64

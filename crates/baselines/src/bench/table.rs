@@ -1,14 +1,14 @@
-//! Results as Markdown, the ratio to the best known first.
+//! Results as Markdown, ratios to the best known first.
 
 use std::fmt::Write;
 
-use super::cells::{INTO_TEXT, best, budgets, held, in_order, told, vector};
+use super::cells::{INTO_TEXT, best, budgets, held, in_order, outcome, vector};
 use super::summary::ratio;
-use super::{Cell, Record, Summary, beside};
+use super::{Cell, Record, Summary, comparisons};
 
-/// One table of ratios per budget, instances down and strategies across; then every cell in full.
+/// One table of ratios per budget, with instances as rows and strategies as columns; then all cells in full.
 ///
-/// The rows are of one commit, which is named where it is known.
+/// All rows are of one commit, which is named if known.
 pub fn markdown(summaries: &[Summary], commit: &str) -> String {
     let mut text = String::from("# Plan quality by strategy and instance\n");
     if !commit.is_empty() {
@@ -35,17 +35,17 @@ pub fn markdown(summaries: &[Summary], commit: &str) -> String {
         for summary in summaries.iter().filter(|s| s.cells.iter().any(|c| same(c.budget_seconds, budget))) {
             write!(text, "| {} | {} |", summary.instance, best(summary)).expect(INTO_TEXT);
             for strategy in &strategies {
-                let told =
-                    summary.cell(strategy, budget).map_or("–".to_owned(), |cell| told(summary, cell));
-                write!(text, " {told} |").expect(INTO_TEXT);
+                let outcome =
+                    summary.cell(strategy, budget).map_or("–".to_owned(), |cell| outcome(summary, cell));
+                write!(text, " {outcome} |").expect(INTO_TEXT);
             }
             text.push('\n');
         }
     }
-    beside::time(&mut text, summaries);
-    beside::more_time(&mut text, summaries);
-    beside::before(&mut text, summaries);
-    beside::parts(&mut text, summaries);
+    comparisons::time(&mut text, summaries);
+    comparisons::more_time(&mut text, summaries);
+    comparisons::before(&mut text, summaries);
+    comparisons::parts(&mut text, summaries);
     bounds(&mut text, summaries);
     details(&mut text, summaries);
     text
@@ -84,7 +84,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
             writeln!(
                 text,
                 "| {} | {} | {} | {} | {} | {} | {} | {values} | {stay} | {:.2} | {:.2} | {:.3} | {:.2} | {:.0} |",
-                told(summary, cell),
+                outcome(summary, cell),
                 summary.instance,
                 cell.strategy,
                 cell.budget_seconds,

@@ -1,4 +1,4 @@
-//! `bench-placement`: strategies on instances, measured, compared, drawn.
+//! `bench-placement`: runs, compares and plots strategies on instances.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -17,36 +17,36 @@ use placement::{Objectives, Strategy};
 use portfolio::{Asp, Limits, Purpose};
 use serde::de::DeserializeOwned;
 
-/// Runs strategies on instances with budgets and seeds, each run in a process of its own, and writes what came out.
+/// Runs strategies on instances with budgets and seeds, each run in its own process, and reports the results.
 #[derive(Parser)]
 #[command(name = "bench-placement", version)]
 struct Arguments {
     #[command(subcommand)]
-    command: What,
+    command: Command,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum Command {
     /// Run, add the results to OUT/results.jsonl, and write the report
     Run(RunArguments),
     /// Write the report from OUT/results.jsonl: results.md, cost-over-time.svg, gap-by-size.svg
     Report(ReportArguments),
-    /// Prove lower bounds, given the best values that are known, and print them
+    /// Prove lower bounds for the best known values, and print them
     Bound(BoundArguments),
-    /// Measure what is asked of the search and of its reasons, and write OUT/acceptance.md
+    /// Measure the requirements on search and explanations, and write OUT/acceptance.md
     Acceptance(AcceptanceArguments),
-    /// One run; prints its line of results
+    /// Run once and print the result as a JSON line
     One(OneArguments),
-    /// Print the strategies
+    /// List the strategies
     Strategies,
 }
 
 #[derive(Args)]
 struct Subjects {
-    /// Instances: files, or folders of them
+    /// Instances: files, or folders of files
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = "examples/instances")]
     instances: Vec<PathBuf>,
-    /// Only those whose name begins so
+    /// Only instances with this name prefix
     #[arg(long, value_name = "PREFIX", value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -55,16 +55,16 @@ struct Subjects {
 struct BoundArguments {
     #[command(flatten)]
     subjects: Subjects,
-    /// Wall clock of one instance, in seconds
+    /// Time limit per instance, in seconds of wall clock
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     seconds: f64,
-    /// The best values that are known
+    /// The file of best known values
     #[arg(long, value_name = "FILE", default_value = "examples/instances/best-known.json")]
     best: PathBuf,
     /// The folder for bounds.jsonl and bounds.md; without it the table is printed
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Go on where it ended: leave out instances whose rows of this commit are there
+    /// Resume: skip instances that already have rows of this commit
     #[arg(long, requires = "out")]
     resume: bool,
     #[command(flatten)]
@@ -73,7 +73,7 @@ struct BoundArguments {
 
 #[derive(Args)]
 struct Measured {
-    /// The commit that is measured, of which alone rows are put together; git is asked where it is not given
+    /// The measured commit; only its rows are reported [default: asks git]
     #[arg(long, value_name = "ID", env = "CAIRN_COMMIT")]
     commit: Option<String>,
 }
@@ -88,19 +88,19 @@ impl Measured {
 struct RunArguments {
     #[command(flatten)]
     subjects: Subjects,
-    /// Strategies by name
+    /// Strategy names
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "asp,greedy")]
     strategies: Vec<String>,
-    /// Wall clock of one run, in seconds
+    /// Time budgets per run, in seconds of wall clock
     #[arg(long, value_name = "SECONDS", value_delimiter = ',', default_value = "1,5")]
     budgets: Vec<f64>,
     /// Seeds
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2,3,4,5")]
     seeds: Vec<u64>,
-    /// Budgets are processor time, as much as two processors have in so many seconds
+    /// Budgets are processor time, of two processors
     #[arg(long)]
     processor: bool,
-    /// Go on where it ended: leave out what is among the results of this commit
+    /// Resume: skip runs that the results of this commit already contain
     #[arg(long)]
     resume: bool,
     #[command(flatten)]
@@ -114,7 +114,7 @@ struct ReportArguments {
     /// The folder of the results
     #[arg(long, value_name = "FOLDER", default_value = "docs/results/placement")]
     out: PathBuf,
-    /// The best values that are known
+    /// The file of best known values
     #[arg(long, value_name = "FILE", default_value = "examples/instances/best-known.json")]
     best: PathBuf,
     #[command(flatten)]
@@ -123,19 +123,19 @@ struct ReportArguments {
 
 #[derive(Args)]
 struct AcceptanceArguments {
-    /// How often what is told by its largest value is run
+    /// Repetitions of measurements that report a maximum
     #[arg(long, value_name = "N", default_value_t = 50)]
     runs: usize,
-    /// Only these: start, proofs, shortage, same, impossible, policy, memory, deadline
+    /// Only these measurements: start, proofs, shortage, same, impossible, policy, memory, deadline
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     only: Vec<String>,
-    /// Budgets of searches are multiplied by this
+    /// Factor on search budgets
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
     /// The folder of the instances
     #[arg(long, value_name = "FOLDER", default_value = "examples/instances")]
     instances: PathBuf,
-    /// kubectl-cairn; the one beside this program where it is not given
+    /// Path of kubectl-cairn [default: in the folder of this program]
     #[arg(long, value_name = "FILE")]
     cairn: Option<PathBuf>,
     /// The folder of the results
@@ -153,10 +153,10 @@ struct OneArguments {
     /// The strategy
     #[arg(long, value_name = "NAME")]
     strategy: String,
-    /// Wall clock in seconds
+    /// Time budget in seconds of wall clock
     #[arg(long, value_name = "SECONDS")]
     budget: f64,
-    /// The budget is processor time, as much as two processors have in so many seconds
+    /// The budget is processor time, of two processors
     #[arg(long)]
     processor: bool,
     /// The seed
@@ -168,7 +168,7 @@ struct OneArguments {
 
 #[derive(Args)]
 struct CpSat {
-    /// What starts the strategy cp-sat (crates/baselines/cp-sat/cpsat.py says what it needs)
+    /// Command that starts the strategy cp-sat (crates/baselines/cp-sat/cpsat.py documents its requirements)
     #[arg(
         long,
         value_name = "COMMAND",
@@ -179,15 +179,15 @@ struct CpSat {
 }
 
 fn main() -> ExitCode {
-    // The solver's process is this program started again.
+    // The solver process is this program, restarted.
     portfolio::run_child_if_asked();
     let done = match Arguments::parse().command {
-        What::Run(arguments) => run(&arguments),
-        What::Report(arguments) => report(&arguments, None),
-        What::Bound(arguments) => bounds(&arguments),
-        What::Acceptance(arguments) => acceptance(arguments),
-        What::One(arguments) => one(&arguments),
-        What::Strategies => print_strategies(),
+        Command::Run(arguments) => run(&arguments),
+        Command::Report(arguments) => report(&arguments, None),
+        Command::Bound(arguments) => bounds(&arguments),
+        Command::Acceptance(arguments) => acceptance(arguments),
+        Command::One(arguments) => one(&arguments),
+        Command::Strategies => print_strategies(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -205,7 +205,7 @@ fn main() -> ExitCode {
 
 type Problem = Box<dyn std::error::Error>;
 
-/// Every strategy that can be compared.
+/// All strategies that can be compared.
 fn strategies(budget: Duration, cp_sat: &str) -> Vec<Box<dyn Strategy>> {
     let limits = Limits { cpu_seconds: budget.as_secs() + 60, ..Limits::default() };
     let command = cp_sat.split_whitespace().map(str::to_owned).collect();
@@ -232,7 +232,7 @@ fn one(arguments: &OneArguments) -> Result<(), Problem> {
     let all = strategies(budget, &arguments.cp_sat.cp_sat);
     let strategy = all.iter().find(|strategy| strategy.name() == arguments.strategy).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|strategy| strategy.name()).collect();
-        format!("there is no strategy `{}`; use one of {}", arguments.strategy, names.join(", "))
+        format!("unknown strategy `{}`; use one of {}", arguments.strategy, names.join(", "))
     })?;
     let instance = Instance::read(&arguments.instance)?;
     let record = measure(&Run {
@@ -242,7 +242,7 @@ fn one(arguments: &OneArguments) -> Result<(), Problem> {
         by_processor: arguments.processor,
         seed: arguments.seed,
     });
-    // On a line of its own: of what METIS prints a part may have been written, up to the middle of a line.
+    // Starts a new line: METIS may have left an incomplete one.
     write!(std::io::stdout(), "\n{}\n", serde_json::to_string(&record)?)?;
     Ok(())
 }
@@ -275,9 +275,9 @@ fn run(arguments: &RunArguments) -> Result<(), Problem> {
                     )?;
                     let record = Record { commit: commit.clone(), ..record };
                     writeln!(lines, "{}", serde_json::to_string(&record)?)?;
-                    let told = record.problem.unwrap_or_else(|| format!("{:?}", record.vector));
+                    let outcome = record.problem.unwrap_or_else(|| format!("{:?}", record.vector));
                     let (instance, wall) = (&record.instance, record.wall_seconds);
-                    eprintln!("{instance} {strategy} {budget} s seed {seed}: {told} in {wall:.2} s");
+                    eprintln!("{instance} {strategy} {budget} s seed {seed}: {outcome} in {wall:.2} s");
                 }
             }
         }
@@ -285,7 +285,7 @@ fn run(arguments: &RunArguments) -> Result<(), Problem> {
     report(&arguments.report, Some(&commit))
 }
 
-/// Rows that are written down, one on each line; none where there is no such file.
+/// Reads recorded rows, one per line; none if the file does not exist.
 fn lines_of<T: DeserializeOwned>(file: &Path) -> Result<Vec<T>, Problem> {
     match std::fs::read_to_string(file) {
         Ok(text) => Ok(text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?),
@@ -310,7 +310,7 @@ fn instances(arguments: &Subjects) -> Result<Vec<PathBuf>, Problem> {
     Ok(files)
 }
 
-/// One row per instance and level: printed, or kept in a folder and put together.
+/// One row per instance and level: printed, or recorded and reported in a folder.
 fn bounds(arguments: &BoundArguments) -> Result<(), Problem> {
     let best = BestKnown::read(&arguments.best)?;
     let Some(out) = &arguments.out else {
@@ -341,7 +341,7 @@ fn bounds(arguments: &BoundArguments) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What is proven of an instance; none where no best value is known.
+/// The bounds of an instance; none without a best known value.
 fn bounds_of(file: &Path, seconds: f64, best: &BestKnown, commit: &str) -> Result<Option<Bounds>, Problem> {
     let Instance { name, snapshot } = Instance::read(file)?;
     let levels = snapshot.objectives().levels().iter().map(|level| Objectives::key(level));
@@ -360,14 +360,14 @@ fn bounds_of(file: &Path, seconds: f64, best: &BestKnown, commit: &str) -> Resul
     }))
 }
 
-/// Measures, tells each row as it comes, and writes the table.
+/// Measures, prints each row as soon as it is complete, and writes the table.
 fn acceptance(arguments: AcceptanceArguments) -> Result<(), Problem> {
     let AcceptanceArguments { runs, only, scale, instances, cairn, out, measured } = arguments;
     let commit = measured.commit()?;
-    let beside = std::env::current_exe()?.with_file_name("kubectl-cairn");
+    let sibling = std::env::current_exe()?.with_file_name("kubectl-cairn");
     let chosen = if only.is_empty() { String::new() } else { format!(" --only {}", only.join(",")) };
     let command = format!("bench-placement acceptance --runs {runs} --scale {scale}{chosen}");
-    let acceptance = Acceptance { instances, cairn: cairn.unwrap_or(beside), runs, scale, only };
+    let acceptance = Acceptance { instances, cairn: cairn.unwrap_or(sibling), runs, scale, only };
     let rows = acceptance.measure(|row| eprintln!("{}", row.line()))?;
     std::fs::create_dir_all(&out)?;
     std::fs::write(out.join("acceptance.md"), acceptance::markdown(&rows, &command, &commit))?;
@@ -376,7 +376,7 @@ fn acceptance(arguments: AcceptanceArguments) -> Result<(), Problem> {
 
 const RESULTS: &str = "results.jsonl";
 
-/// Puts the rows of one commit together: of `commit`, of the one that is named, or of the last row.
+/// Reports the rows of one commit: of `commit`, of the named one, or of the last row.
 fn report(arguments: &ReportArguments, commit: Option<&str>) -> Result<(), Problem> {
     let commit = commit.or(arguments.measured.commit.as_deref());
     let records = Record::of_one_commit(lines_of(&arguments.out.join(RESULTS))?, commit);

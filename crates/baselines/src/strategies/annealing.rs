@@ -1,4 +1,4 @@
-//! The strategies `annealing-standard` and `annealing-next-state`: simulated annealing as a paper on task graphs does it.
+//! The strategies `annealing-standard` and `annealing-next-state`: simulated annealing from a paper on task graphs.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage
 
 use super::repair::repair;
 
-/// Simulated annealing on the levels of a snapshot, added up to one number.
+/// Simulated annealing on a weighted sum of a snapshot's levels.
 ///
-/// Everything starts on one random unit. A candidate that is better becomes the current state; one that is worse does with
-/// probability 1 / (1 + exp(Δ / (C₀ T / 2))), C₀ being the cost of the start; the best state is kept apart. As printed,
-/// algorithm 1 of the paper makes only a new best the current state, so that it never goes uphill; this is what it means.
-/// The temperature falls by a quarter after actors × (units − 1) candidates, from 1 to 0.001 (Orsila et al.). Single
-/// moves that pay end the search, and what stands against a limit is mended.
+/// All actors start on one random unit. A better candidate becomes the current state; a worse one does with probability
+/// 1 / (1 + exp(Δ / (C₀ T / 2))), C₀ being the initial cost; the best state is kept separately. As printed, algorithm 1 of
+/// the paper accepts only a new best state, so that it never moves uphill; this implements the intent.
+/// The temperature falls by a quarter after actors × (units − 1) candidates, from 1 to 0.001 (Orsila et al.). Improving
+/// single moves end the search, and violated limits are repaired.
 ///
-/// A candidate is the current state with one actor moved, or with as many as the paper's equation 4 says: actors × T /
-/// (T₀ − T₁), at least 1. A piece of effort is one candidate.
+/// A candidate is the current state with one actor moved, or with as many as the paper's equation 4 gives: actors × T /
+/// (T₀ − T₁), at least 1. A unit of effort is one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Annealing {
     by_temperature: bool,
@@ -26,7 +26,7 @@ pub struct Annealing {
 impl Annealing {
     /// One actor moves at a time.
     pub const STANDARD: Self = Self { by_temperature: false };
-    /// The hotter, the more actors move at once.
+    /// The number of actors per move grows with the temperature.
     pub const NEXT_STATE: Self = Self { by_temperature: true };
 }
 
@@ -34,7 +34,7 @@ const HOTTEST: f64 = 1.0;
 const COLDEST: f64 = 0.001;
 const FALL: f64 = 0.75;
 
-/// A level counts so much more than the one below it.
+/// Weight of a level relative to the next lower one.
 const LEVEL: f64 = 100.0;
 
 /// The levels of a snapshot as one number.
@@ -43,7 +43,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// Relative to the largest that each level is at the start and on some random assignments.
+    /// Normalizes each level by its maximum over the start and some random assignments.
     fn new(snapshot: &Snapshot, movable: &[ActorIx], start: &Assignment, rng: &mut Rng) -> Self {
         const SAMPLES: usize = 8;
         let mut largest = snapshot.cost(start).vector(snapshot);
@@ -75,14 +75,14 @@ fn real(number: i64) -> f64 {
     number as f64
 }
 
-/// How much may still be looked at.
-struct Left<'a> {
+/// Remaining candidates.
+struct Remaining<'a> {
     budget: &'a Budget<'a>,
     spent: u64,
 }
 
-impl Left<'_> {
-    /// Whether one more candidate may be looked at.
+impl Remaining<'_> {
+    /// Whether one more candidate may be evaluated.
     fn one_more(&mut self) -> bool {
         let more = self.budget.effort.is_none_or(|most| self.spent < most) && !(self.budget.stop)();
         self.spent += u64::from(more);
@@ -108,7 +108,7 @@ impl Strategy for Annealing {
         let movable: Vec<ActorIx> = ActorIx::first(snapshot.actors())
             .filter(|&actor| !snapshot.is_fixed(actor) && !snapshot.candidates(actor).is_empty())
             .collect();
-        let mut left = Left { budget, spent: 0 };
+        let mut left = Remaining { budget, spent: 0 };
         let mut best = start(snapshot, &movable, &mut rng);
         if !movable.is_empty() && snapshot.units() > 1 {
             let scale = Scale::new(snapshot, &movable, &best, &mut rng);
@@ -136,7 +136,7 @@ impl Strategy for Annealing {
     }
 }
 
-/// Everybody on one random unit, or anywhere where that cannot be.
+/// All actors on one random unit; incompatible actors on any feasible one.
 fn start(snapshot: &Snapshot, movable: &[ActorIx], rng: &mut Rng) -> Assignment {
     let one = UnitIx::new(if snapshot.units() == 0 { 0 } else { rng.usize(..snapshot.units()) });
     let mut assignment: Assignment = ActorIx::first(snapshot.actors())
@@ -157,7 +157,7 @@ impl Annealing {
         movable: &[ActorIx],
         start: Assignment,
         scale: &Scale,
-        left: &mut Left,
+        left: &mut Remaining,
         rng: &mut Rng,
     ) -> Assignment {
         let first = scale.of(snapshot, &start).max(f64::MIN_POSITIVE);
@@ -214,8 +214,14 @@ impl Annealing {
     }
 }
 
-/// Single moves, each to the best unit of its actor, until none pays.
-fn descend(snapshot: &Snapshot, movable: &[ActorIx], best: &mut Assignment, scale: &Scale, left: &mut Left) {
+/// Moves single actors, each to its best unit, until no move improves.
+fn descend(
+    snapshot: &Snapshot,
+    movable: &[ActorIx],
+    best: &mut Assignment,
+    scale: &Scale,
+    left: &mut Remaining,
+) {
     let mut least = scale.of(snapshot, best);
     let mut pays = true;
     while pays {

@@ -1,4 +1,4 @@
-//! A solver that is a program of its own: it reads a snapshot and prints a placement.
+//! A solver in a separate program: it reads a snapshot and prints a placement.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,11 +12,11 @@ use placement::{
 };
 use serde::Deserialize;
 
-/// Asks another program for a placement.
+/// Runs an external program as a strategy.
 ///
-/// The program gets `--seconds S --seed N` behind its own arguments and the snapshot on standard input. It prints
+/// The program gets `--seconds S --seed N` after its own arguments, and the snapshot on standard input. It prints
 /// one JSON object like `kubectl-cairn plan -o json`, of which `assignments`, `bound` and `optimal` are read.
-/// It keeps its time itself: `stop` is not asked.
+/// It enforces the time limit itself: `stop` is ignored.
 #[derive(Clone, Debug)]
 pub struct External {
     name: &'static str,
@@ -34,7 +34,7 @@ struct Printed {
 }
 
 impl External {
-    /// Runs `command`, a program and its arguments, which may search for `time`.
+    /// Runs `command`, a program and its arguments, with the time limit `time`.
     pub fn new(name: &'static str, command: Vec<String>, time: Duration) -> Self {
         Self { name, command, time }
     }
@@ -51,7 +51,7 @@ impl External {
             .spawn()
             .map_err(|problem| format!("{program} does not start: {problem}"))?;
         let mut input = child.stdin.take().expect("standard input is piped");
-        // A program that ends early closes the pipe; its exit status says more.
+        // A program that ends early closes the pipe; its exit status is more informative.
         let fed = input.write_all(snapshot.write().as_bytes());
         drop(input);
         let output = child.wait_with_output().map_err(|problem| format!("{short} was lost: {problem}"))?;
@@ -60,7 +60,7 @@ impl External {
         }
         fed.map_err(|problem| format!("{short} does not read its input: {problem}"))?;
         serde_json::from_slice(&output.stdout)
-            .map_err(|problem| format!("what {short} printed is no placement: {problem}"))
+            .map_err(|problem| format!("the output of {short} is not a placement: {problem}"))
     }
 }
 
@@ -78,8 +78,8 @@ impl Strategy for External {
         let mut assignment = Assignment::of(None, snapshot.actors());
         for (actor, unit) in &printed.assignments {
             let place = snapshot.actor(actor).zip(snapshot.unit(unit));
-            let (actor, unit) =
-                place.ok_or_else(|| SolveError::Solver(format!("{actor} on {unit}: there is no such")))?;
+            let (actor, unit) = place
+                .ok_or_else(|| SolveError::Solver(format!("{actor} on {unit}: unknown actor or unit")))?;
             assignment[actor] = Some(unit);
         }
         let answer = Answer {

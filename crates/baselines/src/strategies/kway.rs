@@ -1,17 +1,17 @@
-//! The mapper `kway`: the task graph cut by METIS, a baseline of the annealing paper.
+//! The mapper `kway`: METIS partitions the task graph, a baseline of the annealing paper.
 
 use taskgraph::cost::{Division, WorkModel};
 use taskgraph::offline::priced;
 use taskgraph::{Budget, Graph, MapError, Mapped, Mapper, Platform};
 
-use super::partition::{Method, Web, cut};
+use super::partition::{Method, WeightedGraph, cut};
 
-/// K-way partitioning (the annealing paper, IV.A): as many parts as processing elements; work and vector length are
-/// two constraints, and the target weights of a part are its processing element's shares of both; edges weigh their
-/// bytes. METIS minimises the bytes that are cut and knows no bandwidths.
+/// K-way partitioning (the annealing paper, IV.A): one part per processing element. Work and vector length are two
+/// balance constraints, and the target weights of a part are its processing element's shares of both; edge weights are
+/// bytes. METIS minimizes the cut bytes and does not model bandwidths.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KWay {
-    /// How vectors are divided, in the objective alone.
+    /// How vectors are divided, used in the objective only.
     pub division: Division,
 }
 
@@ -35,8 +35,10 @@ impl Mapper for KWay {
         for near in &mut edges {
             join(near);
         }
-        let web =
-            Web { weights: works.into_iter().zip(vectors).map(|(w0, w1)| vec![w0, w1]).collect(), edges };
+        let web = WeightedGraph {
+            weights: works.into_iter().zip(vectors).map(|(w0, w1)| vec![w0, w1]).collect(),
+            edges,
+        };
         let shares =
             [whole(capacities.iter().map(|pe| pe.0)), whole(capacities.iter().map(|pe| pe.1))].to_vec();
         let mapping = cut(&web, &shares, Method::KWay, budget.seed).map_err(MapError::Other)?;
@@ -44,7 +46,7 @@ impl Mapper for KWay {
     }
 }
 
-/// Numbers as integers with about nine digits, in proportion: METIS takes no others.
+/// Scales numbers proportionally to integers of about nine digits, as METIS requires.
 fn whole(values: impl Iterator<Item = f64> + Clone) -> Vec<i64> {
     let most = values.clone().fold(0.0, f64::max);
     let factor = if most > 0.0 { 1e9 / most } else { 0.0 };
@@ -52,7 +54,7 @@ fn whole(values: impl Iterator<Item = f64> + Clone) -> Vec<i64> {
     values.map(|value| (value * factor).ceil() as i64).collect()
 }
 
-/// One edge per neighbour, as METIS wants them: ascending, the weights of both directions added up.
+/// One edge per neighbour, as METIS requires: ascending, with the weights of both directions added.
 fn join(near: &mut Vec<(usize, i64)>) {
     near.sort_unstable();
     near.dedup_by(|next, kept| {

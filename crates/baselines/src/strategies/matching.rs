@@ -1,11 +1,11 @@
-//! The cheapest way to give each row a column of its own.
+//! Minimum-cost assignment of rows to columns.
 
-/// For each row of a square matrix its column, such that the sum of costs is least.
+/// The column of each row of a square matrix that minimizes the sum of costs.
 ///
 /// The Hungarian method with potentials, in O(n³) (Kuhn, 1955; Jonker and Volgenant, 1987).
 pub fn cheapest(costs: &[Vec<i64>]) -> Vec<usize> {
     let size = costs.len();
-    // Rows and columns count from 1; 0 is where the search of a row begins.
+    // Rows and columns are 1-based; 0 is the root of the augmenting path.
     let (mut of_row, mut of_column) = (vec![0i64; size + 1], vec![0i64; size + 1]);
     let mut row_at = vec![0usize; size + 1];
     let mut came_from = vec![0usize; size + 1];
@@ -55,7 +55,7 @@ mod tests {
 
     use super::cheapest;
 
-    /// Every permutation, the slow way.
+    /// Brute force over all permutations.
     fn least(costs: &[Vec<i64>], row: usize, taken: &mut Vec<bool>) -> i64 {
         if row == costs.len() {
             return 0;
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_permutation_is_cheaper(costs in matrix()) {
+        fn the_assignment_is_optimal_over_all_permutations(costs in matrix()) {
             let columns = cheapest(&costs);
             let mut seen = columns.clone();
             seen.sort_unstable();

@@ -1,4 +1,4 @@
-//! The strategy `metis`: the graph partitioner, helped with everything that it does not know.
+//! The strategy `metis`: the graph partitioner, extended by everything that it does not model.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use placement::ix::{ActorIx, IxVec, NodeIx, UnitIx};
 use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::matching::cheapest;
-use super::partition::{Method, Web, cut};
+use super::partition::{Method, WeightedGraph, cut};
 use super::repair::repair;
 
-/// METIS (Karypis and Kumar, 1998), as good as it can be made here.
+/// METIS (Karypis and Kumar, 1998), made as strong as possible for this problem.
 ///
-/// Actors that must share a unit are one vertex. METIS cuts the graph into parts whose target weights are capacities;
-/// work that only one kind can do is balanced as a quantity of its own. Parts are matched to places by best
-/// assignment; what is left over is placed, and hard limits and overload are mended, by the repair of `placement`; then
-/// single steps are taken as long as one pays.
-/// Three ways are tried, each with both methods of METIS and several seeds: units at once; by kind, then units; by
-/// node, then kind, then units. The best answer counts.
+/// Actors that must share a unit form one vertex. METIS cuts the graph into parts whose target weights are capacities;
+/// work that only one kind can run is a separate balance constraint. Parts are matched to units by minimum-cost
+/// assignment; the repair of `placement` places the remaining actors and removes violations and overload; then
+/// improving single moves are applied.
+/// Three schemes are tried, each with both METIS methods and several seeds: units directly; kind, then units; node, then
+/// kind, then units. The best answer counts.
 ///
-/// A piece of effort is one cut that was tried.
+/// A unit of effort is one cut.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Metis;
 
-/// Cuts that are tried where nothing else is said.
+/// Default number of cuts.
 const TRIES: u64 = 24;
 
-/// Parts are not matched to more units than this at once: the best assignment would take minutes.
+/// Upper limit on units for matching: beyond it the assignment problem takes minutes.
 const MOST_MATCHED: usize = 1200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Strategy for Metis {
         if let Some(refusal) = snapshot.problem().channels.refusal("METIS") {
             return Err(SolveError::Solver(refusal));
         }
-        let graph = Bundled::new(snapshot);
+        let graph = BundleGraph::new(snapshot);
         let mut best: Option<(Vec<i64>, Assignment, u64)> = None;
         let most = budget.effort.unwrap_or(TRIES).max(1);
         let mut tried = 0;
@@ -79,7 +79,7 @@ impl Strategy for Metis {
     }
 }
 
-/// What the try of this number does: the ways in turn, the methods in turn, then the next seed.
+/// Parameters of a try by its number: schemes vary first, then methods, then seeds.
 fn plan_of(snapshot: &Snapshot, number: u64, seed: u64) -> (Way, Method, u64) {
     let ways: &[Way] = match (snapshot.nodes().len() > 1, snapshot.units() <= MOST_MATCHED) {
         (true, true) => &[Way::Nodes, Way::Kinds, Way::Units],
@@ -92,23 +92,23 @@ fn plan_of(snapshot: &Snapshot, number: u64, seed: u64) -> (Way, Method, u64) {
     (way, method, seed.wrapping_mul(1000).wrapping_add(number / (2 * count)))
 }
 
-/// The actors of a snapshot, those that must share a unit as one vertex.
-struct Bundled<'a> {
+/// The actors of a snapshot; those that must share a unit form one vertex.
+struct BundleGraph<'a> {
     snapshot: &'a Snapshot,
-    /// By vertex, ascending.
+    /// By vertex: actors, ascending.
     actors: Vec<Vec<ActorIx>>,
-    /// By vertex: the other and the messages between them.
+    /// By vertex: neighbours and messages.
     edges: Vec<Vec<(usize, i64)>>,
-    /// By unit.
+    /// By unit: kind.
     kind: IxVec<UnitIx, usize>,
     kinds: usize,
-    /// By vertex and kind: work there, `None` where it cannot run.
+    /// By vertex and kind: work, `None` if incompatible.
     work: Vec<Vec<Option<i64>>>,
-    /// By pair of kinds.
+    /// By pair of kinds: message cost.
     exchange: Vec<Vec<i64>>,
 }
 
-impl<'a> Bundled<'a> {
+impl<'a> BundleGraph<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
         let mut leader: IxVec<ActorIx, ActorIx> = ActorIx::first(snapshot.actors()).collect();
         for constraint in &snapshot.file().constraints {
@@ -177,7 +177,7 @@ impl<'a> Bundled<'a> {
         (0..self.kinds).map(on).collect()
     }
 
-    /// Where METIS and the best assignment put everybody; nobody is asked whether that is feasible.
+    /// The assignment from METIS and matching, without a feasibility check.
     fn places(&self, way: Way, method: Method, seed: u64) -> Result<Assignment, String> {
         let vertices: Vec<usize> = (0..self.actors.len()).collect();
         let units: Vec<UnitIx> = UnitIx::first(self.snapshot.units()).collect();
@@ -235,7 +235,7 @@ impl<'a> Bundled<'a> {
         Ok(())
     }
 
-    /// Cuts the vertices into as many parts as there are groups of units; returns the vertices of each group.
+    /// Cuts the vertices into one part per group of units; returns the vertices of each group.
     fn onto(
         &self,
         vertices: &[usize],
@@ -261,11 +261,11 @@ impl<'a> Bundled<'a> {
             let only = |kind: usize| self.only(*vertex).filter(|only| *only == kind).map_or(0, |_| work);
             std::iter::once(work).chain((0..self.kinds).map(only)).collect()
         };
-        let web = Web {
+        let web = WeightedGraph {
             weights: vertices.iter().map(weights).collect(),
             edges: vertices.iter().map(|vertex| inside(&self.edges[*vertex])).collect(),
         };
-        // Work of a single kind is balanced where somebody has such and groups differ in more than size.
+        // Work of a single kind is balanced if it exists and groups differ in more than size.
         let quantities: Vec<Option<usize>> = std::iter::once(None)
             .chain((0..self.kinds).map(Some).filter(|kind| {
                 let kind = kind.expect("kinds only");
@@ -278,7 +278,7 @@ impl<'a> Bundled<'a> {
             quantities.iter().map(|kind| groups.iter().map(|group| room(group, *kind)).collect()).collect();
         let picked =
             |weights: &Vec<i64>| quantities.iter().map(|q| weights[q.map_or(0, |k| k + 1)]).collect();
-        let web = Web { weights: web.weights.iter().map(picked).collect(), edges: web.edges };
+        let web = WeightedGraph { weights: web.weights.iter().map(picked).collect(), edges: web.edges };
         let part = cut(&web, &shares, method, seed)?;
         let mut parts = vec![Vec::new(); groups.len()];
         for (at, part) in part.into_iter().enumerate() {
@@ -291,13 +291,13 @@ impl<'a> Bundled<'a> {
         Ok(members)
     }
 
-    /// The one kind that a vertex can run on.
+    /// The only kind that can run a vertex.
     fn only(&self, vertex: usize) -> Option<usize> {
         let mut kinds = (0..self.kinds).filter(|kind| self.work[vertex][*kind].is_some());
         kinds.next().filter(|_| kinds.next().is_none())
     }
 
-    /// By part and group of units: what of the part cannot be there, and what does not fit.
+    /// By part and group of units: incompatible work and excess over capacity.
     fn misfits(&self, parts: &[Vec<usize>], groups: &[Vec<UnitIx>]) -> Vec<Vec<i64>> {
         let room: Vec<i64> =
             groups.iter().map(|group| group.iter().map(|unit| self.snapshot.capacity(*unit)).sum()).collect();
@@ -319,13 +319,13 @@ impl<'a> Bundled<'a> {
         parts.iter().map(of).collect()
     }
 
-    /// A kind for each vertex: where it costs least beside its neighbours, among kinds that have room.
+    /// Chooses a kind for each vertex: the cheapest next to its neighbours among kinds with free capacity.
     fn choose_kinds(&self, vertices: &[usize], units: &[UnitIx]) -> Vec<Option<usize>> {
         let mut left = vec![0i64; self.kinds];
         for &unit in units {
             left[self.kind[unit]] += self.snapshot.capacity(unit);
         }
-        // A little is kept back: a kind that is full to the brim cannot be packed into units.
+        // Keeps a reserve: a kind filled completely cannot be packed into units.
         for room in &mut left {
             *room -= *room / 20;
         }
@@ -359,10 +359,10 @@ impl<'a> Bundled<'a> {
     }
 }
 
-/// How often everybody chooses a kind, the later times knowing where the others are.
+/// Passes over all vertices; later passes know the choices of the others.
 const PASSES: usize = 4;
 
-/// The smallest of those that an actor is bundled with.
+/// The representative of an actor's bundle: its smallest member.
 fn root(leader: &IxVec<ActorIx, ActorIx>, mut actor: ActorIx) -> ActorIx {
     while leader[actor] != actor {
         actor = leader[actor];

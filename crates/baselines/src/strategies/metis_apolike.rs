@@ -1,4 +1,4 @@
-//! The strategies `metis-apolike` and its kin: METIS as the APO paper uses it (section IV).
+//! The strategies `metis-apolike` and variants: METIS as used in the APO paper (section IV).
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
 use super::matching::cheapest;
-use super::partition::{Method, Web, cut};
+use super::partition::{Method, WeightedGraph, cut};
 use super::repair::repair;
 
-/// One way of using METIS for a placement.
+/// A way of using METIS for placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetisApolike {
-    /// Three cuts in sequence, over annoyance, overload and communication, the last with a vertex for each pair of an actor
-    /// and a unit that it may be on; before each, weights of edges within a part of the cut before are raised. Parts are
-    /// matched to units by best assignment, and the answer is mended: the paper's idea without the defects of its program.
+    /// Three cuts in sequence, over annoyance, overload and communication; the last graph has a vertex for each pair of an
+    /// actor and a compatible unit. Edges within a part of the previous cut get a higher weight. Parts are matched to units
+    /// by minimum-cost assignment, and the answer is repaired: the paper's idea without the defects of its program.
     Fair,
-    /// The same as published: edges of the third graph weigh what their messages cost, parts go to units in the order of
-    /// their sizes, and nothing is mended but places where an actor cannot run.
+    /// The same as published: edges of the third graph weigh their message cost, parts are matched to units by size, and only
+    /// incompatible placements are repaired.
     Published,
-    /// One cut of the message graph into parts of equal work, which go to units in order.
+    /// One cut of the message graph into parts of equal work, matched to units in order.
     Homogeneous,
-    /// One cut into parts whose shares are the capacities, which go to units in order.
+    /// One cut into parts whose shares are the capacities, matched to units in order.
     Capacities,
 }
 
-/// By so much weigh edges more whose ends were in one part of the cut before.
+/// Weight factor of edges within a part of the previous cut.
 const KEPT: i64 = 10;
 
 impl Strategy for MetisApolike {
@@ -80,15 +80,15 @@ impl Strategy for MetisApolike {
     }
 }
 
-/// What the cuts are about: the actors that can be placed.
+/// The graphs to cut, over the actors that can be placed.
 struct Graphs<'a> {
     snapshot: &'a Snapshot,
     actors: Vec<ActorIx>,
-    /// By vertex: work, the mean over the units that the actor may be on.
+    /// By vertex: work, the mean over compatible units.
     work: Vec<i64>,
-    /// By vertex: others and messages.
+    /// By vertex: neighbours and messages.
     messages: Vec<Vec<(usize, i64)>>,
-    /// By vertex: others and annoyance.
+    /// By vertex: neighbours and annoyance.
     annoyance: Vec<Vec<(usize, i64)>>,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Graphs<'a> {
         UnitIx::first(self.snapshot.units()).map(|unit| self.snapshot.capacity(unit)).collect()
     }
 
-    /// Cuts the actors; edges within a part of the cut before weigh more.
+    /// Cuts the actors; edges within a part of the previous cut get a higher weight.
     fn cut(
         &self,
         edges: &[Vec<(usize, i64)>],
@@ -132,8 +132,10 @@ impl<'a> Graphs<'a> {
         shares: &[i64],
         seed: u64,
     ) -> Result<Vec<usize>, String> {
-        let mut web =
-            Web { weights: self.work.iter().map(|work| vec![*work]).collect(), edges: edges.to_vec() };
+        let mut web = WeightedGraph {
+            weights: self.work.iter().map(|work| vec![*work]).collect(),
+            edges: edges.to_vec(),
+        };
         if let Some(before) = before {
             for (vertex, edges) in web.edges.iter_mut().enumerate() {
                 for (peer, weight) in edges {
@@ -144,7 +146,7 @@ impl<'a> Graphs<'a> {
         cut(&web, &[shares.to_vec()], Method::KWay, seed)
     }
 
-    /// Cuts pairs of an actor and a unit; returns by vertex and part how many of the actor's pairs are there.
+    /// Cuts pairs of an actor and a unit; returns by vertex and part the number of the actor's pairs in the part.
     fn cut_pairs(
         &self,
         before: &[usize],
@@ -163,7 +165,8 @@ impl<'a> Graphs<'a> {
             .flat_map(|a| UnitIx::first(a.at()).map(move |b| snapshot.exchange_cost(a, b)))
             .max()
             .unwrap_or(0);
-        let mut web = Web { weights: Vec::with_capacity(pairs.len()), edges: vec![Vec::new(); pairs.len()] };
+        let mut web =
+            WeightedGraph { weights: Vec::with_capacity(pairs.len()), edges: vec![Vec::new(); pairs.len()] };
         for (number, &(vertex, unit)) in pairs.iter().enumerate() {
             let work = snapshot.implementation(self.actors[vertex], unit).map_or(0, |needs| needs.work);
             web.weights.push(vec![work.max(1)]);
@@ -199,7 +202,7 @@ impl<'a> Graphs<'a> {
         places
     }
 
-    /// The unit of each part: that of the least sum of excess, of places where nothing can run, and of messages.
+    /// The unit of each part that minimizes excess over capacity, incompatible placements, and messages.
     fn matched(&self, part: &[usize]) -> Vec<UnitIx> {
         const CANNOT_RUN: i64 = 1 << 40;
         let units = self.snapshot.units();
@@ -240,7 +243,7 @@ impl MetisApolike {
                 let part: Vec<usize> = votes
                     .iter()
                     .zip(&loaded)
-                    // On a tie, where the cut before had it.
+                    // On a tie, the part of the previous cut.
                     .map(|(votes, before)| {
                         let most = votes.iter().max().copied().unwrap_or(0);
                         let first = votes.iter().position(|count| *count == most).unwrap_or(0);
@@ -255,7 +258,7 @@ impl MetisApolike {
     }
 }
 
-/// The largest part on the unit of the largest capacity, and so on.
+/// Matches parts to units by size and capacity, both descending.
 fn by_size(graphs: &Graphs, part: &[usize], capacities: &[i64]) -> Vec<UnitIx> {
     let mut sizes = vec![0i64; capacities.len()];
     for (vertex, part) in part.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Strategies from elsewhere.
+//! Strategies from the literature and other tools.
 
 mod annealing;
 mod external;

@@ -1,23 +1,23 @@
-//! METIS, called.
+//! Bindings to METIS.
 
 use std::sync::{Mutex, PoisonError};
 
 use metis::option::{NCuts, Seed, UFactor};
 use metis::{Graph, Idx, Real};
 
-/// METIS draws from the one generator of the C library: two calls at once would disturb each other's seed.
+/// METIS uses the C library's global random generator: concurrent calls would disturb each other's seed.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// A graph to be cut: vertices with weights, edges with weights, both from 0 up.
+/// A graph with non-negative vertex and edge weights.
 #[derive(Clone, Debug, Default)]
-pub struct Web {
-    /// By vertex, one weight per balanced quantity; all vertices have equally many.
+pub struct WeightedGraph {
+    /// By vertex: one weight per balance constraint, equally many for all vertices.
     pub weights: Vec<Vec<i64>>,
     /// By vertex: neighbour and weight, in both directions.
     pub edges: Vec<Vec<(usize, i64)>>,
 }
 
-/// How METIS cuts.
+/// METIS method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Multilevel k-way partitioning.
@@ -26,16 +26,21 @@ pub enum Method {
     Recursive,
 }
 
-/// Cuts a graph into parts of the given shares, each quantity's shares by part; returns the part of each vertex.
+/// Cuts a graph into parts of the given shares, by balance constraint and part; returns the part of each vertex.
 ///
-/// Shares are relative. Numbers are scaled to METIS' 32 bits.
+/// Shares are relative. Weights are scaled to METIS' 32 bits.
 ///
 /// # Errors
-/// What METIS refuses.
-pub fn cut(web: &Web, shares: &[Vec<i64>], method: Method, seed: u64) -> Result<Vec<usize>, String> {
+/// An error from METIS.
+pub fn cut(
+    web: &WeightedGraph,
+    shares: &[Vec<i64>],
+    method: Method,
+    seed: u64,
+) -> Result<Vec<usize>, String> {
     let (vertices, parts) = (web.weights.len(), shares.first().map_or(0, Vec::len));
     if vertices <= parts || parts <= 1 {
-        // Nothing to cut, and METIS does not take it.
+        // METIS rejects an empty problem.
         return Ok((0..vertices).map(|vertex| if parts <= 1 { 0 } else { vertex }).collect());
     }
     let (mut starts, mut neighbours, mut edge_weights): (Vec<Idx>, Vec<Idx>, Vec<Idx>) =
@@ -44,7 +49,7 @@ pub fn cut(web: &Web, shares: &[Vec<i64>], method: Method, seed: u64) -> Result<
     for edges in &web.edges {
         for &(neighbour, weight) in edges {
             neighbours.push(index(neighbour)?);
-            // Far below what a cut may sum up to.
+            // Keeps the sum of a cut well within range.
             edge_weights.push(scaled(weight, heaviest, 10_000).max(1));
         }
         starts.push(index(neighbours.len())?);
@@ -79,7 +84,7 @@ pub fn cut(web: &Web, shares: &[Vec<i64>], method: Method, seed: u64) -> Result<
     part.into_iter().map(|part| usize::try_from(part).map_err(|_| "METIS names no part".to_owned())).collect()
 }
 
-/// Shares of the parts, each quantity's adding up to 1; METIS wants none to be 0.
+/// Shares of the parts, adding up to 1 per constraint; METIS requires all to be positive.
 fn targets(shares: &[Vec<i64>]) -> Vec<Real> {
     let least = 1e-4;
     let sums: Vec<f64> =
@@ -92,7 +97,7 @@ fn targets(shares: &[Vec<i64>]) -> Vec<Real> {
     by_part.map(|(q, part)| (raised(q, part) / totals[q]) as Real).collect()
 }
 
-/// `value` where `all` is `most`.
+/// Scales `value` so that `all` becomes `most`.
 fn scaled(value: i64, all: i64, most: i64) -> Idx {
     let scaled = i128::from(value) * i128::from(most.min(all)) / i128::from(all.max(1));
     Idx::try_from(scaled).unwrap_or(Idx::MAX)

@@ -1,4 +1,4 @@
-//! The strategy `tabu`: robust tabu search (Taillard 1991), for worlds that are quadratic assignment problems.
+//! The strategy `tabu`: robust tabu search (Taillard 1991) for snapshots that are quadratic assignment problems.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,25 @@ use fastrand::Rng;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Answer, Assignment, Budget, FoundBy, Snapshot, SolveError, Stage, StoppedBy, Strategy};
 
-/// Robust tabu search on communication alone, where each unit takes one actor and whichever.
+/// Robust tabu search on communication alone, for units that take exactly one actor, any actor.
 ///
-/// All exchanges of two units' actors are priced, and the best that is allowed is made. Actors that were exchanged do not come
-/// back to where they were for a random time, unless that is the best ever seen, or they have not been there for long. A
-/// piece of effort is a thousand exchanges.
+/// Each iteration evaluates all swaps of two units' actors and applies the best one that is not tabu. A return of swapped
+/// actors is tabu for a random tenure, unless it yields a new best (aspiration) or they have been away for long. A
+/// unit of effort is a thousand swaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tabu;
 
-/// Exchanges that a piece of effort is.
+/// Swaps per unit of effort.
 const PIECE: u64 = 1_000;
 
-/// A quadratic assignment problem: what actors send each other, what it costs between units; actors and units are as many.
+/// A quadratic assignment problem: flows between actors, distances between units; equal numbers of actors and units.
 struct Quadratic {
     flow: Vec<Vec<i64>>,
     price: Vec<Vec<i64>>,
 }
 
 impl Quadratic {
-    /// The problem that a snapshot is; none where it is another one.
+    /// The problem equivalent to a snapshot, or `None`.
     fn of(snapshot: &Snapshot) -> Option<Self> {
         let (problem, file) = (snapshot.problem(), snapshot.file());
         let (actors, units) = (snapshot.actors(), snapshot.units());
@@ -59,7 +59,7 @@ impl Quadratic {
         pairs.map(|(a, b)| self.flow[a][b] * self.price[at[a]][at[b]]).sum()
     }
 
-    /// What it adds if two actors change places.
+    /// Cost change of swapping two actors.
     fn delta(&self, at: &[usize], a: usize, b: usize) -> i64 {
         let others = (0..self.size()).filter(|&c| c != a && c != b);
         let change = |c: usize| {
@@ -68,7 +68,7 @@ impl Quadratic {
         others.map(change).sum()
     }
 
-    /// The same after `u` and `v`, none of the two, have changed places: `known` is what it was before.
+    /// Incremental update after the swap of `u` and `v`, both different from the pair; `known` is the previous value.
     fn delta_after(&self, at: &[usize], (a, b): (usize, usize), (u, v): (usize, usize), known: i64) -> i64 {
         let flow = self.flow[a][u] - self.flow[a][v] + self.flow[b][v] - self.flow[b][u];
         let price = |c: usize, d: usize| self.price[at[c]][at[d]];
@@ -76,14 +76,14 @@ impl Quadratic {
     }
 }
 
-/// The search: where everything is, what each exchange would add, and since when what is not allowed.
+/// Search state: assignment, swap costs and tabu list.
 struct Search<'a> {
     of: &'a Quadratic,
     at: Vec<usize>,
     cost: i64,
-    /// By two actors, the smaller first.
+    /// By pair of actors, smaller first: cost change of their swap.
     deltas: Vec<Vec<i64>>,
-    /// By actor and unit: up to which exchange it may not come back.
+    /// By actor and unit: iteration until which a return is tabu.
     until: Vec<Vec<i64>>,
     rng: Rng,
 }
@@ -94,12 +94,12 @@ impl<'a> Search<'a> {
         let mut at: Vec<usize> = (0..size).collect();
         rng.shuffle(&mut at);
         let deltas = (0..size).map(|a| (0..size).map(|b| of.delta(&at, a, b)).collect()).collect();
-        // Each differs, so that what was not done for longest is told apart.
+        // Distinct initial values, as the longest absence is decisive.
         let until = (0..size).map(|a| (0..size).map(|u| -number(size * a + u)).collect()).collect();
         Self { cost: of.cost(&at), of, at, deltas, until, rng }
     }
 
-    /// Makes the best exchange that is allowed, the one numbered `now`.
+    /// Applies the best admissible swap of iteration `now`.
     fn exchange(&mut self, now: i64, best: i64) {
         let size = self.of.size();
         let patience = 5 * number(size * size);
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_exchanges_add_is_kept_as_it_is() {
+    fn swap_costs_are_updated_exactly() {
         let world = testkit::grid(3, 12, 1);
         let quadratic = Quadratic::of(&world).expect("a grid of exclusive devices is one");
         let mut search = Search::new(&quadratic, Rng::with_seed(1));

@@ -1,4 +1,4 @@
-//! The fuzz targets' harness over their corpus, and over mutations of it: what `cargo fuzz` runs without end, bounded.
+//! Bounded run of the fuzz targets' harness over their corpus and mutations of it; `cargo fuzz` runs without end.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 #[path = "../../../../fuzz/harness.rs"]
 mod harness;
 
-/// Every file of the corpus, by name.
+/// Every corpus file, by name.
 static CORPUS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let mut files: Vec<_> = ["plan", "snapshot"]
@@ -25,18 +25,18 @@ static CORPUS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 });
 
 #[test]
-fn nothing_in_the_corpus_makes_anything_panic() {
+fn no_corpus_file_causes_a_panic() {
     for file in CORPUS.iter() {
         harness::plan(file);
     }
 }
 
-/// Numbers at which something ends: of 32 bits, half of them, of what a file may hold, and of what sums may come to.
+/// Boundary numbers: of 32 bits, half of them, of file fields, and of sums.
 const EDGES: [u64; 8] = [0, 1, (1 << 31) - 1, 1 << 32, 1 << 52, (1 << 53) - 1, 1 << 53, (1 << 53) + 1];
 
-/// Every number of every document at every edge, one at a time.
+/// Every number of every document at every boundary, one at a time.
 #[test]
-fn each_number_is_exact_or_refused() {
+fn each_number_is_exact_or_rejected() {
     for file in CORPUS.iter() {
         let Some(document) = accepted(file) else { continue };
         for path in paths(&document) {
@@ -51,9 +51,9 @@ fn each_number_is_exact_or_refused() {
     }
 }
 
-/// All numbers of every document but its version larger by one factor, up to where their sums are refused.
+/// All numbers of every document except its version, scaled by one factor, up to where their sums are rejected.
 #[test]
-fn all_numbers_together_are_exact_or_refused() {
+fn all_numbers_scaled_are_exact_or_rejected() {
     for file in CORPUS.iter() {
         let Some(document) = accepted(file) else { continue };
         for bits in (4..56).step_by(4) {
@@ -62,9 +62,9 @@ fn all_numbers_together_are_exact_or_refused() {
     }
 }
 
-/// Random worlds as they are, and with numbers too large for clingo.
+/// Random snapshots, original and with numbers too large for clingo.
 #[test]
-fn random_worlds_are_sound() {
+fn random_snapshots_satisfy_all_invariants() {
     let worlds: [fn(u64) -> SnapshotFile; 3] = [testkit::world, testkit::over_full, testkit::grouped];
     for seed in 0..100 {
         for world in worlds {
@@ -76,12 +76,12 @@ fn random_worlds_are_sound() {
     }
 }
 
-/// A document that is a world.
+/// A document that is a valid snapshot.
 fn accepted(file: &[u8]) -> Option<Value> {
     harness::snapshot(file).map(|snapshot| serde_json::from_str(&snapshot.write()).unwrap())
 }
 
-/// A document whose numbers are larger, its version aside.
+/// The document with scaled numbers, except its version.
 fn larger(document: &Value, bits: u32) -> Value {
     let mut larger = document.clone();
     for path in paths(document).iter().filter(|path| *path != "/version") {
@@ -93,7 +93,7 @@ fn larger(document: &Value, bits: u32) -> Value {
     larger
 }
 
-/// A change of bytes.
+/// A mutation of bytes.
 fn any_bytes() -> impl Strategy<Value = (Index, u8, Vec<u8>)> {
     let piece = prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..4),
@@ -103,7 +103,7 @@ fn any_bytes() -> impl Strategy<Value = (Index, u8, Vec<u8>)> {
     (any::<Index>(), 0..9u8, piece)
 }
 
-/// A change of one value of a document.
+/// A mutation of one value of a document.
 fn any_value() -> impl Strategy<Value = (Index, Change)> {
     let change = prop_oneof![
         select(vec![
@@ -185,7 +185,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_change_of_bytes_makes_anything_panic(file in any::<Index>(), changes in proptest::collection::vec(any_bytes(), 1..4)) {
+    fn no_byte_mutation_causes_a_panic(file in any::<Index>(), changes in proptest::collection::vec(any_bytes(), 1..4)) {
         let mut bytes: Vec<u8> = file.get(&CORPUS).clone();
         for (at, cut, piece) in changes {
             let from = at.index(bytes.len() + 1);
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn no_change_of_values_makes_anything_panic(file in any::<Index>(), changes in proptest::collection::vec(any_value(), 1..4)) {
+    fn no_value_mutation_causes_a_panic(file in any::<Index>(), changes in proptest::collection::vec(any_value(), 1..4)) {
         let file: &Vec<u8> = file.get(&CORPUS);
         if let Ok(mut document) = serde_json::from_slice::<Value>(file) {
             for (at, change) in changes {

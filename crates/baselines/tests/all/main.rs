@@ -1,4 +1,4 @@
-//! Tests of baselines and of the comparison, from outside; and any bytes through all that reads, plans, proves and explains.
+//! Integration tests of baselines and comparison, and fuzz tests of reading, planning, proving and explaining.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
 mod corpus;

@@ -1,4 +1,4 @@
-//! `bench-placement` in its smallest form.
+//! Smallest runs of `bench-placement`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -22,7 +22,7 @@ fn records(out: &Path) -> Vec<Record> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Every tag that is opened is closed, in order.
+/// All tags are closed in order.
 fn assert_is_xml(text: &str) {
     let mut open = Vec::new();
     for tag in text.split('<').skip(1).map(|rest| rest.split('>').next().unwrap()) {
@@ -36,7 +36,7 @@ fn assert_is_xml(text: &str) {
 }
 
 #[test]
-fn a_small_run_writes_lines_a_table_and_two_pictures() {
+fn a_small_run_writes_records_a_table_and_two_plots() {
     let out = tempfile::tempdir().unwrap();
     let (small, larger) = (instance("P-8x4-s1.json"), instance("P-32x8-s1.json.gz"));
     let what = ["--instances", small.to_str().unwrap(), larger.to_str().unwrap()];
@@ -65,7 +65,7 @@ fn a_small_run_writes_lines_a_table_and_two_pictures() {
 }
 
 #[test]
-fn what_was_run_before_is_kept_and_reported_again() {
+fn existing_results_are_kept_and_reported() {
     let out = tempfile::tempdir().unwrap();
     let small = instance("P-8x4-s1.json");
     let what = ["--instances", small.to_str().unwrap(), "--budgets", "1", "--seeds", "1", "--strategies"];
@@ -75,7 +75,7 @@ fn what_was_run_before_is_kept_and_reported_again() {
     assert_eq!(records(out.path()).len(), 2);
     let table = std::fs::read_to_string(out.path().join("results.md")).unwrap();
     assert!(table.contains("| greedy | metis |") && table.contains("Commit `here`"), "{table}");
-    // What is there is not run again; a row of another commit is no row of this one.
+    // Existing rows are not run again; a row of another commit does not count.
     let lines = out.path().join("results.jsonl");
     let elsewhere =
         std::fs::read_to_string(&lines).unwrap().replace("\"here\"", "\"there\"").replace("metis", "local");
@@ -83,14 +83,14 @@ fn what_was_run_before_is_kept_and_reported_again() {
     assert!(run(out.path(), &[&what[..], &["greedy,metis,local", "--resume"]].concat()).status.success());
     let of_here = records(out.path()).into_iter().filter(|record| record.commit == "here");
     assert_eq!(of_here.map(|record| record.strategy).collect::<Vec<_>>(), ["greedy", "metis", "local"]);
-    // Budgets of another kind are no budgets of this one.
+    // Budgets of another kind do not count.
     let by_processor = run(out.path(), &[&what[..], &["greedy", "--processor"]].concat());
     let said = String::from_utf8(by_processor.stderr).unwrap();
     assert!(!by_processor.status.success() && said.contains("folders of their own"), "{said}");
 }
 
 #[test]
-fn bounds_are_printed_beside_the_best_known() {
+fn bounds_are_printed_with_the_best_known_values() {
     let (small, best) = (instance("P-16x5-s1.json"), instance("best-known.json"));
     let best = best.to_str().unwrap();
     let done = bench(&["bound", "--instances", small.to_str().unwrap(), "--best", best, "--seconds", "20"]);
@@ -110,22 +110,19 @@ fn bounds_are_printed_beside_the_best_known() {
 }
 
 #[test]
-fn what_does_not_exist_is_named() {
+fn missing_files_and_strategies_are_named() {
     let out = tempfile::tempdir().unwrap();
     let small = instance("P-8x4-s1.json");
     let done = run(out.path(), &["--instances", small.to_str().unwrap(), "--strategies", "magic"]);
     let said = String::from_utf8(done.stderr).unwrap();
-    assert!(
-        !done.status.success() && said.contains("there is no strategy `magic`; use one of asp, "),
-        "{said}"
-    );
+    assert!(!done.status.success() && said.contains("unknown strategy `magic`; use one of asp, "), "{said}");
     let done = run(out.path(), &["--instances", small.to_str().unwrap(), "--only", "Q-"]);
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(!done.status.success() && said.contains("no instance has such a name"), "{said}");
 }
 
 #[test]
-fn what_is_asked_is_measured_and_written_as_a_table() {
+fn requirements_are_measured_and_written_as_a_table() {
     let out = tempfile::tempdir().unwrap();
     let acceptance = |more: &[&str]| {
         bench(&[&["acceptance", "--commit", "here", "--out", out.path().to_str().unwrap()], more].concat())
@@ -146,7 +143,7 @@ fn what_is_asked_is_measured_and_written_as_a_table() {
     let unknown = acceptance(&["--only", "impossible,fast"]);
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert!(
-        said.contains("there is no benchmark `fast`; use some of start, proofs, shortage, same, impossible"),
+        said.contains("unknown measurement `fast`; use one of start, proofs, shortage, same, impossible"),
         "{said}"
     );
 }

@@ -1,4 +1,4 @@
-//! What runs are put together to.
+//! Aggregation and reports of runs.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn summaries(records: &[Record]) -> Vec<Summary> {
 }
 
 #[test]
-fn the_median_of_the_seeds_is_held_against_the_best_known() {
+fn the_median_over_seeds_is_compared_with_the_best_known() {
     let values = [15_754, 15_912, 17_329];
     let runs: Vec<Record> =
         (1u64..).zip(values).map(|(seed, value)| run("ours", seed, &[0, 0, value, 1])).collect();
@@ -42,7 +42,7 @@ fn the_median_of_the_seeds_is_held_against_the_best_known() {
 }
 
 #[test]
-fn a_run_that_is_worse_above_has_no_ratio() {
+fn a_run_worse_on_a_higher_level_has_no_ratio() {
     let runs = [run("ours", 1, &[0, 3, 1, 1]), run("theirs", 1, &[]), run("nobody", 1, &[2, 0, 1, 1])];
     let summary = &summaries(&runs)[0];
     assert_eq!(runs.each_ref().map(|run| summary.ratio(run)), [None; 3]);
@@ -50,7 +50,7 @@ fn a_run_that_is_worse_above_has_no_ratio() {
 }
 
 #[test]
-fn the_ratio_is_of_the_first_level_that_differs() {
+fn the_ratio_uses_the_first_level_that_differs() {
     let of = |vector: &[i64]| Record { instance: "unknown".into(), ..run("ours", 1, vector) };
     let runs =
         [&[0, 7, 100, 3][..], &[0, 7, 120, 1], &[0, 14, 90, 1], &[0, 7, 100, 6], &[1, 0, 0, 0], &[]].map(of);
@@ -63,7 +63,7 @@ fn the_ratio_is_of_the_first_level_that_differs() {
 }
 
 #[test]
-fn what_rests_on_one_seed_says_so_and_short_runs_stand_beside_long_ones() {
+fn single_seed_results_are_marked_and_short_runs_are_compared_with_long_ones() {
     let of = |budget_seconds, seed, value| Record { budget_seconds, ..run("asp", seed, &[0, 0, value, 300]) };
     let runs = [
         of(5.0, 1, 16_000),
@@ -79,7 +79,7 @@ fn what_rests_on_one_seed_says_so_and_short_runs_stand_beside_long_ones() {
 }
 
 #[test]
-fn more_time_is_held_against_less_of_the_same_seed() {
+fn larger_budgets_are_compared_with_smaller_ones_by_seed() {
     let of = |budget_seconds, seed, value| Record { budget_seconds, ..run("asp", seed, &[0, 0, value, 300]) };
     let runs = [
         of(1.0, 1, 17_000),
@@ -94,18 +94,18 @@ fn more_time_is_held_against_less_of_the_same_seed() {
     assert!(table.contains(line), "{table}");
     assert!(
         !markdown(&summaries(&runs[..4]), "").contains("Monotonicity"),
-        "two budgets are beside each other elsewhere"
+        "two budgets are compared in another table"
     );
 }
 
 #[test]
-fn the_judgement_is_apart_from_what_is_over() {
+fn overrun_excludes_judgement_time() {
     let late = Record { wall_seconds: 7.25, judged_seconds: 2.0, ..run("asp", 1, &[0, 0, 15_912, 300]) };
     assert!((late.overshoot_seconds() - 0.25).abs() < 1e-9, "{}", late.overshoot_seconds());
 }
 
 #[test]
-fn each_part_says_where_it_earns_and_where_it_costs() {
+fn ablations_report_gains_and_losses() {
     let of = |strategy: &str, vector: &[i64]| run(strategy, 1, vector);
     let runs = [
         of("asp", &[0, 0, 16_000, 300]),
@@ -126,7 +126,7 @@ fn each_part_says_where_it_earns_and_where_it_costs() {
 }
 
 #[test]
-fn what_had_been_reached_stands_beside_what_is_found() {
+fn earlier_results_are_compared_with_current_ones() {
     let list = std::env::temp_dir().join(format!("reached-{}.json", std::process::id()));
     std::fs::write(&list, r#"[{"instance": "P-64x11-s1", "communication": 15753, "reached": 15765}]"#)
         .unwrap();
@@ -145,7 +145,7 @@ fn what_had_been_reached_stands_beside_what_is_found() {
 }
 
 #[test]
-fn the_table_says_it_all() {
+fn the_full_table_is_rendered() {
     let mut ours = run("ours", 1, &[0, 0, 15_912, 300]);
     ours.bound.insert("communication".into(), 15_062);
     let records = [
@@ -158,7 +158,7 @@ fn the_table_says_it_all() {
 }
 
 #[test]
-fn rows_of_another_commit_are_never_mixed_in() {
+fn rows_of_other_commits_are_excluded() {
     let of =
         |commit: &str, seed| Record { commit: commit.to_owned(), ..run("ours", seed, &[0, 0, 15_912, 300]) };
     let records = vec![of("", 1), of("a", 1), of("b", 1), of("a", 2), of("b", 2), of("b", 3)];
@@ -177,7 +177,7 @@ fn rows_of_another_commit_are_never_mixed_in() {
 }
 
 #[test]
-fn pictures_of_nothing_are_pictures() {
+fn empty_plots_are_valid() {
     for picture in [cost_over_time(&[]), gap_by_size(&[])] {
         assert!(picture.starts_with("<svg") && picture.ends_with("</svg>\n"), "{picture}");
     }

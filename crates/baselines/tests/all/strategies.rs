@@ -1,4 +1,4 @@
-//! Baselines give feasible answers, and what an outside program says is held against the checker.
+//! Baselines give feasible answers, and answers of external programs are verified.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn read(name: &str) -> Instance {
     Instance::read(&instance(name)).unwrap()
 }
 
-/// A program that prints `text` whatever it is asked.
+/// A program that always prints `text`.
 fn program(folder: &tempfile::TempDir, text: &str) -> External {
     let file = folder.path().join("baseline");
     std::fs::write(&file, format!("#!/bin/sh\ncat >/dev/null\ncat <<'END'\n{text}\nEND\n")).unwrap();
@@ -47,9 +47,9 @@ fn all() -> [Box<dyn Strategy>; 7] {
     ]
 }
 
-/// In worlds small enough to look at every assignment: feasible, the same by seed, and never better than the best there is.
+/// On snapshots small enough for enumeration: feasible, deterministic by seed, and never better than the optimum.
 #[test]
-fn no_baseline_breaks_a_rule_or_beats_the_optimum() {
+fn baselines_are_feasible_and_never_beat_the_optimum() {
     let mut optima = 0;
     for seed in 0..24 {
         let Ok(snapshot) = Snapshot::new(testkit::world(seed)) else { continue };
@@ -68,12 +68,12 @@ fn no_baseline_breaks_a_rule_or_beats_the_optimum() {
             optima += usize::from(vector == best);
         }
     }
-    // They are no straw men: on such worlds the optimum is found now and then.
+    // The baselines are serious: they reach the optimum of such snapshots now and then.
     assert!(optima > 20, "{optima}");
 }
 
 #[test]
-fn metis_answers_feasibly_and_the_same_each_time() {
+fn metis_is_feasible_and_deterministic() {
     for name in ["P-8x4-s1.json", "P-16x5-s1.json", "P-64x11-s1.json.gz", "C-64x12-s1.json.gz"] {
         let snapshot = read(name).snapshot;
         let solve = |seed| plan(&snapshot, &Metis, &NoPolicy, &Budget::effort(Some(6), seed)).unwrap();
@@ -87,7 +87,7 @@ fn metis_answers_feasibly_and_the_same_each_time() {
 }
 
 #[test]
-fn metis_takes_worlds_in_which_there_is_nothing_to_cut() {
+fn metis_accepts_snapshots_without_anything_to_cut() {
     let unit = r#"{"id": "n/cpu-0", "kind": "cpu", "node": "n", "capacity": 5}"#;
     let actor = |name: &str| format!(r#"{{"id": "{name}", "runsOn": {{"cpu": 1}}}}"#);
     let both = [actor("a"), actor("b")].join(", ");
@@ -102,7 +102,7 @@ fn metis_takes_worlds_in_which_there_is_nothing_to_cut() {
 }
 
 #[test]
-fn an_outside_answer_is_priced_here() {
+fn external_answers_are_evaluated_by_the_checker() {
     let snapshot = read("P-8x4-s1.json").snapshot;
     let found = plan(&snapshot, &Metis, &NoPolicy, &Budget::effort(None, 1)).unwrap();
     let place = |actor: ActorIx| {
@@ -117,18 +117,18 @@ fn an_outside_answer_is_priced_here() {
 }
 
 #[test]
-fn an_outside_answer_that_is_none_is_a_problem_of_its_own() {
+fn invalid_external_answers_are_reported_as_problems() {
     let folder = tempfile::tempdir().unwrap();
     let problem = |text: &str| ask(&program(&folder, text)).problem.unwrap();
-    assert!(problem("certainly").contains("is no placement"), "{}", problem("certainly"));
+    assert!(problem("certainly").contains("is not a placement"), "{}", problem("certainly"));
     let nowhere = r#"{"assignments": {"bench/app/a-0": "moon/cpu-0"}}"#;
-    assert!(problem(nowhere).contains("moon/cpu-0: there is no such"), "{}", problem(nowhere));
+    assert!(problem(nowhere).contains("moon/cpu-0: unknown actor or unit"), "{}", problem(nowhere));
     let absent = External::new("outside", vec!["/nonexistent/solver".to_owned()], Duration::from_secs(1));
     assert!(ask(&absent).problem.unwrap().contains("does not start"));
 }
 
 #[test]
-fn tabu_search_is_for_exclusive_units_and_finds_the_optimum_of_small_grids() {
+fn tabu_search_requires_exclusive_units_and_solves_small_grids() {
     let world = testkit::grid(2, 5, 1);
     let price = |strategy: &dyn Strategy, effort| {
         let plan = plan(&world, strategy, &NoPolicy, &Budget::effort(effort, 1)).unwrap();

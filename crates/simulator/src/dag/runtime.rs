@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use taskgraph::online::{Cache, HandOver, Pool, Ready, Round, Scheduler};
+use taskgraph::online::{Cache, Dispatch, Pool, Ready, Round, Scheduler};
 use taskgraph::{FileError, Streaming};
 
 use super::applications::{Application, Applications};
@@ -124,7 +124,7 @@ impl<'a> Runtime<'a> {
             let (classes, costs) = (&self.applications.classes, self.applications.costs);
             let mut round = Round::new(self.now, classes, costs, &mut self.pool, &mut self.queue);
             round.run(scheduler, cache.as_mut());
-            let (end, looks, handed) = (round.now, round.looks, round.handed);
+            let (end, looks, handed) = (round.now, round.evaluations, round.dispatched);
             self.sums.overhead_ns += end - self.now;
             self.sums.rounds += 1;
             self.sums.looks += looks;
@@ -254,8 +254,8 @@ impl<'a> Runtime<'a> {
 
     /// Dispatches a task to a worker. It starts when the dispatch is complete and the worker, and for an accelerator its
     /// host core, have finished their earlier tasks.
-    fn serve(&mut self, one: &HandOver) -> Record {
-        let HandOver { task: Ready { token, .. }, pe, at } = *one;
+    fn serve(&mut self, one: &Dispatch) -> Record {
+        let Dispatch { task: Ready { token, .. }, pe, at } = *one;
         let (number, task) = split(token);
         let instance = &mut self.instances[number];
         let application = &self.applications.all[instance.application];

@@ -47,12 +47,12 @@ enum Equal {
 }
 
 /// A graph on a platform.
-struct World {
+struct Scenario {
     graph: Graph,
     platform: Platform,
 }
 
-impl World {
+impl Scenario {
     fn map(&self, mapper: &dyn Mapper, budget: &Budget) -> Result<Mapped, Failure> {
         Ok(mapper.map(&self.graph, &self.platform, budget)?)
     }
@@ -96,7 +96,7 @@ struct Instance {
 }
 
 fn instance(family: Family, strip: usize, number: u64) -> Result<Instance, Failure> {
-    let world = World { graph: graph(family, strip, number)?, platform: platform(number) };
+    let scenario = Scenario { graph: graph(family, strip, number)?, platform: platform(number) };
     let mut values: [Vec<f64>; 5] = Default::default();
     let narrow = |values: &[f64]| {
         let (mean, half) = mean(values);
@@ -105,24 +105,24 @@ fn instance(family: Family, strip: usize, number: u64) -> Result<Instance, Failu
     let mut otherwise = None;
     for seed in 1.. {
         for (at, limit) in LIMITS.into_iter().enumerate() {
-            let improved = world.improved(seed, limit, false)?;
+            let improved = scenario.improved(seed, limit, false)?;
             values[at].push(improved.objective);
-            values[2 + at].push(world.standard(seed, false, &improved, Equal::Evaluations)?);
+            values[2 + at].push(scenario.standard(seed, false, &improved, Equal::Evaluations)?);
             if seed == 1 && at == 1 {
-                let printed = world.improved(seed, limit, true)?;
+                let printed = scenario.improved(seed, limit, true)?;
                 otherwise = Some([
-                    (improved.objective, world.standard(seed, false, &improved, Equal::Moves)?),
-                    (printed.objective, world.standard(seed, true, &printed, Equal::Evaluations)?),
+                    (improved.objective, scenario.standard(seed, false, &improved, Equal::Moves)?),
+                    (printed.objective, scenario.standard(seed, true, &printed, Equal::Evaluations)?),
                 ]);
             }
         }
-        values[4].push(world.map(&KWay::default(), &Budget::effort(None, seed))?.objective);
+        values[4].push(scenario.map(&KWay::default(), &Budget::effort(None, seed))?.objective);
         let trials = values[0].len();
         if trials == TRIALS.1 || (trials >= TRIALS.0 && values.iter().all(|values| narrow(values))) {
             break;
         }
     }
-    let packed = world.map(&BinPacking::default(), &Budget::effort(None, 1)).ok();
+    let packed = scenario.map(&BinPacking::default(), &Budget::effort(None, 1)).ok();
     let [short, long, hasty, patient, kway] = values.each_ref().map(|values| mean(values).0);
     Ok(Instance {
         family,

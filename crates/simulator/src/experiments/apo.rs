@@ -145,7 +145,7 @@ fn figure(results: &[Result], title: &str, level: Option<(&str, f64)>) -> String
 }
 
 /// Results of all contestants in one simulation.
-struct Described {
+struct Comparison {
     text: String,
     /// By contestant: mean throughput after the first decision, and the half-width of its interval.
     values: Vec<(&'static str, (f64, f64))>,
@@ -160,7 +160,7 @@ fn described(
     contestants: &[Contestant],
     stem: &str,
     with_static: bool,
-) -> std::result::Result<Described, Failure> {
+) -> std::result::Result<Comparison, Failure> {
     let results = contest.compete(setting, contestants)?;
     let of: &dyn Fn(&Report) -> f64 = &|report| after(contest, report);
     let value = |result: &Result| interval(&result.reports.iter().map(of).collect::<Vec<f64>>());
@@ -173,7 +173,7 @@ fn described(
         );
         (best, Some(("best static found", best)), said, oracle)
     } else {
-        let (first, (ours, _)) = *values.first().ok_or("nobody competes")?;
+        let (first, (ours, _)) = *values.first().ok_or("a contest has contestants")?;
         let (foreseen, oracle) = foreseen(contest, &results, None)?;
         let said = format!(
             "Ratios are to {first} after the first decision; the best static assignment is not known. {foreseen}"
@@ -183,7 +183,7 @@ fn described(
     setting.write(&format!("{stem}.svg"), &figure(&results, stem, level))?;
     let table = table(&results, reference, "after the first decision", of, None);
     let text = format!("{said}\n\n{table}{}\n![{stem}]({stem}.svg)\n", losses(&results));
-    Ok(Described { text, values, oracle })
+    Ok(Comparison { text, values, oracle })
 }
 
 /// Figure 4: the motivating example on the units of scenarios A and B, and the authors' trace of it.
@@ -238,14 +238,14 @@ const AUTHORS: &str = "64 actors, 8 CPUs, 2 GPUs, 1 FPGA. The paper claims up to
     regenerated from the parameters with the costs of the paper's Table II, so only the order of strategies can be compared.\n";
 
 /// The simulations of Figure 5 in one table.
-fn beside(worlds: &[(String, Described)]) -> String {
+fn beside(compared: &[(String, Comparison)]) -> String {
     let shown = ["asp", "authors' objective", "metis", "metis-apolike", "annealing-next-state"];
     let mut text = format!(
         "\n## Summary\n\nTasks/ms after the first decision; the last column is the lower bound with hindsight.\n\n| setting | {} | hindsight |\n|---|{}\n",
         shown.join(" | "),
         "---:|".repeat(shown.len() + 1)
     );
-    for (world, Described { values, oracle, .. }) in worlds {
+    for (world, Comparison { values, oracle, .. }) in compared {
         let of = shown.map(|name| {
             let found = values.iter().find(|(label, _)| *label == name);
             found.map_or_else(String::new, |(_, (centre, half))| format!("{centre:.1} ± {half:.1}"))
@@ -260,22 +260,22 @@ pub fn figure_5(setting: &Setting) -> std::result::Result<(), Failure> {
     let mut text = page("Figure 5: stochastic trace");
     text.push_str(AUTHORS);
     text.push_str("Both trace lengths have the same number of tasks.\n");
-    let mut worlds = Vec::new();
+    let mut compared = Vec::new();
     for (phases, rate) in [((1000.0, 200.0), 12.0), ((60_000.0, 5_000.0), 0.2)] {
         for (gpu, fpga) in [(4, 2), (50, 10)] {
             let kind = hotspot(64, phases, rate, false, 1);
             let contest = Contest::new(&unequal_units(8, 2, gpu, fpga), kind, None)?;
             let (end, phase) = phases;
             let stem = format!("figure-5-{end}-{gpu}x");
-            let world = described(setting, &contest, ALL, &stem, false)?;
+            let simulation = described(setting, &contest, ALL, &stem, false)?;
             write!(
                 text,
                 "\n## {end} units, phases of {phase}, GPU {gpu} and FPGA {fpga} times as fast\n\n{}",
-                world.text
+                simulation.text
             )?;
-            worlds.push((format!("{end} units, GPU {gpu} and FPGA {fpga} times"), world));
+            compared.push((format!("{end} units, GPU {gpu} and FPGA {fpga} times"), simulation));
             // Each part takes minutes: partial results are written.
-            setting.write("figure-5.md", &format!("{text}{}", beside(&worlds)))?;
+            setting.write("figure-5.md", &format!("{text}{}", beside(&compared)))?;
         }
     }
     Ok(())
@@ -325,7 +325,7 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
         let of: &dyn Fn(&Report) -> f64 = &|report| {
             mean(&report.throughputs().into_iter().skip(before).collect::<Vec<f64>>()).unwrap_or(0.0)
         };
-        let first = all.first().ok_or("nobody competes")?;
+        let first = all.first().ok_or("a contest has contestants")?;
         let ours = interval(&first.reports.iter().map(of).collect::<Vec<_>>()).0;
         write!(
             text,
@@ -460,13 +460,13 @@ pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Described, beside};
+    use super::{Comparison, beside};
 
     #[test]
-    fn a_world_is_a_row() {
+    fn each_simulation_is_a_row() {
         let values = vec![("asp", (56.86, 0.26)), ("metis", (51.5, 2.4)), ("random", (30.0, 1.0))];
-        let world = Described { text: String::new(), values, oracle: 59.69 };
-        let table = beside(&[("small".to_owned(), world)]);
+        let simulation = Comparison { text: String::new(), values, oracle: 59.69 };
+        let table = beside(&[("small".to_owned(), simulation)]);
         assert_eq!(table.lines().last(), Some("| small | 56.9 ± 0.3 |  | 51.5 ± 2.4 |  |  | 59.7 |"));
     }
 }

@@ -6,13 +6,13 @@ use super::setting::{Failure, Setting};
 use crate::best_static::in_parallel;
 use crate::config::{Config, Counters};
 use crate::mean::mean;
-use crate::oracle::{Foreseen, Hint, foresee};
-use crate::planner::{Facts, Measure, levels};
+use crate::oracle::{Hint, OracleResult, foresee};
+use crate::planner::{SnapshotModel, WorkMeasure, levels};
 use crate::platform::Platform;
 use crate::run::{Case, Change, Report, allowed};
+use crate::simulation;
 use crate::strategies::{NONE, planner};
 use crate::trace::{Kind, Trace};
-use crate::world;
 
 /// A strategy and its inputs.
 #[derive(Clone, Copy, Debug)]
@@ -22,14 +22,14 @@ pub struct Contestant {
     /// The strategy.
     pub strategy: &'static str,
     /// Its model of the simulation, and how its answers are applied.
-    pub told: Told,
+    pub input: InputModel,
     /// Effort per plan.
     pub effort: Option<u64>,
 }
 
 /// The snapshot model that a strategy receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum InputModel {
     /// Work of the busiest unit including its messages; a plan must gain 2 %.
     Busiest,
     /// The same; every improvement is applied.
@@ -51,20 +51,20 @@ pub enum Told {
     Authors,
 }
 
-impl Told {
-    fn facts(self, config: &Config) -> Facts {
+impl InputModel {
+    fn facts(self, config: &Config) -> SnapshotModel {
         let gamma = config.gamma.clone();
         let measure = match self {
-            Self::Busiest | Self::Ungated => return Facts::busiest(gamma),
-            Self::Time => return Facts::in_time(gamma),
-            Self::Levels | Self::Adaptive => Measure::Time,
-            Self::Roomy => Measure::Roomy,
-            Self::Paper | Self::PaperAdaptive => Measure::Tasks,
-            Self::Authors => Measure::Mean,
+            Self::Busiest | Self::Ungated => return SnapshotModel::busiest(gamma),
+            Self::Time => return SnapshotModel::in_time(gamma),
+            Self::Levels | Self::Adaptive => WorkMeasure::Time,
+            Self::Roomy => WorkMeasure::Roomy,
+            Self::Paper | Self::PaperAdaptive => WorkMeasure::Tasks,
+            Self::Authors => WorkMeasure::Mean,
         };
         let adaptive = matches!(self, Self::Adaptive | Self::PaperAdaptive | Self::Authors);
         let counters = (self == Self::Authors).then_some(Counters::Cumulative);
-        Facts { measure, gamma, objectives: levels(adaptive), counters, ..Facts::default() }
+        SnapshotModel { measure, gamma, objectives: levels(adaptive), counters, ..SnapshotModel::default() }
     }
 
     fn least_gain(self) -> Option<f64> {
@@ -78,25 +78,25 @@ const LEAST_GAIN: f64 = 0.02;
 /// Effort per plan: about a second for 64 actors; the authors' limit is five.
 const EFFORT: u64 = 500;
 
-const fn ours(label: &'static str, told: Told) -> Contestant {
-    Contestant { label, strategy: "asp", told, effort: Some(EFFORT) }
+const fn ours(label: &'static str, input: InputModel) -> Contestant {
+    Contestant { label, strategy: "asp", input, effort: Some(EFFORT) }
 }
 
 const fn other(strategy: &'static str) -> Contestant {
-    Contestant { label: strategy, strategy, told: Told::Roomy, effort: None }
+    Contestant { label: strategy, strategy, input: InputModel::Roomy, effort: None }
 }
 
 /// All contestants; ours is the first.
 pub const ALL: &[Contestant] = &[
-    ours("asp", Told::Busiest),
-    ours("asp without gate", Told::Ungated),
-    ours("asp, objective in time", Told::Time),
-    ours("asp, plain objective", Told::Levels),
-    ours("asp, plain objective, slack", Told::Roomy),
-    ours("asp, adaptive", Told::Adaptive),
-    ours("asp on the paper's inputs", Told::Paper),
-    ours("asp on the paper's inputs, adaptive", Told::PaperAdaptive),
-    ours("authors' objective", Told::Authors),
+    ours("asp", InputModel::Busiest),
+    ours("asp without gate", InputModel::Ungated),
+    ours("asp, objective in time", InputModel::Time),
+    ours("asp, plain objective", InputModel::Levels),
+    ours("asp, plain objective, slack", InputModel::Roomy),
+    ours("asp, adaptive", InputModel::Adaptive),
+    ours("asp on the paper's inputs", InputModel::Paper),
+    ours("asp on the paper's inputs, adaptive", InputModel::PaperAdaptive),
+    ours("authors' objective", InputModel::Authors),
     other("metis"),
     other("metis-apolike"),
     other("metis-apolike-published"),
@@ -144,7 +144,7 @@ impl Contest {
             Config::parse(config).map_err(|(field, problem)| format!("{field}: {problem}"))?;
         let trace = Trace::collect(kind.rows()?)?;
         let allowed = allowed(&config, &platform, trace.actors())?;
-        let start = world::start(&config.start, &allowed, &platform)?;
+        let start = simulation::start(&config.start, &allowed, &platform)?;
         Ok(Self { config, platform, trace, windows, start, allowed })
     }
 
@@ -185,9 +185,9 @@ impl Contest {
     }
 
     fn one(&self, contestant: &Contestant, seed: u64) -> std::result::Result<Report, Failure> {
-        let (told, strategy) = (contestant.told, contestant.strategy);
+        let (input, strategy) = (contestant.input, contestant.strategy);
         let mut planner =
-            planner(strategy, told.facts(&self.config), contestant.effort, seed, told.least_gain())?;
+            planner(strategy, input.facts(&self.config), contestant.effort, seed, input.least_gain())?;
         let case = self.case(&self.start, self.windows);
         Ok(case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {})?)
     }
@@ -263,7 +263,7 @@ impl Contest {
     ///
     /// # Errors
     /// A simulation that cannot continue.
-    pub fn foreseen(&self, hints: &[Hint]) -> std::result::Result<Foreseen, Failure> {
+    pub fn foreseen(&self, hints: &[Hint]) -> std::result::Result<OracleResult, Failure> {
         Ok(foresee(&Case { compared: false, ..self.case(&self.start, self.windows) }, hints)?)
     }
 

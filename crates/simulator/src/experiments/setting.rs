@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_last_how_it_was_made() {
+    fn pages_end_with_a_provenance_paragraph() {
         let seeded = Experiment::new("gamma", "", |_| Ok(()));
         let page = |experiment, commit| written(experiment, commit, "page.md", "# Title\n\nText.\n\n");
         assert_eq!(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_as_they_are_given() {
+    fn other_files_are_written_unchanged() {
         assert_eq!(
             written(Experiment::new("gamma", "", |_| Ok(())), Some("1cd6545"), "rows.csv", "a\n"),
             "a\n"

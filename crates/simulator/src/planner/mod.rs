@@ -1,10 +1,10 @@
 //! Planners for simulations, and the observations they receive.
 
-mod facts;
 mod observed;
-mod placing;
+mod snapshot_model;
+mod strategy_planner;
 mod work;
 
-pub use facts::{Exchange, Facts, Measure, levels};
-pub use observed::{Known, Observed, Planner, PlannerError, Proposal};
-pub use placing::Placing;
+pub use observed::{GainEstimate, Observed, Planner, PlannerError, Proposal};
+pub use snapshot_model::{MessageCost, SnapshotModel, WorkMeasure, levels};
+pub use strategy_planner::StrategyPlanner;

@@ -4,7 +4,7 @@ use control::Gain;
 
 use crate::config::Config;
 use crate::platform::Platform;
-use crate::world::Counted;
+use crate::simulation::PeriodCounters;
 
 /// The operator's knowledge at the end of a window.
 #[derive(Clone, Copy, Debug)]
@@ -20,24 +20,24 @@ pub struct Observed<'a> {
     /// Windows since the start.
     pub windows: u64,
     /// Counters since the last plan was due.
-    pub period: &'a Counted,
+    pub period: &'a PeriodCounters,
     /// The same counters by window, preceded by those of some earlier planning periods.
-    pub recent: &'a [Counted],
+    pub recent: &'a [PeriodCounters],
     /// Counters since the start.
-    pub total: &'a Counted,
+    pub total: &'a PeriodCounters,
 }
 
 /// Why planning failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlannerError {
     /// The observation does not form a valid snapshot.
-    #[error("what was observed makes no snapshot")]
+    #[error("the observation does not form a valid snapshot")]
     Snapshot(#[from] placement::SnapshotError),
     /// The strategy found no feasible plan.
     #[error(transparent)]
     Plan(#[from] placement::PlanError),
     /// An actor is unplaced.
-    #[error("{actor} has no place: {reason}")]
+    #[error("{actor} is unplaced: {reason}")]
     Unplaced {
         /// The actor.
         actor: String,
@@ -52,12 +52,12 @@ pub struct Proposal {
     /// The new assignment.
     pub assignment: Vec<usize>,
     /// The estimated gain; absent if the plan was not compared with staying.
-    pub known: Option<Known>,
+    pub known: Option<GainEstimate>,
 }
 
 /// Estimated costs of staying and of migrating, from the snapshot of the plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Known {
+pub struct GainEstimate {
     /// By level: cost of staying.
     pub stay: Vec<i64>,
     /// By level: cost of the plan.

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_a_trace_and_the_same_again() {
+    fn every_kind_generates_a_valid_trace_deterministically() {
         for kind in small() {
             let rows: Vec<Row> = kind.rows().unwrap().collect();
             assert_eq!(kind.rows().unwrap().collect::<Vec<_>>(), rows);
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_sends_to_the_right_every_tenth_time() {
+    fn ring_actors_send_right_at_every_tenth_time() {
         let rows: Vec<Row> = Kind::Ring { actors: 8, end: 11 }.rows().unwrap().collect();
         assert_eq!(rows.len(), 10 * 8 + 8);
         assert_eq!(rows[0], Row { at: 1.0, from: 0, time: 2.0, to: 0 });
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn in_an_imbalanced_phase_only_hot_actors_are_sent_to() {
+    fn only_hot_actors_receive_messages_in_imbalanced_phases() {
         let [.., own, relayed] = small();
         for kind in [own, relayed] {
             let rows = kind.rows().unwrap().filter(|row| row.at < 40.0);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn parameters_out_of_range_are_rejected() {
         let cases = [
             (Kind::Ring { actors: 0, end: 5 }, "actors is 0; give a number from 1 to 1000000"),
             (Kind::Ring { actors: 2, end: 1 }, "end is 1; give a time of at least 2"),

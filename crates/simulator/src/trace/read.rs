@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_named() {
+    fn a_missing_file_is_named() {
         let error = super::read_file(Path::new("nowhere/t.csv")).unwrap_err();
         assert!(matches!(error, TraceError::Read { .. }));
         assert!(error.to_string().starts_with("nowhere/t.csv: cannot be read: "), "{error}");

@@ -116,7 +116,7 @@ impl Builder {
     /// The trace, or the line that names an actor without tasks, and the remedy.
     pub(super) fn finish(mut self) -> Result<Trace, (usize, String)> {
         if self.rows.is_empty() {
-            return Err((1, format!("there is no row; write rows below the header {HEADER}")));
+            return Err((1, format!("the trace is empty; write rows below the header {HEADER}")));
         }
         // An actor named by a row is reported as a typing error there, not as a gap in the numbering.
         let mut idle: Vec<usize> =
@@ -125,7 +125,7 @@ impl Builder {
         if let Some(&actor) = idle.first() {
             let line = self.named[actor].max(1);
             let problem = if self.named[actor] == 0 {
-                format!("actor {actor} is left out; actors are numbered from 0 without gaps")
+                format!("actor {actor} is missing; actors are numbered from 0 without gaps")
             } else {
                 format!(
                     "actor {actor} is unknown: it is the src_id of no row; give it rows of its own or correct dst_id"
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_kept_by_actor_in_their_order() {
+    fn rows_are_grouped_by_actor_in_order() {
         let trace =
             collect(&[(1.0, 0, 2.0, 0), (1.0, 1, 2.0, 1), (1.0, 0, 1.1, 1), (2.0, 0, 3.0, 0)]).unwrap();
         assert_eq!((trace.actors(), trace.rows()), (2, 4));
@@ -159,9 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_row() {
+    fn invalid_rows_are_reported_with_their_number() {
         let cases: [(&[Plain], &str); 6] = [
-            (&[], "row 1: there is no row; write rows below the header src_ts,src_id,dst_ts,dst_id"),
+            (&[], "row 1: the trace is empty; write rows below the header src_ts,src_id,dst_ts,dst_id"),
             (
                 &[(2.0, 0, 3.0, 0), (1.0, 0, 2.0, 0)],
                 "row 2: src_ts 1 of actor 0 comes after 2; sort the rows of each actor by src_ts",
@@ -172,7 +172,7 @@ mod tests {
                 &[(1.0, 0, 2.0, 0), (2.0, 0, 3.0, 1)],
                 "row 2: actor 1 is unknown: it is the src_id of no row; give it rows of its own or correct dst_id",
             ),
-            (&[(1.0, 2, 2.0, 2)], "row 1: actor 0 is left out; actors are numbered from 0 without gaps"),
+            (&[(1.0, 2, 2.0, 2)], "row 1: actor 0 is missing; actors are numbered from 0 without gaps"),
         ];
         for (rows, expected) in cases {
             assert_eq!(collect(rows).unwrap_err(), expected);

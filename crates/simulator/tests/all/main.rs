@@ -1,8 +1,8 @@
-//! Whole worlds, in one program: what is linked is linked once.
+//! Tests of whole simulations, linked into one program.
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
 
-mod authors;
-mod laws;
+mod errors;
 mod oracle;
 mod planning;
-mod refusals;
+mod properties;
+mod published;

@@ -1,12 +1,12 @@
-//! The oracle, held against everything that planners can decide.
+//! The oracle compared with all possible decisions.
 
 use simulator::config::Config;
 use simulator::oracle::foresee;
-use simulator::planner::Facts;
+use simulator::planner::SnapshotModel;
 use simulator::run::{Case, allowed};
+use simulator::simulation;
 use simulator::strategies::planner;
 use simulator::trace::{Kind, Phold, Trace};
-use simulator::world;
 
 const UNITS: &str = "
 units: [{kind: cpu, count: 1, speed: 1}, {kind: gpu, count: 1, speed: 3}]
@@ -20,13 +20,13 @@ replanEveryWindows: 2
 migrationMilliseconds: 1
 ";
 
-/// The means of the oracle with so many windows, of hill climbing alone, and of some planners in the same world.
+/// Mean throughput of the oracle with this many windows, of hill climbing alone, and of some planners in the same simulation.
 fn means(actors: u32, windows: u64, seed: u64) -> (f64, bool, Vec<f64>) {
     let (config, platform) = Config::parse(UNITS).unwrap();
     let kind = Kind::Phold(Phold { actors, end: 4_000, probability: 0.3, seed });
     let trace = Trace::collect(kind.rows().unwrap()).unwrap();
     let allowed = allowed(&config, &platform, trace.actors()).unwrap();
-    let start = world::start(&config.start, &allowed, &platform).unwrap();
+    let start = simulation::start(&config.start, &allowed, &platform).unwrap();
     let case = Case {
         config: &config,
         platform: &platform,
@@ -37,7 +37,7 @@ fn means(actors: u32, windows: u64, seed: u64) -> (f64, bool, Vec<f64>) {
         compared: false,
     };
     let others = ["none", "local", "metis", "random", "annealing-standard"].map(|name| {
-        let mut planner = planner(name, Facts::default(), Some(50), seed, None).unwrap();
+        let mut planner = planner(name, SnapshotModel::default(), Some(50), seed, None).unwrap();
         let report = case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {}).unwrap();
         report.mean.unwrap()
     });
@@ -48,7 +48,7 @@ fn means(actors: u32, windows: u64, seed: u64) -> (f64, bool, Vec<f64>) {
 }
 
 #[test]
-fn nobody_beats_the_exact_oracle() {
+fn no_planner_beats_the_exact_oracle() {
     for seed in 1..4 {
         // Eight assignments, three decisions.
         let (oracle, exact, others) = means(3, 8, seed);
@@ -58,7 +58,7 @@ fn nobody_beats_the_exact_oracle() {
 }
 
 #[test]
-fn where_not_all_can_be_tried_it_is_at_least_as_good_as_staying_and_says_so() {
+fn an_inexact_oracle_is_marked_and_not_worse_than_staying() {
     let (oracle, exact, others) = means(8, 8, 1);
     assert!(!exact);
     assert!(oracle >= others[0], "{oracle} {others:?}");

@@ -1,11 +1,11 @@
-//! Worlds with a planner.
+//! Simulations with a planner.
 
 use simulator::config::Config;
-use simulator::planner::{Facts, Observed, Planner, PlannerError, Proposal};
+use simulator::planner::{Observed, Planner, PlannerError, Proposal, SnapshotModel};
 use simulator::run::{Case, Report, allowed};
+use simulator::simulation;
 use simulator::strategies::planner;
 use simulator::trace::{Hotspot, Kind, Phold, Trace};
-use simulator::world;
 
 const UNITS: &str = "
 units: [{kind: cpu, count: 2, speed: 1}, {kind: fpga, count: 1, speed: 2}, {kind: gpu, count: 1, speed: 4}]
@@ -37,7 +37,7 @@ fn run(config: &str, strategy: &str) -> Report {
 }
 
 fn run_trace(config: &str, kind: Kind, strategy: &str) -> Report {
-    let mut planner = planner(strategy, Facts::default(), Some(50), 1, None).unwrap();
+    let mut planner = planner(strategy, SnapshotModel::default(), Some(50), 1, None).unwrap();
     planned_by(config, kind, planner.as_deref_mut().map(|planner| planner as _))
 }
 
@@ -45,7 +45,7 @@ fn planned_by(config: &str, kind: Kind, planner: Option<&mut dyn Planner>) -> Re
     let (config, platform) = Config::parse(config).unwrap();
     let trace = Trace::collect(kind.rows().unwrap()).unwrap();
     let allowed = allowed(&config, &platform, trace.actors()).unwrap();
-    let start = world::start(&config.start, &allowed, &platform).unwrap();
+    let start = simulation::start(&config.start, &allowed, &platform).unwrap();
     let case = Case {
         config: &config,
         platform: &platform,
@@ -58,7 +58,7 @@ fn planned_by(config: &str, kind: Kind, planner: Option<&mut dyn Planner>) -> Re
     case.run(planner, &mut |_| {}).unwrap()
 }
 
-/// How many single windows it was shown, and what they had together of the last two.
+/// Number of single-window observations, and the sum of the last two.
 #[derive(Default)]
 struct Shown(Vec<usize>);
 
@@ -72,14 +72,14 @@ impl Planner for Shown {
 }
 
 #[test]
-fn windows_are_remembered_for_four_plans() {
+fn window_counters_are_kept_for_four_plans() {
     let mut shown = Shown::default();
     planned_by(UNITS, hotspot(), Some(&mut shown));
     assert!(shown.0.len() > 6, "{:?}", shown.0);
     assert_eq!(shown.0[..6], [2, 4, 6, 8, 10, 10]);
 }
 
-/// `asp` starts this program again as its solver, which a program of tests cannot be.
+/// `asp` starts the current executable as its solver, which a test program does not support.
 const STRATEGIES: [&str; 9] = [
     "local",
     "greedy",
@@ -93,7 +93,7 @@ const STRATEGIES: [&str; 9] = [
 ];
 
 #[test]
-fn the_same_seed_gives_the_same_run() {
+fn equal_seeds_give_equal_runs() {
     for strategy in STRATEGIES {
         let report = run(UNITS, strategy);
         assert_eq!(run(UNITS, strategy), report, "{strategy}");
@@ -102,8 +102,8 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn planning_pays_where_units_are_unequal() {
-    // Few messages: what counts is that fast units have more to do.
+fn planning_improves_throughput_on_unequal_units() {
+    // With few messages, the work of fast units decides.
     let kind = Kind::Phold(Phold { actors: 8, end: 2000, probability: 0.01, seed: 1 });
     let stays = run_trace(UNITS, kind, "none").mean.unwrap();
     let planned = run_trace(UNITS, kind, "local");
@@ -112,7 +112,7 @@ fn planning_pays_where_units_are_unequal() {
 }
 
 #[test]
-fn nobody_runs_where_it_cannot() {
+fn actors_run_only_on_compatible_kinds() {
     let config = format!("{UNITS}actors: [{{actors: [0, 1, 2], runsOn: [cpu, fpga]}}]\n");
     for strategy in STRATEGIES {
         let report = run(&config, strategy);
@@ -121,7 +121,7 @@ fn nobody_runs_where_it_cannot() {
 }
 
 #[test]
-fn every_paradigm_can_be_planned() {
+fn planning_works_with_every_synchronization() {
     for world in ["conservative", "forkJoin"] {
         let report = run(&format!("{UNITS}world: {world}\n"), "local");
         assert!(report.mean.unwrap() > 0.0, "{world}");
@@ -132,7 +132,7 @@ fn every_paradigm_can_be_planned() {
 }
 
 #[test]
-fn an_unknown_strategy_is_named_with_those_that_there_are() {
-    let error = planner("best", Facts::default(), None, 1, None).err().unwrap();
-    assert!(error.starts_with("there is no strategy best; there are none, asp, "), "{error}");
+fn an_unknown_strategy_error_lists_the_valid_names() {
+    let error = planner("best", SnapshotModel::default(), None, 1, None).err().unwrap();
+    assert!(error.starts_with("unknown strategy best; use one of none, asp, "), "{error}");
 }

@@ -1,4 +1,4 @@
-//! `cairn-sim dag …`, as people and programs call it.
+//! `cairn-sim dag …` on the command line.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,14 +15,14 @@ fn cairn_sim(folder: &Path, line: &str) -> Output {
         .expect("the program starts")
 }
 
-/// What a command prints, as JSON; it must succeed.
+/// The JSON output of a command that must succeed.
 fn json(folder: &Path, line: &str) -> Value {
     let output = cairn_sim(folder, line);
     assert!(output.status.success(), "{line}\n{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).expect("one object and nothing else")
 }
 
-/// What a command says when it refuses.
+/// The error output of a command that must fail.
 fn refused(folder: &Path, line: &str) -> String {
     let output = cairn_sim(folder, line);
     assert_eq!(output.status.code(), Some(1), "{line}");
@@ -43,7 +43,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_workload_is_run_with_log_and_chart() {
+fn a_workload_run_writes_log_and_chart() {
     let folder = folder();
     let found = json(folder.path(), &format!("{RUN} -o json --log log.jsonl --gantt chart.svg"));
     let keys: Vec<&str> = found.as_object().unwrap().keys().map(String::as_str).collect();
@@ -66,7 +66,7 @@ fn a_workload_is_run_with_log_and_chart() {
     assert_eq!(busy, ["Core 1", "Core 2", "FFT 1"]);
     let log = std::fs::read_to_string(folder.path().join("log.jsonl")).unwrap();
     let first: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
-    // Handed over after 3 looks and the assignment, at 6,255; then the dispatch.
+    // Dispatched after 3 evaluations and the assignment, at 6,255; then the dispatch overhead.
     let expected = serde_json::json!({"instance": 1, "frame": 0, "task": "A", "pe": "Core 1", "ready": 5000, "start": 62_255, "end": 72_255});
     assert_eq!((first, log.lines().count()), (expected, 8));
     let chart = std::fs::read_to_string(folder.path().join("chart.svg")).unwrap();
@@ -97,7 +97,7 @@ fn graphs_are_generated_checked_and_converted() {
 }
 
 #[test]
-fn bad_input_is_refused_with_file_place_and_advice() {
+fn input_errors_name_file_place_and_remedy() {
     let folder = folder();
     let put = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     put("p2.yaml", "pes: [{kind: fft}]");
@@ -120,11 +120,11 @@ fn bad_input_is_refused_with_file_place_and_advice() {
     put("broken.json", "{\"AppName\": \"x\", \"Variables\": {");
     assert!(refused(folder.path(), "dag check broken.json").contains("broken.json: "));
     let unknown = refused(folder.path(), "dag generate fast --out .");
-    assert!(unknown.contains("there is no graph fast"), "{unknown}");
+    assert!(unknown.contains("unknown graph fast"), "{unknown}");
 }
 
 #[test]
-fn a_page_of_an_experiment_names_the_commit_that_is_given() {
+fn experiment_pages_name_the_given_commit() {
     let folder = folder();
     let output = cairn_sim(folder.path(), "experiment cedr-streaming --quiet --commit 1cd6545 --out pages");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -1,11 +1,11 @@
-//! The example of docs/reference/task-graphs.md: a diamond, twice, on two cores and an FFT.
+//! The example of docs/reference/task-graphs.md: two diamonds on two cores and an FFT.
 
 use std::fmt::Write as _;
 
 use simulator::dag::{Measures, Setting, arrivals};
 use taskgraph::files::workload::{Arrivals, Arriving};
 
-use crate::World;
+use crate::Scenario;
 
 pub const DIAMOND: &str = "
 version: 1
@@ -19,13 +19,15 @@ tasks:
 edges: [{from: A, to: B}, {from: A, to: C}, {from: B, to: D}, {from: C, to: D}]
 ";
 
-/// Where A B C D of each instance ran, and the measures.
+/// The processing elements of A B C D of each instance, and the measurements.
 fn run_diamond(scheduler: &str, costs: &str, setting: &Setting) -> (String, Measures) {
-    let world =
-        World::new(&format!("{{pes: [{{kind: cpu, count: 2}}, {{kind: fft}}], costs: {costs}}}"), &[DIAMOND]);
+    let scenario = Scenario::new(
+        &format!("{{pes: [{{kind: cpu, count: 2}}, {{kind: fft}}], costs: {costs}}}"),
+        &[DIAMOND],
+    );
     let dags =
         [Arriving { file: String::new(), instances: 2, period_ns: 5_000, arrivals: Arrivals::Periodic }];
-    let (measures, records) = world.run(scheduler, &arrivals(&dags, 1), setting);
+    let (measures, records) = scenario.run(scheduler, &arrivals(&dags, 1), setting);
     let mut places = [[""; 4]; 2];
     for record in records {
         places[record.instance][record.task] = ["1", "2", "F"][record.pe];
@@ -34,7 +36,7 @@ fn run_diamond(scheduler: &str, costs: &str, setting: &Setting) -> (String, Meas
 }
 
 #[test]
-fn the_example_comes_out_to_the_nanosecond() {
+fn the_documented_example_is_exact_to_the_nanosecond() {
     let expected = "
 SIMPLE  1 F 1 1 / 2 2 F 2  80000 45000  531255 271170  8680
 MET     1 F F 1 / 2 F F 2  65000 40000  633680 322425 10210
@@ -57,10 +59,10 @@ HEFT_RT 1 F F 1 / 2 F F 1  65000 40000  693910 382455 10440
     assert_eq!(found, expected);
 }
 
-/// By hand: C of instance 1 is refused by the FFT until B has been collected, and so on. ETF stops there; MET's cursor
-/// has gone once around, so that D of instance 2 finds core 1 first.
+/// Worked out on paper: the FFT rejects C of instance 1 until B has been collected, and so on. ETF stops there; MET's
+/// cursor has wrapped around, so that D of instance 2 is tried on core 1 first.
 #[test]
-fn without_queues_a_busy_processing_element_refuses() {
+fn without_queues_a_busy_processing_element_rejects_tasks() {
     let off = Setting { queueing: false, ..Setting::default() };
     let mut found = String::from("\n");
     for name in ["SIMPLE", "MET", "EFT", "ETF", "HEFT_RT"] {

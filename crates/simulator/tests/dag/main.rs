@@ -1,4 +1,4 @@
-//! CEDR's runtime in simulated time: to the nanosecond, and what always holds.
+//! CEDR's runtime in simulated time: exact times and properties of every run.
 
 mod commands;
 mod example;
@@ -10,14 +10,14 @@ use simulator::dag::{Applications, Arrival, Measures, Record, Setting, run};
 use taskgraph::files::workload::Actual;
 use taskgraph::{Graph, Platform, files, online};
 
-/// Runs graphs on a platform, both given as YAML, and says who ran where and when.
-struct World {
+/// Graphs and a platform, both from YAML, and their runs.
+struct Scenario {
     platform: Platform,
     graphs: Vec<Graph>,
     applications: Applications,
 }
 
-impl World {
+impl Scenario {
     fn new(platform: &str, graphs: &[&str]) -> Self {
         let platform = files::platform::read(platform).expect("a sound platform");
         let graphs = graphs.iter().map(|text| files::graph::read(text).expect("a sound graph")).collect();

@@ -1,4 +1,4 @@
-//! What holds of every run.
+//! Properties of every run.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use simulator::dag::{Arrival, Record, Setting};
 use taskgraph::online::SCHEDULERS;
 use taskgraph::{CostModel, Graph, Group, Kind, Platform, Schedule, Slot, Streaming, files, overlaps};
 
-use crate::World;
+use crate::Scenario;
 
 /// A graph of `tasks` tasks (CPU estimate, FFT estimate or 0, actual) with edges from lower to higher numbers.
 fn graph(tasks: &[(u32, u32, u32)], edges: &[(usize, usize)], streaming: Streaming) -> Graph {
@@ -61,7 +61,7 @@ fn any_platform() -> impl Strategy<Value = Platform> {
 }
 
 /// Actual times, without communication.
-struct Times<'a>(&'a World);
+struct Times<'a>(&'a Scenario);
 
 impl CostModel for Times<'_> {
     fn duration(&self, task: usize, pes: &[usize]) -> Option<f64> {
@@ -83,33 +83,33 @@ fn slot(record: &Record) -> Slot {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
     #[test]
-    fn every_run_is_feasible_and_adds_up(
+    fn every_run_is_feasible_and_its_measurements_add_up(
         graph in any_graph(), platform in any_platform(), gaps in proptest::collection::vec(0..30_000_u64, 1..6),
         name in proptest::sample::select(&SCHEDULERS[..]), cache in any::<bool>(), queueing in any::<bool>(),
     ) {
         let mut at = 0;
         let arrivals: Vec<Arrival> = gaps.iter().map(|gap| { at += gap; Arrival { at, application: 0 } }).collect();
-        let world = World::of(platform, vec![graph]);
+        let scenario = Scenario::of(platform, vec![graph]);
         let setting = Setting { cache, queueing, ..Setting::default() };
-        let (measures, records) = world.run(name, &arrivals, &setting);
-        let graph = &world.graphs[0];
+        let (measures, records) = scenario.run(name, &arrivals, &setting);
+        let graph = &scenario.graphs[0];
         let frames = if graph.streaming() == Streaming::None { 1 } else { graph.frames() };
         prop_assert_eq!(measures.applications, arrivals.len() as u64);
         prop_assert_eq!(measures.tasks, arrivals.len() as u64 * u64::from(frames) * graph.tasks().len() as u64);
-        // Each frame of each instance is a feasible schedule, and processing elements do one thing at a time.
+        // Each frame of each instance is a feasible schedule, and tasks on a processing element do not overlap.
         for (instance, arrival) in arrivals.iter().enumerate() {
             for frame in 0..frames {
                 let mine = records.iter().filter(|record| record.instance == instance && record.frame == frame);
                 let schedule = Schedule { slots: mine.map(slot).collect() };
-                prop_assert_eq!(schedule.violations(graph, &world.platform, &Times(&world)), vec![]);
+                prop_assert_eq!(schedule.violations(graph, &scenario.platform, &Times(&scenario)), vec![]);
             }
             prop_assert!(records.iter().filter(|r| r.instance == instance).all(|r| r.ready >= arrival.at && r.start >= r.ready));
         }
         let slots: Vec<Slot> = records.iter().map(slot).collect();
-        prop_assert_eq!(overlaps(&slots, world.platform.pes().len()), vec![]);
+        prop_assert_eq!(overlaps(&slots, scenario.platform.pes().len()), vec![]);
         prop_assert_eq!(measures.cumulative_ns, records.iter().map(|record| record.end - record.start).sum::<u64>());
         prop_assert_eq!(measures.cumulative_ns, measures.busy_ns.values().sum::<u64>());
-        // The same again, byte for byte.
-        prop_assert_eq!(world.run(name, &arrivals, &setting), (measures, records));
+        // A repeated run is identical.
+        prop_assert_eq!(scenario.run(name, &arrivals, &setting), (measures, records));
     }
 }

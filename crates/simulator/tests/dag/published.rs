@@ -1,4 +1,4 @@
-//! What the authors of CEDR published, within the bounds that docs/results/cedr claims.
+//! Results published by the authors of CEDR, within the bounds that docs/results/cedr claims.
 
 use simulator::dag::{Applications, Measures, Setting, arrivals, run};
 use taskgraph::generate::cedr::{Pair, actual, application};
@@ -23,7 +23,7 @@ fn ms(total: u64) -> f64 {
 }
 
 #[test]
-fn the_high_latency_workload_takes_what_the_board_took() {
+fn the_high_latency_workload_matches_the_board() {
     let published = [
         ("SIMPLE", 225.0, 0.58, 1.0 / 3.0),
         ("MET", 241.0, 0.74, 1.0 / 3.0),
@@ -40,14 +40,14 @@ fn the_high_latency_workload_takes_what_the_board_took() {
 }
 
 #[test]
-fn caching_takes_etfs_overhead_away() {
+fn caching_removes_etfs_overhead() {
     let [simple, etf, cached] = [("SIMPLE", false), ("ETF", false), ("ETF", true)]
         .map(|(scheduler, cache)| ms(full(&Pair::high(), scheduler, cache).execution_ns));
     assert!(etf - simple > 400.0 && (cached / simple - 1.0).abs() < 0.15, "{simple} {etf} {cached}");
 }
 
 #[test]
-fn under_the_low_latency_workload_all_are_alike_and_overhead_rises_with_complexity() {
+fn low_latency_execution_times_are_similar_and_overhead_grows_with_complexity() {
     let all = online::SCHEDULERS.map(|name| full(&Pair::low(), name, false));
     let [simple, met, eft, etf, _, heft] = all.each_ref().map(|measures| measures.overhead_ns);
     assert!(

@@ -1,14 +1,14 @@
-//! Four ways to handle a stream of frames.
+//! The four streaming modes.
 
 use simulator::dag::{Arrival, Setting};
 
-use crate::World;
+use crate::Scenario;
 
-/// A chain of three, 10 µs each, on three cores, four frames, arriving at 0: by hand.
+/// A chain of three tasks of 10 µs on three cores, four frames arriving at 0; worked out on paper.
 #[test]
-fn a_chain_is_pipelined_as_far_as_its_buffers_go() {
-    // none: the frames are not even looked at. sequential: 4 × 30. single: a producer waits for its consumer, one
-    // frame each 20. double: one frame each 10.
+fn a_chain_is_pipelined_within_its_buffer_limits() {
+    // none: frames are ignored. sequential: 4 × 30. single: a producer waits for its consumer, one frame per 20.
+    // double: one frame per 10.
     for (mode, tasks, end_to_end) in [
         ("none", 3, 30_000),
         ("sequential", 12, 120_000),
@@ -19,9 +19,9 @@ fn a_chain_is_pipelined_as_far_as_its_buffers_go() {
             "{{version: 1, model: measured, streaming: {mode}, frames: 4, tasks: [{{id: A, on: {{cpu: {{expected: 10}}}}}}, \
              {{id: B, on: {{cpu: {{expected: 10}}}}}}, {{id: C, on: {{cpu: {{expected: 10}}}}}}], edges: [{{from: A, to: B}}, {{from: B, to: C}}]}}"
         );
-        let world = World::new("pes: [{kind: cpu, count: 3}]", &[&graph]);
+        let scenario = Scenario::new("pes: [{kind: cpu, count: 3}]", &[&graph]);
         let (measures, records) =
-            world.run("SIMPLE", &[Arrival { at: 0, application: 0 }], &Setting::default());
+            scenario.run("SIMPLE", &[Arrival { at: 0, application: 0 }], &Setting::default());
         assert_eq!((measures.tasks, measures.end_to_end_ns), (tasks, end_to_end), "{mode}");
         let frames: Vec<u32> =
             records.iter().filter(|record| record.task == 2).map(|record| record.frame).collect();

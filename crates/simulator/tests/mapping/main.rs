@@ -1,4 +1,4 @@
-//! The commands map, evaluate and table as a user calls them.
+//! The commands map, evaluate and table on the command line.
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
@@ -11,7 +11,7 @@ const GRAPH: &str = "{version: 1, model: work, tasks: [{id: t0, work: 100, vecto
 const PLATFORM: &str =
     "{pes: [{kind: x, work: 10, vector: 5}, {kind: y, work: 20, vector: 10}], links: {bandwidth: 100}}";
 
-/// Output, or what is said on standard error.
+/// Standard output, or standard error on failure.
 fn sim(folder: &Path, arguments: &str) -> Result<String, String> {
     let output = Command::new(env!("CARGO_BIN_EXE_cairn-sim"))
         .current_dir(folder)
@@ -36,7 +36,7 @@ fn json(text: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_mapping_is_priced_and_every_mappers_answer_is_one() {
+fn every_mapper_returns_a_mapping_that_can_be_evaluated() {
     let here = folder(&[
         ("g.yaml", GRAPH),
         ("p.yaml", PLATFORM),
@@ -63,9 +63,9 @@ fn a_mapping_is_priced_and_every_mappers_answer_is_one() {
     }
 }
 
-/// METIS prints on standard output, from C, when a part gets no vertex and is to be cut again.
+/// METIS prints a warning to standard output, from C, when a part gets no vertex.
 #[test]
-fn nothing_but_the_result_is_printed_whatever_a_library_says() {
+fn library_output_does_not_reach_standard_output() {
     let here = folder(&[
         (
             "g.yaml",
@@ -103,7 +103,7 @@ fn a_table_is_built_looked_up_and_replayed() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_file_and_path() {
+fn mapping_errors_name_file_and_path() {
     let here = folder(&[
         ("g.yaml", GRAPH),
         ("p.yaml", PLATFORM),
@@ -137,16 +137,16 @@ fn what_is_wrong_is_named_with_its_file_and_path() {
         ("map --graph g.yaml --platform p.yaml --mapper ect", "give --vector"),
         (
             "map --graph g.yaml --platform p.yaml --mapper ect --vector 1,2,3,4",
-            "g.yaml: ect maps graphs of model parallel",
+            "g.yaml: ect supports graphs of model parallel",
         ),
         (
             "map --graph g.yaml --platform p.yaml --mapper bin-packing",
-            "g.yaml: task t1 fits on no processing element",
+            "g.yaml: task t1 does not fit any processing element",
         ),
         ("table build --graph g.yaml --platform p.yaml --out t.json", "parameters.alpha: absent"),
         ("table lookup g.yaml --vector 1,2,3,4", "g.yaml: "),
         ("generate jacobi --strip 0 --out .", "strip: a vector cannot be cut into 0"),
-        ("generate nothing --out .", "there is no graph nothing"),
+        ("generate nothing --out .", "unknown graph nothing"),
     ];
     for (arguments, expected) in cases {
         let error = sim(here.path(), arguments).unwrap_err();

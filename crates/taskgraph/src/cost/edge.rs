@@ -1,14 +1,14 @@
 //! Edges of the model `work`.
 
-/// What a task sends to a successor.
+/// A message from a task to a successor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorkEdge {
     /// The sender.
     pub from: usize,
     /// The receiver.
     pub to: usize,
-    /// What is sent.
+    /// Message size.
     pub bytes: f64,
-    /// The receiver waits for it; false where a data-store is read before it is last written, which would be a cycle.
+    /// Whether the receiver waits for it; false for a data store that is read before its last write, which would be a cycle.
     pub ordering: bool,
 }

@@ -1,13 +1,13 @@
-//! Time per byte between processing elements: the link, or the cheapest path of links.
+//! Time per byte between processing elements: the direct link, or the cheapest path.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use crate::{Links, MapError, Platform};
 
-/// Time per byte by pair of processing elements, row by row; 0 on the diagonal.
+/// Time per byte by pair of processing elements, row-major; 0 on the diagonal.
 ///
-/// `needed` says whether anything is sent at all: without it a platform need not say what its links are.
+/// `needed` tells whether the graph has messages; without messages the platform may omit its links.
 pub(super) fn per_byte(platform: &Platform, needed: bool) -> Result<Vec<f64>, MapError> {
     let pes = platform.pes().len();
     match &platform.links {
@@ -28,13 +28,15 @@ pub(super) fn per_byte(platform: &Platform, needed: bool) -> Result<Vec<f64>, Ma
                 let unreached = row.iter().position(|cost| !cost.is_finite());
                 if let Some(to) = unreached.filter(|_| needed) {
                     let (a, b) = (&platform.pes()[from].id, &platform.pes()[to].id);
-                    return Err(MapError::Platform { what: format!("how {a} reaches {b} (links)") });
+                    return Err(MapError::Platform { what: format!("a path from {a} to {b} (links)") });
                 }
                 all.extend(row.into_iter().map(|cost| if cost.is_finite() { cost } else { 0.0 }));
             }
             Ok(all)
         }
-        None if needed => Err(MapError::Platform { what: "what its links are (links)".to_owned() }),
+        None if needed => {
+            Err(MapError::Platform { what: "links between its processing elements (links)".to_owned() })
+        }
         None => Ok(vec![0.0; pes * pes]),
     }
 }
@@ -59,7 +61,7 @@ impl Ord for Reached {
     }
 }
 
-/// The least cost from one to all: Dijkstra.
+/// Single-source shortest paths (Dijkstra).
 fn cheapest(near: &[Vec<(usize, f64)>], from: usize) -> Vec<f64> {
     let mut least = vec![f64::INFINITY; near.len()];
     least[from] = 0.0;

@@ -1,4 +1,4 @@
-//! Cost models: what tasks and messages take on a platform.
+//! Cost models: durations of tasks and messages on a platform.
 
 mod edge;
 mod links;

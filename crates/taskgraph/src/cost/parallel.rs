@@ -1,4 +1,4 @@
-//! The model `parallel`: a task runs on any number of processors of one type, in a time that parameters change.
+//! The model `parallel`: moldable tasks on processors of one type, with parameter-dependent durations.
 //!
 //! Time on p processors (the semi-static paper, Eq. 1): `t = h·(aα/p + bβ·log2 p + cγ)`; a message (Eq. 2) takes
 //! `C = S + (d + eμ)/R`, within a type too. No task gets more than `p_opt = ⌊aα/(bβ)⌋` processors, between 1 and the
@@ -6,20 +6,20 @@
 
 use crate::{Cost, Graph, Kind, MapError, Model, Platform, Weight};
 
-/// The values of the parameters α, β, γ, μ.
+/// Values of the parameters α, β, γ, μ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Vector {
-    /// Weighs what shrinks with processors.
+    /// Weight of the part that decreases with the number of processors.
     pub alpha: f64,
-    /// Weighs what grows with processors.
+    /// Weight of the part that increases with the number of processors.
     pub beta: f64,
-    /// Weighs what does neither.
+    /// Weight of the constant part.
     pub gamma: f64,
-    /// Weighs messages.
+    /// Weight of messages.
     pub mu: f64,
 }
 
-/// The names of the parameters, in the order of a written vector.
+/// Names of the parameters, in vector order.
 pub const PARAMETERS: [&str; 4] = ["alpha", "beta", "gamma", "mu"];
 
 impl Vector {
@@ -54,28 +54,28 @@ impl std::fmt::Display for Vector {
     }
 }
 
-/// A graph of model `parallel` on a platform, for one vector of parameters, by numbers alone.
+/// A graph of model `parallel` on a platform for one parameter vector, by index.
 #[derive(Clone, Debug)]
 pub struct ParallelModel {
-    /// The types of processors, with their numbers and the position of their first.
+    /// Processor types with their counts and the position of their first processor.
     kinds: Vec<(Kind, usize)>,
     first: Vec<usize>,
     most: usize,
-    /// By task, type and processors less one; infinite where the task cannot run.
+    /// By task, type and number of processors less one; infinite if incompatible.
     time: Vec<f64>,
-    /// By task and type: the most processors worth having, 0 where the task cannot run.
+    /// By task and type: maximum useful number of processors, 0 if incompatible.
     optimum: Vec<usize>,
-    /// By task: sender and edge of what it receives.
+    /// By task: sender and edge of its inputs.
     received: Vec<Vec<(usize, usize)>>,
-    /// By edge, type of the sender and type of the receiver.
+    /// By edge, sender type and receiver type.
     message: Vec<f64>,
 }
 
-/// More times than this are refused: they are kept in a table.
+/// Upper limit on the size of the table of durations.
 const MOST_TIMES: usize = 20_000_000;
 
 impl ParallelModel {
-    /// The model of a graph on a platform under a vector; `mapper` is who asks, for errors.
+    /// The model of a graph on a platform for a vector; `mapper` is named in errors.
     pub fn new(
         mapper: &'static str,
         graph: &Graph,
@@ -143,37 +143,37 @@ impl ParallelModel {
         Ok(model)
     }
 
-    /// How many tasks there are.
+    /// Number of tasks.
     pub fn tasks(&self) -> usize {
         self.received.len()
     }
 
-    /// The types of processors and how many there are of each.
+    /// Processor types and their counts.
     pub fn kinds(&self) -> &[(Kind, usize)] {
         &self.kinds
     }
 
-    /// The position in the platform of a type's first processor.
+    /// Position in the platform of a type's first processor.
     pub fn first(&self, kind: usize) -> usize {
         self.first[kind]
     }
 
-    /// How long a task takes on so many processors of a type, from 1 up; infinite where it cannot run.
+    /// Duration of a task on this many processors of a type, at least 1; infinite if incompatible.
     pub fn time(&self, task: usize, kind: usize, processors: usize) -> f64 {
         self.time[(task * self.kinds.len() + kind) * self.most + processors - 1]
     }
 
-    /// The most processors of a type that a task may get; 0 where it cannot run.
+    /// Maximum number of processors of a type for a task; 0 if incompatible.
     pub fn optimum(&self, task: usize, kind: usize) -> usize {
         self.optimum[task * self.kinds.len() + kind]
     }
 
-    /// What a task receives: sender and edge.
+    /// Inputs of a task: sender and edge.
     pub fn received(&self, task: usize) -> &[(usize, usize)] {
         &self.received[task]
     }
 
-    /// How long an edge takes from one type to another, or within one.
+    /// Duration of an edge's message between two types, or within one.
     pub fn message(&self, edge: usize, from: usize, to: usize) -> f64 {
         self.message[(edge * self.kinds.len() + from) * self.kinds.len() + to]
     }
@@ -193,7 +193,7 @@ fn messages_of(
             between.push(platform.communication(a, b));
             if between.last().is_some_and(Option::is_none) && !graph.edges().is_empty() {
                 return Err(MapError::Platform {
-                    what: format!("what a message between {a} and {b} takes (communication)"),
+                    what: format!("the cost of messages between {a} and {b} (communication)"),
                 });
             }
         }

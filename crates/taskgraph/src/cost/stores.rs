@@ -1,12 +1,12 @@
-//! Data-stores: variables as tasks of no work, so that a mapping says in whose memory each lies.
+//! Data stores: variables as tasks without work, so that a mapping assigns each to a memory.
 
 use super::edge::WorkEdge;
 use crate::{Graph, Weight};
 
-/// The edges of a graph with its data-stores, which are numbered after its tasks, in the order of variables.
+/// The edges of a graph with its data stores, numbered after its tasks in variable order.
 ///
-/// writer → store → reader carry the variable's bytes. An edge from a writer to a reader keeps the order alone, so
-/// that nothing counts twice; every other edge keeps its bytes.
+/// The edges writer → store → reader carry the variable's bytes. An edge from a writer to a reader only orders them, so
+/// that no byte counts twice; every other edge keeps its bytes.
 pub(super) fn edges(graph: &Graph) -> Vec<WorkEdge> {
     let tasks = graph.tasks().len();
     let mut written = vec![Vec::new(); tasks];
@@ -35,7 +35,7 @@ pub(super) fn edges(graph: &Graph) -> Vec<WorkEdge> {
             all.add(WorkEdge { from: writer, to: store, bytes, ordering: true });
         }
         for &reader in &variable.readers {
-            // Read before it is last written, as in an iteration: sent, but nobody waits for it.
+            // Read before its last write, as in an iteration: sent, but no task waits for it.
             let ordering = !all.reaches(reader, store);
             all.add(WorkEdge { from: store, to: reader, bytes, ordering });
         }
@@ -43,7 +43,7 @@ pub(super) fn edges(graph: &Graph) -> Vec<WorkEdge> {
     all.edges
 }
 
-/// Edges, and what can be reached along those that order.
+/// Ordering edges, and their transitive reachability.
 struct Ordered {
     edges: Vec<WorkEdge>,
     next: Vec<Vec<usize>>,

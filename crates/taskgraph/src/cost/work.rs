@@ -1,8 +1,8 @@
-//! The model `work`: a task is an amount of work over a vector, an edge is bytes, and a load is time.
+//! The model `work`: tasks have work and a vector length, edges have bytes, loads are times.
 //!
 //! Latency of task i on processing element j (the annealing paper, Eq. 1):
-//! `(w1 / W1) · w0 / W0 + Σ bytes / bandwidth` over the edges to its successors; nothing is sent within one processing
-//! element. A load is the sum over a processing element's tasks (Eq. 2), the objective is the largest load (Eq. 3).
+//! `(w1 / W1) · w0 / W0 + Σ bytes / bandwidth` over the edges to its successors; messages within a processing element
+//! are free. A load is the sum over a processing element's tasks (Eq. 2), the objective is the largest load (Eq. 3).
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use super::edge::WorkEdge;
 use super::{links, stores};
 use crate::{Cost, Graph, MapError, Model, Platform};
 
-/// How a vector is divided over a processing element's vector length.
+/// How a task's vector is divided by a processing element's vector length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Division {
-    /// `w1 / W1`, as Eq. 1 is printed.
+    /// `w1 / W1`, as printed in Eq. 1.
     #[default]
     Exact,
-    /// `⌈w1 / W1⌉`: a vector that is longer than the processing element's iterates.
+    /// `⌈w1 / W1⌉`: a longer vector takes several instructions.
     Ceil,
 }
 
 impl Division {
-    /// How many vector instructions a vector of `vector` elements takes where `width` fit into one.
+    /// Number of vector instructions for `vector` elements at `width` elements per instruction.
     pub fn instructions(self, vector: f64, width: f64) -> f64 {
         match self {
             Self::Exact => vector / width,
@@ -32,34 +32,34 @@ impl Division {
     }
 }
 
-/// A graph of model `work` on a platform, by numbers alone: tasks first, then data-stores.
+/// A graph of model `work` on a platform, by index: tasks first, then data stores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkModel {
     names: Vec<String>,
-    /// How many of the tasks, the last ones, are data-stores.
+    /// Number of data stores, which are the last tasks.
     stores: usize,
     /// By task: work and vector length.
     needs: Vec<(f64, f64)>,
     /// By processing element: work per unit of time and vector length.
     capacities: Vec<(f64, f64)>,
-    /// By task and processing element.
+    /// By task and processing element: computation time.
     own: Vec<f64>,
     edges: Vec<WorkEdge>,
-    /// By task: its edges as sender and as receiver, ascending.
+    /// By task: its outgoing and incoming edges, ascending.
     outgoing: Vec<Vec<usize>>,
     incoming: Vec<Vec<usize>>,
     /// By pair of processing elements: time per byte, 0 on the diagonal.
     per_byte: Vec<f64>,
 }
 
-/// A task of model `work`: its name, its work `w0` and its vector length `w1`.
+/// A task of model `work`: name, work `w0` and vector length `w1`.
 pub type WorkTask = (String, f64, f64);
 
-/// More times of tasks on processing elements than this are refused: they are kept in a table.
+/// Upper limit on the size of the table of task times.
 const MOST_TIMES: usize = 20_000_000;
 
 impl WorkModel {
-    /// The model of a graph on a platform; `mapper` is who asks, for errors.
+    /// The model of a graph on a platform; `mapper` is named in errors.
     pub fn new(
         mapper: &'static str,
         graph: &Graph,
@@ -99,14 +99,14 @@ impl WorkModel {
         Ok(Self::from_parts(tasks, graph.variables().len(), capacities, edges, per_byte, division))
     }
 
-    /// A mapping by names, data-stores included: what results print.
+    /// A mapping by name, data stores included.
     pub fn named(&self, platform: &Platform, mapping: &[usize]) -> BTreeMap<String, String> {
         let name = |(task, pe): (usize, &usize)| (self.names[task].clone(), platform.pes()[*pe].name.clone());
         mapping.iter().enumerate().map(name).collect()
     }
 
-    /// The model of these tasks (the last `stores` are data-stores) on processing elements of these work rates and
-    /// vector lengths; `per_byte` is the time per byte by pair, row by row.
+    /// The model of these tasks (the last `stores` are data stores) on processing elements with these work rates and
+    /// vector lengths; `per_byte` is the time per byte by pair, row-major.
     pub fn from_parts(
         tasks: Vec<WorkTask>,
         stores: usize,
@@ -144,22 +144,22 @@ impl WorkModel {
         }
     }
 
-    /// How many tasks there are, data-stores included.
+    /// Number of tasks, data stores included.
     pub fn tasks(&self) -> usize {
         self.needs.len()
     }
 
-    /// How many processing elements there are.
+    /// Number of processing elements.
     pub fn pes(&self) -> usize {
         self.capacities.len()
     }
 
-    /// The name of a task or of a data-store.
+    /// Name of a task or data store.
     pub fn name(&self, task: usize) -> &str {
         &self.names[task]
     }
 
-    /// Whether it is a data-store: no work, only a place.
+    /// Whether the task is a data store.
     pub fn is_store(&self, task: usize) -> bool {
         task + self.stores >= self.tasks()
     }
@@ -174,44 +174,44 @@ impl WorkModel {
         self.capacities[pe]
     }
 
-    /// What is sent.
+    /// All edges.
     pub fn edges(&self) -> &[WorkEdge] {
         &self.edges
     }
 
-    /// The numbers of the edges that a task sends, in their order.
+    /// Indices of a task's outgoing edges, in order.
     pub fn outgoing(&self, task: usize) -> &[usize] {
         &self.outgoing[task]
     }
 
-    /// The numbers of the edges that a task receives, in their order.
+    /// Indices of a task's incoming edges, in order.
     pub fn incoming(&self, task: usize) -> &[usize] {
         &self.incoming[task]
     }
 
-    /// How long a task computes on a processing element.
+    /// Computation time of a task on a processing element.
     pub fn own(&self, task: usize, pe: usize) -> f64 {
         self.own[task * self.pes() + pe]
     }
 
-    /// How long one byte takes from one processing element to another; 0 within one.
+    /// Time per byte from one processing element to another; 0 within one.
     pub fn per_byte(&self, from: usize, to: usize) -> f64 {
         self.per_byte[from * self.pes() + to]
     }
 
-    /// How long an edge keeps its sender busy under a mapping.
+    /// Time an edge keeps its sender busy under a mapping.
     pub fn transfer(&self, edge: usize, mapping: &[usize]) -> f64 {
         let WorkEdge { from, to, bytes, .. } = self.edges[edge];
         bytes * self.per_byte(mapping[from], mapping[to])
     }
 
-    /// How long a task keeps its processing element busy under a mapping: Eq. 1.
+    /// Time a task keeps its processing element busy under a mapping: Eq. 1.
     pub fn latency(&self, task: usize, mapping: &[usize]) -> f64 {
         let sent: f64 = self.outgoing[task].iter().map(|&edge| self.transfer(edge, mapping)).sum();
         self.own(task, mapping[task]) + sent
     }
 
-    /// How long each processing element is busy under a mapping: Eq. 2.
+    /// Load of each processing element under a mapping: Eq. 2.
     pub fn loads(&self, mapping: &[usize]) -> Vec<f64> {
         let mut loads = vec![0.0; self.pes()];
         for (task, &pe) in mapping.iter().enumerate() {

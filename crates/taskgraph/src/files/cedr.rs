@@ -1,6 +1,6 @@
 //! CEDR's own format: an application as JSON (Mack et al., ACM TECS 2022, listing 1, and its published code).
 //!
-//! Fields that the format does not have are kept, with a warning.
+//! Unknown fields are kept, with a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,7 @@ struct Way {
     rest: Map<String, Value>,
 }
 
-/// Reads an application from its JSON text; answers warnings too, one for each field that the format does not have.
+/// Reads an application from its JSON text; also returns a warning for each unknown field.
 pub fn read(text: &str) -> Result<(Graph, Vec<String>), FileError> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let file: Application = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -97,14 +97,14 @@ pub fn read(text: &str) -> Result<(Graph, Vec<String>), FileError> {
         .map_err(|error| FileError::new(".", error.to_string(), "write one JSON object and no more"))?;
     let warnings = unknown(&file);
     let mut parts = file.parts()?;
-    // What the graph does not hold is kept beside it.
+    // Content that the graph does not model is kept as a patch.
     let whole = serde_json::to_value(&file).expect("plain data with text keys always serializes");
     let plain = serde_json::to_value(Application::of(&parts)).expect("plain data always serializes");
     parts.cedr = difference(&plain, &whole);
     Ok((Graph::new(parts)?, warnings))
 }
 
-/// Writes a graph of the model `measured` as CEDR's JSON; what was read comes out as an equal value.
+/// Writes a graph of the model `measured` as CEDR's JSON; a graph that was read is written as an equal value.
 pub fn write(graph: &Graph) -> Result<String, FileError> {
     if graph.model() != Model::Measured {
         let problem = format!("the model is {}", graph.model());
@@ -118,7 +118,7 @@ pub fn write(graph: &Graph) -> Result<String, FileError> {
     let mut text = serde_json::to_string_pretty(&value).expect("a value always serializes");
     text.push('\n');
     if graph.parts().cedr.is_some() {
-        // The patch is somebody's text: what comes of it has to be sound too.
+        // The patch is user input: the result is validated as well.
         read(&text).map_err(|error| {
             let problem = format!("what it makes of the graph is refused: {error}");
             FileError::new("cedr", problem, "take `cedr` out, or change it")
@@ -127,12 +127,12 @@ pub fn write(graph: &Graph) -> Result<String, FileError> {
     Ok(text)
 }
 
-/// One warning for each field that the format does not have.
+/// One warning for each unknown field.
 fn unknown(file: &Application) -> Vec<String> {
     let mut found = Vec::new();
     let mut note = |path: &str, rest: &Map<String, Value>| {
         found.extend(
-            rest.keys().map(|key| format!("{path}{key}: not a field of CEDR's; kept, read by nobody")),
+            rest.keys().map(|key| format!("{path}{key}: unknown field of CEDR's format; kept but ignored")),
         );
     };
     note("", &file.rest);
@@ -160,7 +160,7 @@ impl Application {
         parts.streaming = streaming("Stream_enable", self.stream.as_deref())?;
         parts.frames = frames("Max_stream_frame_count", self.frames)?;
         let mut variables = BTreeMap::new();
-        // In an object's order there is no meaning: by name, as it is written.
+        // Object order has no meaning: sorted by name, as it is written.
         let mut storages: Vec<(&str, &Storage)> = self.variables.iter().collect();
         storages.sort_by_key(|(name, _)| *name);
         for (name, storage) in storages {
@@ -184,7 +184,7 @@ impl Application {
                 variables.get(argument.as_str()).copied().ok_or_else(|| {
                     let path = format!("DAG.{name}.arguments[{position}]");
                     let remedy = "name one of `Variables`, or add it there";
-                    FileError::new(path, format!("`{argument}` is no variable"), remedy)
+                    FileError::new(path, format!("`{argument}` is not a variable"), remedy)
                 })
             };
             let arguments = node.arguments.iter().enumerate().map(find).collect::<Result<_, _>>()?;
@@ -212,7 +212,7 @@ impl Application {
         Ok(nodes)
     }
 
-    /// What a graph is written as, less what CEDR's file said beyond it.
+    /// The file of a graph, without the additional content of CEDR's file.
     fn of(parts: &Parts) -> Self {
         let number = |value: f64| {
             #[expect(
@@ -301,7 +301,7 @@ fn implementations(name: &str, platforms: &[Way]) -> Result<BTreeMap<Kind, Imple
     Ok(all)
 }
 
-/// All edges, task by task in the order of their lists of successors; each must be known to both its ends.
+/// All edges, by task in the order of successor lists; both ends must list each edge.
 fn edges(nodes: &[(&str, &Node)], positions: &BTreeMap<&str, usize>) -> Result<Vec<Edge>, FileError> {
     let mut pairs = BTreeSet::new();
     for (to, (name, node)) in nodes.iter().enumerate() {
@@ -344,7 +344,7 @@ fn edges(nodes: &[(&str, &Node)], positions: &BTreeMap<&str, usize>) -> Result<V
 }
 
 fn no_task(path: &str, name: &str) -> FileError {
-    FileError::new(path, format!("`{name}` is no task"), "name a task of `DAG`")
+    FileError::new(path, format!("`{name}` is not a task"), "name a task of `DAG`")
 }
 
 fn cost(path: &str, neighbour: &Neighbour) -> Result<f64, FileError> {
@@ -352,7 +352,7 @@ fn cost(path: &str, neighbour: &Neighbour) -> Result<f64, FileError> {
     within(&format!("{path}.edgecost"), cost.unwrap_or(f64::NAN), 0.0, LARGEST)
 }
 
-/// The merge patch (RFC 7396) that makes `new` of `old`; `None` where they are equal.
+/// The merge patch (RFC 7396) that turns `old` into `new`; `None` if they are equal.
 fn difference(old: &Value, new: &Value) -> Option<Value> {
     if old == new {
         return None;

@@ -10,11 +10,11 @@ use crate::{
     Weight,
 };
 
-/// Times above this many microseconds (2 h 46 min) are refused: sums of nanoseconds stay far from overflow.
+/// Upper limit on times in microseconds (2 h 46 min): keeps sums of nanoseconds far from overflow.
 pub const LONGEST_MICROSECONDS: f64 = 1e10;
-/// Work, bytes and weights above this are refused.
+/// Upper limit on work, bytes and weights.
 pub const LARGEST: f64 = 1e15;
-/// The names that parameters may have.
+/// Valid parameter names.
 pub const PARAMETERS: [&str; 4] = ["alpha", "beta", "gamma", "mu"];
 
 #[derive(Deserialize, Serialize)]
@@ -148,7 +148,7 @@ pub fn read(text: &str) -> Result<Graph, FileError> {
         parts.tasks.iter().enumerate().map(|(position, task)| (task.id.as_str(), position)).collect();
     let find = |path: String, name: &str| match tasks.get(name) {
         Some(position) => Ok(*position),
-        None => Err(FileError::new(path, format!("`{name}` is no task"), "name a task of this graph")),
+        None => Err(FileError::new(path, format!("`{name}` is not a task"), "name a task of this graph")),
     };
     for (position, edge) in file.edges.iter().enumerate() {
         let path = format!("edges[{position}]");
@@ -196,7 +196,7 @@ pub fn read(text: &str) -> Result<Graph, FileError> {
     Graph::new(parts)
 }
 
-/// Checks sizes of a variable: of initial bytes, of pointers.
+/// Checks the size of a variable against its initial bytes, and of pointers.
 pub(crate) fn check_variable(path: &str, value: &str, variable: &Variable) -> Result<(), FileError> {
     if !variable.value.is_empty() && variable.value.len() as u64 != variable.bytes {
         return Err(FileError::new(
@@ -216,7 +216,7 @@ pub(crate) fn check_variable(path: &str, value: &str, variable: &Variable) -> Re
     Ok(())
 }
 
-/// Reads how frames are handled.
+/// Reads the streaming mode.
 pub(crate) fn streaming(path: &str, given: Option<&str>) -> Result<Streaming, FileError> {
     let Some(given) = given else { return Ok(Streaming::None) };
     given.parse().map_err(|_| {
@@ -225,7 +225,7 @@ pub(crate) fn streaming(path: &str, given: Option<&str>) -> Result<Streaming, Fi
     })
 }
 
-/// Reads how many frames there are.
+/// Reads the number of frames.
 pub(crate) fn frames(path: &str, given: Option<u32>) -> Result<u32, FileError> {
     match given.unwrap_or(1) {
         frames @ 1..=1_000_000 => Ok(frames),
@@ -283,7 +283,7 @@ fn read_task(
     let find = |(position, name): (usize, &String)| {
         variables.get(name).copied().ok_or_else(|| {
             let path = format!("{path}.arguments[{position}]");
-            FileError::new(path, format!("`{name}` is no variable"), "name one of this graph's variables")
+            FileError::new(path, format!("`{name}` is not a variable"), "name one of this graph's variables")
         })
     };
     let arguments = arguments.iter().enumerate().map(find).collect::<Result<_, _>>()?;
@@ -332,7 +332,7 @@ fn read_weight(path: &str, edge: &EdgeFile, model: Model) -> Result<Weight, File
     })
 }
 
-/// Refuses a field that belongs to another cost model.
+/// Rejects a field that belongs to another cost model.
 fn foreign(path: &str, model: Model, given: &[(&str, Model, bool)]) -> Result<(), FileError> {
     match given.iter().find(|(_, of, there)| *there && *of != model) {
         None => Ok(()),

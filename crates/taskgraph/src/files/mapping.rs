@@ -1,4 +1,4 @@
-//! Mappings by name, as JSON: what `map -o json` prints, of which `mapping` alone is read.
+//! Mappings by name, as JSON: the output of `map -o json`, of which only `mapping` is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::Pairs;
 use crate::cost::WorkModel;
 use crate::{Allotment, FileError, Graph, Kind, Platform, Task};
 
-/// Where a task goes: a processing element by name, or processors of a type.
+/// Place of a task: a processing element by name, or processors of a type.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(
     untagged,
@@ -18,14 +18,14 @@ use crate::{Allotment, FileError, Graph, Kind, Platform, Task};
 pub enum Place {
     /// One processing element: the models `measured` and `work`.
     Pe(String),
-    /// Some processors of one type: the model `parallel`.
+    /// Several processors of one type: the model `parallel`.
     Processors {
-        /// Their type.
+        /// Processor type.
         #[serde(rename = "type")]
         kind: Kind,
-        /// How many.
+        /// Number of processors.
         processors: usize,
-        /// The task's place in the order in which tasks are started.
+        /// Position in the start order of tasks.
         order: usize,
     },
 }
@@ -38,7 +38,7 @@ struct MappingFile {
     mapping: Pairs<Place>,
 }
 
-/// Reads a mapping; fields beside `mapping` are results, and are passed over.
+/// Reads a mapping; other fields are results, and are ignored.
 pub fn read(text: &str) -> Result<Places, FileError> {
     let wrong = |path: String, problem: String| {
         FileError::new(
@@ -59,8 +59,8 @@ fn refuse(task: &str, problem: impl Into<String>, remedy: &str) -> FileError {
     FileError::new(format!("mapping.{task}"), problem, remedy)
 }
 
-/// The processing element of each task and data-store of a model; a data-store that the file does not name is where
-/// its first writer is, or its first reader.
+/// The processing element of each task and data store of a model; an unnamed data store is placed with its first
+/// writer, else with its first reader.
 pub fn single(
     graph: &Graph,
     platform: &Platform,
@@ -76,7 +76,7 @@ pub fn single(
         let name = model.name(task);
         let pe = match places.get(name) {
             Some(Place::Pe(pe)) => processing_element(platform, pe).ok_or_else(|| {
-                refuse(name, format!("`{pe}` is no processing element of the platform"), "name one")
+                refuse(name, format!("`{pe}` is not a processing element of the platform"), "name one")
             })?,
             Some(Place::Processors { .. }) => {
                 return Err(refuse(name, "processors of a type", "write one processing element"));
@@ -92,7 +92,7 @@ pub fn single(
     Ok(pes)
 }
 
-/// By its name in results or in files; a kind alone names its only one.
+/// Finds a processing element by its name in results or in files; a kind matches if it has only one.
 fn processing_element(platform: &Platform, name: &str) -> Option<usize> {
     platform.pe(name).or_else(|| {
         let mut alike = platform.pes().iter().enumerate().filter(|(_, pe)| pe.kind.as_str() == name);

@@ -1,6 +1,6 @@
 //! Files: graphs, platforms and workloads as YAML; CEDR's graphs and mappings as JSON.
 //!
-//! Unknown fields are refused with their path, but in CEDR's own format, where they are kept with a warning.
+//! Unknown fields are rejected with their path, except in CEDR's format, where they are kept with a warning.
 
 pub mod cedr;
 pub mod graph;
@@ -15,7 +15,7 @@ pub use pairs::Pairs;
 
 use crate::FileError;
 
-/// The one version of our own files.
+/// The only version of Cairn's formats.
 pub const VERSION: u32 = 1;
 
 /// Reads one YAML document; errors name line, column and path.
@@ -59,7 +59,7 @@ pub(crate) fn positive(path: &str, value: f64, largest: f64) -> Result<f64, File
     ))
 }
 
-/// Refuses versions that are not ours.
+/// Rejects other versions.
 pub(crate) fn version(given: u32) -> Result<(), FileError> {
     if given == VERSION {
         return Ok(());

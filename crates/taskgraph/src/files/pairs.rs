@@ -1,4 +1,4 @@
-//! A map in the order of its file, whose keys are unique.
+//! A map in file order with unique keys.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// Keys and values in the order in which they were written; a key that comes twice is refused.
+/// Keys and values in file order; duplicate keys are rejected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pairs<V>(pub Vec<(String, V)>);
 
@@ -17,7 +17,7 @@ impl<V> Default for Pairs<V> {
 }
 
 impl<V> Pairs<V> {
-    /// Whether there are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

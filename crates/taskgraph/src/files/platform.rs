@@ -8,7 +8,7 @@ use crate::{
     Communication, Costs, FileError, Group, HostCores, Kind, Link, Links, MOST_PES, Platform, Transfer,
 };
 
-/// Costs above this many nanoseconds (17 min) are refused.
+/// Upper limit on costs in nanoseconds (17 min).
 pub const LARGEST_COST: u64 = 1_000_000_000_000;
 
 #[derive(Deserialize, Serialize)]
@@ -155,7 +155,7 @@ fn has(platform: &Platform, path: &str, kind: &Kind) -> Result<(), FileError> {
     if platform.pes().iter().any(|pe| pe.kind == *kind) {
         return Ok(());
     }
-    Err(FileError::new(path, format!("there is no {kind} among `pes`"), "add one, or take this out"))
+    Err(FileError::new(path, format!("`pes` has no {kind}"), "add one, or remove this entry"))
 }
 
 fn at_most(path: &str, cost: u64) -> Result<u64, FileError> {
@@ -180,7 +180,7 @@ fn read_links(platform: &Platform, links: LinksFile) -> Result<Links, FileError>
             platform.pe(name).ok_or_else(|| {
                 FileError::new(
                     format!("{path}.{field}"),
-                    format!("`{name}` is no processing element"),
+                    format!("`{name}` is not a processing element"),
                     remedy,
                 )
             })

@@ -1,4 +1,4 @@
-//! Workloads as YAML: which graphs arrive when, and how long their tasks really take.
+//! Workloads as YAML: which graphs arrive when, and actual task times.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use super::graph::{LONGEST_MICROSECONDS, kind};
 use super::{Pairs, version, within, yaml};
 use crate::{FileError, Kind, nanoseconds};
 
-/// Workloads with more instances are refused.
+/// Upper limit on instances.
 pub const MOST_INSTANCES: u64 = 1_000_000;
 
-/// What arrives, and how long it really takes.
+/// Arrivals, and actual task times.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Workload {
-    /// What arrives; at equal times in this order.
+    /// Arrivals; their order is the tie-break.
     pub dags: Vec<Arriving>,
     /// Actual times by application and task.
     pub actual: Actual,
-    /// Every actual time is drawn from as much below to as much above, in percent.
+    /// Jitter: actual times vary uniformly by this percentage in both directions.
     pub jitter_percent: f64,
 }
 
@@ -27,41 +27,41 @@ pub struct Workload {
 pub struct Arriving {
     /// The graph's file, relative to the workload's.
     pub file: String,
-    /// How many.
+    /// Number of instances.
     pub instances: u64,
-    /// The time between two of them, and before the first, in nanoseconds.
+    /// Period: time between two instances, and before the first, in nanoseconds.
     pub period_ns: u64,
-    /// How that time varies.
+    /// Distribution of the time between arrivals.
     pub arrivals: Arrivals,
 }
 
-/// How the time between arrivals varies.
+/// Distribution of the time between arrivals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
-    /// Not at all.
+    /// Constant.
     #[default]
     Periodic,
-    /// It is drawn from an exponential distribution whose mean is the period.
+    /// Exponential, with the period as the mean.
     Exponential,
 }
 
-/// Actual times in nanoseconds: by application, then the first pattern that matches the task, then kind.
+/// Actual times in nanoseconds: by application, then by the first pattern that matches the task, then by kind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Actual(Vec<(String, Vec<Pattern>)>);
 
-/// A pattern of tasks' names with their times by kind.
+/// A pattern of task names with times by kind.
 type Pattern = (String, BTreeMap<Kind, u64>);
 
 impl Actual {
-    /// The time that the first pattern matching `task` gives for `kind`; `None` leaves it to the graph.
+    /// The time for `kind` by the first pattern that matches `task`; `None` leaves it to the graph.
     pub fn nanoseconds(&self, application: &str, task: &str, kind: &Kind) -> Option<u64> {
         let (_, patterns) = self.0.iter().find(|(name, _)| name == application)?;
         let (_, times) = patterns.iter().find(|(pattern, _)| matches(pattern, task))?;
         times.get(kind).copied()
     }
 
-    /// Sets times of the tasks of `application` that match `pattern`, after those that are there; in microseconds.
+    /// Adds times, in microseconds, of the tasks of `application` that match `pattern`, after the existing patterns.
     #[must_use]
     pub fn with(mut self, application: &str, pattern: &str, times: &[(Kind, f64)]) -> Self {
         let times = times.iter().map(|(kind, time)| (kind.clone(), nanoseconds(*time))).collect();
@@ -73,16 +73,16 @@ impl Actual {
         self
     }
 
-    /// The applications that are named.
+    /// The named applications.
     pub fn applications(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 }
 
-/// Whether `text` is what `pattern` says, in which `*` stands for any characters and `?` for one.
+/// Whether `text` matches `pattern`, in which `*` stands for any characters and `?` for one.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    // Where the last star was, and how much of the text it has swallowed.
+    // Position of the last star, and the length of the text it matches.
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
         match pattern.get(p) {

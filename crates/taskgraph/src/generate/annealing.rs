@@ -1,7 +1,7 @@
 //! The five families of graphs of the annealing paper, at the sizes of its Table I, and its platforms.
 //!
-//! The paper publishes numbers of tasks and edges alone. Structure and weights are ours: each family is a prologue of
-//! scalar statements and then its vector statements, cut into strips, with the neighbourhood that its name says. A
+//! The paper publishes only the numbers of tasks and edges. Structure and weights are ours: each family is a prologue of
+//! scalar statements followed by vector statements, cut into strips, with the neighbourhood of the named algorithm. A
 //! vector of N elements is cut into strips of N/s.
 
 use crate::{Cost, Edge, FileError, Graph, Group, Kind, Link, Links, Model, Parts, Platform, Task, Weight};
@@ -26,15 +26,15 @@ pub enum Family {
 /// The vector strips of Table I.
 pub const STRIPS: [usize; 5] = [10, 20, 30, 40, 50];
 
-/// What the statements of a family are like. The paper: vectors of 1000 to 1 million elements before they are cut,
+/// Statement weights of a family. The paper: vectors of 1000 to 1 million elements before they are cut,
 /// work of 1 to 0.3 billion, edges of 3000 bytes to 4.8 MB; convolution and Jacobi are
-/// the data-intensive ones.
+/// data-intensive.
 struct Weights {
-    /// Elements of a vector, before it is cut.
+    /// Elements of a vector before it is cut.
     elements: f64,
-    /// Work of a vector statement: least and most, drawn evenly in the logarithm.
+    /// Work of a vector statement: minimum and maximum, drawn log-uniformly.
     work: (f64, f64),
-    /// Bytes between vector statements for each element.
+    /// Bytes per element between vector statements.
     bytes: f64,
 }
 
@@ -49,7 +49,7 @@ impl Family {
     }
 }
 
-/// A graph of a family at a vector strip, its weights drawn.
+/// A graph of a family at a strip count, with random weights.
 pub fn graph(family: Family, strip: usize, seed: u64) -> Result<Graph, FileError> {
     if strip == 0 {
         return Err(FileError::new("strip", "a vector cannot be cut into 0", "write a strip from 1 up"));
@@ -65,7 +65,7 @@ pub fn graph(family: Family, strip: usize, seed: u64) -> Result<Graph, FileError
     draft.graph(family, strip, seed)
 }
 
-/// Statements and dependences, without weights.
+/// Statements and dependencies, without weights.
 #[derive(Default)]
 struct Draft {
     /// Name, and whether it is a vector statement.
@@ -88,8 +88,8 @@ impl Draft {
         (0..count).map(|strip| self.add(format!("{name}{strip}"), true)).collect()
     }
 
-    /// Scalar statements of which each uses the one before, and the first of them also the one before that, until
-    /// there are `edges`.
+    /// A chain of scalar statements; the first ones also depend on the statement before the previous one, until the number
+    /// of edges is `edges`.
     fn prologue(&mut self, count: usize, edges: usize) -> Vec<usize> {
         let scalars: Vec<usize> = (0..count).map(|number| self.add(format!("x{number}"), false)).collect();
         let mut left = edges;
@@ -136,7 +136,7 @@ fn binomial(draft: &mut Draft, strip: usize) {
             draft.tie(*scalar, payoff[at]);
         }
         draft.tie(payoff[at], step[at]);
-        // The last one's neighbour above is the boundary, a scalar.
+        // The last one's upper neighbour is the boundary, a scalar.
         draft.tie(payoff.get(at + 1).copied().unwrap_or(scalars[6]), step[at]);
         draft.tie(scalars[4], step[at]);
         draft.tie(scalars[5], step[at]);
@@ -197,7 +197,7 @@ fn gauss_seidel(draft: &mut Draft, strip: usize) {
     }
 }
 
-/// Three sweeps a, b, c over s strips, each after its neighbours in the one before, and a norm: 3s + 18 and 11s + 20.
+/// Three sweeps a, b, c over s strips, each after its neighbours in the previous sweep, and a norm: 3s + 18 and 11s + 20.
 fn jacobi(draft: &mut Draft, strip: usize) {
     let scalars = draft.prologue(18, 20);
     let rows = [draft.row("a", strip), draft.row("b", strip), draft.row("c", strip)];
@@ -217,8 +217,8 @@ fn jacobi(draft: &mut Draft, strip: usize) {
     }
 }
 
-/// A platform as the paper draws them: 2 … 32 processing elements, 25–75 % of them GPUs, vector lengths 2 … 32 and
-/// work 2⁷ … 2²⁰ in powers of two, every two linked at 1–10 GB/s; all from normal distributions cut at their ends.
+/// A random platform as in the paper: 2 … 32 processing elements, 25–75 % of them GPUs, vector lengths 2 … 32 and
+/// work 2⁷ … 2²⁰ in powers of two, all pairs linked at 1–10 GB/s; all from truncated normal distributions.
 pub fn platform(seed: u64) -> Platform {
     let mut rng = fastrand::Rng::with_seed(seed);
     let count = whole(normal(&mut rng, 2.0, 32.0));
@@ -237,7 +237,7 @@ pub fn platform(seed: u64) -> Platform {
     platform
 }
 
-/// Normally distributed about the middle, three standard deviations to either end, cut there.
+/// Truncated normal around the middle, with three standard deviations to either end.
 fn normal(rng: &mut fastrand::Rng, least: f64, most: f64) -> f64 {
     // Box and Muller; 1 - f64 is never 0.
     let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();

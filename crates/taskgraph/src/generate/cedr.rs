@@ -1,17 +1,17 @@
-//! The four applications of CEDR's experiments, and how fast they arrive.
+//! The four applications of CEDR's experiments, and their arrival rates.
 //!
-//! Pulse Doppler has the shape that the authors published; the others have their numbers of tasks and their total times
-//! (Table 1) in a shape of ours (docs/adr/0060). Expected times are what schedulers see, actual ones what tasks take.
+//! Pulse Doppler has the structure published by the authors; the others have their numbers of tasks and their total times
+//! (Table 1) in a structure of ours (docs/adr/0060). Schedulers see expected times; tasks take actual times.
 
 use std::collections::BTreeMap;
 
 use crate::files::workload::{Actual, Arrivals, Arriving};
 use crate::{Cost, Edge, Graph, Implementation, Kind, Model, Parts, Task, Weight};
 
-/// An application of the experiments, in the order of Table 1.
+/// The applications of the experiments, in the order of Table 1.
 pub const APPLICATIONS: [&str; 4] = ["radar-correlator", "temporal-mitigation", "wifi-tx", "pulse-doppler"];
 
-/// The application of this name, as in `cairn-sim dag generate`.
+/// The application with this name, as in `cairn-sim dag generate`.
 pub fn application(name: &str) -> Option<Graph> {
     let parts = match name {
         "radar-correlator" => radar_correlator(),
@@ -23,7 +23,7 @@ pub fn application(name: &str) -> Option<Graph> {
     Some(Graph::new(parts).expect("a known graph is sound"))
 }
 
-/// How long tasks really take where it is not what is expected: those of Pulse Doppler.
+/// Actual times that differ from expected ones: those of Pulse Doppler.
 pub fn actual() -> Actual {
     let transform = [(Kind::Cpu, 40.0), (Kind::Fft, 37.0)];
     Actual::default()
@@ -35,11 +35,11 @@ pub fn actual() -> Actual {
 /// A workload of the experiments (Table 2): its applications, instances of each, Kb per pair and rates in Mbps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// Two applications, which arrive together.
+    /// Two applications that arrive together.
     pub applications: [&'static str; 2],
-    /// Instances of each.
+    /// Number of instances of each.
     pub instances: u64,
-    /// Input of one instance of each, in Kb.
+    /// Input per instance of each, in Kb.
     pub kilobits: f64,
     /// The 29 injection rates, in Mbps.
     pub rates: Vec<u32>,
@@ -64,13 +64,13 @@ impl Pair {
         }
     }
 
-    /// The time between two pairs at a rate: round(Kb × 10⁶ / 1024 / Mbps) µs; in nanoseconds.
+    /// Period of the pairs at a rate, round(Kb × 10⁶ / 1024 / Mbps) µs, in nanoseconds.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are at least 1 Mbps")]
     pub fn period_ns(&self, mbps: u32) -> u64 {
         1000 * (self.kilobits * 1e6 / 1024.0 / f64::from(mbps)).round() as u64
     }
 
-    /// What arrives at a rate.
+    /// The arrivals at a rate.
     pub fn arriving(&self, mbps: u32) -> Vec<Arriving> {
         let one = |name: &&str| Arriving {
             file: format!("{name}.json"),
@@ -82,7 +82,7 @@ impl Pair {
     }
 }
 
-/// Builds graphs by names.
+/// Builds graphs by name.
 struct Builder {
     tasks: Vec<Task>,
     edges: Vec<Edge>,
@@ -107,7 +107,7 @@ impl Builder {
     }
 
     fn parts(mut self, name: &str) -> Parts {
-        // CEDR orders tasks by name, and successors by the order of edges.
+        // CEDR orders tasks by name, and successors by edge order.
         let mut by_name: Vec<usize> = (0..self.tasks.len()).collect();
         by_name.sort_by(|a, b| self.tasks[*a].id.cmp(&self.tasks[*b].id));
         let mut place = vec![0; by_name.len()];
@@ -176,7 +176,7 @@ fn wifi_tx() -> Parts {
     graph.parts("wifi-tx")
 }
 
-/// Radar Correlator: 7 tasks (those of Table 5), 7 edges, two transforms, of the chirp and of what was received.
+/// Radar Correlator: 7 tasks (those of Table 5), 7 edges, two transforms, of the chirp and of the received signal.
 fn radar_correlator() -> Parts {
     let tasks = ["HEAD_NODE", "LFM", "FFT_0", "FFT_1", "MUL", "IFFT", "MAX"];
     let edges = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6)];

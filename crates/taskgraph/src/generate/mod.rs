@@ -1,4 +1,4 @@
-//! Graphs, platforms and profiles, by name and seed: those of the papers, and random ones like theirs.
+//! Generators of graphs, platforms and profiles by name and seed: the papers' own, and similar random ones.
 
 pub mod annealing;
 pub mod cedr;

@@ -1,4 +1,4 @@
-//! What the semi-static paper prints: its profiles, mappings and runs, to compare with.
+//! Data printed in the semi-static paper, for comparison: profiles, mappings and runs.
 
 /// α, β, γ and μ after iterations 0 … 20 (Table 2): of profile A, 5 % a step, and of profile B, 40 % a step.
 const TABLE_2: [[[f64; 4]; 2]; 21] = [
@@ -44,11 +44,11 @@ const fn profile(column: usize) -> [[f64; 4]; 21] {
 /// One iteration of an approach in Tables 3 and 5.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
-    /// How long it took; 0 for iteration 0, which runs nothing.
+    /// Its duration; 0 for iteration 0, which runs nothing.
     pub time: f64,
-    /// The stored or estimated time of the mapping that was considered after it; 0 after the last.
+    /// Stored or estimated time of the mapping considered after it; 0 after the last iteration.
     pub stored: f64,
-    /// Whether that mapping was taken, for 1000.
+    /// Whether that mapping was adopted, at a cost of 1000.
     pub remapped: bool,
 }
 
@@ -57,9 +57,9 @@ pub struct Run {
 pub struct Row {
     /// The table of mappings.
     pub on_off: Run,
-    /// ECT while it runs.
+    /// Online ECT.
     pub ect: Run,
-    /// The genetic algorithm while it runs; 0 for iteration 0.
+    /// The online genetic algorithm; 0 for iteration 0.
     pub genetic: f64,
     /// The genetic algorithm with the parameters of the iteration itself.
     pub ideal: f64,
@@ -68,7 +68,7 @@ pub struct Row {
 const REMAPPED: bool = true;
 const KEPT: bool = false;
 
-/// A row as it is printed: time, stored time and what was done, by the table of mappings and by ECT.
+/// A printed row: time, stored time and decision, for the table of mappings and for ECT.
 const fn row(on_off: (f64, f64, bool), ect: (f64, f64, bool), genetic: f64, ideal: f64) -> Row {
     Row { on_off: run(on_off), ect: run(ect), genetic, ideal }
 }
@@ -130,7 +130,7 @@ pub const TABLE_5: [Row; 21] = [
 /// A mapping of Table 4: type, processors and time of s0 … s9, and the times of messages, in the order of its edges.
 pub type Printed = ([(usize, usize, f64); 10], [f64; 12]);
 
-/// Table 4: the mappings of iteration 5 of profile A, by On-Off, ECT, the genetic algorithm on-line, and the ideal.
+/// Table 4: the mappings of iteration 5 of profile A, by On-Off, ECT, the online genetic algorithm, and the ideal.
 #[rustfmt::skip]
 pub const TABLE_4: [Printed; 4] = [
     (

@@ -25,7 +25,7 @@ const MESSAGES: [(usize, usize, f64, f64); 10] = [
     (1, 3, 7.00, 7.44),
     (2, 3, 11.37, 6.38),
 ];
-/// The parameters' ranges, cut into four each: α, β, γ, μ (5.2).
+/// The parameters' ranges, divided into four intervals each: α, β, γ, μ (5.2).
 const RANGES: [(&str, f64, f64); 4] =
     [("alpha", 1000.0, 5000.0), ("beta", 5.0, 25.0), ("gamma", 100.0, 500.0), ("mu", 20.0, 100.0)];
 
@@ -42,7 +42,7 @@ const TEN: [(f64, f64, f64, [f64; 4]); 10] = [
     (48.0, 68.0, 10.0, [0.5876, 0.3863, 0.6515, 0.6472]),
     (36.0, 25.0, 29.0, [0.8760, 0.8794, 0.6965, 0.2407]),
 ];
-/// From, to, d and e of its edges.
+/// Source, target, d and e of its edges.
 const TEN_EDGES: [(usize, usize, f64, f64); 12] = [
     (0, 1, 5.0, 3.0),
     (0, 2, 6.0, 6.0),
@@ -96,7 +96,7 @@ pub enum Shape {
     ForkJoin,
 }
 
-/// A graph of a shape and a size, its weights drawn: a, b, c of 10–100, d, e of 1–10, h of 0.5–20.
+/// A random graph of a shape and a size: a, b, c of 10–100, d, e of 1–10, h of 0.5–20.
 pub fn shaped(shape: Shape, size: usize, seed: u64) -> Result<Graph, FileError> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let pairs = match shape {
@@ -155,7 +155,7 @@ fn random(size: usize, rng: &mut fastrand::Rng) -> Vec<(usize, usize)> {
     edges
 }
 
-/// Fork, tasks, join, which is the next fork.
+/// Fork, tasks, join; the join is the next fork.
 fn fork_join(size: usize) -> Vec<(usize, usize)> {
     let width = size.isqrt().max(2);
     let mut edges = Vec::new();
@@ -174,10 +174,10 @@ fn fork_join(size: usize) -> Vec<(usize, usize)> {
     edges
 }
 
-/// A profile: the vectors observed after iterations 0, 1, …, `iterations`, which change by about `delta` each time.
+/// A profile: the vectors observed after iterations 0, 1, …, `iterations`, with steps of about `delta`.
 ///
-/// It starts in the middle of the ranges. α, γ and μ change by a share of 0.5–1.5 × `delta`, of random sign, negated
-/// where it would leave the range; β = μ/4 … μ/6. What would leave its range either way stays at the bound.
+/// It starts at the centre of the ranges. α, γ and μ change by a fraction of 0.5–1.5 × `delta`, of random sign, negated
+/// if the value would leave the range; β = μ/4 … μ/6. A value that would leave its range both ways stays at the bound.
 pub fn profile(iterations: usize, delta: f64, seed: u64) -> Vec<Vector> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let middle = |at: usize| f64::midpoint(RANGES[at].1, RANGES[at].2);

@@ -1,4 +1,4 @@
-//! What both annealers share: temperatures, acceptance, the end.
+//! Shared parts of both annealers: temperatures, acceptance, termination.
 //!
 //! Temperatures are Orsila et al.'s, from the times of tasks on the slowest and on the fastest processing element.
 //! A candidate is accepted when it is better, or with probability exp(-ΔC / (0.5 · C0 · T)); the temperature falls by
@@ -11,19 +11,19 @@ use crate::{Budget, StoppedBy};
 use super::loads::{Loads, Quanta, Undo};
 use super::work::Found;
 
-/// How much of the temperature is kept from one level to the next.
+/// Cooling factor between two temperature levels.
 pub const COOLING: f64 = 0.75;
-/// Orsila's k: how far beyond the times of tasks the temperatures go.
+/// Orsila's k: how far temperatures exceed the range of task times.
 const MARGIN: f64 = 2.0;
-/// A piece of effort: so many moves of single tasks, priced.
+/// Evaluated single-task moves per unit of effort.
 pub const PIECE: u64 = 10_000;
 
-/// Which of the two annealers.
+/// The annealing variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variant {
     /// Orsila et al.: random start, one task at a time.
     Standard,
-    /// The paper's: one processing element at the start, moves that shrink with the temperature, a greedy phase.
+    /// The paper's: starts on one processing element, moves shrink with the temperature, ends with a greedy phase.
     Improved,
 }
 
@@ -38,8 +38,8 @@ pub struct Temperatures {
 
 impl Temperatures {
     /// T0 = min(1, k·tmax / Σtmin) and Tf = min(1, tmin / (k·Σtmax)) with k = 2: tmax and Σtmax on the slowest, tmin
-    /// and Σtmin on the fastest processing element by W0·W1; tmin is the fifth percentile. Tasks that take no time,
-    /// as data-stores do, are left out.
+    /// and Σtmin on the fastest processing element by W0·W1; tmin is the fifth percentile. Tasks without time, such as
+    /// data stores, are excluded.
     pub fn of(model: &WorkModel) -> Self {
         let speed = |pe: &usize| model.capacity(*pe).0 * model.capacity(*pe).1;
         let by_speed = |a: &usize, b: &usize| speed(a).total_cmp(&speed(b));
@@ -64,8 +64,8 @@ impl Temperatures {
     }
 }
 
-/// Anneals within a budget, anew from another start until the effort is used up. Without an effort, once to its end, and
-/// again only while a single piece is not used up: small graphs are annealed in less than that.
+/// Anneals within a budget, with restarts until the effort is used up. Without an effort limit it anneals once, and restarts
+/// only within the first unit of effort, as small graphs take less.
 pub(super) fn anneal(model: &WorkModel, variant: Variant, literal: bool, budget: &Budget) -> Found {
     let quanta = Quanta::new(model);
     let mut search = Search {
@@ -89,7 +89,7 @@ pub(super) fn anneal(model: &WorkModel, variant: Variant, literal: bool, budget:
     Found { mapping, evaluations, effort, stopped_by }
 }
 
-/// What was spent, and whether that is all.
+/// Effort used, and whether it is exhausted.
 struct Spent<'a, 'b> {
     budget: &'a Budget<'b>,
     moves: u64,
@@ -101,9 +101,9 @@ struct Spent<'a, 'b> {
 #[derive(Clone, Copy)]
 struct End {
     stopped_by: StoppedBy,
-    /// The pieces that were finished.
+    /// Units of effort completed.
     effort: u64,
-    /// How many moves the greedy phase of an annealing that was cut short may go up to: a tenth more.
+    /// Move limit of the greedy phase after an interrupted annealing: a tenth more.
     most: u64,
 }
 
@@ -113,7 +113,7 @@ impl Spent<'_, '_> {
         self.ended.get_or_insert(End { stopped_by, effort, most });
     }
 
-    /// Counts a candidate of so many moves; false at the end of the budget, or of what is granted beyond it.
+    /// Counts a candidate with this many moves; false at the end of the budget, or of the extension.
     fn count(&mut self, moves: usize) -> bool {
         self.evaluations += 1;
         let before = self.moves / PIECE;
@@ -144,7 +144,7 @@ struct Search<'a, 'b, 'c> {
 }
 
 impl Search<'_, '_, '_> {
-    /// One annealing from its start to its end, or to the end of the budget.
+    /// One annealing run until it converges or the budget ends.
     fn once(&mut self) {
         let (tasks, pes) = (self.quanta.model.tasks(), self.quanta.model.pes());
         let start = match self.variant {
@@ -198,7 +198,7 @@ impl Search<'_, '_, '_> {
             } else {
                 loads.undo(&undo);
             }
-            // What changes nothing is as good as rejected: moves of tasks that no load depends on never end.
+            // A zero change counts as rejected: otherwise moves of tasks without influence on any load never end.
             if improved || (accepted && rise != 0 && !self.literal) {
                 rejected = 0;
             } else if temperature <= last && !(accepted && rise != 0) {
@@ -213,7 +213,7 @@ impl Search<'_, '_, '_> {
         }
     }
 
-    /// Sweeps in random order, each task to its best processing element, until none gains.
+    /// Sweeps in random order, moving each task to its best processing element, until no move improves.
     fn descend(&mut self, loads: &mut Loads) {
         let (tasks, pes) = (self.quanta.model.tasks(), self.quanta.model.pes());
         let mut order: Vec<usize> = (0..tasks).collect();
@@ -242,13 +242,13 @@ impl Search<'_, '_, '_> {
     }
 }
 
-/// The best mapping of one annealing.
+/// The best mapping of an annealing run.
 struct Best {
     objective: i128,
     mapping: Vec<usize>,
 }
 
-/// How many tasks a candidate of the improved annealer moves: |V| · T / (T0 - Tf), at least one (Eq. 4).
+/// Number of tasks per move of the improved annealer: |V| · T / (T0 - Tf), at least one (Eq. 4).
 fn migrating(tasks: usize, temperature: f64, temperatures: Temperatures) -> usize {
     #[expect(clippy::cast_precision_loss, reason = "graphs are far below 2^52 tasks")]
     let share = tasks as f64 * temperature / (temperatures.initial - temperatures.last);
@@ -257,7 +257,7 @@ fn migrating(tasks: usize, temperature: f64, temperatures: Temperatures) -> usiz
     whole.clamp(1, tasks)
 }
 
-/// Draws distinct tasks and for each another processing element than its own.
+/// Draws distinct tasks, and for each a processing element other than its current one.
 fn draw(
     rng: &mut fastrand::Rng,
     order: &mut [usize],

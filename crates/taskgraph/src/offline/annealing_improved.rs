@@ -5,15 +5,15 @@ use super::work::mapped;
 use crate::cost::{Division, WorkModel};
 use crate::{Budget, Graph, MapError, Mapped, Mapper, Platform};
 
-/// From everything on one random processing element, |V|·T/(T0 - Tf) random tasks at a time, then greedily.
+/// Starts on one random processing element, moves |V|·T/(T0 - Tf) random tasks at a time, then greedily.
 ///
-/// A piece of effort is [`PIECE`](super::PIECE) moves of single tasks, priced, so that equal efforts of both annealers
-/// are about equal times. Without an effort the search goes to its end, and small graphs again until a piece is used
-/// up; with one, it begins anew until the effort is used up. An annealing that is cut short is followed by its greedy
-/// phase too, for a tenth of what was spent at most.
+/// A unit of effort is [`PIECE`](super::PIECE) evaluated single-task moves, so that equal efforts of both annealers
+/// take about equal times. Without an effort limit the search converges, and small graphs restart within the first unit;
+/// with a limit it restarts until the effort is used up. An interrupted annealing is followed by its greedy phase too,
+/// for at most a tenth of the effort used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnealingImproved {
-    /// Algorithm 1 as it is printed: the current mapping changes only when it is the best so far.
+    /// Algorithm 1 exactly as printed: the current mapping changes only when it is the best so far.
     pub literal: bool,
     /// How vectors are divided.
     pub division: Division,

@@ -1,17 +1,17 @@
-//! The mapper `annealing-standard`: simulated annealing as Orsila et al. describe it.
+//! The mapper `annealing-standard`: simulated annealing by Orsila et al.
 
 use super::annealing::{Variant, anneal};
 use super::work::mapped;
 use crate::cost::{Division, WorkModel};
 use crate::{Budget, Graph, MapError, Mapped, Mapper, Platform};
 
-/// From a random start, one random task at a time to another random processing element (Orsila et al., 2006).
+/// Starts at random and moves one random task at a time to another random processing element (Orsila et al., 2006).
 ///
-/// A piece of effort is [`PIECE`](super::PIECE) moves of single tasks, priced. Without an effort the search goes to
-/// its end, and small graphs again until a piece is used up; with one, it begins anew until the effort is used up.
+/// A unit of effort is [`PIECE`](super::PIECE) evaluated single-task moves. Without an effort limit the search converges,
+/// and small graphs restart within the first unit; with a limit it restarts until the effort is used up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnnealingStandard {
-    /// Algorithm 1 as it is printed: the current mapping changes only when it is the best so far.
+    /// Algorithm 1 exactly as printed: the current mapping changes only when it is the best so far.
     pub literal: bool,
     /// How vectors are divided.
     pub division: Division,

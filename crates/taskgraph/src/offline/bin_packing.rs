@@ -4,14 +4,14 @@ use super::work::priced;
 use crate::cost::{Division, WorkModel};
 use crate::{Budget, Graph, MapError, Mapped, Mapper, Platform};
 
-/// A-BFD: vector lengths are volumes, W0/W1 the cost of a bin; a baseline that knows neither work nor messages.
+/// A-BFD: vector lengths are volumes, W0/W1 the cost of a bin; a baseline that ignores work and messages.
 ///
-/// Tasks by vector length falling, processing elements by W0/W1 falling; each task goes to the one with the most free
-/// vector length (which may pass below 0) among those that hold its vector at all. In the end the whole load of a
-/// processing element moves to an empty one that holds all its vectors at once and has a smaller W0.
+/// Tasks by descending vector length, processing elements by descending W0/W1; each task is assigned to the element with
+/// the most free vector length (which may become negative) among those wide enough for its vector. Finally the whole load
+/// of a processing element moves to an empty one that holds all its vectors at once and has a smaller W0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BinPacking {
-    /// How vectors are divided, in the objective alone.
+    /// How vectors are divided, used in the objective only.
     pub division: Division,
 }
 
@@ -39,7 +39,7 @@ fn pack(model: &WorkModel) -> Result<Vec<usize>, MapError> {
     for &task in &tasks {
         let vector = model.needs(task).1;
         let free = |pe: usize| model.capacity(pe).1 - used[pe];
-        // The first of the freest: `max_by` would take the last.
+        // The first maximum: `max_by` would return the last.
         let fitting = pes.iter().copied().filter(|&pe| model.capacity(pe).1 >= vector);
         let freest = fitting.reduce(|best, pe| if free(pe) > free(best) { pe } else { best });
         let Some(pe) = freest else {

@@ -4,11 +4,11 @@ use super::timeline::{Plan, Timeline, schedule};
 use crate::cost::{ParallelModel, Vector};
 use crate::{Budget, Graph, MapError, Mapped, Mapper, Platform, StoppedBy};
 
-/// Earliest completion time (the semi-static paper, 4.4): quick enough to run between two iterations.
+/// Earliest completion time (the semi-static paper, 4.4): fast enough to run between two iterations.
 ///
-/// Tasks by level ascending (one more than the highest predecessor's), children descending, then as numbered; each on
-/// the type and the number of processors, up to its optimum, on which it ends first: ties to the lowest type, then to
-/// the fewest processors.
+/// Tasks by ascending level (one more than the highest predecessor's), descending number of children, then by index. Each
+/// gets the type and the number of processors, up to its optimum, with the earliest end; ties: the lowest type, then the
+/// fewest processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ect {
     /// The parameters.
@@ -27,7 +27,7 @@ impl Mapper for Ect {
     }
 }
 
-/// The answer for a plan.
+/// The result for a plan.
 pub(super) fn mapped(
     model: &ParallelModel,
     plan: &Plan,
@@ -48,7 +48,7 @@ pub(super) fn mapped(
     }
 }
 
-/// The plan of earliest completions.
+/// The plan of earliest completion times.
 pub fn ect(model: &ParallelModel) -> Plan {
     let order = by_level(model);
     let mut plan =
@@ -73,7 +73,7 @@ pub fn ect(model: &ParallelModel) -> Plan {
     plan
 }
 
-/// Levels ascending, children descending, then as numbered.
+/// Level ascending, number of children descending, then index.
 fn by_level(model: &ParallelModel) -> Vec<usize> {
     let tasks = model.tasks();
     let mut children = vec![Vec::new(); tasks];

@@ -1,4 +1,4 @@
-//! The mapper `genetic`: a genetic algorithm over types, processors and orders.
+//! The mapper `genetic`: a genetic algorithm over types, processor counts and orders.
 
 use super::ect::{ect, mapped};
 use super::timeline::{Plan, Timeline};
@@ -7,37 +7,37 @@ use crate::{Budget, Graph, MapError, Mapped, Mapper, Platform, StoppedBy};
 
 /// The genetic algorithm of the semi-static paper (4.5), after Wang, Siegel et al. (1997).
 ///
-/// A piece of effort is one generation of one run. Without an effort there are [`Settings::runs`] runs, of which every
-/// other one starts with the mapping of [`Ect`](super::Ect) among its random ones.
+/// A unit of effort is one generation of one run. Without an effort limit there are [`Settings::runs`] runs; every
+/// other one is seeded with the mapping of [`Ect`](super::Ect).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Genetic {
     /// The parameters.
     pub vector: Vector,
-    /// How long and how widely it searches.
+    /// Settings of the search.
     pub settings: Settings,
 }
 
-/// How long and how widely the genetic algorithm searches.
+/// Settings of the genetic algorithm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// How often it runs, each time from another population.
+    /// Number of runs, each from another population.
     pub runs: u64,
-    /// How many plans there are at a time.
+    /// Population size.
     pub population: usize,
-    /// The most generations of a run.
+    /// Maximum number of generations per run.
     pub generations: u64,
-    /// A run ends after so many without gain.
+    /// Generations without improvement that end a run.
     pub patience: u64,
-    /// The probability that two parents are crossed.
+    /// Crossover probability.
     pub crossover: f64,
-    /// The probability that a plan is mutated.
+    /// Mutation probability.
     pub mutation: f64,
-    /// Whether every other run starts with the mapping of ECT too.
+    /// Whether every other run is seeded with the mapping of ECT.
     pub seeded: bool,
 }
 
 impl Default for Settings {
-    /// The paper's; its population is not published.
+    /// The paper's values; its population size is not published.
     fn default() -> Self {
         Self {
             runs: 10,
@@ -63,22 +63,22 @@ impl Mapper for Genetic {
     }
 }
 
-/// What the genetic algorithm found.
+/// Result of the genetic algorithm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evolved {
     /// The best plan.
     pub plan: Plan,
     /// Its makespan.
     pub makespan: f64,
-    /// How many plans were priced.
+    /// Number of evaluated plans.
     pub evaluations: u64,
-    /// How many generations there were, in all runs.
+    /// Number of generations over all runs.
     pub effort: u64,
-    /// What ended the search.
+    /// Why the search ended.
     pub stopped_by: StoppedBy,
 }
 
-/// Runs the genetic algorithm within a budget; every run starts with `known` among its random plans.
+/// Runs the genetic algorithm within a budget; `known` seeds the population of every run.
 pub fn evolve(model: &ParallelModel, settings: &Settings, known: &[Plan], budget: &Budget) -> Evolved {
     let greedy = settings.seeded.then(|| ect(model));
     let mut run = Run {
@@ -110,7 +110,7 @@ pub fn evolve(model: &ParallelModel, settings: &Settings, known: &[Plan], budget
     Evolved { plan, makespan, evaluations: run.evaluations, effort: run.effort, stopped_by }
 }
 
-/// The shares of the roulette wheel by rank, added up: each rank's is 1 + 1/P times that of the next.
+/// Cumulative roulette wheel shares by rank: each rank's share is 1 + 1/P times that of the next.
 fn roulette(population: usize) -> Vec<f64> {
     #[expect(clippy::cast_precision_loss, reason = "populations are small")]
     let ratio = 1.0 + 1.0 / population as f64;
@@ -125,11 +125,11 @@ fn roulette(population: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Who waits for whom.
+/// Precedence constraints.
 struct Precedence {
     before: Vec<Vec<usize>>,
     after: Vec<Vec<usize>>,
-    /// By task: the types it can run on.
+    /// By task: compatible types.
     kinds: Vec<Vec<usize>>,
 }
 
@@ -148,7 +148,7 @@ impl Precedence {
     }
 }
 
-/// Memory that is used again and again.
+/// Reused buffers.
 #[derive(Default)]
 struct Scratch {
     timeline: Timeline,
@@ -157,7 +157,7 @@ struct Scratch {
     free: Vec<usize>,
 }
 
-/// A plan with its makespan; none yet after it was changed.
+/// A plan with its makespan, `None` after a change.
 #[derive(Clone, Debug, Default)]
 struct Individual {
     plan: Plan,
@@ -169,7 +169,7 @@ impl Individual {
         self.makespan.unwrap_or(f64::INFINITY)
     }
 
-    /// Becomes a copy, in the memory it has.
+    /// Copies another individual, reusing allocations.
     fn become_like(&mut self, other: &Self) {
         self.plan.kinds.clone_from(&other.plan.kinds);
         self.plan.processors.clone_from(&other.plan.processors);
@@ -191,7 +191,7 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    /// One run: its best plan, and what ended it.
+    /// One run: its best plan, and why it ended.
     fn once(&mut self, seeds: &[Plan]) -> ((f64, Plan), StoppedBy) {
         let size = self.roulette.len();
         let mut population = self.first(seeds, size);
@@ -222,7 +222,7 @@ impl Run<'_, '_> {
         ((best, population.swap_remove(ranks[0]).plan), ended)
     }
 
-    /// Distinct plans: those given, then random ones, as long as new ones are found.
+    /// Initial population: the given plans, then random ones, distinct as long as new ones are found.
     fn first(&mut self, seeds: &[Plan], size: usize) -> Vec<Individual> {
         let mut population: Vec<Individual> = Vec::with_capacity(size);
         let mut tries = 0;
@@ -232,7 +232,7 @@ impl Run<'_, '_> {
                 None => self.random(),
             };
             tries += 1;
-            // A tiny graph has fewer plans than a population: then some come twice.
+            // A tiny graph has fewer plans than a population; duplicates are then allowed.
             let known = || population.iter().any(|other| other.plan == plan);
             if tries > 20 * size || !known() {
                 let mut individual = Individual { plan, makespan: None };
@@ -243,7 +243,7 @@ impl Run<'_, '_> {
         population
     }
 
-    /// Random types and processors, and a random order.
+    /// Random types, processor counts and order.
     fn random(&mut self) -> Plan {
         let tasks = self.model.tasks();
         let mut plan =
@@ -269,7 +269,7 @@ impl Run<'_, '_> {
         plan
     }
 
-    /// Another type, drawn anew, and processors for it.
+    /// Draws another type and a processor count for it.
     fn rematch(&mut self, plan: &mut Plan, task: usize) {
         let kinds = &self.graph.kinds[task];
         plan.kinds[task] = kinds[self.rng.usize(0..kinds.len())];
@@ -287,7 +287,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The next generation: the best as it is, the others chosen by rank, crossed, mutated.
+    /// The next generation: the best unchanged, the others selected by rank, crossed and mutated.
     fn breed(&mut self, population: &[Individual], ranks: &[usize], next: &mut [Individual]) {
         next[0].become_like(&population[ranks[0]]);
         let wheel = self.roulette[self.roulette.len() - 1];
@@ -310,7 +310,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Exchanges types and processors behind one point; behind another, each takes the order of the other.
+    /// Crossover: swaps types and processor counts behind one point; behind another, each adopts the order of the other.
     fn cross(&mut self, a: &mut Individual, b: &mut Individual) {
         let tasks = self.model.tasks();
         let point = self.rng.usize(0..tasks);
@@ -325,7 +325,7 @@ impl Run<'_, '_> {
         (a.makespan, b.makespan) = (None, None);
     }
 
-    /// Changes one task: its type, or its processors, or its place in the order, between predecessors and successors.
+    /// Mutates one task: its type, its processor count, or its position between predecessors and successors.
     fn mutate(&mut self, child: &mut Individual) {
         let task = self.rng.usize(0..self.model.tasks());
         match self.rng.u8(0..3) {
@@ -350,7 +350,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// Sorts by makespan, ties as they are; the least.
+/// Stable sort by makespan; returns the minimum.
 fn rank(population: &[Individual], ranks: &mut Vec<usize>) -> f64 {
     ranks.clear();
     ranks.extend(0..population.len());
@@ -358,7 +358,7 @@ fn rank(population: &[Individual], ranks: &mut Vec<usize>) -> f64 {
     population[ranks[0]].makespan()
 }
 
-/// The place of each task in an order.
+/// Position of each task in an order.
 fn ranks_of(order: &[usize], place: &mut Vec<usize>) {
     place.resize(order.len(), 0);
     for (position, &task) in order.iter().enumerate() {

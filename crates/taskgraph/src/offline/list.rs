@@ -1,9 +1,9 @@
-//! List schedules: the schedule that a mapping of model `work` leads to.
+//! List scheduling: the schedule of a mapping of model `work`.
 //!
-//! Tasks are taken by upward rank (own time + the largest of transfer and the successor's rank), the highest of those
-//! whose predecessors are done first, ties to the first; each starts when its processing element is free and its data
-//! are there. Gaps are not filled. A task holds its processing element while it computes and then while it sends, edge
-//! after edge: so no load fits into less than its sum, and the makespan is never below the objective.
+//! Priority is the upward rank (own time + the maximum of transfer and the successor's rank). Among ready tasks the
+//! highest rank is first, ties by index; each starts when its processing element is free and its data have arrived.
+//! Gaps are not filled. A task occupies its processing element while it computes and then while it sends, edge
+//! by edge; hence the makespan is never below the objective.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -11,16 +11,16 @@ use std::collections::BinaryHeap;
 use crate::cost::WorkModel;
 use crate::{CostModel, Schedule, Slot};
 
-/// What a mapping leads to.
+/// The schedule of a mapping.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listed {
-    /// When each task, and each data-store, runs: computing and sending.
+    /// Slot of each task and data store: computing and sending.
     pub schedule: Schedule,
-    /// When the last of them ends.
+    /// The makespan.
     pub makespan: f64,
 }
 
-/// A task that may run, by its rank.
+/// A ready task with its rank.
 #[derive(PartialEq)]
 struct Ready {
     rank: f64,
@@ -71,12 +71,12 @@ pub fn schedule(model: &WorkModel, mapping: &[usize]) -> Listed {
         free_at[pe] = now;
         slots.push(Slot { task, pes: vec![pe], start, end: now });
     }
-    // A load and a chain of the same summands may differ in the last bit, added in another order.
+    // A load and a chain of equal summands may differ in the last bit, due to the order of addition.
     let last = free_at.into_iter().fold(0.0, f64::max);
     Listed { schedule: Schedule { slots }, makespan: last.max(model.objective(mapping)) }
 }
 
-/// Own time and the longest way to the end, by task.
+/// Upward rank by task.
 fn upward_ranks(model: &WorkModel, mapping: &[usize]) -> Vec<f64> {
     let tasks = model.tasks();
     let mut ranks = vec![0.0; tasks];
@@ -102,8 +102,8 @@ fn ordering<'a>(model: &'a WorkModel, edges: &'a [usize]) -> impl Iterator<Item 
     edges.iter().copied().filter(|&edge| model.edges()[edge].ordering)
 }
 
-/// What a schedule of a mapping has to respect: tasks last as long as they compute and send, and an edge is there
-/// when it was sent, which may be before its sender has sent everything.
+/// Checks schedules of a mapping: tasks last for their computing and sending, and a message arrives once it is sent, which
+/// may be before its sender has sent everything.
 pub struct Sending<'a> {
     /// The model.
     pub model: &'a WorkModel,

@@ -1,12 +1,12 @@
-//! The loads of a mapping, kept up to date move by move without ever drifting.
+//! Loads of a mapping, updated incrementally without drift.
 //!
-//! Times are whole multiples of a quantum, 2⁻¹⁰⁰ of more than all tasks and edges can take together. Sums of integers
-//! do not depend on their order, so a move undone leaves exactly what was before, and two equal loads compare equal;
-//! with floating point, a load that falls from 10⁹ to 1 would keep an error of 10⁻⁷.
+//! Times are integer multiples of a quantum, 2⁻¹⁰⁰ of more than the sum of all tasks and edges. Integer sums are
+//! independent of their order, so that an undone move restores the exact state and equal loads compare equal;
+//! in floating point, a load that falls from 10⁹ to 1 would keep an error of 10⁻⁷.
 
 use crate::cost::{WorkEdge, WorkModel};
 
-/// Bits that the sum of everything may take: room for sums of more than that below 127.
+/// Bits of the total sum, with headroom for larger sums below 127 bits.
 const BITS: i32 = 100;
 
 /// A [`WorkModel`] in quanta.
@@ -17,7 +17,7 @@ pub(super) struct Quanta<'a> {
     own: Vec<i128>,
     /// Quanta per byte, by pair of processing elements.
     per_byte: Vec<f64>,
-    /// By task: (receiver, bytes) and (sender, bytes), edges without bytes left out.
+    /// By task: (receiver, bytes) and (sender, bytes), without empty edges.
     outgoing: Vec<Vec<(usize, f64)>>,
     incoming: Vec<Vec<(usize, f64)>>,
 }
@@ -31,7 +31,7 @@ impl<'a> Quanta<'a> {
         let worst = pairs().map(|(a, b)| model.per_byte(a, b)).fold(0.0, f64::max);
         let bytes: f64 = model.edges().iter().map(|edge| edge.bytes).sum();
         let most = computing + worst * bytes;
-        // A power of two, so that scaling rounds nothing; everything together stays below 2^BITS.
+        // A power of two, so that scaling is exact; the total stays below 2^BITS.
         let factor = 2.0_f64.powi(if most > 0.0 { BITS - exponent_of(most) } else { 0 });
         let tied = |edges: &[usize], other: fn(&WorkEdge) -> usize| {
             let edges = edges.iter().map(|&edge| &model.edges()[edge]);
@@ -53,26 +53,26 @@ impl<'a> Quanta<'a> {
         self.own[task * self.pes + pe]
     }
 
-    /// What sending so many bytes takes: the same number each time, so that it can be taken back.
+    /// Time to send this many bytes; deterministic, so that it can be subtracted again.
     fn sending(&self, bytes: f64, from: usize, to: usize) -> i128 {
         whole(bytes * self.per_byte[from * self.pes + to])
     }
 }
 
-/// The exponent of the least power of two that is above a positive number.
+/// Exponent of the smallest power of two above a positive number.
 fn exponent_of(value: f64) -> i32 {
     #[expect(clippy::cast_possible_truncation, reason = "the binary logarithm of a double is at most 1024")]
     let exponent = value.log2().floor() as i32 + 1;
     exponent
 }
 
-/// Whole quanta.
+/// Rounds to whole quanta.
 #[expect(clippy::cast_possible_truncation, reason = "quanta are chosen so that everything stays below 2^100")]
 fn whole(quanta: f64) -> i128 {
     quanta as i128
 }
 
-/// A mapping and the load of every processing element under it.
+/// A mapping and the load of every processing element.
 #[derive(Clone, Debug)]
 pub(super) struct Loads<'a> {
     quanta: &'a Quanta<'a>,
@@ -87,7 +87,7 @@ impl<'a> Loads<'a> {
         loads
     }
 
-    /// Where each task is.
+    /// Processing element of each task.
     pub fn mapping(&self) -> &[usize] {
         &self.at
     }
@@ -97,7 +97,7 @@ impl<'a> Loads<'a> {
         self.load.iter().copied().max().unwrap_or(0)
     }
 
-    /// Moves a task, and what it sends and is sent.
+    /// Moves a task together with its messages.
     pub fn shift(&mut self, task: usize, to: usize) {
         let from = self.at[task];
         if from == to {
@@ -119,7 +119,7 @@ impl<'a> Loads<'a> {
         self.at[task] = to;
     }
 
-    /// Moves several tasks at once, each to its own destination; remembers in `undo` how it was.
+    /// Moves several tasks at once, each to its own destination; `undo` records the previous state.
     pub fn shift_all(&mut self, moves: &[(usize, usize)], undo: &mut Undo) {
         undo.load.clone_from(&self.load);
         undo.at.clear();
@@ -136,7 +136,7 @@ impl<'a> Loads<'a> {
         }
     }
 
-    /// Takes back what `undo` remembers.
+    /// Restores the state recorded in `undo`.
     pub fn undo(&mut self, undo: &Undo) {
         self.load.clone_from(&undo.load);
         for &(task, pe) in &undo.at {
@@ -154,7 +154,7 @@ impl<'a> Loads<'a> {
     }
 }
 
-/// What was before some tasks were moved.
+/// State before some tasks were moved.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Undo {
     at: Vec<(usize, usize)>,

@@ -1,4 +1,4 @@
-//! Mappers: they map a graph before it runs.
+//! Offline mappers.
 
 mod annealing;
 mod annealing_improved;

@@ -1,22 +1,22 @@
-//! How a mapping of the model `parallel` runs: each task in its order, at the earliest time at which its data are there
-//! and enough processors of its type are free. Gaps are not filled.
+//! Execution of a mapping of model `parallel`: tasks in their order, each at the earliest time at which its data have
+//! arrived and enough processors of its type are free. Gaps are not filled.
 
 use crate::cost::ParallelModel;
 use crate::{Allotment, MapError, Mapping, Schedule, Slot};
 
-/// A mapping of the model `parallel`, by numbers: type and processors by task, and the order of tasks.
+/// A mapping of model `parallel`, by index: type and processor count by task, and the order of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plan {
-    /// By task: the type of its processors.
+    /// By task: processor type.
     pub kinds: Vec<usize>,
-    /// By task: how many of them.
+    /// By task: number of processors.
     pub processors: Vec<usize>,
-    /// Tasks in the order in which they get their processors, each after its predecessors.
+    /// Tasks in the order in which they are scheduled, a topological order.
     pub order: Vec<usize>,
 }
 
 impl Plan {
-    /// The plan that a mapping by names describes; errors name the task at `id` that is wrong.
+    /// The plan of a mapping by name; errors name the invalid task at `id`.
     pub fn new(
         model: &ParallelModel,
         allotments: &[Allotment],
@@ -76,7 +76,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The mapping by names.
+    /// The mapping by name.
     pub fn mapping(&self, model: &ParallelModel) -> Mapping {
         let mut orders = vec![0; self.order.len()];
         for (order, &task) in self.order.iter().enumerate() {
@@ -91,7 +91,7 @@ impl Plan {
     }
 }
 
-/// When processors are free, by type, ascending: all that the times of tasks depend on.
+/// Times at which processors become free, by type, ascending: all state that task times depend on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Timeline {
     free: Vec<Vec<f64>>,
@@ -99,7 +99,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Everything free at 0.
+    /// All processors free at 0.
     pub fn reset(&mut self, model: &ParallelModel) {
         self.free.resize(model.kinds().len(), Vec::new());
         for (free, (_, count)) in self.free.iter_mut().zip(model.kinds()) {
@@ -110,19 +110,19 @@ impl Timeline {
         self.end.resize(model.tasks(), 0.0);
     }
 
-    /// When the data of a task are there on a type, its predecessors being placed.
+    /// Arrival time of a task's data on a type, given its scheduled predecessors.
     pub fn ready(&self, model: &ParallelModel, kinds: &[usize], task: usize, kind: usize) -> f64 {
         let arrivals = model.received(task).iter();
         let arrivals = arrivals.map(|&(from, edge)| self.end[from] + model.message(edge, kinds[from], kind));
         arrivals.fold(0.0, f64::max)
     }
 
-    /// When so many processors of a type are free.
+    /// Time at which this many processors of a type are free.
     pub fn free(&self, kind: usize, processors: usize) -> f64 {
         self.free[kind][processors - 1]
     }
 
-    /// Gives a task the processors that are free first, from `start` to `end`.
+    /// Assigns the earliest free processors to a task from `start` to `end`.
     pub fn take(&mut self, task: usize, kind: usize, processors: usize, end: f64) {
         self.end[task] = end;
         let free = &mut self.free[kind];
@@ -134,7 +134,7 @@ impl Timeline {
         free[position - processors..position].fill(end);
     }
 
-    /// When the last task of a plan ends.
+    /// Makespan of a plan.
     pub fn makespan(&mut self, model: &ParallelModel, plan: &Plan) -> f64 {
         self.reset(model);
         let mut last = 0.0_f64;
@@ -149,12 +149,12 @@ impl Timeline {
     }
 }
 
-/// When the last task of a plan ends.
+/// Makespan of a plan.
 pub fn makespan(model: &ParallelModel, plan: &Plan) -> f64 {
     Timeline::default().makespan(model, plan)
 }
 
-/// When each task of a plan runs, and on which processors: of those that are free first, the lowest.
+/// Slots of a plan: time and processors of each task; of the earliest free processors, the lowest.
 pub fn schedule(model: &ParallelModel, plan: &Plan) -> Schedule {
     let mut timeline = Timeline::default();
     timeline.reset(model);

@@ -1,10 +1,10 @@
-//! What every mapper of the model `work` answers.
+//! Common result of the mappers of model `work`.
 
 use super::list;
 use crate::cost::WorkModel;
 use crate::{Mapped, Mapping, StoppedBy};
 
-/// A mapping that was found.
+/// A mapping found by a search.
 pub(super) struct Found {
     pub mapping: Vec<usize>,
     pub evaluations: u64,
@@ -12,9 +12,9 @@ pub(super) struct Found {
     pub stopped_by: StoppedBy,
 }
 
-/// The answer for a mapping: its objective anew by Eq. 3, and its list schedule.
+/// The result for a mapping: its objective recomputed by Eq. 3, and its list schedule.
 ///
-/// The mapping's places beyond the graph's tasks are those of the data-stores, in the order of variables.
+/// Positions of the mapping beyond the graph's tasks belong to data stores, in variable order.
 pub(super) fn mapped(model: &WorkModel, found: Found) -> Mapped {
     let listed = list::schedule(model, &found.mapping);
     Mapped {
@@ -28,7 +28,7 @@ pub(super) fn mapped(model: &WorkModel, found: Found) -> Mapped {
     }
 }
 
-/// The answer for a mapping that was made elsewhere, in one go.
+/// The result for a mapping that was not found by a search.
 pub fn priced(model: &WorkModel, mapping: Vec<usize>) -> Mapped {
     mapped(model, Found { mapping, evaluations: 1, effort: 1, stopped_by: StoppedBy::Converged })
 }

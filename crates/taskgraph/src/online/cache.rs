@@ -1,4 +1,4 @@
-//! The schedule cache: earlier decisions, taken again.
+//! The schedule cache: reuses earlier decisions.
 
 /// (Application, task) → processing element; the last decision wins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Keeps a scheduler's decision.
+    /// Records a scheduler's decision.
     pub(super) fn learn(&mut self, origin: u32, pe: usize) {
         let origin = origin as usize;
         if self.decisions.len() <= origin {
@@ -16,7 +16,7 @@ impl Cache {
         self.decisions[origin] = Some(pe);
     }
 
-    /// Where a task of this origin went last.
+    /// Last decision for a task of this origin.
     pub(super) fn decision(&self, origin: u32) -> Option<usize> {
         self.decisions.get(origin as usize).copied().flatten()
     }

@@ -1,26 +1,26 @@
-//! Tasks whose estimates are equal, known by one number.
+//! Classes of tasks with equal estimates.
 
 use std::collections::BTreeMap;
 
 use crate::{FileError, Implementation, Kind, Platform, Task};
 
-/// An estimate that no task has: the processing element cannot run it.
+/// Estimate on an incompatible processing element; no real estimate has this value.
 pub const NEVER: u64 = u64::MAX;
 
-/// What schedulers know of all tasks whose estimates are equal.
+/// A class of tasks with equal estimates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Class {
-    /// The estimate on each processing element of the pool, in nanoseconds; [`NEVER`] where it cannot run.
+    /// Estimate on each processing element of the pool, in nanoseconds; [`NEVER`] if incompatible.
     pub on: Vec<u64>,
-    /// How many kinds the tasks name, in the pool or not.
+    /// Number of kinds that the tasks name, in the pool or not.
     pub kinds: u64,
-    /// The kind of least estimate among those of the pool, by position in [`Platform::kinds`]; ties: the first.
+    /// The kind with the smallest estimate in the pool, by position in [`Platform::kinds`]; ties: the first.
     pub quickest: usize,
     /// The mean estimate over all kinds, rounded down.
     pub mean: u64,
 }
 
-/// The classes of a pool, each once.
+/// The distinct classes for a pool.
 #[derive(Clone, Debug)]
 pub struct Classes {
     kinds: Vec<Kind>,
@@ -30,7 +30,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// No class yet, for the pool of `platform`.
+    /// No classes yet, for the pool of `platform`.
     pub fn new(platform: &Platform) -> Self {
         let kinds: Vec<Kind> = platform.kinds().into_iter().map(|(kind, _)| kind).collect();
         let find =
@@ -39,10 +39,10 @@ impl Classes {
         Self { kinds, of, known: BTreeMap::new(), all: Vec::new() }
     }
 
-    /// The class of a task with these implementations, made when it is the first.
+    /// The class of a task with these implementations, created on first use.
     ///
     /// # Errors
-    /// When the pool has no processing element of any of its kinds.
+    /// The pool has no processing element of any of its kinds.
     pub fn intern(&mut self, task: &Task, on: &BTreeMap<Kind, Implementation>) -> Result<u32, FileError> {
         let key: Vec<(Kind, u64)> = on.iter().map(|(kind, one)| (kind.clone(), one.expected_ns())).collect();
         if let Some(class) = self.known.get(&key) {

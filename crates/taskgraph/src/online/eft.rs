@@ -3,7 +3,7 @@
 use super::classes::NEVER;
 use super::round::{Round, Scheduler};
 
-/// First in, first out; each to the least available + estimate, whatever the time is; ties: the last.
+/// First in, first out; each task to the minimum of available + estimate, independent of the current time; ties: the last.
 #[derive(Debug, Default)]
 pub struct Eft;
 
@@ -17,14 +17,14 @@ impl Scheduler for Eft {
             if round.full() {
                 return;
             }
-            round.look(round.pes() as u64);
+            round.charge_evaluations(round.pes() as u64);
             let estimates = &round.class(position).on;
             let available = &round.pool.available;
             let least = (0..available.len())
                 .rev()
                 .filter(|pe| estimates[*pe] != NEVER)
                 .min_by_key(|pe| available[*pe].saturating_add(estimates[*pe]));
-            round.hand_over(position, least.expect("every class runs on something in the pool"));
+            round.dispatch(position, least.expect("every class runs on something in the pool"));
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::classes::NEVER;
 use super::round::{Round, Scheduler};
 
-/// Again and again, over all ready tasks and processing elements, the least available + estimate; ties: the first task,
+/// Repeatedly picks the minimum of available + estimate over all ready tasks and processing elements; ties: the first task,
 /// then the lowest processing element. O(R²P) for R ready tasks.
 #[derive(Debug, Default)]
 pub struct Etf;
@@ -18,12 +18,12 @@ impl Scheduler for Etf {
         let with_estimates = |position| (position, round.class(position).on.as_slice());
         let mut left: Vec<(usize, &[u64])> = round.left().into_iter().map(with_estimates).collect();
         while !left.is_empty() && !round.full() {
-            round.look((pes * left.len()) as u64);
+            round.charge_evaluations((pes * left.len()) as u64);
             let available = round.pool.available.as_slice();
             let mut least = (NEVER, 0, 0);
             for (number, (_, estimates)) in left.iter().enumerate() {
                 for (pe, (available, estimate)) in available.iter().zip(*estimates).enumerate() {
-                    // Saturates at NEVER, which is below nothing.
+                    // Saturates at NEVER, which is never below the minimum.
                     let end = available.saturating_add(*estimate);
                     if end < least.0 {
                         least = (end, number, pe);
@@ -31,7 +31,7 @@ impl Scheduler for Etf {
                 }
             }
             let (_, number, pe) = least;
-            if !round.hand_over(left[number].0, pe) {
+            if !round.dispatch(left[number].0, pe) {
                 return;
             }
             left.remove(number);

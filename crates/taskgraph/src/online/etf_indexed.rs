@@ -1,12 +1,12 @@
-//! `ETF_INDEXED`: ETF's decisions without going through every task.
+//! `ETF_INDEXED`: ETF's decisions without a scan of every task.
 
 use std::collections::VecDeque;
 
 use super::classes::NEVER;
 use super::round::{Round, Scheduler};
 
-/// ETF, looking at one task of each class: those of one class differ in their place in the queue alone, so that the
-/// first of them is the one that ETF would choose. O(RCP) for C classes (ours).
+/// ETF that evaluates one task per class: tasks of a class differ only in their queue position, so that ETF would
+/// choose the first of them. O(RCP) for C classes (ours).
 #[derive(Debug, Default)]
 pub struct EtfIndexed;
 
@@ -29,7 +29,7 @@ impl Scheduler for EtfIndexed {
             queues[*at].1.push_back(position);
         }
         while !queues.is_empty() && !round.full() {
-            round.look((pes * queues.len()) as u64);
+            round.charge_evaluations((pes * queues.len()) as u64);
             let mut least = (NEVER, usize::MAX, 0, 0);
             for (at, (class, queue)) in queues.iter().enumerate() {
                 let estimates = &round.classes.all()[*class as usize].on;
@@ -41,7 +41,7 @@ impl Scheduler for EtfIndexed {
                 }
             }
             let (_, position, pe, at) = least;
-            if !round.hand_over(position, pe) {
+            if !round.dispatch(position, pe) {
                 return;
             }
             queues[at].1.pop_front();

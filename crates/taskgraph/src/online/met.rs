@@ -2,7 +2,7 @@
 
 use super::round::{Round, Scheduler};
 
-/// The kind of least estimate, then a cursor over all processing elements, forward to the next of that kind.
+/// The kind with the smallest estimate, then a cursor over all processing elements, advanced to the next of that kind.
 #[derive(Debug, Default)]
 pub struct Met {
     cursor: usize,
@@ -20,12 +20,12 @@ impl Scheduler for Met {
                 return;
             }
             let class = round.class(position);
-            round.look(class.kinds);
+            round.charge_evaluations(class.kinds);
             for _ in 0..pes {
                 let pe = self.cursor;
                 self.cursor = (pe + 1) % pes;
-                round.look(1);
-                if round.classes.of[pe] == class.quickest && round.hand_over(position, pe) {
+                round.charge_evaluations(1);
+                if round.classes.of[pe] == class.quickest && round.dispatch(position, pe) {
                     break;
                 }
             }

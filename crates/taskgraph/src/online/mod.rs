@@ -1,7 +1,7 @@
-//! Schedulers that work while graphs run: rounds over a queue of ready tasks.
+//! Online schedulers: rounds over a queue of ready tasks.
 //!
 //! The rules are those of CEDR (Mack et al., ACM TECS 2022, section 2.5, and its published code). A [`Round`] holds
-//! what a scheduler sees and counts what it does: simulated runtimes charge for it, real ones measure it.
+//! the scheduler's view and counts its work: simulated runtimes charge for it, real ones measure it.
 
 mod cache;
 mod classes;
@@ -20,13 +20,13 @@ pub use etf::Etf;
 pub use etf_indexed::EtfIndexed;
 pub use heft_rt::HeftRt;
 pub use met::Met;
-pub use round::{HandOver, Pool, Ready, Round, Scheduler};
+pub use round::{Dispatch, Pool, Ready, Round, Scheduler};
 pub use simple::Simple;
 
-/// The names of all schedulers, in the order in which they are listed to people.
+/// Names of all schedulers, in listing order.
 pub const SCHEDULERS: [&str; 6] = ["SIMPLE", "MET", "EFT", "ETF", "ETF_INDEXED", "HEFT_RT"];
 
-/// A scheduler by its name, as it is before its first round.
+/// A new scheduler by name.
 pub fn scheduler(name: &str) -> Option<Box<dyn Scheduler>> {
     Some(match name {
         "SIMPLE" => Box::new(Simple::default()),

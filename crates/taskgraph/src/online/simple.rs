@@ -3,7 +3,7 @@
 use super::classes::NEVER;
 use super::round::{Round, Scheduler};
 
-/// First in, first out; one cursor over all processing elements, forward after each attempt.
+/// First in, first out; one cursor over all processing elements, advanced after each attempt.
 #[derive(Debug, Default)]
 pub struct Simple {
     cursor: usize,
@@ -23,8 +23,8 @@ impl Scheduler for Simple {
             for _ in 0..pes {
                 let pe = self.cursor;
                 self.cursor = (pe + 1) % pes;
-                round.look(1);
-                if round.class(position).on[pe] != NEVER && round.hand_over(position, pe) {
+                round.charge_evaluations(1);
+                if round.class(position).on[pe] != NEVER && round.dispatch(position, pe) {
                     break;
                 }
             }

@@ -6,39 +6,39 @@ use crate::cost::{PARAMETERS, ParallelModel, Vector};
 use crate::offline::{Plan, Settings, evolve, makespan};
 use crate::{Budget, Graph, MapError, Mapping, Platform, Range};
 
-/// Tables of more regions are refused.
+/// Upper limit on regions.
 pub const MOST_REGIONS: usize = 65_536;
-/// How far the mean may be above the time of a vector's own mapping before that vector asks for smaller regions.
+/// Ratio of the mean to the makespan of a vector's own mapping above which the vector votes to divide the region.
 const TOO_FAR: f64 = 1.1;
 
-/// How a table is made.
+/// Parameters of building a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Build {
-    /// Vectors drawn in each region.
+    /// Vectors sampled per region.
     pub samples: usize,
-    /// Decides the vectors and all that the genetic algorithm draws.
+    /// Seed of the vectors and of the genetic algorithm.
     pub seed: u64,
-    /// How often a region may be halved in every parameter, where its mapping suits most of its vectors badly.
+    /// How often a region may be halved in every parameter if its mapping suits most of its vectors badly.
     pub divisions: usize,
-    /// How each vector is mapped.
+    /// Settings for mapping a vector.
     pub genetic: Settings,
 }
 
 impl Default for Build {
-    /// The paper's: ten vectors, no sub-division.
+    /// The paper's values: ten vectors, no subdivision.
     fn default() -> Self {
         Self { samples: 10, seed: 0, divisions: 0, genetic: Settings::default() }
     }
 }
 
-/// What a table says about one region.
+/// A region of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Region {
-    /// Its mapping, by position in [`Table::plans`]; in [`build_region`]'s answer, in its second part.
+    /// Its mapping, by position in [`Table::plans`], or in the second part of the result of [`build_region`].
     pub plan: usize,
     /// The mean makespan of that mapping over the region's vectors.
     pub mean: f64,
-    /// Its halves in every parameter, 16 of them, where it was divided; α changes slowest, μ quickest.
+    /// If divided, its 16 halves in every parameter; α varies slowest, μ fastest.
     pub parts: Vec<Region>,
 }
 
@@ -47,22 +47,22 @@ pub struct Region {
 pub struct Table {
     /// The ranges of the parameters, in the order of [`PARAMETERS`].
     pub ranges: [Range; 4],
-    /// Vectors drawn in each region.
+    /// Vectors sampled per region.
     pub samples: usize,
     /// The seed.
     pub seed: u64,
-    /// The names of the graph's tasks, in its order.
+    /// Names of the graph's tasks, in order.
     pub tasks: Vec<String>,
-    /// The mappings, each once, in the order of the first region that uses it.
+    /// Distinct mappings, in the order of the first region that uses them.
     pub mappings: Vec<Mapping>,
-    /// All regions; α changes slowest, μ quickest.
+    /// All regions; α varies slowest, μ fastest.
     pub regions: Vec<Region>,
 }
 
-/// What a vector finds in a table.
+/// The entry of a table for a vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry<'a> {
-    /// The region's interval of each parameter; then, where it was divided, the half of each parameter, and so on.
+    /// The region's interval of each parameter; in a divided region followed by the half of each parameter, and so on.
     pub path: Vec<[usize; 4]>,
     /// The mapping, by position in [`Table::mappings`].
     pub number: usize,
@@ -73,7 +73,7 @@ pub struct Entry<'a> {
 }
 
 impl Table {
-    /// What the table says for a vector; what is outside the ranges counts as at their ends.
+    /// The entry for a vector; values outside the ranges are clamped.
     pub fn lookup(&self, vector: &Vector) -> Entry<'_> {
         let mut index = index_of(&self.ranges, vector);
         let mut bounds = region_of(&self.ranges, index);
@@ -90,13 +90,13 @@ impl Table {
     }
 }
 
-/// The region that a vector is in: the interval of each parameter.
+/// The region of a vector: the interval of each parameter.
 pub fn index_of(ranges: &[Range; 4], vector: &Vector) -> [usize; 4] {
     let values = vector.values();
     std::array::from_fn(|at| interval(&ranges[at], values[at]))
 }
 
-/// The interval of a range that a value is in.
+/// The interval of a value in a range.
 fn interval(range: &Range, value: f64) -> usize {
     #[expect(clippy::cast_precision_loss, reason = "intervals are few")]
     let position = (value - range.min) / (range.max - range.min) * range.intervals as f64;
@@ -105,7 +105,7 @@ fn interval(range: &Range, value: f64) -> usize {
     whole.min(range.intervals - 1)
 }
 
-/// From and to of a region, by parameter.
+/// Bounds of a region, by parameter.
 pub fn region_of(ranges: &[Range; 4], index: [usize; 4]) -> [(f64, f64); 4] {
     std::array::from_fn(|at| {
         let Range { min, max, intervals } = ranges[at];
@@ -153,9 +153,9 @@ pub fn ranges(graph: &Graph) -> Result<[Range; 4], MapError> {
     Ok(all)
 }
 
-/// Makes a table, on so many threads; the table does not depend on how many.
+/// Builds a table on this many threads; the result does not depend on the number.
 ///
-/// `done` is told after each region how many are done.
+/// `done` receives the number of finished regions.
 pub fn build(
     graph: &Graph,
     platform: &Platform,
@@ -200,7 +200,7 @@ pub fn build(
     Ok(table)
 }
 
-/// Renumbers a region's mappings into those of a table.
+/// Renumbers a region's mappings to those of a table.
 fn adopt(region: &mut Region, from: &[Mapping], into: &mut Vec<Mapping>) {
     let mapping = &from[region.plan];
     region.plan = into.iter().position(|known| known == mapping).unwrap_or_else(|| {
@@ -212,7 +212,7 @@ fn adopt(region: &mut Region, from: &[Mapping], into: &mut Vec<Mapping>) {
     }
 }
 
-/// Makes what a table says about one region, alone; its mappings come beside it.
+/// Builds a single region; returns it with its mappings.
 pub fn build_region(
     graph: &Graph,
     platform: &Platform,
@@ -235,7 +235,7 @@ pub fn build_region(
     Ok((region, mappings))
 }
 
-/// One region, and its parts where its mapping suits most of its vectors badly.
+/// Builds a region, and divides it if its mapping suits most of its vectors badly.
 fn divide(
     graph: &Graph,
     platform: &Platform,
@@ -276,7 +276,7 @@ fn divide(
     Ok(region)
 }
 
-/// A seed of its own for each number: the finaliser of `SplitMix64`.
+/// Derives a seed from several numbers: the finalizer of `SplitMix64`.
 fn mix(seed: u64, number: usize) -> u64 {
     let mut mixed = seed.wrapping_add((number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,8 +1,8 @@
-//! Mapping tables: made before an application runs, looked up while it runs (the semi-static paper, 4.2 and 4.3).
+//! Mapping tables: built offline, looked up online (the semi-static paper, 4.2 and 4.3).
 //!
-//! The space of parameters is cut into regions, each parameter into its intervals: half-open, the last closed. For
-//! each region some vectors are drawn, the genetic algorithm maps each, and the mapping whose makespan is least on
-//! average over all of the region's vectors is kept with that average.
+//! The parameter space is divided into regions, each parameter into its intervals: half-open, the last one closed. For
+//! each region several vectors are sampled and mapped by the genetic algorithm; the mapping with the smallest mean
+//! makespan over all of the region's vectors is stored with that mean.
 
 mod build;
 mod file;

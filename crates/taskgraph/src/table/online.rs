@@ -1,8 +1,8 @@
-//! The on-line rule: between two iterations, is another mapping worth the reconfiguration?
+//! The online rule: whether another mapping is worth a reconfiguration between two iterations.
 //!
-//! After iteration i - 1 the mapping of its vector's region is looked up. It is taken, for the cost of a
-//! reconfiguration, iff it is another one than runs, and its stored time + that cost is below the time of iteration
-//! i - 1; before the first iteration it is always taken.
+//! After iteration i - 1 the mapping of its vector's region is looked up. It is adopted, at the cost of a
+//! reconfiguration, iff it differs from the running one and its stored time + that cost is below the time of iteration
+//! i - 1; before the first iteration it is always adopted.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +11,15 @@ use crate::cost::{ParallelModel, Vector};
 use crate::offline::{Plan, makespan};
 use crate::{Graph, MapError, Mapping, Platform};
 
-/// What counts as a mapping's stored time.
+/// Definition of a mapping's stored time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Stored {
-    /// The mean in the table: what the paper's text says.
+    /// The mean in the table, by the paper's text.
     #[default]
     Table,
-    /// The last time that was observed with this mapping, and the mean before there is one: what its Tables 3 and 5
-    /// show.
+    /// The last observed time of this mapping, initially the mean, by the paper's Tables 3 and 5.
     Observed,
 }
 
@@ -32,26 +31,26 @@ pub fn worthwhile(stored: f64, reconfiguration: f64, observed: f64) -> bool {
 /// One iteration of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iteration {
-    /// How long it took; `None` for iteration 0, which runs nothing.
+    /// Its duration; `None` for iteration 0, which runs nothing.
     pub time: Option<f64>,
-    /// The stored time of the mapping that was looked up after it; `None` after the last.
+    /// Stored time of the mapping looked up after it; `None` after the last iteration.
     pub stored: Option<f64>,
-    /// Whether that mapping was taken.
+    /// Whether that mapping was adopted.
     pub remapped: bool,
 }
 
-/// Everything that happened.
+/// A replay of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
     /// Iterations 0 … n.
     pub iterations: Vec<Iteration>,
-    /// How often the mapping was changed, the first included.
+    /// Number of reconfigurations, including the first.
     pub remaps: usize,
-    /// The sum of all times and reconfigurations.
+    /// Sum of all durations and reconfigurations.
     pub total: f64,
 }
 
-/// A mapping that is considered between two iterations.
+/// A candidate mapping between two iterations.
 pub struct Candidate {
     /// The mapping.
     pub plan: Plan,
@@ -59,8 +58,8 @@ pub struct Candidate {
     pub stored: f64,
 }
 
-/// Runs a profile. After each iteration but the last, `candidate` says what else there is, given the iteration's
-/// number, its model, and the last time observed with each mapping so far.
+/// Replays a profile. After each iteration but the last, `candidate` returns an alternative, given the iteration's
+/// number, its model, and the last observed time of each mapping so far.
 pub fn replay(
     models: &[ParallelModel],
     reconfiguration: f64,
@@ -110,7 +109,7 @@ pub fn plans(table: &Table, model: &ParallelModel) -> Result<Vec<Plan>, MapError
     table.mappings.iter().map(plan).collect()
 }
 
-/// Runs a profile with a table.
+/// Replays a profile with a table.
 pub fn with_table(
     graph: &Graph,
     platform: &Platform,

@@ -1,9 +1,9 @@
-//! CEDR's format: in and out as an equal value, and what is refused in which words.
+//! CEDR's format: lossless round trips, and error messages.
 
 use serde_json::{Value, json};
 use taskgraph::{Graph, files, generate};
 
-/// Two tasks, one variable of each sort, and fields that the format does not have.
+/// Two tasks, one variable of each sort, and unknown fields.
 fn sample() -> Value {
     json!({
         "AppName": "sample", "SharedObject": "sample.so", "Remark": {"by": ["us", null]},
@@ -31,7 +31,7 @@ fn read(value: &Value) -> Result<Graph, String> {
 }
 
 #[test]
-fn what_was_read_comes_out_as_an_equal_value() {
+fn cedr_files_round_trip() {
     let mut values = vec![sample()];
     for name in generate::cedr::APPLICATIONS {
         let graph = generate::cedr::application(name).unwrap();
@@ -59,23 +59,23 @@ fn tasks_are_ordered_by_id_if_all_have_one_else_by_name() {
 }
 
 #[test]
-fn fields_that_the_format_does_not_have_are_named() {
+fn unknown_fields_are_named_in_warnings() {
     let (_, warnings) = files::cedr::read(&sample().to_string()).unwrap();
     let places: Vec<&str> = warnings.iter().map(|warning| warning.split(':').next().unwrap()).collect();
     assert_eq!(places, ["Remark", "DAG.A.extra"]);
 }
 
 #[test]
-fn what_is_refused_is_refused_with_its_place() {
+fn invalid_files_are_rejected_with_the_place() {
     let cases = [
-        ("/DAG/B/successors/0/name", json!("C"), "DAG.B.successors[0]: `C` is no task"),
+        ("/DAG/B/successors/0/name", json!("C"), "DAG.B.successors[0]: `C` is not a task"),
         ("/DAG/B/successors", json!([]), "DAG.A.predecessors: `B` does not have `A` among its successors"),
         (
             "/DAG/A/predecessors",
             json!([]),
             "DAG.B.successors[0]: `A` does not have `B` among its predecessors",
         ),
-        ("/DAG/B/arguments/0", json!("m"), "DAG.B.arguments[0]: `m` is no variable"),
+        ("/DAG/B/arguments/0", json!("m"), "DAG.B.arguments[0]: `m` is not a variable"),
         ("/DAG/B/platforms/0/name", json!("F_F"), "DAG.B.platforms[0].name: `F_F` is not a kind"),
         ("/DAG/B/platforms/0/name", json!("cpu"), "DAG.B.platforms[1]: cpu is there twice"),
         ("/DAG/B/platforms/0/nodecost", json!(-1), "DAG.B.platforms[0].nodecost: -1 is out of range"),
@@ -107,7 +107,7 @@ fn what_is_refused_is_refused_with_its_place() {
 }
 
 #[test]
-fn the_experiments_applications_have_the_papers_numbers() {
+fn generated_applications_match_the_papers_numbers() {
     let sizes: Vec<(usize, usize)> = generate::cedr::APPLICATIONS
         .iter()
         .map(|name| generate::cedr::application(name).unwrap())

@@ -1,8 +1,8 @@
-//! What the checker of schedules finds.
+//! Violations found by the schedule checker.
 
 use taskgraph::{CostModel, Graph, Schedule, Slot, Violation, files};
 
-/// Each task takes 10, on the core alone but for b; messages between processing elements take 5.
+/// Each task takes 10, on the core only except for b; messages between processing elements take 5.
 struct Costs;
 
 impl CostModel for Costs {
@@ -40,7 +40,7 @@ fn a_feasible_schedule_has_no_violation() {
 }
 
 #[test]
-fn each_way_to_be_infeasible_is_named() {
+fn each_violation_is_reported() {
     let (a, b, c) = ((0, 0, 0.0, 10.0), (1, 1, 15.0, 25.0), (2, 0, 30.0, 40.0));
     let cases = [
         (vec![a, b], "task 2 is not scheduled"),

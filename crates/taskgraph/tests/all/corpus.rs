@@ -1,4 +1,4 @@
-//! The fuzz target's harness over its corpus, and over mutations of it: what `cargo fuzz` runs without end, bounded.
+//! Bounded run of the fuzz target's harness over its corpus and mutations of it; `cargo fuzz` runs without end.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use proptest::sample::{Index, select};
 #[path = "../../../../fuzz/taskgraph.rs"]
 mod harness;
 
-/// Every file of the corpus, by name.
+/// Every corpus file, by name.
 static CORPUS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/taskgraph");
     let entries = std::fs::read_dir(folder).expect("the corpus is there");
@@ -20,11 +20,11 @@ static CORPUS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 });
 
 #[test]
-fn nothing_in_the_corpus_makes_anything_panic() {
+fn no_corpus_file_causes_a_panic() {
     CORPUS.iter().for_each(|file| harness::taskgraph(file));
 }
 
-/// A change: where, how many bytes go, what comes.
+/// A mutation: position, number of bytes removed, bytes inserted.
 fn any_change() -> impl Strategy<Value = (Index, u8, Vec<u8>)> {
     let words = vec![
         "9007199254740993",
@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
     #[test]
-    fn no_change_of_bytes_makes_anything_panic(file in any::<Index>(), changes in proptest::collection::vec(any_change(), 1..4)) {
+    fn no_byte_mutation_causes_a_panic(file in any::<Index>(), changes in proptest::collection::vec(any_change(), 1..4)) {
         let mut bytes: Vec<u8> = file.get(&CORPUS).clone();
         for (at, cut, piece) in changes {
             let from = at.index(bytes.len() + 1);

@@ -1,4 +1,4 @@
-//! What YAML files mean, and what is refused in which words.
+//! YAML files: round trips and error messages.
 
 use taskgraph::{Cost, Kind, Model, files};
 
@@ -9,7 +9,7 @@ const MODELS: [&str; 3] = [
 ];
 
 #[test]
-fn a_graph_is_read_as_it_is_written() {
+fn graphs_round_trip() {
     for text in MODELS {
         let graph = files::graph::read(text).unwrap();
         assert_eq!(files::graph::read(&files::graph::write(&graph)).unwrap(), graph, "{text}");
@@ -28,7 +28,7 @@ const PLATFORMS: [&str; 4] = [
 ];
 
 #[test]
-fn a_platform_is_read_as_it_is_written() {
+fn platforms_round_trip() {
     for text in PLATFORMS {
         let platform = files::platform::read(text).unwrap();
         assert_eq!(files::platform::read(&files::platform::write(&platform)).unwrap(), platform, "{text}");
@@ -41,7 +41,7 @@ fn a_platform_is_read_as_it_is_written() {
 }
 
 #[test]
-fn what_is_refused_is_refused_with_its_place() {
+fn invalid_files_are_rejected_with_the_place() {
     let cases = [
         ("version: 2\nmodel: work\ntasks: []", "version: 2 is unknown"),
         ("version: 1\nmodel: other\ntasks: []", "model: `other` is unknown"),
@@ -61,7 +61,7 @@ fn what_is_refused_is_refused_with_its_place() {
         ),
         (
             "version: 1\nmodel: work\ntasks: [{id: a, work: 1}]\nedges: [{from: a, to: b}]",
-            "edges[0].to: `b` is no task",
+            "edges[0].to: `b` is not a task",
         ),
         (
             "version: 1\nmodel: work\ntasks: [{id: a, work: 1}, {id: b, work: 1}, {id: c, work: 1}]\nedges: [{from: a, to: b}, {from: b, to: c}, {from: c, to: b}]",
@@ -77,11 +77,11 @@ fn what_is_refused_is_refused_with_its_place() {
         ),
         (
             "version: 1\nmodel: measured\ntasks: [{id: a, on: {cpu: {expected: 1}}, arguments: [v]}]",
-            "tasks[0].arguments[0]: `v` is no variable",
+            "tasks[0].arguments[0]: `v` is not a variable",
         ),
         (
             "version: 1\nmodel: work\ntasks: [{id: a, work: 1}]\nvariables: [{name: v, bytes: 1, writers: [b]}]",
-            "variables[0].writers[0]: `b` is no task",
+            "variables[0].writers[0]: `b` is not a task",
         ),
         (
             "version: 1\nmodel: work\ntasks: [{id: a, work: 1}, {id: b, work: 1}]\nedges: [{from: a, to: b, bytes: .nan}]",
@@ -104,7 +104,7 @@ fn what_is_refused_is_refused_with_its_place() {
             "links[0].bandwidth: 0 is out of range",
         ),
         ("pes: [{kind: cpu}]\nlinks: [{a: cpu-0, b: gpu-0, bandwidth: 1}]", "links[0].b: `gpu-0` is no"),
-        ("pes: [{kind: cpu}]\ntransfer: {gpu: {}}", "transfer.gpu: there is no gpu among `pes`"),
+        ("pes: [{kind: cpu}]\ntransfer: {gpu: {}}", "transfer.gpu: `pes` has no gpu"),
         ("pes: [{kind: cpu}]\ncosts: fast", "costs: `fast` is unknown"),
         ("pes: [{kind: cpu, cuont: 2}]", "pes[0]"),
     ];

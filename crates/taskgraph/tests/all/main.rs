@@ -1,4 +1,4 @@
-//! Task graphs from outside: what files say, what is refused, what the checker finds.
+//! Integration tests of file formats, validation and the schedule checker.
 
 mod cedr;
 mod checker;

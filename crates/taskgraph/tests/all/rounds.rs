@@ -1,12 +1,12 @@
-//! On-line schedulers, round by round.
+//! Online schedulers, round by round.
 
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use taskgraph::online::{Cache, Classes, HandOver, Pool, Ready, Round, SCHEDULERS, scheduler};
+use taskgraph::online::{Cache, Classes, Dispatch, Pool, Ready, Round, SCHEDULERS, scheduler};
 use taskgraph::{Cost, Costs, Group, Implementation, Kind, Platform, Task};
 
-/// A pool and tasks that wait, each by its estimates on a CPU and an FFT in microseconds; 0 is none.
+/// A pool and ready tasks, each with its estimates on a CPU and an FFT in microseconds; 0 is incompatible.
 #[derive(Clone, Debug)]
 struct World {
     cores: usize,
@@ -30,8 +30,8 @@ fn any_world(most: usize) -> impl Strategy<Value = World> {
     })
 }
 
-/// What one round hands over, when it ends, how many looks it takes, and what stays.
-fn round(world: &World, name: &str, cache: Option<&mut Cache>) -> (Vec<HandOver>, u64, u64, Vec<Ready>) {
+/// Dispatched tasks, end, number of evaluations, and remaining tasks of one round.
+fn round(world: &World, name: &str, cache: Option<&mut Cache>) -> (Vec<Dispatch>, u64, u64, Vec<Ready>) {
     let platform = Platform::new(&[Group::new(Kind::Cpu, world.cores), Group::new(Kind::Fft, world.ffts)])
         .expect("there are cores");
     let mut classes = Classes::new(&platform);
@@ -54,15 +54,15 @@ fn round(world: &World, name: &str, cache: Option<&mut Cache>) -> (Vec<HandOver>
         Pool { available: world.available.clone(), open: world.open.clone(), queueing: world.queueing };
     let mut round = Round::new(5_000, &classes, Costs::FREE, &mut pool, &mut queue);
     round.run(&mut *scheduler(name).expect("a name of the list"), cache);
-    let (handed, now, looks) = (round.handed, round.now, round.looks);
+    let (handed, now, looks) = (round.dispatched, round.now, round.evaluations);
     (handed, now, looks, queue)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(10_000))]
-    /// The same task goes to the same place in the same order, whatever the classes are.
+    /// Equal decisions in equal order, whatever the classes are.
     #[test]
-    fn etf_indexed_decides_as_etf(world in any_world(40)) {
+    fn etf_indexed_makes_the_same_decisions_as_etf(world in any_world(40)) {
         let (expected, _, _, stays) = round(&world, "ETF", None);
         let (found, _, _, left) = round(&world, "ETF_INDEXED", None);
         prop_assert_eq!((found, left), (expected, stays));
@@ -71,9 +71,9 @@ proptest! {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
-    /// Every task is handed over once or stays; nothing goes where it cannot run or where nobody takes it.
+    /// Every task is dispatched once or stays, and only to a compatible processing element that accepts tasks.
     #[test]
-    fn a_round_hands_over_what_it_may(world in any_world(20), name in proptest::sample::select(&SCHEDULERS[..]), cached in any::<bool>()) {
+    fn a_round_dispatches_only_to_compatible_accepting_elements(world in any_world(20), name in proptest::sample::select(&SCHEDULERS[..]), cached in any::<bool>()) {
         let mut cache = Cache::default();
         let (handed, now, _, left) = round(&world, name, cached.then_some(&mut cache));
         let mut all: Vec<u64> = handed.iter().map(|one| one.task.token).chain(left.iter().map(|one| one.token)).collect();
@@ -83,7 +83,7 @@ proptest! {
             prop_assert!(left.is_empty());
         }
         let mut times = vec![0; world.open.len()];
-        for HandOver { task, pe, at } in handed {
+        for Dispatch { task, pe, at } in handed {
             prop_assert!(world.open[pe] && at <= now);
             prop_assert!(pe < world.cores || world.estimates[usize::try_from(task.token).unwrap()].1 > 0);
             times[pe] += 1;
@@ -91,7 +91,7 @@ proptest! {
         if !world.queueing {
             prop_assert!(times.iter().all(|count| *count <= 1));
         }
-        // A second round with the same tasks repeats what the cache knows.
+        // A second round with the same tasks repeats the cached decisions.
         if cached && world.queueing {
             let (first, ..) = round(&world, name, Some(&mut cache));
             let (again, ..) = round(&world, "SIMPLE", Some(&mut cache));
@@ -100,9 +100,9 @@ proptest! {
     }
 }
 
-/// Looks and comparisons of one round of three tasks on three processing elements, by the table of docs/reference/task-graphs.md.
+/// Evaluations and comparisons of a round of three tasks on three processing elements, by the table of docs/reference/task-graphs.md.
 #[test]
-fn looks_are_counted_as_documented() {
+fn evaluations_are_counted_as_documented() {
     let world = World {
         cores: 2,
         ffts: 1,

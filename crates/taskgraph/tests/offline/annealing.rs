@@ -7,7 +7,7 @@ use taskgraph::offline::list::{Sending, schedule};
 use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking};
 use taskgraph::{Budget, Graph, MapError, Mapper, Mapping, Platform, files};
 
-/// t0 sends 1,000 bytes to t1; x is slow, y is quick.
+/// t0 sends 1,000 bytes to t1; x is slow, y is fast.
 fn example() -> (Graph, Platform) {
     let graph = "{version: 1, model: work, tasks: [{id: t0, work: 100, vector: 10}, {id: t1, work: 50, vector: 20}], edges: [{from: t0, to: t1, bytes: 1000}]}";
     let platform =
@@ -20,7 +20,7 @@ fn model(graph: &Graph, platform: &Platform) -> WorkModel {
 }
 
 #[test]
-fn loads_and_makespans_of_the_worked_example() {
+fn the_worked_example_has_the_documented_loads_and_makespans() {
     let (graph, platform) = example();
     let model = model(&graph, &platform);
     let of = |mapping: &[usize]| (model.loads(mapping), schedule(&model, mapping).makespan);
@@ -29,39 +29,36 @@ fn loads_and_makespans_of_the_worked_example() {
 }
 
 #[test]
-fn a_vector_longer_than_the_processing_element_iterates() {
+fn long_vectors_take_several_instructions() {
     assert_eq!(Division::Ceil.instructions(1000.0, 100.0), 10.0);
     assert_eq!(Division::Ceil.instructions(1001.0, 100.0), 11.0);
     assert_eq!(Division::Exact.instructions(1001.0, 100.0), 10.01);
 }
 
 #[test]
-fn a_message_without_a_link_takes_the_cheapest_path() {
+fn messages_without_a_link_take_the_cheapest_path() {
     let platform = "{pes: [{kind: a}, {kind: b}, {kind: c}], links: [{a: a-0, b: b-0, bandwidth: 2}, {a: b-0, b: c-0, bandwidth: 2}, {a: a-0, b: c-0, bandwidth: 0.5}]}";
     let (graph, _) = example();
     let model = model(&graph, &files::platform::read(platform).unwrap());
     assert_eq!((model.per_byte(0, 2), model.per_byte(2, 0), model.per_byte(1, 1)), (1.0, 1.0, 0.0));
     let apart = "{pes: [{kind: a}, {kind: b}], links: []}";
     let error = WorkModel::new("test", &graph, &files::platform::read(apart).unwrap(), Division::Exact);
-    assert_eq!(
-        error.unwrap_err().to_string(),
-        "the platform does not say how a-0 reaches b-0 (links); add it"
-    );
+    assert_eq!(error.unwrap_err().to_string(), "the platform lacks a path from a-0 to b-0 (links); add it");
 }
 
 #[test]
-fn a_data_store_carries_its_bytes_once() {
+fn data_stores_count_their_bytes_once() {
     let text = "{version: 1, model: work, tasks: [{id: w, work: 1}, {id: r, work: 1}, {id: o, work: 1}], edges: [{from: w, to: r, bytes: 70}, {from: w, to: o, bytes: 5}], variables: [{name: v, bytes: 100, writers: [w, r], readers: [r]}]}";
     let platform = "{pes: [{kind: a}, {kind: b}, {kind: c}], links: {bandwidth: 1}}";
     let model = model(&files::graph::read(text).unwrap(), &files::platform::read(platform).unwrap());
     // w on a, r on b, o on a, the store on c: w writes 100, r writes 100, the store is read once, w -> r only orders.
     assert_eq!(model.loads(&[0, 1, 0, 2]), [102.0, 101.0, 100.0]);
-    // r writes what it reads: nobody waits for that, and there is no cycle.
+    // r writes what it reads: no task waits for that, and there is no cycle.
     assert_eq!(schedule(&model, &[0, 1, 0, 2]).schedule.slots.len(), 4);
 }
 
 #[test]
-fn table_one_has_25_pairs() {
+fn generated_graphs_match_table_one() {
     let printed = [
         (Family::Binomial, [(82, 206), (102, 306), (122, 406), (142, 506), (162, 606)]),
         (Family::Convolution, [(79, 143), (89, 173), (99, 203), (109, 233), (119, 263)]),
@@ -79,7 +76,7 @@ fn table_one_has_25_pairs() {
 }
 
 #[test]
-fn platforms_are_as_the_paper_draws_them() {
+fn generated_platforms_match_the_paper() {
     for seed in 0..200 {
         let platform = platform(seed);
         let (count, kinds) = (platform.pes().len(), platform.kinds());
@@ -113,7 +110,7 @@ fn small(seed: u64) -> (Graph, Platform) {
     (files::graph::read(&graph).unwrap(), files::platform::read(&platform).unwrap())
 }
 
-/// The least objective of all mappings.
+/// The minimum objective over all mappings.
 fn brute_force(model: &WorkModel) -> f64 {
     let mut mapping = vec![0; model.tasks()];
     let mut least = f64::INFINITY;
@@ -142,12 +139,12 @@ fn annealing_finds_the_optimum_of_nearly_all_small_graphs() {
 }
 
 #[test]
-fn bin_packing_fills_by_vector_length_and_names_what_fits_nowhere() {
+fn bin_packing_fills_by_vector_length_and_names_tasks_that_do_not_fit() {
     let graph = "{version: 1, model: work, tasks: [{id: a, work: 1, vector: 4}, {id: b, work: 1, vector: 8}, {id: c, work: 1, vector: 3}]}";
     let platform = "{pes: [{kind: x, work: 8, vector: 8}, {kind: y, work: 64, vector: 8}, {kind: z, work: 1, vector: 16}]}";
     let (graph, platform) = (files::graph::read(graph).unwrap(), files::platform::read(platform).unwrap());
     let found = BinPacking::default().map(&graph, &platform, &Budget::effort(None, 0)).unwrap();
-    // b to the widest, z; then y, x and z have 8 free, y first by W0/W1; c to x. Nothing is empty in the end.
+    // b on the widest, z; then y, x and z have 8 free, y first by W0/W1; c on x. No element is empty in the end.
     assert_eq!(found.mapping, Mapping::Single(vec![1, 2, 0]));
     let wide =
         files::graph::read("{version: 1, model: work, tasks: [{id: w, work: 1, vector: 17}]}").unwrap();
@@ -165,13 +162,13 @@ fn a_load_moves_to_an_empty_cheaper_processing_element() {
 }
 
 #[test]
-fn the_same_seed_and_effort_give_the_same_answer() {
+fn equal_seed_and_effort_give_equal_answers() {
     let (graph, platform) = (graph(Family::Jacobi, 10, 3).unwrap(), platform(4));
     for literal in [false, true] {
         let mapper = AnnealingImproved { literal, ..AnnealingImproved::default() };
         let whole = mapper.map(&graph, &platform, &Budget::effort(None, 5)).unwrap();
         assert_eq!(whole, mapper.map(&graph, &platform, &Budget::effort(None, 5)).unwrap());
-        // What a deadline ends after three pieces, an effort of three replays.
+        // An effort of three reproduces a search that a deadline ended after three units.
         let asked = std::sync::atomic::AtomicU64::new(0);
         let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 2;
         let ended = mapper.map(&graph, &platform, &Budget { effort: None, seed: 5, stop: &stop }).unwrap();
@@ -183,9 +180,9 @@ fn the_same_seed_and_effort_give_the_same_answer() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Numbers as extreme as files may have them: an answer or an error, never a panic, never worse than it says.
+    /// Extreme but valid numbers: a result or an error, never a panic, never worse than reported.
     #[test]
-    fn extreme_numbers_are_mapped(exponents in proptest::collection::vec(-15_i32..=15, 10), seed in 0_u64..100) {
+    fn extreme_numbers_are_mapped_or_rejected(exponents in proptest::collection::vec(-15_i32..=15, 10), seed in 0_u64..100) {
         let at = |number: usize| 10_f64.powi(exponents[number]);
         let graph = format!(
             "{{version: 1, model: work, tasks: [{{id: a, work: {}, vector: {}}}, {{id: b, work: {}, vector: 0}}, {{id: c, work: 0}}], edges: [{{from: a, to: b, bytes: {}}}, {{from: b, to: c, bytes: 0.3}}], variables: [{{name: v, bytes: 7, writers: [a], readers: [a, c]}}]}}",
@@ -207,7 +204,7 @@ proptest! {
         }
     }
 
-    /// Senders wait until they have sent: no load fits into less than its sum, and every schedule is feasible.
+    /// Senders wait until they have sent: no makespan is below the largest load, and every schedule is feasible.
     #[test]
     fn makespans_are_never_below_objectives(seed in 0_u64..10_000, draws in proptest::collection::vec(0_usize..4, 8)) {
         let (graph, platform) = small(seed);

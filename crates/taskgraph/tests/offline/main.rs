@@ -1,7 +1,7 @@
-//! Mappers from outside: the worked examples of the papers, brute force, and what must always hold.
+//! Integration tests of mappers: the papers' worked examples, brute force, and properties.
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
-#![expect(clippy::float_cmp, reason = "what is worked out by hand comes out exactly")]
+#![expect(clippy::float_cmp, reason = "worked examples are exact")]
 
 mod annealing;
 mod semi_static;

@@ -1,4 +1,4 @@
-//! The model `parallel`: what the semi-static paper prints, and tables.
+//! The model `parallel`: data of the semi-static paper, and tables.
 
 use proptest::prelude::*;
 use taskgraph::cost::{ParallelModel, Vector};
@@ -14,7 +14,7 @@ fn model(vector: [f64; 4]) -> ParallelModel {
 }
 
 #[test]
-fn all_times_and_messages_of_table_4_within_a_unit() {
+fn times_and_messages_match_table_4_within_a_unit() {
     let model = model(PROFILE_A[5]);
     let mut compared = (0, 0);
     for (tasks, messages) in TABLE_4 {
@@ -38,13 +38,13 @@ fn the_worked_examples() {
     let model5 = model([3090.0, 13.0, 258.0, 67.0]);
     assert_eq!(model5.time(0, 1, 10).floor(), 11_217.0);
     assert_eq!(makespan(&model5, &ect(&model5)).floor(), 39_455.0);
-    // s3 at (3228, 11): 17 processors would be best, and there are 16.
+    // s3 at (3228, 11): the optimum is 17 processors, above the available 16.
     assert_eq!(model([3228.0, 11.0, 273.0, 71.0]).optimum(3, 0), 16);
 }
 
 /// 76 of 76 decisions and 4 of 4 totals; the total of ECT on A is printed as 1,688,705, a misprint.
 #[test]
-fn the_rule_decides_as_tables_3_and_5() {
+fn the_online_rule_reproduces_tables_3_and_5() {
     type Column = fn(&Row) -> Run;
     let runs: [(&[Row; 21], Column, f64); 4] = [
         (&TABLE_3, |row| row.on_off, 1_115_545.0),
@@ -67,7 +67,7 @@ fn the_rule_decides_as_tables_3_and_5() {
 }
 
 #[test]
-fn ect_while_it_runs() {
+fn online_ect_reproduces_the_papers_totals() {
     for (profile, printed) in [(PROFILE_A, 868_398.0), (PROFILE_B, 788_032.0)] {
         let models: Vec<ParallelModel> = profile.iter().map(|vector| model(*vector)).collect();
         let replay = replay(&models, 1000.0, |_, model, _| {
@@ -98,7 +98,7 @@ fn quick() -> Build {
 }
 
 #[test]
-fn a_region_built_alone_is_the_tables_whatever_the_threads() {
+fn a_region_built_alone_equals_the_tables_for_any_thread_count() {
     let (graph, platform) = (two_regions(), platform());
     let table = build(&graph, &platform, &quick(), 1, &|_| {}).unwrap();
     assert_eq!(table, build(&graph, &platform, &quick(), 2, &|_| {}).unwrap());
@@ -135,14 +135,14 @@ fn regions_are_half_open_and_clamped() {
 }
 
 #[test]
-fn the_mapping_that_runs_is_never_taken_again() {
+fn the_running_mapping_is_never_adopted_again() {
     let (graph, platform) = (ten_node(), platform());
     let profile = [PROFILE_A[0], PROFILE_A[1], PROFILE_A[2]].map(Vector::new);
     let models = models(&graph, &platform, &profile).unwrap();
     let (first, other) =
         (ect(&models[0]), evolve(&models[1], &Settings::default(), &[], &Budget::effort(None, 1)).plan);
     assert_ne!(first, other);
-    // A stored time of 0 would always be worth it.
+    // A stored time of 0 would always be worth a reconfiguration.
     let remapped = |second: &Plan| {
         let plans = [first.clone(), second.clone()];
         let found =
@@ -154,7 +154,7 @@ fn the_mapping_that_runs_is_never_taken_again() {
 }
 
 #[test]
-fn the_genetic_algorithm_is_never_worse_than_what_it_starts_with() {
+fn the_genetic_algorithm_is_never_worse_than_its_seed() {
     let settings = Settings { runs: 1, generations: 20, ..Settings::default() };
     for shape in [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin] {
         for size in [1, 2, 10, 33] {
@@ -170,7 +170,7 @@ fn the_genetic_algorithm_is_never_worse_than_what_it_starts_with() {
 }
 
 #[test]
-fn profiles_stay_in_their_ranges_and_change_by_delta() {
+fn profiles_stay_in_range_and_change_by_delta() {
     for delta in [0.05, 0.4] {
         let profile = profile(200, delta, 9);
         assert_eq!(profile.len(), 201);
@@ -187,9 +187,9 @@ fn profiles_stay_in_their_ranges_and_change_by_delta() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever bytes a table has, it is read or refused.
+    /// Any byte sequence is parsed or rejected.
     #[test]
-    fn any_table_is_read_or_refused(at in 0_usize..400, byte in 32_u8..127, until in 0_usize..2000) {
+    fn any_table_is_parsed_or_rejected(at in 0_usize..400, byte in 32_u8..127, until in 0_usize..2000) {
         let genetic = Settings { runs: 1, generations: 0, population: 2, ..Settings::default() };
         let settings = Build { samples: 1, genetic, ..quick() };
         let mut text = write(&build(&two_regions(), &platform(), &settings, 1, &|_| {}).unwrap()).into_bytes();
@@ -202,7 +202,7 @@ proptest! {
         }
     }
 
-    /// Schedules of random plans are feasible, and as long as the quick evaluation says.
+    /// Schedules of random plans are feasible, and as long as the fast evaluation computes.
     #[test]
     fn schedules_of_plans_are_feasible(shape in 0_usize..4, size in 1_usize..40, seed in 0_u64..1000) {
         let shape = [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin][shape];
@@ -219,7 +219,7 @@ proptest! {
     }
 }
 
-/// Times and messages as the checker asks for them.
+/// Times and messages in the interface of the checker.
 struct Costs<'a>(&'a ParallelModel, &'a Graph, &'a taskgraph::Platform);
 
 impl Costs<'_> {

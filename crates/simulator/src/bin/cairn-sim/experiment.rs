@@ -39,7 +39,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         return print(&text);
     };
     let Some(experiment) = find(name) else {
-        return Err(format!("there is no experiment {name}; `cairn-sim experiment --list` names them").into());
+        return Err(format!(
+            "unknown experiment {name}; `cairn-sim experiment --list` lists the valid names"
+        )
+        .into());
     };
     std::fs::create_dir_all(&arguments.out)
         .map_err(|source| format!("{}: {source}; name a folder with --out", arguments.out.display()))?;

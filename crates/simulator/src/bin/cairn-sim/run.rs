@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use simulator::config::{Config, Start};
 use simulator::oracle::foresee;
-use simulator::planner::{Facts, Measure, levels};
+use simulator::planner::{SnapshotModel, WorkMeasure, levels};
 use simulator::run::{Case, Report, allowed};
 use simulator::strategies::{NONE, planner, strategies};
-use simulator::{trace, world};
+use simulator::{simulation, trace};
 
 use crate::{Failure, Output, print};
 
@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Order the objective levels by their relevance in the counters.
     #[arg(long)]
     adaptive: bool,
-    /// Measure work in tasks, as in the APO paper or as approximated by its authors' program, instead of time.
+    /// WorkMeasure work in tasks, as in the APO paper or as approximated by its authors' program, instead of time.
     #[arg(long, value_name = "HOW")]
     count_tasks: Option<Tasks>,
     /// Minimize the work of the busiest unit including its messages, instead of the default objective.
@@ -69,24 +69,24 @@ enum Tasks {
 }
 
 impl Arguments {
-    fn facts(&self, config: &Config) -> Facts {
+    fn facts(&self, config: &Config) -> SnapshotModel {
         let gamma = config.gamma.clone();
         if self.busiest {
-            return Facts::busiest(gamma);
+            return SnapshotModel::busiest(gamma);
         }
         let measure = match self.count_tasks {
-            None => Measure::Roomy,
-            Some(Tasks::Exact) => Measure::Tasks,
-            Some(Tasks::Mean) => Measure::Mean,
+            None => WorkMeasure::Roomy,
+            Some(Tasks::Exact) => WorkMeasure::Tasks,
+            Some(Tasks::Mean) => WorkMeasure::Mean,
         };
-        Facts { measure, gamma, objectives: levels(self.adaptive), ..Facts::default() }
+        SnapshotModel { measure, gamma, objectives: levels(self.adaptive), ..SnapshotModel::default() }
     }
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.list_strategies {
         let mut text = format!(
-            "{NONE:20} never moves anything\n{ORACLE:20} the best that is found with the trace before it; all sequences where they are few\n"
+            "{NONE:20} never moves an actor\n{ORACLE:20} knows the trace; exhaustive if there are few decision sequences\n"
         );
         for strategy in strategies() {
             writeln!(text, "{:20} {}", strategy.name(), strategy.summary())?;
@@ -102,7 +102,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let trace = trace::read_file(path)?;
     let allowed = allowed(&config, &platform, trace.actors())?;
-    let start = world::start(&config.start, &allowed, &platform)?;
+    let start = simulation::start(&config.start, &allowed, &platform)?;
     let case = Case {
         config: &config,
         platform: &platform,

@@ -241,7 +241,7 @@ mod tests {
     use super::growth;
 
     #[test]
-    fn which_line_grows_faster() {
+    fn the_faster_growing_line_is_detected() {
         let (flat, steep) = (vec![(1.0, 1.0), (10.0, 2.0)], vec![(1.0, 1.0), (10.0, 3.0)]);
         let said = growth(&[steep.clone(), flat.clone()]);
         assert_eq!(said, "yes: to 3.0 ms at 10 instances, +50.0 % against 2.0 ms with queues");

@@ -44,7 +44,7 @@ fn points(pools: &[Counts]) -> Result<Vec<Point>, Failure> {
         let work = || -> Result<(), Failure> {
             while let Some((number, (workload, pool))) = take(&next, &jobs) {
                 let found = one_pool(workload, pool)?;
-                done.lock().expect("nobody panics with it").push((number, found));
+                done.lock().expect("no thread panics while holding the lock").push((number, found));
             }
             Ok(())
         };
@@ -54,7 +54,7 @@ fn points(pools: &[Counts]) -> Result<Vec<Point>, Failure> {
     if let Some(error) = failed {
         return Err(error);
     }
-    let mut done = done.into_inner().expect("nobody panics with it");
+    let mut done = done.into_inner().expect("no thread panics while holding the lock");
     done.sort_by_key(|(number, _)| *number);
     Ok(done.into_iter().flat_map(|(_, found)| found).collect())
 }
@@ -360,7 +360,7 @@ mod tests {
     use super::low_claims;
 
     #[test]
-    fn an_order_that_is_broken_is_no_yes() {
+    fn a_violated_order_fails_the_claim() {
         let mut times = [[8.0, 0.001], [9.0, 0.002], [8.0, 0.003], [8.0, 0.005], [10.0, 0.004]];
         let said = low_claims(&times);
         assert_eq!(said[0].2, "8.0 to 10.0 ms, max ÷ min 1.25");

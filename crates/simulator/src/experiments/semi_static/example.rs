@@ -13,7 +13,7 @@ use taskgraph::table::{Build, build_region};
 
 use super::super::claims::{Claim, claims};
 use super::super::setting::{Failure, Setting};
-use super::world::{RECONFIGURATION, Scheme, World, sum};
+use super::scenario::{RECONFIGURATION, Scenario, Scheme, sum};
 
 /// Totals in the paper: On-Off, ECT, the online genetic algorithm, ideal; and its tables.
 const PAPER: [(&str, [f64; 4], &[Row; 21]); 2] = [
@@ -25,7 +25,7 @@ const PAPER: [(&str, [f64; 4], &[Row; 21]); 2] = [
 pub fn example(setting: &Setting) -> Result<(), Failure> {
     let (graph, platform) = (ten_node(), platform());
     let build = Build { seed: 1, ..Build::default() };
-    let mut world = World::new(&graph, &platform, build, Scheme::Samples)?;
+    let mut scenario = Scenario::new(&graph, &platform, build, Scheme::Samples)?;
     let mut text = String::from(
         "# Ten-node graph (Tables 3 to 5)\n\n| profile | On-Off ÷ GA on-line | paper | ECT ÷ On-Off | paper | On-Off ÷ ideal | paper | remaps On-Off, ECT | paper |\n|---|---|---|---|---|---|---|---|---|\n",
     );
@@ -36,10 +36,10 @@ pub fn example(setting: &Setting) -> Result<(), Failure> {
         String::from("profile,iteration,on_off,stored,remapped,ect,estimated,ect_remapped,genetic,ideal\n");
     for ((name, paper, rows), profile) in PAPER.into_iter().zip([PROFILE_A, PROFILE_B]) {
         let profile = profile.map(Vector::new);
-        let table = world.on_off(&profile, RECONFIGURATION, Stored::Table)?;
-        let observed = world.on_off(&profile, RECONFIGURATION, Stored::Observed)?;
-        let quick = world.ect(&profile, RECONFIGURATION)?;
-        let (online, ideal) = world.genetic(&profile, &Settings::default(), 1)?;
+        let table = scenario.on_off(&profile, RECONFIGURATION, Stored::Table)?;
+        let observed = scenario.on_off(&profile, RECONFIGURATION, Stored::Observed)?;
+        let quick = scenario.ect(&profile, RECONFIGURATION)?;
+        let (online, ideal) = scenario.genetic(&profile, &Settings::default(), 1)?;
         let (ga, best) = (sum(&online), sum(&ideal));
         writeln!(
             text,
@@ -161,7 +161,7 @@ mod tests {
     use super::{decisions, table_4};
 
     #[test]
-    fn what_the_paper_prints_is_repeated() {
+    fn the_papers_tables_are_reproduced() {
         for (claim, paper, ours) in table_4().expect("the graph has a model").into_iter().chain(decisions()) {
             assert_eq!(ours.split(';').next(), Some(paper), "{claim}");
         }

@@ -13,7 +13,7 @@ use super::super::chart::{Labels, Panel, Series, lines};
 use super::super::claims::{Claim, claims, yes};
 use super::super::setting::{Failure, Setting};
 use super::super::statistics::{mean, real};
-use super::world::{RECONFIGURATION, Scheme, World, sum};
+use super::scenario::{RECONFIGURATION, Scenario, Scheme, sum};
 
 const SHAPES: [Shape; 4] = [Shape::Random, Shape::InTree, Shape::OutTree, Shape::ForkJoin];
 /// Graph sizes; the paper also has 100 and 200.
@@ -40,8 +40,8 @@ pub fn sampling(setting: &Setting) -> Result<(), Failure> {
             (Scheme::Samples, four),
         ];
         for ((scheme, build), totals) in schemes.into_iter().zip(&mut totals) {
-            let mut world = World::new(&graph, &platform, build, scheme)?;
-            totals.push(world.on_off(&profile, RECONFIGURATION, Stored::Table)?.total);
+            let mut scenario = Scenario::new(&graph, &platform, build, scheme)?;
+            totals.push(scenario.on_off(&profile, RECONFIGURATION, Stored::Table)?.total);
         }
         progress(setting, &format!("graph {seed}"));
     }
@@ -79,10 +79,10 @@ pub fn graphs(setting: &Setting) -> Result<(), Failure> {
             for size in SIZES {
                 for seed in 1..=setting.seeds {
                     let graph = shaped(shape, size, seed)?;
-                    let mut world = World::new(&graph, &platform, quarter(seed), Scheme::Samples)?;
-                    let table = world.on_off(&profile, RECONFIGURATION, Stored::Table)?.total;
-                    let quick = world.ect(&profile, RECONFIGURATION)?.total;
-                    let (online, ideal) = world.genetic(&profile, &quarter(seed).genetic, seed)?;
+                    let mut scenario = Scenario::new(&graph, &platform, quarter(seed), Scheme::Samples)?;
+                    let table = scenario.on_off(&profile, RECONFIGURATION, Stored::Table)?.total;
+                    let quick = scenario.ect(&profile, RECONFIGURATION)?.total;
+                    let (online, ideal) = scenario.genetic(&profile, &quarter(seed).genetic, seed)?;
                     let all = [table, quick, sum(&online), sum(&ideal)];
                     writeln!(
                         csv,
@@ -204,10 +204,11 @@ pub fn cost(setting: &Setting) -> Result<(), Failure> {
     let mut rows = vec![(Vec::new(), Vec::new(), Vec::new(), Vec::new()); paper.len()];
     for seed in 1..=setting.seeds {
         let graph = shaped(Shape::Random, 50, seed)?;
-        let mut world = World::new(&graph, &platform, quarter(seed), Scheme::Samples)?;
+        let mut scenario = Scenario::new(&graph, &platform, quarter(seed), Scheme::Samples)?;
         let profile = PROFILE_B.map(Vector::new);
         for ((cost, _), row) in paper.iter().zip(&mut rows) {
-            let (table, quick) = (world.on_off(&profile, *cost, Stored::Table)?, world.ect(&profile, *cost)?);
+            let (table, quick) =
+                (scenario.on_off(&profile, *cost, Stored::Table)?, scenario.ect(&profile, *cost)?);
             row.0.push(table.total);
             row.1.push(real(table.remaps));
             row.2.push(quick.total);
@@ -260,10 +261,11 @@ pub fn single(setting: &Setting) -> Result<(), Failure> {
                 plans.iter().min_by(|a, b| total(a).total_cmp(&total(b))).expect("a table has mappings");
             for (delta, ratios) in deltas.iter().zip(&mut ratios) {
                 let profile = profile(200, *delta, seed);
-                let mut world = World::new(&graph, &platform, Build { seed, ..settings }, Scheme::Samples)?;
-                let table = world.on_off(&profile, RECONFIGURATION, Stored::Table)?.total;
-                let quick = world.ect(&profile, RECONFIGURATION)?.total;
-                let (online, ideal) = world.genetic(&profile, &genetic, seed)?;
+                let mut scenario =
+                    Scenario::new(&graph, &platform, Build { seed, ..settings }, Scheme::Samples)?;
+                let table = scenario.on_off(&profile, RECONFIGURATION, Stored::Table)?.total;
+                let quick = scenario.ect(&profile, RECONFIGURATION)?.total;
+                let (online, ideal) = scenario.genetic(&profile, &genetic, seed)?;
                 let fixed: f64 =
                     models(&graph, &platform, &profile[1..])?.iter().map(|model| makespan(model, best)).sum();
                 let ideal = sum(&ideal);
@@ -304,7 +306,7 @@ mod tests {
     use super::{Group, Shape, shapes_and_sizes};
 
     #[test]
-    fn claims_hold_or_do_not() {
+    fn verdicts_on_claims_are_correct() {
         let group = |shape, profile, ect| Group {
             shape,
             profile,

@@ -5,7 +5,7 @@
 
 mod example;
 mod larger;
-mod world;
+mod scenario;
 
 use super::setting::Experiment;
 

@@ -21,7 +21,7 @@ pub struct Arguments {
 
 /// Summary of a graph.
 #[derive(Serialize)]
-struct Facts {
+struct GraphSummary {
     name: String,
     model: String,
     tasks: usize,
@@ -50,7 +50,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Cost::Parallel { h, .. } => h.keys().map(ToString::to_string).collect(),
         Cost::Work { .. } => Vec::new(),
     });
-    let facts = Facts {
+    let summary = GraphSummary {
         name: graph.name().to_owned(),
         model: graph.model().to_string(),
         tasks: graph.tasks().len(),
@@ -63,9 +63,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         frames: graph.frames(),
     };
     if arguments.output == Output::Json {
-        return print(&(serde_json::to_string(&facts)? + "\n"));
+        return print(&(serde_json::to_string(&summary)? + "\n"));
     }
-    let Facts { model, tasks, edges, variables, levels, .. } = facts;
+    let GraphSummary { model, tasks, edges, variables, levels, .. } = summary;
     print(&format!(
         "sound: {tasks} tasks, {edges} edges, {variables} variables, {} levels; model {model}\n",
         levels.len()

@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let ours = "binomial, convolution, gram-schmidt, gauss-seidel, jacobi, ten-node, random, in-tree, out-tree, \
                     fork-join";
         return Err(
-            format!("there is no graph {kind}; there are {}, {ours}", cedr::APPLICATIONS.join(", ")).into()
+            format!("unknown graph {kind}; use one of {}, {ours}", cedr::APPLICATIONS.join(", ")).into()
         );
     };
     write(&arguments.out, &format!("{kind}.yaml"), &files::graph::write(&graph))?;

@@ -10,7 +10,7 @@ use taskgraph::offline::{AnnealingImproved, AnnealingStandard, BinPacking, Ect, 
 use taskgraph::{Budget, Mapper};
 
 use super::mapping::{Priced, schedule};
-use super::stdout::Aside;
+use super::stdout::ReservedStdout;
 use super::{Output, read};
 use crate::Failure;
 
@@ -80,7 +80,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = || longest.is_some_and(|longest| began.elapsed() >= longest);
     // With a time limit the search restarts until the limit is reached.
     let effort = if longest.is_some() { Some(u64::MAX) } else { arguments.effort };
-    let aside = Aside::new()?;
+    let stdout = ReservedStdout::new()?;
     let found = mapper
         .map(&graph, &platform, &Budget { effort, seed: arguments.seed, stop: &stop })
         .map_err(|error| format!("{}: {error}", arguments.graph.display()))?;
@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         seed: Some(arguments.seed),
         stopped_by: Some(found.stopped_by.into()),
     };
-    aside.print(&priced.text(arguments.output)?)
+    stdout.print(&priced.text(arguments.output)?)
 }
 
 fn mapper(arguments: &Arguments) -> Result<Box<dyn Mapper>, Failure> {

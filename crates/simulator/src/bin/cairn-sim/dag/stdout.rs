@@ -7,14 +7,14 @@ use std::os::fd::AsFd as _;
 use crate::Failure;
 
 /// The real standard output; file descriptor 1 points to standard error, also for output that the C library still buffers.
-pub struct Aside(File);
+pub struct ReservedStdout(File);
 
-impl Aside {
+impl ReservedStdout {
     /// Redirects file descriptor 1 until the program ends.
     pub fn new() -> Result<Self, Failure> {
-        let aside = std::io::stdout().as_fd().try_clone_to_owned()?;
+        let stdout = std::io::stdout().as_fd().try_clone_to_owned()?;
         nix::unistd::dup2_stdout(std::io::stderr())?;
-        Ok(Self(aside.into()))
+        Ok(Self(stdout.into()))
     }
 
     /// Prints a result; a closed pipe is not an error.

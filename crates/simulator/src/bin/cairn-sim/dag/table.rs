@@ -148,7 +148,11 @@ fn lookup(arguments: &LookupArguments) -> Result<(), Failure> {
     let table = open(&arguments.table)?;
     let entry = table.lookup(&arguments.vector);
     let taskgraph::Mapping::Parallel(allotments) = entry.mapping else {
-        return Err(format!("{}: mappings of another model; build it anew", arguments.table.display()).into());
+        return Err(format!(
+            "{}: the mappings are of another model; rebuild the table",
+            arguments.table.display()
+        )
+        .into());
     };
     let place = |a: &taskgraph::Allotment| Place::Processors {
         kind: a.kind.clone(),
@@ -196,9 +200,10 @@ fn replay(arguments: &ReplayArguments) -> Result<(), Failure> {
     let profile = profile(&arguments.profile)?;
     let reconfiguration = arguments.reconfiguration;
     if !(reconfiguration >= 0.0 && reconfiguration.is_finite()) {
-        return Err(
-            format!("--reconfiguration: {reconfiguration} is no time; write a number from 0 up").into()
-        );
+        return Err(format!(
+            "--reconfiguration: {reconfiguration} is not a time; write a number of at least 0"
+        )
+        .into());
     }
     let Replay { iterations, remaps, total } =
         with_table(&graph, &platform, &table, &profile, reconfiguration, arguments.stored)
@@ -236,7 +241,7 @@ fn profile(path: &Path) -> Result<Vec<Vector>, Failure> {
     };
     let vectors: Vec<Vector> = lines.map(vector).collect::<Result<_, _>>()?;
     if vectors.is_empty() {
-        return Err(format!("{}: no vector; write one a line: 3090,13,258,67", path.display()).into());
+        return Err(format!("{}: no vector; write one per line: 3090,13,258,67", path.display()).into());
     }
     Ok(vectors)
 }

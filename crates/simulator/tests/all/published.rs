@@ -1,9 +1,9 @@
-//! The optimistic world against figures of the authors of the APO paper, digit for digit.
+//! The optimistic simulation reproduces numbers published by the authors of the APO paper, digit for digit.
 
 use simulator::config::{Config, Paradigm};
 use simulator::mean::mean;
+use simulator::simulation::Simulation;
 use simulator::trace::{Kind, Trace};
-use simulator::world::World;
 
 /// The units of scenarios A and B and of the chain.
 const UNITS: &str = "
@@ -21,12 +21,12 @@ start: round-robin
 fn first_windows(kind: Kind, start: &[usize], windows: usize) -> Vec<f64> {
     let (_, platform) = Config::parse(UNITS).unwrap();
     let trace = Trace::collect(kind.rows().unwrap()).unwrap();
-    let mut world = World::new(Paradigm::Optimistic, &platform, &trace, start);
-    (0..windows).map(|_| world.window().unwrap().unwrap().throughput()).collect()
+    let mut simulation = Simulation::new(Paradigm::Optimistic, &platform, &trace, start);
+    (0..windows).map(|_| simulation.window().unwrap().unwrap().throughput()).collect()
 }
 
 #[test]
-fn the_best_static_assignments_are_worth_what_is_published() {
+fn best_static_assignments_match_published_throughput() {
     // Long enough for four windows; longer traces give the same values.
     let (actors, end) = (8, 24_000);
     let cases = [
@@ -40,7 +40,7 @@ fn the_best_static_assignments_are_worth_what_is_published() {
 }
 
 #[test]
-fn round_robin_on_the_ring_is_as_published() {
+fn round_robin_on_the_ring_matches_published_throughput() {
     let windows = first_windows(Kind::Ring { actors: 8, end: 24_000 }, &[0, 1, 2, 3, 0, 1, 2, 3], 4);
     // 0.839 of the best in the last windows of the authors' run.
     assert_eq!(windows, [69.004, 68.982, 69.018, 68.986]);

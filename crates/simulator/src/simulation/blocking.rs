@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use super::channels::{Channels, number, number as index, units_by_rank};
-use super::counters::Counted;
-use super::event::{Agenda, Event, What};
-use super::windows::{Windows, WorldError};
+use super::counters::PeriodCounters;
+use super::event::{Event, EventKind, EventQueue};
+use super::windows::{SimulationError, Windowed};
 use crate::platform::Platform;
 use crate::trace::Trace;
 
@@ -42,7 +42,7 @@ struct Unit {
 
 /// Content of a message in flight.
 #[derive(Clone, Copy, Debug)]
-struct Parcel {
+struct InFlight {
     /// Index among the receiver's expected messages; `None` for a null message.
     place: Option<u32>,
     /// Promise: no later message on this channel has an earlier timestamp.
@@ -64,16 +64,16 @@ pub struct Blocking<'a> {
     clocks: Vec<Vec<(u32, f64)>>,
     units: Vec<Unit>,
     by_rank: Vec<usize>,
-    agenda: Agenda,
+    events: EventQueue,
     /// Message contents by number; freed numbers are reused.
-    parcels: Vec<Parcel>,
+    in_flight: Vec<InFlight>,
     free: Vec<u32>,
     /// Events other than window ends.
     pending: usize,
     wanted: Vec<usize>,
     now: f64,
     ended: bool,
-    counted: Counted,
+    counted: PeriodCounters,
 }
 
 impl<'a> Blocking<'a> {
@@ -94,7 +94,7 @@ impl<'a> Blocking<'a> {
             missing: 0,
             moving: false,
         });
-        let mut world = Self {
+        let mut simulation = Self {
             platform,
             trace,
             conservative,
@@ -103,29 +103,29 @@ impl<'a> Blocking<'a> {
             clocks,
             units: (0..platform.units()).map(|_| Unit { idle: Some(0.0), ..Unit::default() }).collect(),
             by_rank: units_by_rank(platform),
-            agenda: Agenda::default(),
-            parcels: Vec::new(),
+            events: EventQueue::default(),
+            in_flight: Vec::new(),
             free: Vec::new(),
             pending: 0,
             wanted: start.to_vec(),
             now: 0.0,
             ended: false,
-            counted: Counted::new(start.len(), platform.units()),
+            counted: PeriodCounters::new(start.len(), platform.units()),
             channels: Arc::new(channels),
         };
         for (actor, &unit) in start.iter().enumerate() {
-            world.units[unit].actors.push(number(actor));
+            simulation.units[unit].actors.push(number(actor));
         }
         for unit in 0..platform.units() {
-            world.put(Event::at(0.0, platform.rank[unit], What::Begin));
+            simulation.put(Event::at(0.0, platform.rank[unit], EventKind::Begin));
         }
-        world.agenda.push(Event::at(platform.window, 0, What::Window));
-        world
+        simulation.events.push(Event::at(platform.window, 0, EventKind::Window));
+        simulation
     }
 
     fn put(&mut self, event: Event) {
         self.pending += 1;
-        self.agenda.push(event);
+        self.events.push(event);
     }
 
     /// Whether all inputs of the actor's next task have arrived.
@@ -173,7 +173,7 @@ impl<'a> Blocking<'a> {
         }
         self.counted.progress[actor] += rows[last].at - self.next[actor];
         self.next[actor] = rows[last].at;
-        let mut told: Vec<u32> = Vec::new();
+        let mut informed: Vec<u32> = Vec::new();
         for (row, sent) in rows.iter().enumerate().take(last).skip(first) {
             let goal = self.actors[sent.to as usize].unit;
             time += self.platform.latency[unit][goal];
@@ -182,14 +182,14 @@ impl<'a> Blocking<'a> {
                 self.counted.messages.add(actor, actor, 1);
                 continue;
             }
-            told.push(sent.to);
+            informed.push(sent.to);
             let place = self.channels.place[actor][row];
             self.post(actor, sent.to, Some(place), time);
         }
         if self.conservative {
             for number in 0..self.channels.outbound[actor].len() {
                 let (to, _) = self.channels.outbound[actor][number];
-                if !told.contains(&to) {
+                if !informed.contains(&to) {
                     time += self.platform.latency[unit][self.actors[to as usize].unit];
                     self.counted.null_messages += 1;
                     self.post(actor, to, None, time);
@@ -197,7 +197,7 @@ impl<'a> Blocking<'a> {
             }
         }
         self.counted.busy[unit] += time - now;
-        self.put(Event::at(time, self.platform.rank[unit], What::End));
+        self.put(Event::at(time, self.platform.rank[unit], EventKind::End));
     }
 
     /// Sends a message that arrives at `time`, with the sender's promise.
@@ -205,13 +205,13 @@ impl<'a> Blocking<'a> {
         let outbound = &self.channels.outbound[from];
         let channel = outbound.binary_search_by_key(&to, |(receiver, _)| *receiver);
         let lookahead = channel.map_or(0.0, |channel| outbound[channel].1);
-        let parcel = Parcel { place, promise: self.next[from] + lookahead };
+        let parcel = InFlight { place, promise: self.next[from] + lookahead };
         let number = if let Some(free) = self.free.pop() {
-            self.parcels[free as usize] = parcel;
+            self.in_flight[free as usize] = parcel;
             free
         } else {
-            self.parcels.push(parcel);
-            number(self.parcels.len() - 1)
+            self.in_flight.push(parcel);
+            number(self.in_flight.len() - 1)
         };
         let rank = self.platform.rank[self.actors[to as usize].unit];
         // The message number stands in for the logical time as the last tie-break.
@@ -229,7 +229,7 @@ impl<'a> Blocking<'a> {
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was made from a u32")]
         let number = event.logical() as u32;
-        let parcel = self.parcels[number as usize];
+        let parcel = self.in_flight[number as usize];
         self.free.push(number);
         let clocks = &mut self.clocks[actor];
         if let Ok(channel) = clocks.binary_search_by_key(&event.sender, |(from, _)| *from) {
@@ -296,7 +296,7 @@ impl<'a> Blocking<'a> {
         }
     }
 
-    fn stuck(&self) -> WorldError {
+    fn stuck(&self) -> SimulationError {
         let first = (0..self.actors.len()).min_by(|a, b| self.next[*a].total_cmp(&self.next[*b]));
         let problem = first.map_or_else(String::new, |actor| {
             let missing = self.channels.inbound[actor].get(self.actors[actor].missing);
@@ -305,31 +305,31 @@ impl<'a> Blocking<'a> {
         });
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, for people")]
         let milliseconds = self.now as u64;
-        WorldError::Stuck { milliseconds, problem }
+        SimulationError::Stuck { milliseconds, problem }
     }
 }
 
-impl Windows for Blocking<'_> {
-    fn window(&mut self) -> Result<Option<&Counted>, WorldError> {
+impl Windowed for Blocking<'_> {
+    fn window(&mut self) -> Result<Option<&PeriodCounters>, SimulationError> {
         self.counted.clear();
-        while let Some(event) = self.agenda.pop() {
+        while let Some(event) = self.events.pop() {
             self.now = event.time();
-            if event.what() == What::Window {
+            if event.what() == EventKind::Window {
                 if self.pending == 0 {
                     return Err(self.stuck());
                 }
-                self.agenda.push(Event::at(self.now + self.platform.window, 0, What::Window));
+                self.events.push(Event::at(self.now + self.platform.window, 0, EventKind::Window));
                 self.counted.milliseconds = self.platform.window;
                 return Ok(Some(&self.counted));
             }
             self.pending -= 1;
             match event.what() {
-                What::Window => {}
-                What::Reassign => self.reassign_now(self.now),
-                What::Bind => self.bind(event),
-                What::Receive => self.receive(event),
-                What::End => self.end(self.by_rank[event.place() as usize], self.now),
-                What::Begin => self.begin(self.by_rank[event.place() as usize], self.now, None),
+                EventKind::Window => {}
+                EventKind::Reassign => self.reassign_now(self.now),
+                EventKind::Bind => self.bind(event),
+                EventKind::Receive => self.receive(event),
+                EventKind::End => self.end(self.by_rank[event.place() as usize], self.now),
+                EventKind::Begin => self.begin(self.by_rank[event.place() as usize], self.now, None),
             }
             if self.ended {
                 break;
@@ -340,6 +340,6 @@ impl Windows for Blocking<'_> {
 
     fn reassign(&mut self, wanted: &[usize], delay: f64) {
         self.wanted.copy_from_slice(wanted);
-        self.put(Event::at(self.now + delay, 0, What::Reassign));
+        self.put(Event::at(self.now + delay, 0, EventKind::Reassign));
     }
 }

@@ -1,14 +1,14 @@
 //! The interface of all simulations, and their errors.
 
-use super::counters::Counted;
+use super::counters::PeriodCounters;
 use crate::config::Start;
 use crate::platform::Platform;
 
 /// Why a simulation cannot continue.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WorldError {
+pub enum SimulationError {
     /// Deadlock: every actor waits for another one.
-    #[error("at {milliseconds} ms no actor can go on: {problem}")]
+    #[error("at {milliseconds} ms the simulation is deadlocked: {problem}")]
     Stuck {
         /// Simulated time.
         milliseconds: u64,
@@ -16,7 +16,7 @@ pub enum WorldError {
         problem: String,
     },
     /// The initial assignment has a wrong length.
-    #[error("the start names {given} units and the trace has {actors} actors; name one unit for each")]
+    #[error("the initial assignment has {given} units for {actors} actors; name one unit per actor")]
     Start {
         /// Number of units given.
         given: usize,
@@ -24,7 +24,9 @@ pub enum WorldError {
         actors: usize,
     },
     /// The initial assignment names a unit that does not exist.
-    #[error("actor {actor} starts on unit {unit}; there are {units}, from 0")]
+    #[error(
+        "actor {actor} starts on unit {unit}, which does not exist; the platform has {units}, numbered from 0"
+    )]
     NoUnit {
         /// The actor.
         actor: usize,
@@ -34,7 +36,7 @@ pub enum WorldError {
         units: usize,
     },
     /// The initial assignment places an actor on a unit of an incompatible kind.
-    #[error("actor {actor} starts on {unit}, and cannot run there; see runsOn in the configuration")]
+    #[error("actor {actor} starts on {unit}, whose kind is not in its runsOn")]
     NotThere {
         /// The actor.
         actor: usize,
@@ -42,7 +44,9 @@ pub enum WorldError {
         unit: String,
     },
     /// Too many actors for counters by pair.
-    #[error("the trace has {actors} actors; worlds count messages of every pair, of at most {most}")]
+    #[error(
+        "the trace has {actors} actors; simulations support at most {most}, as they count messages by pair"
+    )]
     TooMany {
         /// Number of actors in the trace.
         actors: usize,
@@ -52,12 +56,12 @@ pub enum WorldError {
 }
 
 /// A simulation that advances window by window.
-pub trait Windows {
+pub trait Windowed {
     /// Runs to the end of the next window; `None` if the trace of an actor ends before.
     ///
     /// # Errors
     /// No actor can make progress.
-    fn window(&mut self) -> Result<Option<&Counted>, WorldError>;
+    fn window(&mut self) -> Result<Option<&PeriodCounters>, SimulationError>;
 
     /// Assigns every actor to a unit, in effect after `delay` milliseconds.
     fn reassign(&mut self, wanted: &[usize], delay: f64);
@@ -70,10 +74,14 @@ const MOST_ACTORS: usize = 2048;
 ///
 /// # Errors
 /// The assignment does not match the trace or the platform.
-pub fn start(start: &Start, allowed: &[Vec<usize>], platform: &Platform) -> Result<Vec<usize>, WorldError> {
+pub fn start(
+    start: &Start,
+    allowed: &[Vec<usize>],
+    platform: &Platform,
+) -> Result<Vec<usize>, SimulationError> {
     let (actors, units) = (allowed.len(), platform.units());
     if actors > MOST_ACTORS {
-        return Err(WorldError::TooMany { actors, most: MOST_ACTORS });
+        return Err(SimulationError::TooMany { actors, most: MOST_ACTORS });
     }
     let given = match start {
         Start::Assignment(given) => given,
@@ -82,14 +90,14 @@ pub fn start(start: &Start, allowed: &[Vec<usize>], platform: &Platform) -> Resu
         }
     };
     if given.len() != actors {
-        return Err(WorldError::Start { given: given.len(), actors });
+        return Err(SimulationError::Start { given: given.len(), actors });
     }
     for (actor, unit) in given.iter().enumerate() {
         if *unit >= units {
-            return Err(WorldError::NoUnit { actor, unit: *unit, units });
+            return Err(SimulationError::NoUnit { actor, unit: *unit, units });
         }
         if !allowed[actor].contains(unit) {
-            return Err(WorldError::NotThere { actor, unit: platform.labels[*unit].clone() });
+            return Err(SimulationError::NotThere { actor, unit: platform.labels[*unit].clone() });
         }
     }
     Ok(given.clone())

@@ -59,7 +59,7 @@ mod tests {
 
     /// The layout that Python produces for these keys, as positions.
     #[test]
-    fn ties_fall_as_in_cpython() {
+    fn ties_are_broken_as_in_cpython() {
         let cases: [(&[f64], &[u32]); 4] = [
             (&[1.0, 1.0], &[1, 0]),
             (&[1.0, 1.0, 1.0], &[2, 1, 0]),
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parents_are_never_larger(next in proptest::collection::vec(0u8..6, 1..20)) {
+        fn no_parent_is_larger_than_its_children(next in proptest::collection::vec(0u8..6, 1..20)) {
             let next: Vec<f64> = next.into_iter().map(f64::from).collect();
             let mut queue = Vec::new();
             for actor in 0..u32::try_from(next.len()).unwrap() {

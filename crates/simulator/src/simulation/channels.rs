@@ -5,7 +5,7 @@ use crate::trace::Trace;
 
 /// A message that an actor will receive.
 #[derive(Clone, Copy, Debug)]
-pub struct Inbound {
+pub struct ExpectedMessage {
     /// Its logical time.
     pub time: f64,
     /// Its sender.
@@ -16,7 +16,7 @@ pub struct Inbound {
 #[derive(Debug)]
 pub struct Channels {
     /// By actor: messages from other actors, times ascending.
-    pub inbound: Vec<Vec<Inbound>>,
+    pub inbound: Vec<Vec<ExpectedMessage>>,
     /// By actor and row: index of the message among its receiver's messages.
     pub place: Vec<Vec<u32>>,
     /// By actor: the other actors it sends to, ascending, and the lookahead of each channel.
@@ -51,7 +51,8 @@ impl Channels {
             for (position, (_, sender, row)) in arriving.iter().enumerate() {
                 place[*sender as usize][*row as usize] = number(position);
             }
-            inbound.push(arriving.iter().map(|&(time, sender, _)| Inbound { time, sender }).collect());
+            inbound
+                .push(arriving.iter().map(|&(time, sender, _)| ExpectedMessage { time, sender }).collect());
         }
         Self { inbound, place, outbound }
     }

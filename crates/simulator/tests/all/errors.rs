@@ -1,4 +1,4 @@
-//! What the program says of files that are wrong: which, where, what, and what to do; exit status 1.
+//! Errors about invalid files name file, place, problem and remedy; exit status 1.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ replanEveryWindows: 2
 ";
 const HEADER: &str = "src_ts,src_id,dst_ts,dst_id\n";
 
-/// What the program says of these files, without the folder.
+/// The error output for these files, without the folder.
 fn said(folder: &Path, units: &str, rows: &str) -> String {
     let (config, trace) = (folder.join("units.yaml"), folder.join("t.csv"));
     std::fs::write(&config, units).unwrap();
@@ -26,7 +26,7 @@ fn said(folder: &Path, units: &str, rows: &str) -> String {
 }
 
 #[test]
-fn a_trace_that_is_wrong_is_refused_with_file_line_and_what_to_do() {
+fn trace_errors_name_file_line_and_remedy() {
     let cases = [
         (
             "2,0,3,0\n1,0,2,0\n",
@@ -36,7 +36,7 @@ fn a_trace_that_is_wrong_is_refused_with_file_line_and_what_to_do() {
             "1,0,2,0\n2,0,3,7\n",
             "line 3: actor 7 is unknown: it is the src_id of no row; give it rows of its own or correct dst_id",
         ),
-        ("1,2,2,2\n", "line 1: actor 0 is left out; actors are numbered from 0 without gaps"),
+        ("1,2,2,2\n", "line 1: actor 0 is missing; actors are numbered from 0 without gaps"),
         ("1,0,2,0\n-2,0,3,0\n", "line 3: src_ts is -2; logical times are numbers of at least 0"),
         ("1,0,NaN,0\n", "line 2: dst_ts is NaN; logical times are numbers of at least 0"),
         ("2,0,1,0\n", "line 2: dst_ts 1 is before src_ts 2; a task is sent into its future"),
@@ -44,7 +44,7 @@ fn a_trace_that_is_wrong_is_refused_with_file_line_and_what_to_do() {
             "1,0,2,0\n2,0,3",
             "line 3: 3 fields in \"2,0,3\"; a row has four, src_ts,src_id,dst_ts,dst_id (is the line cut off?)",
         ),
-        ("", "line 1: there is no row; write rows below the header src_ts,src_id,dst_ts,dst_id"),
+        ("", "line 1: the trace is empty; write rows below the header src_ts,src_id,dst_ts,dst_id"),
     ];
     let folder = tempfile::tempdir().unwrap();
     for (rows, expected) in cases {
@@ -53,7 +53,7 @@ fn a_trace_that_is_wrong_is_refused_with_file_line_and_what_to_do() {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_refused_with_file_field_and_what_to_do() {
+fn configuration_errors_name_file_field_and_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("speed: 1", "speed: -1", "units.yaml: units[0].speed: -1; give a number above 0"),
@@ -62,12 +62,12 @@ fn a_configuration_that_is_wrong_is_refused_with_file_field_and_what_to_do() {
         (
             "replanEveryWindows: 2",
             "replanEveryWindows: 2\nactors: [{actors: [5], runsOn: [cpu]}]",
-            "actors[0]: there is no actor 5; the trace has 1",
+            "actors[0]: actor 5 does not exist; the trace has 1",
         ),
         (
             "replanEveryWindows: 2",
             "replanEveryWindows: 2\nstart: [0, 1]",
-            "the start names 2 units and the trace has 1 actors; name one unit for each",
+            "the initial assignment has 2 units for 1 actors; name one unit per actor",
         ),
     ];
     for (from, to, expected) in cases {

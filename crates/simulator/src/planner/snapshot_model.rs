@@ -15,7 +15,7 @@ use crate::gamma::Gamma;
 
 /// Unit of measurement for work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Measure {
+pub enum WorkMeasure {
     /// Tenths of a microsecond of unit time ([`work::time`]).
     #[default]
     Time,
@@ -31,24 +31,24 @@ pub enum Measure {
 
 /// Cost of a message between two units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Exchange {
+pub enum MessageCost {
     /// The configured factors, as in the APO paper.
     #[default]
     Factors,
-    /// Half of its duration, divided by the number of units, in the units of [`Measure::Time`]: added to overload, it
+    /// Half of its duration, divided by the number of units, in the units of [`WorkMeasure::Time`]: added to overload, it
     /// extends the busiest unit's work. Half, since a task's measured time includes the sender's share.
     Time,
-    /// Its extra duration over a message within a unit, in the units of [`Measure::Alone`].
+    /// Its extra duration over a message within a unit, in the units of [`WorkMeasure::Alone`].
     Longer,
 }
 
 /// Parameters for building a snapshot from counters.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct SnapshotModel {
     /// Unit of measurement for work.
-    pub measure: Measure,
+    pub measure: WorkMeasure,
     /// Cost of messages.
-    pub exchange: Exchange,
+    pub exchange: MessageCost,
     /// Annoyance weights.
     pub gamma: Gamma,
     /// Objective levels of plans.
@@ -57,12 +57,12 @@ pub struct Facts {
     pub counters: Option<Counters>,
 }
 
-impl Facts {
+impl SnapshotModel {
     /// Overload and message time as one level, in the same unit; then annoyance.
     pub fn in_time(gamma: Gamma) -> Self {
         use Criterion::{Annoyance, Communication, Migration, Overload};
         let objectives = Levels::InOrder(vec![vec![Overload, Communication, Migration], vec![Annoyance]]);
-        Self { exchange: Exchange::Time, gamma, objectives, ..Self::default() }
+        Self { exchange: MessageCost::Time, gamma, objectives, ..Self::default() }
     }
 
     /// Work of the busiest unit including its messages; then the difference to the least loaded unit, which runs ahead;
@@ -75,11 +75,17 @@ impl Facts {
             vec![Annoyance],
             vec![Communication, Migration],
         ]);
-        Self { measure: Measure::Alone, exchange: Exchange::Longer, gamma, objectives, ..Self::default() }
+        Self {
+            measure: WorkMeasure::Alone,
+            exchange: MessageCost::Longer,
+            gamma,
+            objectives,
+            ..Self::default()
+        }
     }
 }
 
-impl Facts {
+impl SnapshotModel {
     /// The snapshot of an observation; rates are per window.
     ///
     /// # Errors
@@ -98,11 +104,11 @@ impl Facts {
         nodes.dedup();
         file.nodes = nodes.into_iter().map(|id| Node { id: id.clone(), ..Node::default() }).collect();
         let (capacity, work) = match self.measure {
-            Measure::Time => work::time(observed, 0.0),
-            Measure::Roomy => work::time(observed, 0.5),
-            Measure::Tasks => work::tasks(observed),
-            Measure::Mean => work::mean_tasks(observed),
-            Measure::Alone => work::alone(observed),
+            WorkMeasure::Time => work::time(observed, 0.0),
+            WorkMeasure::Roomy => work::time(observed, 0.5),
+            WorkMeasure::Tasks => work::tasks(observed),
+            WorkMeasure::Mean => work::mean_tasks(observed),
+            WorkMeasure::Alone => work::alone(observed),
         };
         file.units = (0..platform.units()).map(|unit| unit_of(observed, unit, capacity[unit])).collect();
         file.actors =
@@ -129,7 +135,8 @@ impl Facts {
             Counters::Cumulative => 1.0,
         };
         let actors = observed.assignment.len();
-        let paces = if self.exchange == Exchange::Longer { work::paces(observed) } else { vec![1.0; actors] };
+        let paces =
+            if self.exchange == MessageCost::Longer { work::paces(observed) } else { vec![1.0; actors] };
         for at in 0..actors {
             for from in (0..actors).filter(|from| *from != at) {
                 let count = whole(f64::from(counted.messages.get(at, from)) / windows * paces[from]);
@@ -183,7 +190,7 @@ fn unit_of(observed: &Observed, unit: usize, capacity: f64) -> Unit {
     }
 }
 
-impl Facts {
+impl SnapshotModel {
     /// An actor with this work on each unit; units of a kind are equal.
     fn actor_of(&self, observed: &Observed, actor: usize, work: &[f64]) -> Actor {
         let platform = observed.platform;
@@ -216,12 +223,12 @@ impl Facts {
     /// Scale from factors, reduced by `less`, to integer costs.
     fn scale(&self, observed: &Observed) -> f64 {
         let platform = observed.platform;
-        if self.exchange == Exchange::Time {
+        if self.exchange == MessageCost::Time {
             #[expect(clippy::cast_precision_loss, reason = "units are few")]
             let units = platform.units() as f64;
             return observed.config.communication_milliseconds * work::PER_MILLISECOND / 2.0 / units;
         }
-        if self.exchange == Exchange::Longer {
+        if self.exchange == MessageCost::Longer {
             return observed.config.communication_milliseconds * work::PER_MILLISECOND;
         }
         let factors = || {
@@ -237,7 +244,7 @@ impl Facts {
     fn exchange_cost(&self, observed: &Observed) -> ExchangeCost {
         let (platform, config) = (observed.platform, observed.config);
         let scale = self.scale(observed);
-        let within = if self.exchange == Exchange::Longer { config.same_unit_factor } else { 0.0 };
+        let within = if self.exchange == MessageCost::Longer { config.same_unit_factor } else { 0.0 };
         let mut kinds: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         for (a, row) in &config.exchange_factors {
             for (b, factor) in row {

@@ -3,7 +3,7 @@
 /// Event kinds; simultaneous events at one place are processed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
-pub enum What {
+pub enum EventKind {
     /// A window ends.
     Window,
     /// An assignment takes effect.
@@ -25,7 +25,7 @@ pub enum What {
 pub struct Event {
     time: u64,
     place: u32,
-    what: What,
+    what: EventKind,
     logical: u64,
     /// The actor concerned.
     pub actor: u32,
@@ -35,18 +35,18 @@ pub struct Event {
 
 impl Event {
     /// An event that concerns only a place; times are not negative.
-    pub fn at(time: f64, place: u32, what: What) -> Self {
+    pub fn at(time: f64, place: u32, what: EventKind) -> Self {
         Self { time: time.to_bits(), place, what, logical: 0, actor: 0, sender: 0 }
     }
 
     /// The arrival of an actor; times are not negative.
     pub fn bind(time: f64, place: u32, actor: u32) -> Self {
-        Self { actor, ..Self::at(time, place, What::Bind) }
+        Self { actor, ..Self::at(time, place, EventKind::Bind) }
     }
 
     /// A message for an actor; times are not negative.
     pub fn receive(time: f64, place: u32, logical: f64, actor: u32, sender: u32) -> Self {
-        Self { logical: logical.to_bits(), actor, sender, ..Self::at(time, place, What::Receive) }
+        Self { logical: logical.to_bits(), actor, sender, ..Self::at(time, place, EventKind::Receive) }
     }
 
     /// Whether it precedes the other: the derived order, with a fast path since times nearly always differ.
@@ -66,7 +66,7 @@ impl Event {
     }
 
     /// The event kind.
-    pub fn what(self) -> What {
+    pub fn what(self) -> EventKind {
         self.what
     }
 
@@ -81,13 +81,13 @@ impl Event {
 /// Nearly every event schedules another one. A pop leaves the root vacant for the next push, so that both together cost
 /// one sift-down.
 #[derive(Clone, Debug, Default)]
-pub struct Agenda {
+pub struct EventQueue {
     heap: Vec<Event>,
     /// Whether the root is vacant after a pop.
     open: bool,
 }
 
-impl Agenda {
+impl EventQueue {
     /// Schedules an event.
     #[inline]
     pub fn push(&mut self, event: Event) {
@@ -126,7 +126,7 @@ impl Agenda {
 
     /// All messages in flight.
     pub fn messages(&self) -> impl Iterator<Item = Event> {
-        self.heap[usize::from(self.open)..].iter().copied().filter(|event| event.what == What::Receive)
+        self.heap[usize::from(self.open)..].iter().copied().filter(|event| event.what == EventKind::Receive)
     }
 
     /// Places an event at the root and sifts it down.
@@ -156,45 +156,45 @@ impl Agenda {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Agenda, Event, What};
+    use super::{Event, EventKind, EventQueue};
 
     #[test]
-    fn the_window_comes_first_and_the_message_before_the_end() {
-        let mut agenda = Agenda::default();
-        let events = [
-            Event::at(1.0, 2, What::Begin),
-            Event::at(1.0, 2, What::End),
+    fn window_ends_precede_messages_and_messages_precede_execution_ends() {
+        let mut events = EventQueue::default();
+        let unordered = [
+            Event::at(1.0, 2, EventKind::Begin),
+            Event::at(1.0, 2, EventKind::End),
             Event::receive(1.0, 2, 7.0, 0, 0),
             Event::receive(1.0, 2, 6.5, 3, 0),
-            Event::at(1.0, 1, What::Begin),
-            Event::at(1.0, 0, What::Window),
-            Event::at(0.5, 9, What::Begin),
+            Event::at(1.0, 1, EventKind::Begin),
+            Event::at(1.0, 0, EventKind::Window),
+            Event::at(0.5, 9, EventKind::Begin),
         ];
-        for event in &events {
-            agenda.push(*event);
+        for event in &unordered {
+            events.push(*event);
         }
-        let mut expected = events;
+        let mut expected = unordered;
         expected.sort();
-        assert_eq!(std::iter::from_fn(|| agenda.pop()).collect::<Vec<_>>(), expected);
-        assert_eq!((expected[1].what(), expected[3].logical()), (What::Window, 6.5));
+        assert_eq!(std::iter::from_fn(|| events.pop()).collect::<Vec<_>>(), expected);
+        assert_eq!((expected[1].what(), expected[3].logical()), (EventKind::Window, 6.5));
     }
 
     proptest! {
         #[test]
-        fn events_come_in_their_order(steps in proptest::collection::vec(proptest::option::of(0u8..20), 1..80)) {
-            let mut agenda = Agenda::default();
+        fn events_are_popped_in_order(steps in proptest::collection::vec(proptest::option::of(0u8..20), 1..80)) {
+            let mut events = EventQueue::default();
             let mut sorted: Vec<Event> = Vec::new();
             for step in steps {
                 if let Some(time) = step {
-                    let event = Event::at(f64::from(time), u32::from(time) % 3, What::End);
-                    agenda.push(event);
+                    let event = Event::at(f64::from(time), u32::from(time) % 3, EventKind::End);
+                    events.push(event);
                     sorted.push(event);
                     sorted.sort();
                 } else {
                     let first = (!sorted.is_empty()).then(|| sorted.remove(0));
-                    prop_assert_eq!(agenda.pop(), first);
+                    prop_assert_eq!(events.pop(), first);
                 }
-                prop_assert_eq!(agenda.messages().count(), 0);
+                prop_assert_eq!(events.messages().count(), 0);
             }
         }
     }

@@ -1,10 +1,10 @@
-//! What always holds in a world, whatever the trace, the platform and the moves.
+//! Properties of simulations for any trace, platform and migrations.
 
 use proptest::prelude::*;
 use simulator::config::{Config, Paradigm};
 use simulator::platform::Platform;
+use simulator::simulation::{Optimistic, Simulation, Windowed};
 use simulator::trace::{Row, Trace};
-use simulator::world::{Optimistic, Windows, World};
 
 const PARADIGMS: [Paradigm; 3] = [Paradigm::Optimistic, Paradigm::Conservative, Paradigm::ForkJoin];
 
@@ -52,7 +52,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn virtual_time_never_falls_and_committed_work_is_never_undone(
+    fn gvt_never_decreases_and_committed_tasks_are_never_rolled_back(
         sends in sends(),
         starts in proptest::collection::vec(0usize..3, 4),
         goals in proptest::collection::vec(proptest::collection::vec(0usize..3, 4), 1..12),
@@ -60,25 +60,25 @@ proptest! {
         migration in 0u8..3,
     ) {
         let (platform, trace) = (platform(f64::from(speed), f64::from(migration)), trace(4, &sends));
-        let mut world = Optimistic::new(&platform, &trace, &starts);
+        let mut simulation = Optimistic::new(&platform, &trace, &starts);
         let (mut gvt, mut now, mut goals) = (0.0, 0.0, goals.into_iter().cycle());
         let mut committed = 0;
-        while let Some(counted) = world.window().unwrap() {
+        while let Some(counted) = simulation.window().unwrap() {
             prop_assert_eq!(counted.undone_committed, 0);
             prop_assert_eq!(counted.committed, counted.committed_by.iter().sum::<u64>());
             committed += counted.committed;
-            prop_assert!(world.gvt() >= gvt && world.now() > now);
-            (gvt, now) = (world.gvt(), world.now());
+            prop_assert!(simulation.gvt() >= gvt && simulation.now() > now);
+            (gvt, now) = (simulation.gvt(), simulation.now());
             if let Some(goal) = goals.next() {
-                world.reassign(&goal, 0.5);
+                simulation.reassign(&goal, 0.5);
             }
         }
-        // Rows, and messages that came too late and ran as tasks of their own.
+        // Rows, plus stragglers that ran as tasks of their own.
         prop_assert!(committed <= 2 * trace.rows() as u64);
     }
 
     #[test]
-    fn every_world_runs_every_task_that_can_run_and_again_the_same(
+    fn every_simulation_runs_all_runnable_tasks_deterministically(
         sends in sends(),
         starts in proptest::collection::vec(0usize..3, 4),
         goals in proptest::collection::vec(proptest::collection::vec(0usize..3, 4), 1..6),
@@ -86,12 +86,12 @@ proptest! {
         let (platform, trace) = (platform(2.0, 1.0), trace(4, &sends));
         for paradigm in PARADIGMS {
             let run = || {
-                let mut world = World::new(paradigm, &platform, &trace, &starts);
+                let mut simulation = Simulation::new(paradigm, &platform, &trace, &starts);
                 let mut seen = Vec::new();
                 let mut goals = goals.iter().cycle();
-                while let Some(counted) = world.window().unwrap() {
+                while let Some(counted) = simulation.window().unwrap() {
                     seen.push(counted.clone());
-                    world.reassign(goals.next().unwrap(), 0.0);
+                    simulation.reassign(goals.next().unwrap(), 0.0);
                 }
                 seen
             };
@@ -108,7 +108,7 @@ proptest! {
                 }
                 prop_assert!(arrived > 0 || counted.committed == 0);
             }
-            // Every message is delivered once: what arrived is what was sent, but for what is in flight at the end.
+            // Every message is delivered once: arrivals equal sends, except those in flight at the end.
             let sent: u64 = windows.iter().map(|counted| counted.sent.iter().sum::<u64>() + counted.anti_messages).sum();
             let arrived: u64 = windows.iter().map(|c| pairs(|at, from| c.messages.get(at, from))).sum();
             let last_rows = 12 * 4;
@@ -125,14 +125,14 @@ fn pairs(count: impl Fn(usize, usize) -> u32) -> u64 {
 }
 
 #[test]
-fn nobody_waits_for_what_never_comes() {
-    // Each of two actors needs the other's message of the same time first.
+fn circular_waits_are_reported_as_deadlock() {
+    // Each of two actors first needs the other's message of the same time.
     let rows = [(1.0, 0, 1.0, 1), (1.0, 1, 1.0, 0), (2.0, 0, 3.0, 0), (2.0, 1, 3.0, 1)];
     let trace = Trace::collect(rows.map(|(at, from, time, to)| Row { at, from, time, to })).unwrap();
     let platform = platform(1.0, 0.0);
-    let mut world = World::new(Paradigm::ForkJoin, &platform, &trace, &[0, 1]);
+    let mut simulation = Simulation::new(Paradigm::ForkJoin, &platform, &trace, &[0, 1]);
     assert_eq!(
-        world.window().unwrap_err().to_string(),
-        "at 2 ms no actor can go on: actor 0 waits at logical time 1 for a message from actor 1"
+        simulation.window().unwrap_err().to_string(),
+        "at 2 ms the simulation is deadlocked: actor 0 waits at logical time 1 for a message from actor 1"
     );
 }

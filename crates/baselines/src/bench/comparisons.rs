@@ -1,21 +1,21 @@
-//! What is held against each other in the report: little time and much, before and now, with a part of the search and without.
+//! Comparisons of the report: short and long budgets, earlier and current results, ablations of the search.
 
 use std::fmt::Write;
 
-use super::cells::{INTO_TEXT, best, budgets, held, in_order, told, vector};
+use super::cells::{INTO_TEXT, best, budgets, held, in_order, outcome, vector};
 use super::summary::ratio;
 use super::{Cell, Summary};
 
-/// Whose runs are ours, what those without a part of it are called, and the budgets that are held against each other.
+/// Names of our strategy and of its ablations, and the budgets to compare.
 const OURS: &str = "asp";
 const WITHOUT: &str = "asp-without-";
 const SHORT: f64 = 5.0;
 const LONG: f64 = 60.0;
 
-/// From where on a difference is told.
+/// Threshold above which a difference is reported.
 const TOLD: f64 = 0.01;
 
-/// Our short runs beside our long ones, and what is known of any method.
+/// Our short runs compared with our long ones and with the best known.
 pub(super) fn time(text: &mut String, summaries: &[Summary]) {
     let both = |summary: &&Summary| [SHORT, LONG].iter().all(|budget| summary.cell(OURS, *budget).is_some());
     let shown: Vec<&Summary> = summaries.iter().filter(both).collect();
@@ -39,8 +39,8 @@ pub(super) fn time(text: &mut String, summaries: &[Summary]) {
             summary.instance,
             best(summary),
             summary.found_by(),
-            told(summary, short),
-            told(summary, long),
+            outcome(summary, short),
+            outcome(summary, long),
             found(short),
             found(long),
         )
@@ -48,9 +48,9 @@ pub(super) fn time(text: &mut String, summaries: &[Summary]) {
     }
 }
 
-/// What each seed finds with ever more time, where there are more than two budgets.
+/// Results by seed over growing budgets, if there are more than two.
 ///
-/// "Worse" are answers of more time that are worse than one of less, by the same seed.
+/// "Worse" counts answers with a larger budget that are worse than one with a smaller budget and the same seed.
 pub(super) fn more_time(text: &mut String, summaries: &[Summary]) {
     let mut rows = String::new();
     for summary in summaries {
@@ -87,13 +87,13 @@ pub(super) fn more_time(text: &mut String, summaries: &[Summary]) {
     }
 }
 
-/// Our short runs beside what had been reached when the search was to become general.
+/// Our short runs compared with the earlier results in the list of best values.
 pub(super) fn before(text: &mut String, summaries: &[Summary]) {
     let mut rows = Vec::new();
     for summary in summaries {
         let (Some(then), Some(level)) = (summary.reached, summary.deciding_level()) else { continue };
         let Some(cell) = summary.cell(OURS, SHORT) else { continue };
-        // Without a placement of all, or with more of what comes above, there is no ratio to be had.
+        // Without a complete placement, or with a worse higher level, no ratio exists.
         let held = match cell.median().vector.get(level) {
             Some(now) if summary.differing_level(cell.median()).is_none_or(|differs| differs >= level) => {
                 format!("{:.4}", ratio(*now, then))
@@ -115,7 +115,7 @@ pub(super) fn before(text: &mut String, summaries: &[Summary]) {
     .expect(INTO_TEXT);
 }
 
-/// What the search finds without one of its parts over what it finds with it, where that differs.
+/// Ablations: results without one component of the search relative to those with it, if they differ.
 pub(super) fn parts(text: &mut String, summaries: &[Summary]) {
     let strategies = in_order(summaries, |cell| cell.strategy.clone());
     let parts: Vec<&str> = strategies.iter().filter_map(|name| name.strip_prefix(WITHOUT)).collect();
@@ -139,7 +139,7 @@ pub(super) fn parts(text: &mut String, summaries: &[Summary]) {
                 };
                 let pair = against(summary, with);
                 let line = format!("{} {}", summary.instance, held(&pair, without.median()));
-                // Where there is no ratio, one of the two has less: no answer, or more on a level where the best is 0.
+                // Without a ratio, one of the two is worse: no answer, or a higher value on a level whose best is 0.
                 let worse = without.median().vector.is_empty() || without.median().vector > pair.best;
                 match pair.ratio(without.median()) {
                     Some(ratio) if (ratio - 1.0).abs() < TOLD => {}
@@ -155,20 +155,20 @@ pub(super) fn parts(text: &mut String, summaries: &[Summary]) {
     }
 }
 
-/// The median of a cell over that of another.
+/// Ratio of the medians of two cells.
 fn over(summary: &Summary, cell: &Cell, other: &Cell) -> String {
     held(&against(summary, other), cell.median())
 }
 
-/// The same instance with the median of a cell as its best.
+/// The same instance with the median of a cell as its best value.
 fn against(summary: &Summary, cell: &Cell) -> Summary {
     Summary { best: cell.median().vector.clone(), ..summary.clone() }
 }
 
-/// What each run of a cell found, by its seed.
+/// The result of each run of a cell, by seed.
 fn found(cell: &Cell) -> String {
     let mut runs: Vec<_> = cell.runs.iter().collect();
     runs.sort_by_key(|run| run.seed);
-    let told = |vector: &[i64]| if vector.is_empty() { "–".to_owned() } else { self::vector(vector) };
-    runs.iter().map(|run| told(&run.vector)).collect::<Vec<_>>().join(", ")
+    let outcome = |vector: &[i64]| if vector.is_empty() { "–".to_owned() } else { self::vector(vector) };
+    runs.iter().map(|run| outcome(&run.vector)).collect::<Vec<_>>().join(", ")
 }

@@ -4,12 +4,12 @@ use crate::platform::{DISTANCES, Distance};
 
 /// Counters by ordered pair of actors: the delayed one and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pairs {
+pub struct PairCounters {
     actors: usize,
     counts: Vec<u32>,
 }
 
-impl Pairs {
+impl PairCounters {
     /// All counters at zero.
     pub fn new(actors: usize) -> Self {
         Self { actors, counts: vec![0; actors * actors] }
@@ -41,7 +41,7 @@ impl Pairs {
 
 /// Counters of a period: one window, or all windows since the last plan.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Counted {
+pub struct PeriodCounters {
     /// Length of the period in milliseconds.
     pub milliseconds: f64,
     /// Tasks committed.
@@ -71,16 +71,16 @@ pub struct Counted {
     /// Actors that migrated.
     pub moves: u64,
     /// By receiver and sender: messages that arrived.
-    pub messages: Pairs,
+    pub messages: PairCounters,
     /// By receiver and sender: stragglers (ρ of the APO paper, section III-C).
-    pub late: Pairs,
+    pub late: PairCounters,
     /// By receiver and sender: null messages (η).
-    pub nulls: Pairs,
+    pub nulls: PairCounters,
     /// By waiting actor and awaited actor: microseconds of idle units (ι).
-    pub waited: Pairs,
+    pub waited: PairCounters,
 }
 
-impl Counted {
+impl PeriodCounters {
     /// All counters at zero.
     pub fn new(actors: usize, units: usize) -> Self {
         Self {
@@ -98,10 +98,10 @@ impl Counted {
             anti_messages: 0,
             null_messages: 0,
             moves: 0,
-            messages: Pairs::new(actors),
-            late: Pairs::new(actors),
-            nulls: Pairs::new(actors),
-            waited: Pairs::new(actors),
+            messages: PairCounters::new(actors),
+            late: PairCounters::new(actors),
+            nulls: PairCounters::new(actors),
+            waited: PairCounters::new(actors),
         }
     }
 

@@ -23,7 +23,7 @@ pub enum Scheme {
 }
 
 /// A graph with the regions built so far.
-pub struct World<'a> {
+pub struct Scenario<'a> {
     graph: &'a Graph,
     platform: &'a Platform,
     build: Build,
@@ -32,7 +32,7 @@ pub struct World<'a> {
     regions: BTreeMap<[usize; 4], (Plan, f64)>,
 }
 
-impl<'a> World<'a> {
+impl<'a> Scenario<'a> {
     /// A graph without regions.
     pub fn new(
         graph: &'a Graph,

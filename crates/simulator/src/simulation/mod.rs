@@ -9,8 +9,8 @@ mod optimistic;
 mod queue;
 mod windows;
 
-pub use any::World;
+pub use any::Simulation;
 pub use blocking::Blocking;
-pub use counters::{Counted, Pairs};
+pub use counters::{PairCounters, PeriodCounters};
 pub use optimistic::Optimistic;
-pub use windows::{Windows, WorldError, start};
+pub use windows::{SimulationError, Windowed, start};

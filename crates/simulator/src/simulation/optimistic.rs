@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::channels::{number, units_by_rank};
-use super::counters::Counted;
-use super::event::{Agenda, Event, What};
+use super::counters::PeriodCounters;
+use super::event::{Event, EventKind, EventQueue};
 use super::queue::{heapify, push};
-use super::windows::{Windows, WorldError};
+use super::windows::{SimulationError, Windowed};
 use crate::config::Gvt;
 use crate::platform::Platform;
 use crate::trace::Trace;
@@ -55,41 +55,41 @@ pub struct Optimistic<'a> {
     units: Vec<Unit>,
     /// By label rank: the unit.
     by_rank: Vec<usize>,
-    agenda: Agenda,
+    events: EventQueue,
     wanted: Vec<usize>,
     gvt: f64,
     now: f64,
     ended: bool,
-    counted: Counted,
+    counted: PeriodCounters,
 }
 
 impl<'a> Optimistic<'a> {
     /// Every actor on its initial unit, at time 0.
     pub fn new(platform: &'a Platform, trace: &'a Trace, start: &[usize]) -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             platform,
             trace,
             actors: start.iter().map(|&unit| Actor { unit, ..Actor::default() }).collect(),
             next: (0..start.len()).map(|actor| trace.of(actor)[0].at).collect(),
             units: (0..platform.units()).map(|_| Unit::default()).collect(),
             by_rank: units_by_rank(platform),
-            agenda: Agenda::default(),
+            events: EventQueue::default(),
             wanted: start.to_vec(),
             gvt: 0.0,
             now: 0.0,
             ended: false,
-            counted: Counted::new(start.len(), platform.units()),
+            counted: PeriodCounters::new(start.len(), platform.units()),
         };
         for (actor, &unit) in start.iter().enumerate() {
-            push(&mut world.units[unit].queue, &world.next, number(actor));
+            push(&mut simulation.units[unit].queue, &simulation.next, number(actor));
         }
         for unit in 0..platform.units() {
-            if !world.units[unit].queue.is_empty() {
-                world.agenda.push(Event::at(0.0, platform.rank[unit], What::Begin));
+            if !simulation.units[unit].queue.is_empty() {
+                simulation.events.push(Event::at(0.0, platform.rank[unit], EventKind::Begin));
             }
         }
-        world.agenda.push(Event::at(platform.window, 0, What::Window));
-        world
+        simulation.events.push(Event::at(platform.window, 0, EventKind::Window));
+        simulation
     }
 
     /// Global virtual time as of the last window.
@@ -153,7 +153,7 @@ impl<'a> Optimistic<'a> {
         }
         heapify(&mut self.units[unit].queue, &self.next);
         self.counted.busy[unit] += time - now;
-        self.agenda.push(Event::at(time, self.place(unit), What::End));
+        self.events.push(Event::at(time, self.place(unit), EventKind::End));
     }
 
     /// Sends a task to another actor; returns its arrival time, until which the unit is busy sending.
@@ -167,7 +167,7 @@ impl<'a> Optimistic<'a> {
         if to as usize == from && logical > self.actors[from].logical {
             self.counted.messages.add(from, from, 1);
         } else {
-            self.agenda.push(Event::receive(time, self.place(goal), logical, to, number(from)));
+            self.events.push(Event::receive(time, self.place(goal), logical, to, number(from)));
         }
         time
     }
@@ -177,7 +177,7 @@ impl<'a> Optimistic<'a> {
         let unit = self.actors[actor].unit;
         if self.place(unit) != event.place() {
             let later = event.time() + FORWARDING;
-            self.agenda.push(Event::receive(
+            self.events.push(Event::receive(
                 later,
                 self.place(unit),
                 event.logical(),
@@ -202,7 +202,7 @@ impl<'a> Optimistic<'a> {
         } else if self.units[unit].flagged {
             self.leave(unit, now);
             if !self.units[unit].queue.is_empty() {
-                self.agenda.push(Event::at(now, self.place(unit), What::Begin));
+                self.events.push(Event::at(now, self.place(unit), EventKind::Begin));
             }
         } else {
             // No event can fall in between: events at this time and place precede the end of the execution.
@@ -240,12 +240,12 @@ impl<'a> Optimistic<'a> {
             let goal = self.actors[receiver as usize].unit;
             time += self.platform.latency[unit][goal];
             self.counted.anti_messages += 1;
-            self.agenda.push(Event::receive(time, self.place(goal), logical, receiver, number(actor)));
+            self.events.push(Event::receive(time, self.place(goal), logical, receiver, number(actor)));
         }
         self.refresh(actor);
         heapify(&mut self.units[unit].queue, &self.next);
         self.counted.busy[unit] += time - now;
-        self.agenda.push(Event::at(time, self.place(unit), What::End));
+        self.events.push(Event::at(time, self.place(unit), EventKind::End));
     }
 
     /// Starts the migration of every actor in the ready queue whose assigned unit has changed.
@@ -257,7 +257,7 @@ impl<'a> Optimistic<'a> {
         heapify(&mut self.units[unit].queue, &self.next);
         for actor in leave {
             let goal = self.place(self.wanted[actor as usize]);
-            self.agenda.push(Event::bind(now + self.platform.migration, goal, actor));
+            self.events.push(Event::bind(now + self.platform.migration, goal, actor));
         }
     }
 
@@ -266,7 +266,7 @@ impl<'a> Optimistic<'a> {
         self.actors[event.actor as usize].unit = unit;
         self.counted.moves += 1;
         if self.units[unit].queue.is_empty() {
-            self.agenda.push(Event::at(event.time(), event.place(), What::Begin));
+            self.events.push(Event::at(event.time(), event.place(), EventKind::Begin));
         }
         push(&mut self.units[unit].queue, &self.next, event.actor);
         // The assignment may have changed during the migration.
@@ -279,7 +279,7 @@ impl<'a> Optimistic<'a> {
             gvt = gvt.min(state.logical).min(*next);
         }
         if self.platform.gvt == Gvt::InFlight {
-            gvt = self.agenda.messages().map(Event::logical).fold(gvt, f64::min);
+            gvt = self.events.messages().map(Event::logical).fold(gvt, f64::min);
         }
         self.gvt = self.gvt.max(gvt);
         for (actor, state) in self.actors.iter_mut().enumerate() {
@@ -298,22 +298,22 @@ impl<'a> Optimistic<'a> {
     }
 }
 
-impl Windows for Optimistic<'_> {
-    fn window(&mut self) -> Result<Option<&Counted>, WorldError> {
+impl Windowed for Optimistic<'_> {
+    fn window(&mut self) -> Result<Option<&PeriodCounters>, SimulationError> {
         self.counted.clear();
-        while let Some(event) = self.agenda.pop() {
+        while let Some(event) = self.events.pop() {
             self.now = event.time();
             match event.what() {
-                What::Window => {
+                EventKind::Window => {
                     self.close_window();
-                    self.agenda.push(Event::at(self.now + self.platform.window, 0, What::Window));
+                    self.events.push(Event::at(self.now + self.platform.window, 0, EventKind::Window));
                     return Ok(Some(&self.counted));
                 }
-                What::Reassign => self.units.iter_mut().for_each(|unit| unit.flagged = true),
-                What::Bind => self.bind(event),
-                What::Receive => self.receive(event),
-                What::End => self.end(self.by_rank[event.place() as usize], self.now),
-                What::Begin => self.begin(self.by_rank[event.place() as usize], self.now),
+                EventKind::Reassign => self.units.iter_mut().for_each(|unit| unit.flagged = true),
+                EventKind::Bind => self.bind(event),
+                EventKind::Receive => self.receive(event),
+                EventKind::End => self.end(self.by_rank[event.place() as usize], self.now),
+                EventKind::Begin => self.begin(self.by_rank[event.place() as usize], self.now),
             }
             if self.ended {
                 break;
@@ -324,6 +324,6 @@ impl Windows for Optimistic<'_> {
 
     fn reassign(&mut self, wanted: &[usize], delay: f64) {
         self.wanted.copy_from_slice(wanted);
-        self.agenda.push(Event::at(self.now + delay, 0, What::Reassign));
+        self.events.push(Event::at(self.now + delay, 0, EventKind::Reassign));
     }
 }

@@ -5,23 +5,23 @@ use control::{Verdict, gain, require_gain, revalidate_plan};
 use placement::ix::UnitIx;
 use placement::{Assignment, Budget, Judge, NoPolicy, PlanError, Snapshot, SnapshotError, Strategy, plan};
 
-use super::facts::Facts;
-use super::observed::{Known, Observed, Planner, PlannerError, Proposal};
+use super::observed::{GainEstimate, Observed, Planner, PlannerError, Proposal};
+use super::snapshot_model::SnapshotModel;
 
 /// A planner that uses a placement strategy.
-pub struct Placing {
+pub struct StrategyPlanner {
     strategy: Box<dyn Strategy>,
-    facts: Facts,
+    facts: SnapshotModel,
     effort: Option<u64>,
     seed: u64,
     least_gain: Option<f64>,
     as_it_is: bool,
 }
 
-impl Placing {
+impl StrategyPlanner {
     /// Plans with `strategy` on the snapshot that `facts` builds; reproducible by `effort` per plan and `seed`. Every
     /// improvement is applied, as in the APO paper.
-    pub fn new(strategy: Box<dyn Strategy>, facts: Facts, effort: Option<u64>, seed: u64) -> Self {
+    pub fn new(strategy: Box<dyn Strategy>, facts: SnapshotModel, effort: Option<u64>, seed: u64) -> Self {
         Self { strategy, facts, effort, seed, least_gain: None, as_it_is: false }
     }
 
@@ -66,7 +66,7 @@ impl Placing {
             });
         }
         let windows = self.by_window(observed)?;
-        let known = Known {
+        let known = GainEstimate {
             stay: snapshot.cost(&snapshot.incumbent()).vector(snapshot),
             go: plan.cost.vector(snapshot),
             gain: gain(snapshot, &windows, &plan.assignment),
@@ -99,7 +99,7 @@ fn lost(observed: &Observed) -> f64 {
     config.migration_milliseconds / until
 }
 
-impl Planner for Placing {
+impl Planner for StrategyPlanner {
     fn plan(&mut self, observed: &Observed) -> Result<Option<Proposal>, PlannerError> {
         // A seed per decision; otherwise a random strategy would repeat itself.
         let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(observed.windows);
