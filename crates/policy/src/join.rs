@@ -105,9 +105,7 @@ fn gives(goal: &Goal, known: &mut [bool]) {
             a.slots(&mut slots);
             b.slots(&mut slots);
         }
-        Goal::Aggregate(aggregate) => {
-            aggregate.guards.iter().for_each(|(_, pattern)| pattern.slots(&mut slots))
-        }
+        Goal::Aggregate(set) => set.guards.iter().for_each(|(_, pattern)| pattern.slots(&mut slots)),
         _ => {}
     }
     for slot in slots {
@@ -175,9 +173,7 @@ impl<'w> Join<'w> {
                 body.truncate(depth);
                 Ok(())
             }
-            Goal::Aggregate(aggregate) => {
-                self.aggregate(aggregate, &step.inner, rest, bindings, body, &mut *found)
-            }
+            Goal::Aggregate(set) => self.aggregate(set, &step.inner, rest, bindings, body, &mut *found),
         }
     }
 

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the tree should fail at once")]
 
 mod cycles;
+mod files;
 mod invariants;
 mod links;
 mod modules;
