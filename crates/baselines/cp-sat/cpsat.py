@@ -3,18 +3,16 @@
 
 cpsat.py --seconds S --seed N [--workers W] < snapshot.json > placement.json
 
-For measuring only; nothing that is installed uses it. It needs `pip install ortools` (measured with 9.15) in an
-environment of its own, whose Python `bench-placement --cp-sat` names. The time limit is the solver's alone: reading the
-snapshot and building the model come on top, which is in the baseline's favour.
+For measurements only. It needs `pip install ortools` (measured with 9.15) in a separate environment, whose Python
+`bench-placement --cp-sat` names. The time limit applies to the solver alone: reading the snapshot and building the model are
+not counted, in the baseline's favour. The current placement is the warm start, as in Cairn's own search.
 
-Where something runs already it is warm-started as our own search is: `current` is the hint of where everybody goes.
-
-The model: one literal per actor and unit, exactly one each; work within capacity, and where that is proven impossible within
-what the fullest unit may have to do beyond it, in what is left of the time; resources of units and nodes; slots;
-apart, together, pin, only, never. A message costs what its class of units costs: one literal per edge for units, NUMA domains,
-nodes and zones that differ, and one per pair of kinds, so the model is linear in units. Where pairs of units have costs of their
-own, an edge costs at least what it costs from the unit where its first actor is: one line for each edge and unit. Levels are
-weighed into one sum.
+The model has one literal per actor and unit, exactly one of them true per actor. Work is within capacity; if that is proven
+infeasible, the remaining time goes to minimizing the maximum excess. Resources of units and nodes, slots, apart, together, pin,
+only and never are constraints. A message costs by the class of its units: one literal per edge for different units, NUMA domains,
+nodes and zones, and one per pair of kinds, so that the model is linear in the number of units. If pairs of units have their own
+costs, an edge costs at least what it costs from the unit of its first actor: one row per edge and unit. Levels are weighted into
+one sum.
 """
 import argparse
 import collections
@@ -56,7 +54,7 @@ def solve(model, arguments, seconds):
 
 class Model:
     def __init__(self, snapshot, overloads=False):
-        """`overloads`: whether units may have to do more than their capacity."""
+        """`overloads`: whether units may exceed their capacity."""
         self.model = cp_model.CpModel()
         self.overloads = overloads
         self.snapshot = snapshot
@@ -90,7 +88,7 @@ class Model:
             self.model.add_exactly_one(x for _, x in self.here(actor=a))
 
     def hint(self):
-        """Where each runs now; of those that run nowhere nothing is hinted."""
+        """Hints each running actor's current unit."""
         for (a, u), x in self.on.items():
             current = self.actors[a].get("current")
             if current is not None:
@@ -100,7 +98,7 @@ class Model:
         return self.by_actor[actor] if actor is not None else self.by_unit[unit]
 
     def limit(self):
-        """Capacity is a bound, or with overloads what is beyond it is at most that of the fullest unit."""
+        """Limits load to the capacity, or with overloads bounds the excess by the maximum excess variable."""
         nodes = collections.defaultdict(lambda: collections.defaultdict(list))
         provided = {node["id"]: node.get("provides", {}) for node in self.snapshot.get("nodes", [])}
         reserved = collections.Counter()
@@ -176,7 +174,7 @@ class Model:
         return edges
 
     def split(self, scope, pair):
-        """1 when the two are in different places of a scope."""
+        """1 if the two are in different places of a scope."""
         if (scope, pair) not in self.splits:
             a, b = (self.places(scope, actor) for actor in pair)
             split = self.model.new_bool_var("")
@@ -186,13 +184,13 @@ class Model:
         return self.splits[scope, pair]
 
     def by_classes(self, pair, cost, price, same):
-        """What one message of a pair costs by the places and kinds of its two actors, as terms of a sum."""
+        """Cost of one message of a pair by the places and kinds of its actors, as terms of a sum."""
         yield same * self.split("unit", pair)
         node, zone, numa = (cost.get(key, 0) for key in ("otherNode", "otherZone", "otherNuma"))
         if numa > node:
             sys.exit("cpsat.py does not know an otherNuma above otherNode")
         if numa and any("numa" in unit for unit in self.units):
-            # Domains of two nodes differ, too: they are paid for here, and so much less for the nodes.
+            # Domains of different nodes differ as well: their cost is counted here and subtracted from the nodes' cost.
             yield numa * self.split("numa", pair)
             node -= numa
         if len({unit["node"] for unit in self.units}) > 1 and node:
@@ -215,7 +213,7 @@ class Model:
                     sys.exit(f"cpsat.py does not know an exchange between {i} and {j} below that within a kind")
 
     def by_pairs(self, pair, cost, price, same):
-        """What one message of a pair costs where pairs of units have costs of their own: the one term of a sum."""
+        """Cost of one message of a pair if pairs of units have their own costs: a single term."""
         if not self.listed:
             for given in cost["pairs"]:
                 u, v = self.unit_at[given["a"]], self.unit_at[given["b"]]
@@ -229,7 +227,7 @@ class Model:
         yield paid
 
     def between(self, u, v, cost, price):
-        """What one message between two units costs."""
+        """Cost of one message between two units."""
         if u == v:
             return 0
         if (u, v) in self.listed:
@@ -251,7 +249,7 @@ class Model:
                 given = listed.get(i, {}).get(j, listed.get(j, {}).get(i))
                 price[i, j] = (1 if i == j else cost.get("otherKind", 0)) if given is None else given
         same = min(price[kind, kind] for kind in kinds)
-        # The least overfull unit has none: where each had some, it would count for less than it does here.
+        # The least overloaded unit has no excess: if every unit had some, it would count for less than it does here.
         levels = {"unplaced": 0, "overload": self.overload}
         exchange = self.by_pairs if cost.get("pairs") else self.by_classes
         communication = []
@@ -290,7 +288,7 @@ class Model:
         return dearest * sum(message["count"] for message in self.snapshot.get("messages", []))
 
     def bounds(self, solver):
-        """What the bound of the sum says of the first level that is not 0, rounded down: solvers count in floats."""
+        """The bound on the first non-zero level implied by the bound of the sum, rounded down as solvers use floats."""
         for key, weight in self.weights:
             if key != "overload" and not self.overloads:
                 return {key: int(solver.best_objective_bound // weight)}

@@ -85,7 +85,7 @@ pub fn nanoseconds(microseconds: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "readers refuse what does not fit"
+        reason = "readers reject values out of range"
     )]
     let whole = (1000.0 * microseconds).floor() as u64;
     whole
@@ -378,11 +378,11 @@ fn order(
     }
     // Every remaining task has a remaining predecessor: going back from any of them ends in a cycle.
     let left = |task: &usize| waits[*task] > 0;
-    let mut way = vec![(0..waits.len()).find(left).expect("some task is left")];
+    let mut way = vec![(0..waits.len()).find(left).expect("a task remains")];
     let cycle = loop {
         let last = way[way.len() - 1];
         let before = predecessors[last].iter().map(|edge| parts.edges[*edge].from).find(left);
-        let before = before.expect("what is left waits for something that is left");
+        let before = before.expect("a remaining task has a remaining predecessor");
         if let Some(start) = way.iter().position(|task| *task == before) {
             break &way[start..];
         }

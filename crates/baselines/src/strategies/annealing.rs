@@ -117,9 +117,9 @@ impl Strategy for Annealing {
         }
         let mut assignment = best;
         if !snapshot.violations(&assignment).is_empty() {
-            let mended = repair(snapshot, &assignment, &Budget { effort: None, ..*budget })?;
+            let repaired = repair(snapshot, &assignment, &Budget { effort: None, ..*budget })?;
             let by_cost = |of: &Assignment| snapshot.cost(of).vector(snapshot);
-            let [one, other] = mended;
+            let [one, other] = repaired;
             assignment = if by_cost(&other) < by_cost(&one) { other } else { one };
         }
         let cut_short = (budget.stop)();
@@ -198,7 +198,7 @@ impl Annealing {
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a part of the actors"
+            reason = "a fraction of the actors"
         )]
         let moved = if self.by_temperature {
             ((movable.len() as f64 * temperature / (HOTTEST - COLDEST)) as usize).clamp(1, movable.len())

@@ -57,10 +57,10 @@ impl Strategy for Metis {
             let (way, method, seed) = plan_of(snapshot, tried, budget.seed);
             tried += 1;
             let places = graph.places(way, method, seed).map_err(SolveError::Solver)?;
-            for mended in repair(snapshot, &places, &Budget { effort: None, seed, ..*budget })? {
-                let vector = snapshot.cost(&mended).vector(snapshot);
+            for repaired in repair(snapshot, &places, &Budget { effort: None, seed, ..*budget })? {
+                let vector = snapshot.cost(&repaired).vector(snapshot);
                 if best.as_ref().is_none_or(|(least, ..)| vector < *least) {
-                    best = Some((vector, mended, tried));
+                    best = Some((vector, repaired, tried));
                 }
             }
         }

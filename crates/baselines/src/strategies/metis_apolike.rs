@@ -41,7 +41,7 @@ impl Strategy for MetisApolike {
     fn summary(&self) -> &'static str {
         match self {
             Self::Fair => {
-                "METIS over annoyance, overload and communication in sequence, matched and mended; a baseline"
+                "METIS over annoyance, overload and communication in sequence, matched and repaired; a baseline"
             }
             Self::Published => "the same as the APO paper's authors published it; a baseline",
             Self::Homogeneous => "METIS into equal parts, in order; a baseline",

@@ -14,8 +14,8 @@ pub fn repair(
     budget: &Budget,
 ) -> Result<[Assignment; 2], SolveError> {
     // Zero effort means no search: actors that violate a limit are placed anew, and overload is repaired.
-    let mended = improve(snapshot, start, &Budget { effort: Some(0), ..*budget });
-    Ok([steps(snapshot, start, budget)?, steps(snapshot, &mended.assignment, budget)?])
+    let repaired = improve(snapshot, start, &Budget { effort: Some(0), ..*budget });
+    Ok([steps(snapshot, start, budget)?, steps(snapshot, &repaired.assignment, budget)?])
 }
 
 /// Keeps each placement of `start` that is feasible with the previous ones, places the rest, and applies improving moves.

@@ -145,7 +145,7 @@ fn real(count: usize) -> f64 {
     count as f64
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a count of exchanges")]
+#[expect(clippy::cast_possible_truncation, reason = "a count of swaps")]
 fn whole(number: f64) -> i64 {
     number as i64
 }

@@ -1,5 +1,5 @@
 //! Integration tests of baselines and comparison, and fuzz tests of reading, planning, proving and explaining.
-#![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot build its own input should fail at once")]
 
 mod corpus;
 mod program;

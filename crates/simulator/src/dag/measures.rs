@@ -53,7 +53,7 @@ pub struct Measures {
 
 impl Measures {
     /// Mean utilization (busy time over makespan) of the processing elements whose names begin with `title`.
-    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+    #[expect(clippy::cast_precision_loss, reason = "a ratio for display")]
     pub fn utilisation(&self, title: &str) -> f64 {
         let busy: Vec<u64> =
             self.busy_ns.iter().filter(|(name, _)| name.starts_with(title)).map(|(_, busy)| *busy).collect();

@@ -145,7 +145,7 @@ fn tables(setting: &Setting) -> Result<(), Failure> {
             all.extend((1..=setting.seeds).map(|platform| (family, strip, platform)));
         }
     }
-    let mut all = in_parallel(all.len(), &|done, all| setting.tell(done, all), &|number| {
+    let mut all = in_parallel(all.len(), &|done, all| setting.report(done, all), &|number| {
         let (family, strip, platform) = all[number];
         instance(family, strip, platform)
     })?;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::chart::{Labels, Panel, Series, lines};
-use super::contest::{ALL, Contest, Contestant, Result, interval, last, losses, overall, table};
+use super::contest::{ALL, Contest, Contestant, ContestantRuns, interval, last, losses, overall, table};
 use super::setting::{Failure, Setting};
 use crate::mean::mean;
 use crate::oracle::Hint;
@@ -44,7 +44,7 @@ fn page(title: &str) -> String {
 }
 
 /// Table I: scenario A, scenario B and the chain; the last of eight windows, so one decision.
-pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn table_1(setting: &Setting) -> Result<(), Failure> {
     // Eight windows need only this many rows; a longer trace has the same prefix.
     let (actors, end) = (8, 80_000);
     let cases = [
@@ -82,9 +82,9 @@ pub fn table_1(setting: &Setting) -> std::result::Result<(), Failure> {
 /// A sentence about the oracle, and its throughput after the first decision.
 fn foreseen(
     contest: &Contest,
-    results: &[Result],
+    results: &[ContestantRuns],
     best: Option<&[usize]>,
-) -> std::result::Result<(String, f64), Failure> {
+) -> Result<(String, f64), Failure> {
     let first = || results.iter().filter_map(|result| result.reports.first());
     let ends = first().map(|report| Hint { after: None, assignment: report.assignment.clone() });
     let changes = first().flat_map(|report| &report.changes);
@@ -118,7 +118,7 @@ fn after(contest: &Contest, report: &Report) -> f64 {
     mean(&windows.map(|window| window.throughput).collect::<Vec<f64>>()).unwrap_or(0.0)
 }
 
-fn figure(results: &[Result], title: &str, level: Option<(&str, f64)>) -> String {
+fn figure(results: &[ContestantRuns], title: &str, level: Option<(&str, f64)>) -> String {
     let drawn = [
         "asp",
         "asp, plain objective",
@@ -160,10 +160,10 @@ fn described(
     contestants: &[Contestant],
     stem: &str,
     with_static: bool,
-) -> std::result::Result<Comparison, Failure> {
+) -> Result<Comparison, Failure> {
     let results = contest.compete(setting, contestants)?;
     let of: &dyn Fn(&Report) -> f64 = &|report| after(contest, report);
-    let value = |result: &Result| interval(&result.reports.iter().map(of).collect::<Vec<f64>>());
+    let value = |result: &ContestantRuns| interval(&result.reports.iter().map(of).collect::<Vec<f64>>());
     let values: Vec<_> = results.iter().map(|result| (result.label, value(result))).collect();
     let (reference, level, said, oracle) = if with_static {
         let (assignment, best) = contest.best_static_found(&results, contest.windows)?;
@@ -187,7 +187,7 @@ fn described(
 }
 
 /// Figure 4: the motivating example on the units of scenarios A and B, and the authors' trace of it.
-pub fn figure_4(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn figure_4(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("Figure 4: surveillance example");
     let kind = Kind::Surveillance(Surveillance { end: 12_000, phase: 3_000, seed: 1 });
     let contest = Contest::new(&equal_units(), kind, None)?;
@@ -201,7 +201,7 @@ pub fn figure_4(setting: &Setting) -> std::result::Result<(), Failure> {
 }
 
 /// The authors' surveillance folder: a PHOLD trace on two CPUs, a GPU and an FPGA.
-pub fn surveillance(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn surveillance(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("Surveillance workload of the authors' files");
     let kind = Kind::Phold(Phold { actors: 8, end: 50_000, probability: 0.125, seed: 1 });
     let contest = Contest::new(&unequal_units(2, 1, 4, 2), kind, Some(16))?;
@@ -238,7 +238,7 @@ const AUTHORS: &str = "64 actors, 8 CPUs, 2 GPUs, 1 FPGA. The paper claims up to
     regenerated from the parameters with the costs of the paper's Table II, so only the order of strategies can be compared.\n";
 
 /// The simulations of Figure 5 in one table.
-fn beside(compared: &[(String, Comparison)]) -> String {
+fn comparison_table(compared: &[(String, Comparison)]) -> String {
     let shown = ["asp", "authors' objective", "metis", "metis-apolike", "annealing-next-state"];
     let mut text = format!(
         "\n## Summary\n\nTasks/ms after the first decision; the last column is the lower bound with hindsight.\n\n| setting | {} | hindsight |\n|---|{}\n",
@@ -250,13 +250,14 @@ fn beside(compared: &[(String, Comparison)]) -> String {
             let found = values.iter().find(|(label, _)| *label == name);
             found.map_or_else(String::new, |(_, (centre, half))| format!("{centre:.1} ± {half:.1}"))
         });
-        writeln!(text, "| {world} | {} | {oracle:.1} |", of.join(" | ")).expect("text takes everything");
+        writeln!(text, "| {world} | {} | {oracle:.1} |", of.join(" | "))
+            .expect("writing to a string succeeds");
     }
     text
 }
 
 /// Figure 5: 64 actors on 8 CPUs, 2 GPUs and an FPGA, as printed and as in the authors' files.
-pub fn figure_5(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn figure_5(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("Figure 5: stochastic trace");
     text.push_str(AUTHORS);
     text.push_str("Both trace lengths have the same number of tasks.\n");
@@ -275,7 +276,7 @@ pub fn figure_5(setting: &Setting) -> std::result::Result<(), Failure> {
             )?;
             compared.push((format!("{end} units, GPU {gpu} and FPGA {fpga} times"), simulation));
             // Each part takes minutes: partial results are written.
-            setting.write("figure-5.md", &format!("{text}{}", beside(&compared)))?;
+            setting.write("figure-5.md", &format!("{text}{}", comparison_table(&compared)))?;
         }
     }
     Ok(())
@@ -288,7 +289,7 @@ const CHARGED: &str = "migrationMilliseconds: 20\nchargePlanning: true\nplanning
 const QUICK: u64 = 150;
 
 /// The 64 actors of the authors' files on traces of several seeds, with free and with charged migrations and planning.
-pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn hotspot_seeds(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("64 actors on 11 units over several traces");
     text.push_str(AUTHORS);
     text.push_str(
@@ -308,7 +309,7 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
         some.map(|of| Contestant { effort: of.effort.map(|_| QUICK), ..of }).collect();
     let free = unequal_units(8, 2, 4, 2);
     for (name, config) in [("free", free.clone()), ("charged", format!("{free}{CHARGED}"))] {
-        let mut all: Vec<Result> = Vec::new();
+        let mut all: Vec<ContestantRuns> = Vec::new();
         let mut before = 0;
         for seed in 1..=setting.seeds {
             let kind = hotspot(64, (1000.0, 200.0), 12.0, false, seed);
@@ -340,7 +341,7 @@ pub fn hotspot_seeds(setting: &Setting) -> std::result::Result<(), Failure> {
 }
 
 /// A hotspot that moves with each phase, with free and with charged migrations and planning.
-pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn moving_hotspot(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("Moving hotspot");
     text.push_str(
         "48 actors on 8 CPUs, 2 GPUs and an FPGA. Each imbalanced phase lasts about ten windows and has four other hot actors, to which all actors send; a \
@@ -357,7 +358,7 @@ pub fn moving_hotspot(setting: &Setting) -> std::result::Result<(), Failure> {
 }
 
 /// Energy: the same simulation without and with a power cap.
-pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn energy(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("Energy under a power cap");
     text.push_str(
         "PHOLD with 8 actors on 2 CPUs (65 W, 15 idle), an FPGA (30 W, 10 idle) and a GPU (250 W, 40 idle). The cap bounds the total \
@@ -404,7 +405,7 @@ pub fn energy(setting: &Setting) -> std::result::Result<(), Failure> {
 }
 
 /// Actors restricted to some kinds.
-pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn partial_kinds(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("Actors restricted to some device kinds");
     let config = format!(
         "{}actors: [{{actors: [0, 1], runsOn: [cpu]}}, {{actors: [2, 3], runsOn: [cpu, gpu]}}, {{actors: [7], runsOn: [fpga, cpu]}}]\n",
@@ -422,7 +423,7 @@ pub fn partial_kinds(setting: &Setting) -> std::result::Result<(), Failure> {
 }
 
 /// Sensitivity of decisions to the annoyance weights, for each synchronization.
-pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
+pub fn gamma(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("Weights of the annoyance criterion");
     text.push_str(
         "The ring of scenario B under each synchronisation, with the annoyance as the first level after the overload (`adaptive`) and its weight \
@@ -460,13 +461,13 @@ pub fn gamma(setting: &Setting) -> std::result::Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Comparison, beside};
+    use super::{Comparison, comparison_table};
 
     #[test]
     fn each_simulation_is_a_row() {
         let values = vec![("asp", (56.86, 0.26)), ("metis", (51.5, 2.4)), ("random", (30.0, 1.0))];
         let simulation = Comparison { text: String::new(), values, oracle: 59.69 };
-        let table = beside(&[("small".to_owned(), simulation)]);
+        let table = comparison_table(&[("small".to_owned(), simulation)]);
         assert_eq!(table.lines().last(), Some("| small | 56.9 ± 0.3 |  | 51.5 ± 2.4 |  |  | 59.7 |"));
     }
 }

@@ -9,7 +9,7 @@ pub type Claim<'a> = (&'a str, &'a str, String);
 pub fn claims(rows: &[Claim]) -> String {
     let mut text = String::from("\n| claim | paper | ours |\n|---|---|---|\n");
     for (claim, paper, ours) in rows {
-        writeln!(text, "| {claim} | {paper} | {ours} |").expect("text takes everything");
+        writeln!(text, "| {claim} | {paper} | {ours} |").expect("writing to a string succeeds");
     }
     text
 }

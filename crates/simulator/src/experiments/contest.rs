@@ -127,7 +127,7 @@ pub struct Contest {
 }
 
 /// Runs of one contestant.
-pub struct Result {
+pub struct ContestantRuns {
     /// The contestant.
     pub label: &'static str,
     /// By seed.
@@ -139,7 +139,7 @@ impl Contest {
     ///
     /// # Errors
     /// The configuration does not match the trace.
-    pub fn new(config: &str, kind: Kind, windows: Option<u64>) -> std::result::Result<Self, Failure> {
+    pub fn new(config: &str, kind: Kind, windows: Option<u64>) -> Result<Self, Failure> {
         let (config, platform) =
             Config::parse(config).map_err(|(field, problem)| format!("{field}: {problem}"))?;
         let trace = Trace::collect(kind.rows()?)?;
@@ -168,23 +168,23 @@ impl Contest {
         &self,
         setting: &Setting,
         contestants: &[Contestant],
-    ) -> std::result::Result<Vec<Result>, Failure> {
+    ) -> Result<Vec<ContestantRuns>, Failure> {
         let seeds = usize::try_from(setting.seeds)?;
-        let runs = in_parallel(contestants.len() * seeds, &|done, all| setting.tell(done, all), &|piece| {
-            let (contestant, seed) = (&contestants[piece / seeds], (piece % seeds + 1) as u64);
+        let runs = in_parallel(contestants.len() * seeds, &|done, all| setting.report(done, all), &|job| {
+            let (contestant, seed) = (&contestants[job / seeds], (job % seeds + 1) as u64);
             self.one(contestant, seed).map_err(|failure| format!("{}: {failure}", contestant.label))
         })?;
         let mut runs = runs.into_iter();
         Ok(contestants
             .iter()
-            .map(|contestant| Result {
+            .map(|contestant| ContestantRuns {
                 label: contestant.label,
                 reports: runs.by_ref().take(seeds).collect(),
             })
             .collect())
     }
 
-    fn one(&self, contestant: &Contestant, seed: u64) -> std::result::Result<Report, Failure> {
+    fn one(&self, contestant: &Contestant, seed: u64) -> Result<Report, Failure> {
         let (input, strategy) = (contestant.input, contestant.strategy);
         let mut planner =
             planner(strategy, input.facts(&self.config), contestant.effort, seed, input.least_gain())?;
@@ -199,10 +199,10 @@ impl Contest {
     /// A simulation that cannot continue.
     pub fn best_static_found(
         &self,
-        from: &[Result],
+        from: &[ContestantRuns],
         windows: Option<u64>,
-    ) -> std::result::Result<(Vec<usize>, f64), Failure> {
-        let worth = |start: &[usize]| -> std::result::Result<f64, Failure> {
+    ) -> Result<(Vec<usize>, f64), Failure> {
+        let worth = |start: &[usize]| -> Result<f64, Failure> {
             Ok(self.case(start, windows).run(None, &mut |_| {})?.mean.unwrap_or(0.0))
         };
         let mut starts: Vec<&Vec<usize>> =
@@ -234,14 +234,14 @@ impl Contest {
     /// A simulation that cannot continue.
     pub fn from_the_start(
         &self,
-        results: &[Result],
+        results: &[ContestantRuns],
         windows: Option<u64>,
-    ) -> std::result::Result<Vec<f64>, Failure> {
-        let worth = |report: &Report| -> std::result::Result<f64, Failure> {
+    ) -> Result<Vec<f64>, Failure> {
+        let worth = |report: &Report| -> Result<f64, Failure> {
             Ok(self.case(&report.assignment, windows).run(None, &mut |_| {})?.mean.unwrap_or(0.0))
         };
-        let of = |result: &Result| -> std::result::Result<f64, Failure> {
-            let each = result.reports.iter().map(worth).collect::<std::result::Result<Vec<f64>, _>>()?;
+        let of = |result: &ContestantRuns| -> Result<f64, Failure> {
+            let each = result.reports.iter().map(worth).collect::<Result<Vec<f64>, _>>()?;
             Ok(interval(&each).0)
         };
         results.iter().map(of).collect()
@@ -263,7 +263,7 @@ impl Contest {
     ///
     /// # Errors
     /// A simulation that cannot continue.
-    pub fn foreseen(&self, hints: &[Hint]) -> std::result::Result<OracleResult, Failure> {
+    pub fn foreseen(&self, hints: &[Hint]) -> Result<OracleResult, Failure> {
         Ok(foresee(&Case { compared: false, ..self.case(&self.start, self.windows) }, hints)?)
     }
 
@@ -315,7 +315,7 @@ pub fn overall(report: &Report) -> f64 {
 /// A Markdown table: contestant, its value and the mean of all windows relative to `reference` with intervals, migrations,
 /// and the worst change compared with staying. `added` is an extra column: its title, and a number by contestant.
 pub fn table(
-    results: &[Result],
+    results: &[ContestantRuns],
     reference: f64,
     what: &str,
     of: Of,
@@ -340,7 +340,7 @@ pub fn table(
             centre / reference,
             all / reference,
         )
-        .expect("text takes everything");
+        .expect("writing to a string succeeds");
     }
     text
 }
@@ -375,7 +375,7 @@ const LOSS: f64 = 2.0;
 
 /// Compares every change with staying until the next decision: the number of changes, and those that lost more than 2 %
 /// with the planner's observation.
-pub fn losses(results: &[Result]) -> String {
+pub fn losses(results: &[ContestantRuns]) -> String {
     let mut text = String::from(
         "\nRe-planning against staying, from the same state until the next decision:\n\n\
          | strategy | re-plannings | mean gain | losses above 2 % |\n|---|---:|---:|---:|\n",
@@ -390,7 +390,7 @@ pub fn losses(results: &[Result]) -> String {
         let lost = changes.iter().filter(|(_, change)| percent(change) < -LOSS);
         let (count, gain) = (lost.clone().count(), interval(&gains).0);
         writeln!(text, "| {} | {} | {gain:+.1} % | {count} |", result.label, changes.len())
-            .expect("text takes everything");
+            .expect("writing to a string succeeds");
         for (seed, change) in lost {
             let known = change.known.as_ref().map_or_else(String::new, |known| {
                 let gain = known.gain.unwrap_or_default();
@@ -408,7 +408,7 @@ pub fn losses(results: &[Result]) -> String {
                 percent(change),
                 change.moves
             )
-            .expect("text takes everything");
+            .expect("writing to a string succeeds");
         }
     }
     if !listed.is_empty() {

@@ -55,7 +55,7 @@ pub struct Setting {
 
 impl Setting {
     /// Reports progress on standard error, if enabled.
-    pub fn tell(&self, done: usize, all: usize) {
+    pub fn report(&self, done: usize, all: usize) {
         if self.progress {
             // Progress is best effort.
             let _ =

@@ -46,7 +46,7 @@ impl StrategyPlanner {
         let answer = self.strategy.solve(snapshot, budget);
         let answer = answer.map_err(|source| PlanError::Solve { strategy, source })?;
         let feasible = snapshot.violations(&answer.assignment).is_empty();
-        let assignment = everybody(&answer.assignment).filter(|_| feasible);
+        let assignment = complete(&answer.assignment).filter(|_| feasible);
         Ok(assignment.map(|assignment| Proposal { assignment, known: None }))
     }
 
@@ -77,7 +77,7 @@ impl StrategyPlanner {
         };
         // Feasible and not worse than the running assignment, by the latest snapshot.
         let Verdict::Valid(plan) = revalidate_plan(snapshot, &plan, snapshot, true) else { return Ok(None) };
-        Ok(everybody(&plan.assignment).map(|assignment| Proposal { assignment, known: Some(known) }))
+        Ok(complete(&plan.assignment).map(|assignment| Proposal { assignment, known: Some(known) }))
     }
 
     /// One snapshot per remembered window: a gain that other windows do not confirm may not last.
@@ -87,7 +87,7 @@ impl StrategyPlanner {
     }
 }
 
-fn everybody(assignment: &Assignment) -> Option<Vec<usize>> {
+fn complete(assignment: &Assignment) -> Option<Vec<usize>> {
     assignment.iter().map(|place| place.map(UnitIx::at)).collect()
 }
 

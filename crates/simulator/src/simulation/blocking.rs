@@ -303,7 +303,7 @@ impl<'a> Blocking<'a> {
             let from = missing.map_or_else(String::new, |missing| format!(" from actor {}", missing.sender));
             format!("actor {actor} waits at logical time {} for a message{from}", self.next[actor])
         });
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, for people")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, for display")]
         let milliseconds = self.now as u64;
         SimulationError::Stuck { milliseconds, problem }
     }

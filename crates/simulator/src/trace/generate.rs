@@ -295,7 +295,11 @@ impl Hotspot {
         if at % cycle < self.balanced {
             return (0, self.actors);
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the actors")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a fraction of the actors"
+        )]
         let hot = ((f64::from(self.actors) * self.hot) as u32).max(1);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of a phase")]
         let phase = (at / cycle) as u64;

@@ -105,7 +105,7 @@ impl Builder {
             && row.at < last.at
         {
             return Err(format!(
-                "src_ts {} of actor {} comes after {}; sort the rows of each actor by src_ts",
+                "src_ts {} of actor {} follows {}; sort the rows of each actor by src_ts",
                 row.at, row.from, last.at
             ));
         }
@@ -164,7 +164,7 @@ mod tests {
             (&[], "row 1: the trace is empty; write rows below the header src_ts,src_id,dst_ts,dst_id"),
             (
                 &[(2.0, 0, 3.0, 0), (1.0, 0, 2.0, 0)],
-                "row 2: src_ts 1 of actor 0 comes after 2; sort the rows of each actor by src_ts",
+                "row 2: src_ts 1 of actor 0 follows 2; sort the rows of each actor by src_ts",
             ),
             (&[(1.0, 0, 0.5, 0)], "row 1: dst_ts 0.5 is before src_ts 1; a task is sent into its future"),
             (&[(-1.0, 0, 0.5, 0)], "row 1: src_ts is -1; logical times are numbers of at least 0"),

@@ -30,7 +30,7 @@ fn trace_errors_name_file_line_and_remedy() {
     let cases = [
         (
             "2,0,3,0\n1,0,2,0\n",
-            "line 3: src_ts 1 of actor 0 comes after 2; sort the rows of each actor by src_ts",
+            "line 3: src_ts 1 of actor 0 follows 2; sort the rows of each actor by src_ts",
         ),
         (
             "1,0,2,0\n2,0,3,7\n",

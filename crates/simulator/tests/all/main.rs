@@ -1,5 +1,5 @@
 //! Tests of whole simulations, linked into one program.
-#![expect(clippy::unwrap_used, reason = "a test that cannot build its own world should fail at once")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot build its own input should fail at once")]
 
 mod errors;
 mod oracle;

@@ -1,6 +1,6 @@
 //! The commands map, evaluate and table on the command line.
 
-#![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
+#![expect(clippy::unwrap_used, reason = "tests and their helpers")]
 
 use std::path::Path;
 use std::process::Command;

@@ -222,7 +222,7 @@ impl Application {
             )]
             let whole =
                 (value.fract() == 0.0 && (0.0..1e15).contains(&value)).then(|| Number::from(value as u64));
-            whole.or_else(|| Number::from_f64(value)).expect("readers refuse what is not finite")
+            whole.or_else(|| Number::from_f64(value)).expect("readers reject non-finite numbers")
         };
         let storage = |variable: &Variable| Storage {
             bytes: variable.bytes,

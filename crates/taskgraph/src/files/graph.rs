@@ -113,7 +113,7 @@ struct RangeFile {
     intervals: usize,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over like this")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 fn is_zero(value: &u64) -> bool {
     *value == 0
 }

@@ -228,7 +228,7 @@ fn read_costs(file: CostsFile) -> Result<Costs, FileError> {
 pub fn write(platform: &Platform) -> String {
     let mut pes: Vec<GroupFile> = Vec::new();
     for pe in platform.pes() {
-        #[expect(clippy::float_cmp, reason = "1 is what is read where nothing is written")]
+        #[expect(clippy::float_cmp, reason = "1 is the default when reading")]
         let (work, vector) = (Some(pe.work).filter(|w| *w != 1.0), Some(pe.vector).filter(|v| *v != 1.0));
         match pes.last_mut() {
             Some(last) if last.kind == pe.kind && last.work == work && last.vector == vector => {

@@ -83,7 +83,7 @@ pub(super) fn anneal(model: &WorkModel, variant: Variant, literal: bool, budget:
             search.spent.end(StoppedBy::Converged);
         }
     }
-    let (_, mapping) = search.best.expect("a start is priced before anything can stop the search");
+    let (_, mapping) = search.best.expect("the start is evaluated before the search can stop");
     let Spent { evaluations, ended, .. } = search.spent;
     let End { stopped_by, effort, .. } = ended.expect("the loop above ends with a reason");
     Found { mapping, evaluations, effort, stopped_by }

@@ -66,7 +66,7 @@ pub fn ect(model: &ParallelModel) -> Plan {
                 }
             }
         }
-        let (end, kind, processors) = best.expect("the model refuses tasks that run nowhere");
+        let (end, kind, processors) = best.expect("the model rejects tasks without a compatible type");
         timeline.take(task, kind, processors, end);
         (plan.kinds[task], plan.processors[task]) = (kind, processors);
     }

@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let allowed = allowed(&config, &platform, trace.actors())?;
     let progress = Progress::new("assignments");
     let tried = best_static(&platform, &trace, config.world, &allowed, arguments.windows, &|done, all| {
-        progress.tell(done, all);
+        progress.report(done, all);
     });
     progress.end();
     let tried = tried?;

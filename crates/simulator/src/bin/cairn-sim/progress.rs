@@ -17,7 +17,7 @@ impl Progress {
     }
 
     /// Reports `done` of `all` jobs, in steps of a thousandth.
-    pub fn tell(&self, done: usize, all: usize) {
+    pub fn report(&self, done: usize, all: usize) {
         let part = done * 1000 / all.max(1);
         if self.shown && part > self.last.fetch_max(part, Ordering::Relaxed) {
             let filled = "#".repeat(part / 25);

@@ -4,7 +4,9 @@ use taskgraph::files::workload::{Arrivals, Arriving};
 use taskgraph::generate::cedr::{Pair, application};
 use taskgraph::{Graph, Streaming};
 
-use super::common::{Counts, FULL, beside, each_ms, graphs, measure, ms, page, prepare, record, table};
+use super::common::{
+    Counts, FULL, each_ms, graphs, measure, ms, page, prepare, ratio_columns, record, table,
+};
 use crate::dag::{Applications, Measures, Record, Setting, gantt};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
 use crate::experiments::claims::{claims, yes};
@@ -29,8 +31,8 @@ pub fn charts(setting: &Experiment) -> Result<(), Failure> {
         moved.push(on);
         let on = f64::from(u32::try_from(on)?);
         let mut row = vec![scheduler.to_owned()];
-        row.extend(beside(ms(measures.end_to_end_ns), end));
-        row.extend(beside(on, transforms));
+        row.extend(ratio_columns(ms(measures.end_to_end_ns), end));
+        row.extend(ratio_columns(on, transforms));
         rows.push(row);
         ends.push(ms(measures.end_to_end_ns));
     }
@@ -217,8 +219,8 @@ pub fn streaming(setting: &Experiment) -> Result<(), Failure> {
                 // The paper has no such row.
                 row.extend(["", &format!("{time:.2}"), "", "", &format!("{busy:.1}"), ""].map(str::to_owned));
             } else {
-                row.extend(beside(time, paper[number / 2]));
-                row.extend(beside(busy, paper[2 + number / 2]));
+                row.extend(ratio_columns(time, paper[number / 2]));
+                row.extend(ratio_columns(busy, paper[2 + number / 2]));
             }
             rows.push(row);
         }

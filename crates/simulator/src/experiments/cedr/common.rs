@@ -77,13 +77,13 @@ pub(super) fn record(
 }
 
 /// Milliseconds per application of `total` nanoseconds.
-#[expect(clippy::cast_precision_loss, reason = "for people")]
+#[expect(clippy::cast_precision_loss, reason = "for display")]
 pub(super) fn each_ms(total: u64, measures: &Measures) -> f64 {
     total as f64 / 1e6 / measures.applications.max(1) as f64
 }
 
 /// Nanoseconds as milliseconds.
-#[expect(clippy::cast_precision_loss, reason = "for people")]
+#[expect(clippy::cast_precision_loss, reason = "for display")]
 pub(super) fn ms(total: u64) -> f64 {
     total as f64 / 1e6
 }
@@ -103,6 +103,6 @@ pub(super) fn page(title: &str) -> String {
 }
 
 /// The ratio ours / paper, our value, and the paper's.
-pub(super) fn beside(ours: f64, paper: f64) -> [String; 3] {
+pub(super) fn ratio_columns(ours: f64, paper: f64) -> [String; 3] {
     [format!("{:.2}", ours / paper), format!("{ours:.2}"), format!("{paper}")]
 }

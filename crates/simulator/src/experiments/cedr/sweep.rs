@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use taskgraph::generate::cedr::Pair;
 
-use super::common::{Counts, FULL, SCHEDULERS, beside, each_ms, graphs, measure, page, prepare, table};
+use super::common::{
+    Counts, FULL, SCHEDULERS, each_ms, graphs, measure, page, prepare, ratio_columns, table,
+};
 use crate::dag::{Measures, Setting};
 use crate::experiments::chart::{Labels, Panel, Series, lines};
 use crate::experiments::claims::{Claim, claims, yes};
@@ -260,8 +262,8 @@ pub fn slices(setting: &Experiment) -> Result<(), Failure> {
                 let [cumulative, execution, overhead] = SHOWN.map(|(_, _, read)| read(&point.measures));
                 let mut row = vec![point.scheduler.to_owned()];
                 if workload == "high" {
-                    row.extend(beside(execution, PUBLISHED[0][number]));
-                    row.extend(beside(overhead, PUBLISHED[1][number]));
+                    row.extend(ratio_columns(execution, PUBLISHED[0][number]));
+                    row.extend(ratio_columns(overhead, PUBLISHED[1][number]));
                 } else {
                     row.extend([format!("{execution:.3}"), format!("{overhead:.5}")]);
                 }
@@ -346,7 +348,7 @@ pub fn utilisation(setting: &Experiment) -> Result<(), Failure> {
             let [core, fft, mmult] =
                 ["Core", "FFT", "MMULT"].map(|title| 100.0 * measures.utilisation(title));
             let mut row = vec![(*scheduler).to_owned()];
-            row.extend(beside(fft, FFT_UTILISATION[number][position]));
+            row.extend(ratio_columns(fft, FFT_UTILISATION[number][position]));
             row.extend([format!("{core:.1}"), format!("{mmult:.1}")]);
             rows.push(row);
         }

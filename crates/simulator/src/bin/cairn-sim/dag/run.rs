@@ -64,8 +64,8 @@ struct Line<'a> {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let platform = read::platform(&arguments.platform)?;
     let workload = read::workload(&arguments.workload)?;
-    let beside = arguments.workload.parent().unwrap_or(Path::new("."));
-    let files: Vec<PathBuf> = workload.dags.iter().map(|dag| beside.join(&dag.file)).collect();
+    let folder = arguments.workload.parent().unwrap_or(Path::new("."));
+    let files: Vec<PathBuf> = workload.dags.iter().map(|dag| folder.join(&dag.file)).collect();
     let graphs = files.iter().map(|file| read::graph(file)).collect::<Result<Vec<_>, _>>()?;
     let applications = Applications::new(&graphs.iter().collect::<Vec<_>>(), &platform, &workload.actual)
         .map_err(|(number, error)| format!("{}: {error}", files[number].display()))?;
@@ -117,7 +117,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|source| format!("{}: {source}; name a file that can be written", path.display()).into())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "for people")]
+#[expect(clippy::cast_precision_loss, reason = "for display")]
 fn table(measures: &Measures) -> Result<String, Failure> {
     let mut text = String::new();
     let Measures { applications, tasks, rounds, looks, .. } = measures;
