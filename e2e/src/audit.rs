@@ -1,4 +1,4 @@
-//! The audit log: what the API server was asked, by whom, and how it answered.
+//! The audit log of the API server.
 
 use std::{
     collections::BTreeMap,
@@ -16,15 +16,15 @@ use serde_json::Value;
 
 use crate::{Cluster, wait};
 
-/// One answered request.
+/// One request with its response.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "Line")]
 pub struct AuditEvent {
-    /// Who asked: `system:serviceaccount:NAMESPACE:NAME` for a `ServiceAccount`.
+    /// The user: `system:serviceaccount:NAMESPACE:NAME` for a `ServiceAccount`.
     pub user: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, …
     pub verb: String,
-    /// The API group; empty for the core group and for paths that are no resource.
+    /// The API group; empty for the core group and for non-resource paths.
     pub group: String,
     /// The resource, in the plural; empty for paths like `/readyz`.
     pub resource: String,
@@ -34,36 +34,36 @@ pub struct AuditEvent {
     pub namespace: String,
     /// The object's name, or empty. A creation has one only if the client chose it.
     pub name: String,
-    /// The path and query that were asked for.
+    /// The path and query of the request.
     pub uri: String,
-    /// What the client calls itself.
+    /// The user agent.
     pub user_agent: String,
-    /// Which token was used, by its id; empty when it was no token. Two processes of one account differ here.
+    /// The id of the token; empty for other credentials. It distinguishes two processes of one account.
     pub credential: String,
-    /// The HTTP status of the answer; 0 when the connection broke before.
+    /// The HTTP status of the response; 0 if the connection broke before.
     pub code: u16,
-    /// Whether the right was missing. Admission answers 403 as well, to those who have the right.
+    /// Whether RBAC refused it. Admission answers 403 as well, with permission.
     pub is_forbidden: bool,
-    /// `ResponseComplete`, `ResponseStarted` (a watch that runs) or `Panic`.
+    /// `ResponseComplete`, `ResponseStarted` (a running watch) or `Panic`.
     pub stage: String,
-    /// When the request came in.
+    /// When the request arrived.
     pub received: Timestamp,
-    /// What was sent, where the log keeps that: with pods that are created, bound or deleted, and with applications.
+    /// The request body where the log contains it: for pods that are created, bound or deleted, and for applications.
     pub request: Value,
 }
 
 impl AuditEvent {
-    /// Whether it asked to change something.
+    /// Whether it is a write.
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "update" | "patch" | "delete" | "deletecollection")
     }
 
-    /// Whether it asked what would be, and changed nothing.
+    /// Whether it is a dry run.
     pub fn is_trial(&self) -> bool {
         self.uri.contains("dryRun=All")
     }
 
-    /// Whether the `ServiceAccount` of this name in `namespace` asked.
+    /// Whether it is from this `ServiceAccount` in `namespace`.
     pub fn is_by_service_account(&self, namespace: &str, name: &str) -> bool {
         self.user
             .strip_prefix("system:serviceaccount:")
@@ -71,7 +71,7 @@ impl AuditEvent {
     }
 }
 
-/// The audit log up to some moment, in the order of its writing.
+/// The audit log up to some moment, in order.
 #[derive(Clone, Debug, Default)]
 pub struct AuditLog {
     events: Vec<AuditEvent>,
@@ -83,16 +83,16 @@ impl AuditLog {
         &self.events
     }
 
-    /// What came after `earlier`, a reading of the same log.
+    /// The events after `earlier`, a previous reading of the same log.
     pub fn since(&self, earlier: &Self) -> &[AuditEvent] {
         self.events.get(earlier.events.len()..).unwrap_or_default()
     }
 }
 
 impl Cluster {
-    /// Reads the audit log: whatever was answered before this call is in it.
+    /// Reads the audit log, with all requests that were answered before this call.
     ///
-    /// It asks the API server for something that is not there, and reads on until that request shows up.
+    /// It sends a marker request for a missing object, and reads until that shows up.
     pub async fn audit(&self) -> Result<AuditLog> {
         let path = &self.plane().audit_log;
         let read = |from: u64| -> std::io::Result<String> {
@@ -115,7 +115,7 @@ impl Cluster {
     }
 }
 
-/// Reads events, one per line; a last line without an end is still being written.
+/// Parses events, one per line; a last line without an end is still being written.
 fn parse(text: &str) -> Result<AuditLog> {
     let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     let event =
@@ -123,7 +123,7 @@ fn parse(text: &str) -> Result<AuditLog> {
     Ok(AuditLog { events: lines.map(event).collect::<Result<_>>()? })
 }
 
-/// An event as the API server writes it (`audit.k8s.io/v1`), as far as it matters here.
+/// The used fields of an API server's event (`audit.k8s.io/v1`).
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Line {
@@ -147,7 +147,7 @@ struct Line {
 
 #[derive(Deserialize)]
 struct User {
-    // a request without a valid identity has none
+    // absent in requests without a valid identity
     #[serde(default)]
     username: String,
     #[serde(default)]

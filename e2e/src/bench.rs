@@ -1,10 +1,10 @@
-//! `cairn-e2e bench`: how fast, how small and how quiet the product is, measured from outside on a real control plane.
+//! `cairn-e2e bench`: speed, memory and writes of the product, measured from outside on a real control plane.
 //!
-//! Applications are applied at once to simulated nodes. Measured are the seconds until each actor has a place and
-//! until each pod is bound, the operator's peak memory, and what it asked the API server to write.
+//! Applications are applied at once to simulated nodes. Measured are the seconds until every actor is placed and
+//! until every pod is bound, the operator's peak memory, and its writes.
 //!
-//! Each row says at which commit it was measured. What was measured at this one stays, what was measured at another goes:
-//! so a measurement that was stopped goes on where it was, and no table mixes two programs.
+//! Each row names its commit. Rows of this commit are kept, those of others are dropped:
+//! so an interrupted measurement resumes, and no table mixes two versions.
 
 use std::{
     collections::BTreeMap,
@@ -31,24 +31,24 @@ use crate::{
 
 /// The namespace of the applications.
 pub(crate) const HERE: &str = "bench";
-/// How long the whole may take before the measurement is given up.
+/// The limit of a measurement.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// What is placed, and on how much.
+/// The size of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
-    /// How many applications, applied at once.
+    /// The number of applications, applied at once.
     pub applications: usize,
-    /// How many actors each has, at least five.
+    /// The number of actors per application, at least five.
     pub actors: usize,
-    /// How many nodes of four cores there are.
+    /// The number of nodes with four cores.
     pub nodes: usize,
 }
 
 impl Size {
-    /// What the results are stated for.
+    /// The size of the published results.
     pub const FULL: Self = Self { applications: 10, actors: 100, nodes: 200 };
-    /// The same in little, for a test.
+    /// A small size for a test.
     pub const SHORT: Self = Self { applications: 5, actors: 20, nodes: 20 };
 
     fn all(self) -> usize {
@@ -56,30 +56,30 @@ impl Size {
     }
 }
 
-/// What was measured with one strategy.
+/// The results with one strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// The commit of the programs, as whoever built them names it.
+    /// The commit of the programs.
     pub commit: String,
     /// The strategy of the policy.
     pub strategy: String,
-    /// What was placed, and on how much.
+    /// The size.
     #[serde(flatten)]
     pub size: Size,
-    /// From before the first manifest was sent until each actor had a place.
+    /// From before the first request until every actor was placed.
     pub seconds_until_placed: f64,
-    /// From there too, until the scheduler had bound each pod.
+    /// Likewise, until the scheduler had bound every pod.
     pub seconds_until_bound: f64,
-    /// The most memory that the operator's process ever held; solvers are processes of their own.
+    /// The peak memory of the operator's process; solvers are separate processes.
     pub operator_peak_mib: u64,
-    /// What the operator wrote, the lease left out.
+    /// The operator's writes, without the lease.
     pub writes: BTreeMap<String, usize>,
-    /// All of them, divided by the number of actors.
+    /// Their total, divided by the number of actors.
     pub writes_per_actor: f64,
 }
 
-/// Measures with each strategy that was not measured at this commit, prints a table, and writes `e2e.md` and `e2e.json`
+/// Measures each strategy without results of this commit, prints a table, and writes `e2e.md` and `e2e.json`
 /// into `results` after each.
 pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
@@ -97,7 +97,7 @@ pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The rows of a file that were measured at this commit and with this size; none where the file is of another form.
+/// The rows of a file of this commit and size; none if the file has another format.
 fn rows_of(text: &str, size: Size, commit: &str) -> Vec<Measured> {
     let rows: Vec<Measured> = serde_json::from_str(text).unwrap_or_default();
     rows.into_iter().filter(|row| row.commit == commit && row.size == size).collect()
@@ -119,7 +119,7 @@ fn write(all: &[Measured], size: Size, commit: &str, results: &Path) -> Result<(
     Ok(())
 }
 
-/// A control plane of its own, the product, the nodes, the applications; everything is stopped afterwards.
+/// Runs the measurement on a separate control plane; everything is stopped afterwards.
 pub async fn measure(size: Size, commit: &str, strategy: &str) -> Result<Measured> {
     ensure!(size.actors >= 5, "an application has at least five actors here");
     let cluster = Cluster::start()?;
@@ -172,7 +172,7 @@ pub async fn measure(size: Size, commit: &str, strategy: &str) -> Result<Measure
     })
 }
 
-/// Seconds from `started` until the objects of the namespace count up to `all`.
+/// Seconds from `started` until the number of the namespace's objects reaches `all`.
 pub(crate) async fn watched<K>(
     client: &Client,
     started: Instant,
@@ -270,7 +270,7 @@ fn table(all: &[Measured]) -> String {
     head.to_owned() + &all.iter().map(row).collect::<String>()
 }
 
-/// Where results are written: `docs/results` of the source tree.
+/// The default results folder: `docs/results` of the source tree.
 pub fn results() -> std::path::PathBuf {
     product::tree("docs/results")
 }
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(rows_of(&text, Size::FULL, "a"), rows[..1]);
         assert_eq!(rows_of(&text, Size::FULL, "c"), []);
         assert_eq!(rows_of("", Size::FULL, "a"), []);
-        // rows of before there was a commit in them
+        // rows of an old format without a commit
         assert_eq!(rows_of(&text.replace("\"commit\"", "\"comet\""), Size::FULL, "a"), []);
     }
 }

@@ -1,6 +1,6 @@
-//! `cairn-e2e beside`: what the way by a decision costs: the same pods bound by way of the operator, and by kube-scheduler alone.
+//! `cairn-e2e beside`: the overhead of Placements: the same pods bound through the operator, and by kube-scheduler alone.
 //!
-//! In turn, on one control plane, in which nothing else is.
+//! Alternately, on one otherwise empty control plane.
 
 use std::{
     fmt::Write as _,
@@ -27,22 +27,22 @@ use crate::{
     wait,
 };
 
-/// How long one run may take.
+/// The limit for one run.
 const LIMIT: Duration = Duration::from_mins(10);
 
 /// Seconds until everything was bound, both ways.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// The commit of the programs, as whoever built them names it.
+    /// The commit of the programs.
     pub commit: String,
-    /// From before the first application was sent.
+    /// From before the first application was created.
     pub seconds_by_decision: f64,
-    /// From before the first pod was sent.
+    /// From before the first pod was created.
     pub seconds_by_scheduler: f64,
 }
 
-/// Makes as many runs as asked for, less those that there are of this commit, and writes `beside.md` and `beside.json`.
+/// Makes the requested number of runs, except those that exist for this commit, and writes `beside.md` and `beside.json`.
 pub async fn run(runs: usize, commit: &str, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
     let file = results.join("beside.json");
@@ -73,7 +73,7 @@ pub async fn run(runs: usize, commit: &str, results: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Seconds until all actors of applications are bound; they are gone afterwards.
+/// Seconds until all actors of applications are bound; they are deleted afterwards.
 async fn by_decision(client: &Client, size: Size) -> Result<f64> {
     let seconds =
         bound(client, size.applications * size.actors, apply(client, size.applications, size.actors)).await?;
@@ -83,7 +83,7 @@ async fn by_decision(client: &Client, size: Size) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Seconds until kube-scheduler has bound pods that ask for what the actors do; they are gone afterwards.
+/// Seconds until kube-scheduler has bound pods with the same requests; they are deleted afterwards.
 async fn by_scheduler(client: &Client, pods: usize) -> Result<f64> {
     let api = Api::<Pod>::namespaced(client.clone(), HERE);
     let create = |index| {
@@ -107,7 +107,7 @@ async fn by_scheduler(client: &Client, pods: usize) -> Result<f64> {
     Ok(seconds)
 }
 
-/// Seconds from now until so many pods are bound, while `making` makes what they come of.
+/// Seconds from now until so many pods are bound, while `making` creates them or their applications.
 async fn bound(client: &Client, pods: usize, making: impl Future<Output = Result<()>>) -> Result<f64> {
     let started = Instant::now();
     let making = async {
@@ -122,7 +122,7 @@ async fn bound(client: &Client, pods: usize, making: impl Future<Output = Result
     }
 }
 
-/// In this namespace is nothing else.
+/// A namespace for this measurement only.
 fn has_node(pod: &Pod) -> usize {
     usize::from(pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()))
 }

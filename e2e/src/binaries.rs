@@ -1,9 +1,9 @@
 //! The tools of the control plane, built once from pinned Go modules into a cache outside the tree.
 //!
-//! The cache is `$CAIRN_CACHE`, else `$XDG_CACHE_HOME/cairn`, else `~/.cache/cairn`. Each set of tools lies in
-//! `bin/NAME-VERSION-HASH/`, where the hash covers everything that decides the result (module files, flags,
-//! platform): a changed pin builds anew, an unchanged one is found at once. A folder appears there whole or
-//! not at all, and a lock keeps two builders apart.
+//! The cache is `$CAIRN_CACHE`, else `$XDG_CACHE_HOME/cairn`, else `~/.cache/cairn`. Each set of tools is in
+//! `bin/NAME-VERSION-HASH/`, where the hash covers all inputs of the build (module files, flags,
+//! platform): a changed pin triggers a build, an unchanged one is a cache hit. A folder is created atomically,
+//! and a lock excludes concurrent builds.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ pub use sets::{NODE_SETS, PROMETHEUS, SETS, Set};
 
 mod sets;
 
-/// Where the built tools lie, by name.
+/// The built tools by name.
 #[derive(Clone, Debug)]
 pub struct Binaries(BTreeMap<&'static str, PathBuf>);
 
@@ -44,14 +44,14 @@ impl Binaries {
     }
 }
 
-/// Finds every tool of a control plane, after building those that are not in the cache; with `real_nodes` also
-/// those that real nodes need. Says on stderr what it builds.
+/// Finds all tools of a control plane and builds missing ones; with `real_nodes` also
+/// those of real nodes. Reports builds on stderr.
 pub async fn ensure(real_nodes: bool) -> Result<Binaries> {
     let nodes = NODE_SETS.into_iter().filter(|_| real_nodes);
     ensure_in(&cache()?, &SETS.into_iter().chain(nodes).collect::<Vec<_>>()).await
 }
 
-/// Finds `prometheus` and `promtool`, after building them if they are not in the cache.
+/// Finds `prometheus` and `promtool`, and builds them if missing.
 pub async fn ensure_prometheus() -> Result<Binaries> {
     ensure_in(&cache()?, &[PROMETHEUS]).await
 }
@@ -64,7 +64,7 @@ async fn ensure_in(cache: &Path, sets: &[Set]) -> Result<Binaries> {
         let _lock = lock(cache).await?;
         let go = find_go()?;
         let workshop = cache.join("build");
-        // asked again: whoever held the lock may have built them
+        // check again: the previous owner of the lock may have built them
         for set in sets.iter().filter(missing) {
             build(&go, set, &workshop, &set.folder(cache)).await.with_context(|| {
                 format!(
@@ -74,7 +74,7 @@ async fn ensure_in(cache: &Path, sets: &[Set]) -> Result<Binaries> {
                 )
             })?;
         }
-        // gigabytes of compiled packages, of no use once everything is built
+        // gigabytes of compiled packages, useless once everything is built
         remove(&workshop)?;
     }
     let files = sets.iter().flat_map(|set| {
@@ -84,7 +84,7 @@ async fn ensure_in(cache: &Path, sets: &[Set]) -> Result<Binaries> {
     Ok(Binaries(files.collect()))
 }
 
-/// KWOK's standard life cycle of nodes and pods, which its binary does not carry: a `--config` for it.
+/// KWOK's standard stages of nodes and pods, which its binary does not embed: a `--config` for it.
 pub fn kwok_stages(binaries: &Binaries) -> Result<PathBuf> {
     Ok(binaries.path("kwok")?.with_file_name(sets::KWOK_STAGES))
 }
@@ -102,10 +102,10 @@ fn cannot_write(cache: &Path) -> String {
     format!("cannot write to {}: set CAIRN_CACHE to a folder that you may write to", cache.display())
 }
 
-/// How long one builder waits for another: more than everything takes on a slow machine.
+/// The limit for waiting on another build: longer than a full build on a slow machine.
 const LOCK_LIMIT: Duration = Duration::from_hours(1);
 
-/// Holds the cache's lock until the file is dropped; says so when it has to wait.
+/// Locks the cache until the file is dropped; reports when it has to wait.
 async fn lock(cache: &Path) -> Result<File> {
     let file = File::create(cache.join("build.lock")).with_context(|| cannot_write(cache))?;
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
@@ -116,7 +116,7 @@ async fn lock(cache: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Builds one set in `workshop` and moves the result to `folder`, in one step.
+/// Builds one set in `workshop` and moves the result to `folder` atomically.
 async fn build(go: &Path, set: &Set, workshop: &Path, folder: &Path) -> Result<()> {
     let module = workshop.join(set.name);
     let out = workshop.join(format!("{}-out", set.name));
@@ -174,9 +174,9 @@ fn find_go() -> Result<PathBuf> {
     )
 }
 
-/// Runs the Go toolchain in the module of a set and returns what it printed.
+/// Runs the Go toolchain in the module of a set and returns its output.
 ///
-/// It dies with this process, or with the future that is returned.
+/// It is killed with this process, and when the returned future is dropped.
 async fn run_go(go: &Path, set: &Set, workshop: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = keeper::dying_with_us(go)?;
     command
@@ -191,7 +191,7 @@ async fn run_go(go: &Path, set: &Set, workshop: &Path, arguments: &[&str]) -> Re
         Ok(output) => Ok(output.stdout),
         Err(error) => match error.downcast::<CommandFailed>() {
             Ok(CommandFailed { status, output, .. }) => {
-                // hundreds of them come before the line that matters
+                // hundreds of them precede the relevant line
                 let matters = |line: &&str| !line.starts_with("go: downloading");
                 let said: Vec<_> = output.stderr.lines().filter(matters).collect();
                 bail!("`go {}` failed ({status}):\n{}", arguments.join(" "), said.join("\n"))
@@ -201,7 +201,7 @@ async fn run_go(go: &Path, set: &Set, workshop: &Path, arguments: &[&str]) -> Re
     }
 }
 
-/// Removes a folder, which need not exist.
+/// Removes a folder if it exists.
 fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -235,7 +235,7 @@ mod tests {
     #[tokio::test]
     async fn a_failed_build_leaves_the_cache_empty() {
         let cache = tempfile::tempdir().unwrap();
-        // no module that would have the package
+        // no module that contains the package
         let set = Set {
             pins: Pins { go_mod: "module broken\n\ngo 1.26.0\n", ..kubeconform().pins },
             ..kubeconform()

@@ -1,9 +1,9 @@
-//! `cairn-e2e chaos`: of two operators the one that leads is killed or stopped at random moments of roll-outs, rolling updates,
-//! drains and node losses, and what came of it is read in the audit log.
+//! `cairn-e2e chaos`: kills or stops the leader of two operators at random moments of rollouts, drains and node losses, and
+//! checks the audit log for violations.
 //!
-//! A batch is one control plane, one seed, and so many strikes of each kind; the seed decides what changes, when the strike
-//! comes, and of which kind it is. After each strike everything that is wanted must run again before the next change. Each
-//! row says at which commit it was measured: a measurement that was stopped goes on with the batch that it was in.
+//! A batch is one control plane, one seed, and so many strikes of each kind; the seed determines the changes, the moments and the
+//! kinds of strikes. After each strike all wanted actors must run again before the next change. Each row names its commit: an
+//! interrupted measurement resumes with its last batch.
 
 use std::{
     collections::BTreeMap,
@@ -41,10 +41,10 @@ use page::page;
 const HERE: &str = "chaos";
 /// The one group of each application.
 const GROUP: &str = "a";
-/// How long it may take until another leads, and until everything runs again; far more than it does.
+/// The limit for a new leader, and until everything runs again; far above the usual time.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// Runs as many batches as asked for, less those that there are of this commit, and writes `chaos.md` and `chaos.json` into
+/// Runs the requested number of batches, except those that exist for this commit, and writes `chaos.md` and `chaos.json` into
 /// `results` after each.
 pub async fn run(size: Size, batches: u64, commit: &str, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
@@ -73,8 +73,8 @@ pub async fn run(size: Size, batches: u64, commit: &str, results: &Path) -> Resu
     Ok(())
 }
 
-/// A control plane of its own, two operators, the nodes, the applications, and what is done to them. Where something is found, the audit
-/// log is `audit-SEED.jsonl` in `kept`.
+/// Runs one batch on a separate control plane with two operators, nodes and applications. With findings the audit
+/// log is kept as `audit-SEED.jsonl` in `kept`.
 pub async fn measure(size: Size, seed: u64, commit: &str, kept: Option<&Path>) -> Result<Batch> {
     let cluster = Cluster::start()?;
     let mut scene = Scene::set(&cluster, size, seed).await?;
@@ -101,7 +101,7 @@ pub async fn measure(size: Size, seed: u64, commit: &str, kept: Option<&Path>) -
         batch.lost_nodes += usize::from(change.loses);
         batch.drained_nodes += usize::from(change.drain.is_some());
         batch.updates += usize::from(change.updates);
-        // no condition is waited for: the strike is to come at any moment
+        // no condition to wait for: the strike may happen at any moment
         tokio::time::sleep(Duration::from_millis(scene.rng.u64(0..=size.moments))).await;
         let seconds = scene.strike(is_kill).await?;
         if is_kill { &mut batch.after_kill } else { &mut batch.after_stop }.push(seconds);
@@ -128,7 +128,7 @@ pub async fn measure(size: Size, seed: u64, commit: &str, kept: Option<&Path>) -
     Ok(batch)
 }
 
-/// Two operators, by the names that they hold the lease by.
+/// Two operators, by their holder identities.
 struct Pair<'a> {
     cluster: &'a Cluster,
     leases: Api<Lease>,
@@ -137,9 +137,9 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Starts operators until two are there and ready.
+    /// Starts operators until two are ready.
     async fn complete(&mut self) -> Result<()> {
-        // one that lost its lease on a machine that was too slow has ended by itself
+        // on a slow machine an operator may have lost its lease and exited
         self.processes.retain(|_, process| process.exit().is_none());
         while self.processes.len() < 2 {
             let name = format!("{OPERATOR}-{}", self.made);
@@ -152,7 +152,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Waits until an operator that runs holds the lease, other than `not`.
+    /// Waits until a running operator other than `not` holds the lease.
     async fn leader(&self, not: &str) -> Result<String> {
         let led = wait::until(LIMIT, async || {
             let lease = self.leases.get(OPERATOR).await?;
@@ -165,20 +165,20 @@ impl Pair<'_> {
     }
 }
 
-/// What was begun.
+/// A started change.
 struct Change {
     form: Form,
     updates: bool,
     loses: bool,
-    /// The node that is drained, and who does it: it ends when none of its pods is left.
+    /// The drained node, and the drain, which ends when the node has no pods left.
     drain: Option<(String, Child)>,
 }
 
-/// What an application is to have.
+/// The desired state of an application.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     replicas: u32,
-    /// Which template: later ones are larger.
+    /// The template number, which increases.
     edition: u32,
 }
 
@@ -188,13 +188,13 @@ impl Wanted {
     }
 }
 
-/// One batch while it runs.
+/// A running batch.
 struct Scene<'a> {
     rng: Rng,
     size: Size,
     client: Client,
     wanted: BTreeMap<String, Wanted>,
-    /// What comes next, the last first.
+    /// The next changes, in reverse order.
     forms: Vec<Form>,
     nodes_made: usize,
     pair: Pair<'a>,
@@ -238,7 +238,7 @@ impl<'a> Scene<'a> {
         let application: ActorApplication = serde_json::from_value(manifest)?;
         let created = wait::until(LIMIT, async || {
             match self.applications().create(&PostParams::default(), &application).await {
-                // the one before it has not gone yet
+                // its predecessor is still being deleted
                 Err(kube::Error::Api(status)) if status.code == 409 => Err(anyhow!("{}", status.message)),
                 created => Ok(created),
             }
@@ -247,12 +247,12 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// How fast templates roll out: a fifth of the largest application at once.
+    /// The rollout speed: a fifth of the largest application at once.
     fn update(&self) -> Value {
         json!({"maxUnavailable": (self.size.actors / 5).max(1)})
     }
 
-    /// Begins one thing or several at once.
+    /// Starts a change.
     async fn change(&mut self) -> Result<Change> {
         if self.forms.is_empty() {
             self.forms = Form::ALL.to_vec();
@@ -288,7 +288,7 @@ impl<'a> Scene<'a> {
         Ok(Change { form, updates, loses, drain })
     }
 
-    /// Begins to evict everybody from a node, as administrators do.
+    /// Starts a drain of a node.
     fn drain(&self, node: &str) -> Result<Child> {
         let mut kubectl = self.pair.cluster.command("kubectl");
         kubectl.args(["drain", node, "--ignore-daemonsets", &format!("--timeout={}s", LIMIT.as_secs())]);
@@ -297,7 +297,7 @@ impl<'a> Scene<'a> {
         kubectl.spawn().context("cannot start kubectl")
     }
 
-    /// Gives back the room that a change took away.
+    /// Restores the capacity that a change removed.
     async fn make_good(&mut self, change: Change) -> Result<()> {
         if change.loses {
             self.replace_node().await?;
@@ -308,19 +308,19 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Adds a node of another name, so that there is as much room as before.
+    /// Adds a node under a new name, to restore the capacity.
     async fn replace_node(&mut self) -> Result<()> {
         self.nodes_made += 1;
         self.nodes.add(node(self.nodes_made)).await
     }
 
-    /// Kills or stops the operator that leads: seconds until the other one does.
+    /// Kills or stops the leader: the seconds until the other one leads.
     async fn strike(&mut self, is_kill: bool) -> Result<f64> {
         let leader = self.pair.leader("").await?;
         let mut process = self.pair.processes.remove(&leader).context("it runs")?;
         let struck = Instant::now();
         let ended = async {
-            // how it ended is no matter here: one that does not obey is killed
+            // its exit does not matter here: if it ignores SIGTERM, it is killed
             if is_kill { process.kill9().await } else { process.stop().await }
         };
         let (_, taken_over) = tokio::join!(ended, async {
@@ -329,7 +329,7 @@ impl<'a> Scene<'a> {
         taken_over
     }
 
-    /// Waits until exactly what is wanted runs.
+    /// Waits until exactly the wanted actors run.
     async fn settled(&self) -> Result<()> {
         let pods = Api::<Pod>::namespaced(self.client.clone(), HERE);
         let actors = |(name, wanted): (&String, &Wanted)| -> Vec<(String, String)> {
@@ -369,7 +369,7 @@ fn node(index: usize) -> SimulatedNode {
     SimulatedNode::new(format!("node-{index:03}"))
 }
 
-/// Actors with nothing to gain by a move, so that one is never right where the place is still there.
+/// Actors that gain nothing from a move, so that a move is wrong while their unit exists.
 fn group(wanted: Wanted) -> Value {
     let requests = json!({"cpu": "500m", "memory": "64Mi"});
     let container = json!({"name": "actor", "image": wanted.image(), "resources": {"requests": requests}});

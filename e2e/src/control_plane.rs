@@ -1,4 +1,4 @@
-//! One control plane: its folder, its ports, its processes, and the order in which they start and stop.
+//! One control plane: its folder, ports and processes, and their start and stop order.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +30,7 @@ use crate::{
 
 mod flags;
 
-/// How long the API server and the controllers may take to be ready; four seconds are usual.
+/// The limit for the API server and the controllers to be ready; four seconds are usual.
 const START_LIMIT: Duration = Duration::from_mins(2);
 
 /// A running control plane, as `cairn-e2e up` prints it: one line of JSON.
@@ -39,11 +39,11 @@ const START_LIMIT: Duration = Duration::from_mins(2);
 pub struct ControlPlane {
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
-    /// A folder with kubectl, helm and the others: put it on the PATH.
+    /// A folder with kubectl, helm and the other tools for the PATH.
     pub bin: PathBuf,
-    /// Everything of this run; logs are in `log/`.
+    /// The files of this run; logs are in `log/`.
     pub state: PathBuf,
-    /// What the API server was asked, one JSON event per line.
+    /// The audit log, one JSON event per line.
     pub audit_log: PathBuf,
     /// Each listener's port on 127.0.0.1.
     pub ports: BTreeMap<String, u16>,
@@ -64,7 +64,7 @@ impl ControlPlane {
         self.state.join("pki/ca.crt")
     }
 
-    /// A client with the administrator's rights, for the runtime that this is called in.
+    /// A client with administrator permissions, for the current runtime.
     pub async fn client(&self) -> Result<Client> {
         let kubeconfig =
             Kubeconfig::read_from(&self.kubeconfig).context("cannot read the admin's kubeconfig")?;
@@ -73,22 +73,22 @@ impl ControlPlane {
     }
 }
 
-/// Has the supervisor keep the state folder when it stops, because something went wrong.
+/// Makes the supervisor keep the state folder when it stops, after a failure.
 ///
-/// Called while a panic unwinds, so it cannot fail; a folder that cannot be written is not worth keeping.
+/// Called while a panic unwinds, so it cannot fail; errors are ignored.
 pub(crate) fn mark_failed(state: &Path) {
     let _ = fs::write(state.join("failed"), "");
 }
 
-/// Has the supervisor restart the API server. It prints the control plane again when that is ready.
+/// The order to restart the API server. The supervisor prints the control plane again when it is ready.
 pub(crate) const RESTART: &str = "restart kube-apiserver";
 
-/// The word for it to stop, until the other one comes.
+/// The order to stop it until the next restart.
 pub(crate) const STOP: &str = "stop kube-apiserver";
 
-/// Starts a control plane with this many real nodes, prints it, and holds it until stdin closes or a signal comes.
+/// Starts a control plane with this many real nodes, prints it, and runs it until stdin is closed or a signal arrives.
 ///
-/// Everything is stopped in order then, and the state folder removed. It is kept, and named on stderr, when
+/// Then everything is stopped in order and the state folder removed. It is kept, and named on stderr, if
 /// something failed or `CAIRN_KEEP=1` is set.
 pub async fn up(real_nodes: usize) -> Result<()> {
     let mut orders = Orders::listen()?;
@@ -110,7 +110,7 @@ pub async fn up(real_nodes: usize) -> Result<()> {
     held
 }
 
-/// Starts everything and waits for the end, which is an error only if it was not asked for.
+/// Starts everything and waits for the end, which is an error unless it was requested.
 async fn hold(
     running: &mut Running,
     binaries: &Binaries,
@@ -145,10 +145,10 @@ async fn hold(
     }
 }
 
-/// Where the API server is among the processes.
+/// The index of the API server among the processes.
 const APISERVER: usize = 1;
 
-/// The processes that run, in the order of their start: etcd, the API server, and its clients.
+/// The running processes in start order: etcd, the API server, and its clients.
 #[derive(Default)]
 struct Running(Vec<Child>);
 
@@ -156,7 +156,7 @@ impl Running {
     async fn start(&mut self, binaries: &Binaries, state: &Path, real_nodes: usize) -> Result<ControlPlane> {
         let (mut plane, names) = prepare(binaries, state, real_nodes)?;
         self.spawn(&plane, "etcd", flags::etcd(&plane))?;
-        // the API server would try until it works, and log an error each time
+        // the API server would retry and log an error each time
         let etcd = (Ipv4Addr::LOCALHOST, plane.ports["etcd"]);
         self.until("etcd listens", async || TcpStream::connect(etcd).await).await?;
         self.spawn(&plane, "kube-apiserver", flags::apiserver(&plane))?;
@@ -171,7 +171,7 @@ impl Running {
         self.spawn(&plane, "kube-controller-manager", flags::controller_manager(&plane))?;
         self.spawn(&plane, "kube-scheduler", flags::scheduler(&plane))?;
         self.spawn(&plane, "kwok", flags::kwok(&plane, &binaries::kwok_stages(binaries)?))?;
-        // made by the controller manager, and needed by every pod
+        // created by the controller manager, and needed by every pod
         let accounts: Api<ServiceAccount> = Api::namespaced(client, "default");
         self.until("the controllers work", async || accounts.get("default").await).await?;
         Ok(ControlPlane { pids: self.pids(), ..plane })
@@ -181,7 +181,7 @@ impl Running {
         self.0.iter().filter_map(|child| Some((child.name.clone(), child.pid()?))).collect()
     }
 
-    /// Stops the API server, starts it again with what is in etcd, and waits until it is ready.
+    /// Restarts the API server on the same etcd, and waits until it is ready.
     async fn restart_apiserver(&mut self, plane: ControlPlane) -> Result<ControlPlane> {
         let server = &mut self.0[APISERVER];
         server.stop().await?;
@@ -196,7 +196,7 @@ impl Running {
         Ok(())
     }
 
-    /// Waits for a condition, and fails at once when a process ends meanwhile.
+    /// Waits for a condition, and fails at once if a process ends meanwhile.
     async fn until<T, S: std::fmt::Display>(
         &mut self,
         what: &str,
@@ -210,7 +210,7 @@ impl Running {
         }
     }
 
-    /// Waits until any process ends, and says which and why.
+    /// Waits until any process ends, and returns which and why.
     async fn failure(&mut self) -> anyhow::Error {
         let ends = self.0.iter_mut().map(|child| {
             Box::pin(async {
@@ -224,7 +224,7 @@ impl Running {
         futures::future::select_all(ends).await.0
     }
 
-    /// Stops the clients at once, then the API server, then etcd: each would wait in vain for a missing server.
+    /// Stops the clients concurrently, then the API server, then etcd: each would wait for a missing server.
     async fn stop(mut self) {
         let clients = self.0.split_off(self.0.len().min(2));
         let mut errors = futures::future::join_all(clients.into_iter().map(stop)).await;
@@ -254,7 +254,7 @@ async fn ready(client: &Client) -> Result<()> {
     }
 }
 
-/// Makes the folders, ports, certificates and kubeconfigs of a new control plane; also returned are the names of its
+/// Creates the folders, ports, certificates and kubeconfigs of a new control plane; also returns the names of its
 /// real nodes.
 fn prepare(binaries: &Binaries, state: &Path, real_nodes: usize) -> Result<(ControlPlane, Vec<String>)> {
     for folder in ["bin", "etcd", "log", "pki", "run"] {

@@ -1,6 +1,6 @@
-//! A gate in the API server: so many objects of a kind are let in, and who wants to create more is kept waiting.
+//! A gate in the API server: it admits a number of creations of a resource and blocks further ones.
 //!
-//! It is a validating webhook. So a test can stop the product between two of its writes, and see that it stands there.
+//! A validating webhook. With it a test can stop the product between two of its writes, and observe that.
 
 use std::{
     collections::BTreeMap,
@@ -32,14 +32,14 @@ use tokio_rustls::{
 
 use crate::{Cluster, Namespace, wait};
 
-/// How long the API server lets the gate think; the longest that it grants.
+/// The webhook timeout; the longest that the API server allows.
 const PATIENCE_SECONDS: u32 = 30;
-/// How long the API server may take to ask the gate for the first time.
+/// The limit for the API server to call the webhook for the first time.
 const SOON: Duration = Duration::from_mins(3);
-/// What is created, as a trial, to see whether the gate is asked.
+/// An object for dry-run creations that show whether the webhook is called.
 const TRIAL: &str = "configmaps";
 
-/// A gate around one namespace; it is taken away when this is dropped.
+/// A gate around one namespace, removed on drop.
 pub struct Gate<'a> {
     cluster: &'a Cluster,
     name: String,
@@ -47,9 +47,9 @@ pub struct Gate<'a> {
     server: JoinHandle<()>,
 }
 
-/// What is let in.
+/// The state of the gate.
 struct Doors {
-    /// By resource, how many may still come in, and how many were not let in.
+    /// By resource, how many creations are still admitted, and how many are or were blocked.
     rooms: Mutex<BTreeMap<String, Room>>,
     open: watch::Sender<bool>,
     asked: watch::Sender<bool>,
@@ -62,9 +62,9 @@ struct Room {
 }
 
 impl<'a> Gate<'a> {
-    /// Closes a gate around `namespace` that lets in so many objects of each of these resources, such as `pods`.
+    /// Closes a gate around `namespace` that admits so many creations of each of these resources, such as `pods`.
     ///
-    /// Returns when the API server asks it.
+    /// Returns when the API server calls it.
     pub async fn close(
         cluster: &'a Cluster,
         namespace: &Namespace<'_>,
@@ -77,7 +77,7 @@ impl<'a> Gate<'a> {
             asked: watch::Sender::new(false),
         });
         let pki = cluster.plane().state.join("pki");
-        // the API server's own certificate is one for loopback
+        // the API server's own certificate is valid for loopback
         let certificates =
             CertificateDer::pem_file_iter(pki.join("kube-apiserver.crt"))?.collect::<Result<_, _>>()?;
         let key = PrivateKeyDer::from_pem_file(pki.join("kube-apiserver.key"))?;
@@ -113,12 +113,12 @@ impl<'a> Gate<'a> {
         Ok(gate)
     }
 
-    /// How many objects of this resource somebody waits to create, or waited in vain.
+    /// The number of creations of this resource that are or were blocked.
     pub fn held(&self, resource: &str) -> usize {
         self.doors.rooms().get(resource).map_or(0, |room| room.held)
     }
 
-    /// Lets everything in from now on; who was kept waiting is refused.
+    /// Admits everything from now on; blocked requests are refused.
     pub fn open(&self) {
         self.doors.open.send_replace(true);
     }
@@ -128,7 +128,7 @@ impl Drop for Gate<'_> {
     fn drop(&mut self) {
         let mut kubectl = self.cluster.command("kubectl");
         kubectl.args(["delete", "validatingwebhookconfiguration", &self.name]);
-        // best effort: the whole cluster goes away soon
+        // best effort: the whole cluster is deleted soon
         let _ = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).status();
         self.server.abort();
     }
@@ -139,7 +139,7 @@ impl Doors {
         self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an object of this resource is let in, as soon as that is known.
+    /// Whether a creation of this resource is admitted; waits until that is known.
     async fn lets_in(&self, resource: &str) -> bool {
         if *self.open.borrow() {
             return true;
@@ -155,17 +155,17 @@ impl Doors {
             }
             Some(room) => room.held += 1,
         }
-        // the sender lives as long as this
+        // the sender lives as long as this value
         let _ = self.open.subscribe().wait_for(|open| *open).await;
         false
     }
 }
 
-/// Answers one question of the API server, an `AdmissionReview`.
+/// Answers an `AdmissionReview`.
 async fn judge(State(doors): State<Arc<Doors>>, Json(review): Json<Value>) -> Json<Value> {
     let request = &review["request"];
     let resource = request["resource"]["resource"].as_str().unwrap_or_default();
-    // What is only tried creates nothing.
+    // A dry run creates nothing.
     let is_tried = resource != TRIAL && request["dryRun"] == true;
     let allowed = is_tried || doors.lets_in(resource).await;
     Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -174,7 +174,7 @@ async fn judge(State(doors): State<Arc<Doors>>, Json(review): Json<Value>) -> Js
 
 async fn serve(listener: TcpListener, tls: TlsAcceptor, pages: Router) {
     loop {
-        // a client that goes away, or is none, is its own affair
+        // errors of a client's connection are ignored
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (tls, service) = (tls.clone(), TowerToHyperService::new(pages.clone()));
         tokio::spawn(async move {

@@ -1,7 +1,7 @@
-//! `cairn-e2e gpus`: what the node agent says of the GPUs of this machine, beside NVIDIA's own `nvidia-smi`.
+//! `cairn-e2e gpus`: the node agent's values of this machine's GPUs, compared with `nvidia-smi`.
 //!
-//! The agent looks at the machine itself, as it does on a node, and is scraped as by Prometheus; it has no API server to
-//! publish to. `nvidia-smi` is asked at the same moments, `clinfo` once, if it is installed.
+//! The agent probes the machine and is scraped, as on a node, without an API server to
+//! publish to. `nvidia-smi` is queried at the same moments, `clinfo` once, if it is installed.
 
 mod agent;
 mod clinfo;
@@ -21,21 +21,21 @@ use crate::{command, keeper, ports, process::http_get, product::AGENT, wait};
 use agent::Said;
 use smi::Gpu;
 
-/// How long the agent may take to find GPUs: the first question loads the driver's state.
+/// The limit for the agent to find GPUs: the first query loads the driver's state.
 const LIMIT: Duration = Duration::from_mins(3);
 
-/// Everything that was asked at one moment.
+/// All values of one moment.
 pub struct Moment {
     at: Instant,
-    /// What the agent exposes.
+    /// The agent's metrics.
     agent: Said,
-    /// What `nvidia-smi` lists.
+    /// The output of `nvidia-smi`.
     smi: Vec<Gpu>,
 }
 
-/// Compares at two moments so far apart, prints a table, and writes `node-agent/gpus.md` into `results`.
+/// Compares two moments with this distance, prints a table, and writes `node-agent/gpus.md` into `results`.
 ///
-/// From the difference between the moments comes the power of those that count energy.
+/// The difference of the energy counters gives the power.
 pub async fn run(apart: Duration, commit: &str, results: &Path) -> Result<()> {
     let fields = smi::fields(&nvidia_smi(&["--help-query-gpu"]).await?);
     let port = ports::free_one()?;
@@ -59,7 +59,7 @@ pub async fn run(apart: Duration, commit: &str, results: &Path) -> Result<()> {
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// An agent of a node that no API server knows: it looks, and answers scrapes.
+/// An agent without an API server, which only serves metrics.
 fn start_agent(port: u16, state: &Path) -> Result<tokio::process::Child> {
     let nowhere = json!({"apiVersion": "v1", "kind": "Config", "current-context": "nowhere",
         "clusters": [{"name": "nowhere", "cluster": {"server": "http://127.0.0.1:9"}}],
@@ -74,7 +74,7 @@ fn start_agent(port: u16, state: &Path) -> Result<tokio::process::Child> {
     agent.spawn().with_context(|| format!("cannot start {AGENT}"))
 }
 
-/// Asks both at once.
+/// Queries both concurrently.
 async fn moment(port: u16, fields: &[&'static str]) -> Result<Moment> {
     let query = format!("--query-gpu={}", fields.join(","));
     let asked = ["--format=csv,noheader,nounits", &query];
@@ -96,7 +96,7 @@ async fn nvidia_smi(arguments: &[&str]) -> Result<String> {
     }
 }
 
-/// What `clinfo` says of GPUs, by address; nothing where it is not installed.
+/// The GPUs in the output of `clinfo`, by address; empty if it is not installed.
 async fn opencl() -> Result<clinfo::Devices> {
     let mut clinfo = Command::new("clinfo");
     clinfo.arg("--raw");
@@ -111,7 +111,7 @@ fn is_missing(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// An address on the PCI bus in the form that the kernel has: `nvidia-smi` writes eight digits of the domain, in capitals.
+/// A PCI address in the kernel's format: `nvidia-smi` prints eight digits of the domain, in capitals.
 fn normal_address(address: &str) -> String {
     let address = address.to_lowercase();
     match address.split_once(':') {

@@ -1,8 +1,8 @@
-//! Images for containers, made of programs of this machine: OCI archives, without a registry.
+//! Container images of programs of this machine: OCI archives, without a registry.
 //!
-//! A program comes with the shared libraries that it needs, at the paths where they are here, so what `cargo build`
-//! made runs in a container as it is. The archive is what `ctr images import` and `docker load` take. It depends on
-//! nothing but the files: no clock, no user.
+//! A program is packed with its shared libraries at the same paths as on this machine, so the output of `cargo build`
+//! runs in a container unchanged. `ctr images import` and `docker load` read the archive. It depends on
+//! the files only: no clock, no user.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,31 +16,31 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// An image with one layer, to be filled and written.
+/// An image with one layer.
 #[derive(Clone, Debug)]
 pub struct Image {
     reference: String,
     entry_point: Vec<String>,
-    /// Who starts it where a pod does not say: `user:group` by number.
+    /// The default user: `user:group` by number.
     user: String,
-    /// What lies where, by absolute path in the image.
+    /// The files, by absolute path in the image.
     files: BTreeMap<PathBuf, Content>,
 }
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// A file of this machine, with its right to be executed.
+    /// A file of this machine, with its executable bit.
     Copy(PathBuf),
-    /// A program, as it is in the image.
+    /// The content of a program.
     Program(Vec<u8>),
-    /// A text that everyone may read.
+    /// A world-readable text file.
     Text(String),
-    /// Another name of what lies at this path in the image.
+    /// A symbolic link to this path in the image.
     Link(PathBuf),
 }
 
 impl Image {
-    /// An empty image, known by `reference` (`registry.local/name:tag`), that starts the program at `entry_point`.
+    /// An empty image, named `reference` (`registry.local/name:tag`), with the program at `entry_point`.
     pub fn new(reference: &str, entry_point: &str) -> Self {
         Self {
             reference: reference.to_owned(),
@@ -50,17 +50,17 @@ impl Image {
         }
     }
 
-    /// Started by this user and group where a pod does not say; by root if nobody is named.
+    /// Sets the default user and group; root otherwise.
     #[must_use]
     pub fn user(mut self, user: &str) -> Self {
         user.clone_into(&mut self.user);
         self
     }
 
-    /// Adds a program of this machine at `place`, without its debug information, and the shared libraries that it is
-    /// linked to.
+    /// Adds a program of this machine at `place`, without debug information, and its shared
+    /// libraries.
     ///
-    /// What it loads while it runs has to be added as a [`file`](Self::file).
+    /// Files that it loads at run time have to be added as a [`file`](Self::file).
     pub fn program(mut self, program: &Path, place: &str) -> Result<Self> {
         for library in libraries(program)? {
             self.files.insert(library.clone(), Content::Copy(library));
@@ -83,7 +83,7 @@ impl Image {
         self
     }
 
-    /// Adds another name, `place`, of what lies at `target` in the image.
+    /// Adds a symbolic link at `place` to `target` in the image.
     #[must_use]
     pub fn link(mut self, target: &str, place: &str) -> Self {
         self.files.insert(place.into(), Content::Link(target.into()));
@@ -106,7 +106,7 @@ impl Image {
             "architecture": architecture()?,
             "os": "linux",
             "config": {"Entrypoint": self.entry_point, "User": self.user},
-            // a layer that is not compressed is what its digest says
+            // for an uncompressed layer both digests are the same
             "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
         });
         let config = blob("config.v1+json", config.to_string().into_bytes());
@@ -131,10 +131,10 @@ impl Image {
         write().with_context(|| format!("cannot write the image {}", archive.display()))
     }
 
-    /// The files as one archive, the folders before what is in them.
+    /// All files as one archive, folders first.
     fn layer(&self) -> Result<Vec<u8>> {
         let mut tar = tar::Builder::new(Vec::new());
-        // where a container gets its own, and a folder that anybody may write to
+        // mount points of a container, and a world-writable folder
         let folders: BTreeSet<_> =
             self.files.keys().flat_map(|place| place.ancestors().skip(1)).map(relative).collect();
         let always = ["dev", "etc", "proc", "sys", "tmp"].map(Path::new);
@@ -179,7 +179,7 @@ fn append<W: Write>(
     tar.append_data(&mut header(tar::EntryType::Regular, mode, bytes.len() as u64), path, bytes)
 }
 
-/// Of root, in 1970.
+/// Owned by root, dated 1970.
 fn header(kind: tar::EntryType, mode: u32, bytes: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
@@ -191,7 +191,7 @@ fn header(kind: tar::EntryType, mode: u32, bytes: u64) -> tar::Header {
     header
 }
 
-/// This machine's architecture, as images name it.
+/// This machine's architecture, by its name in images.
 fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
@@ -200,7 +200,7 @@ fn architecture() -> Result<&'static str> {
     }
 }
 
-/// A program without what only debuggers read, which is four fifths of it.
+/// A program without debug information, which is four fifths of it.
 fn stripped(program: &Path) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir().context("cannot make a folder for a stripped program")?;
     let copy = folder.path().join("program");
@@ -211,7 +211,7 @@ fn stripped(program: &Path) -> Result<Vec<u8>> {
     fs::read(&copy).with_context(|| format!("cannot read {}", copy.display()))
 }
 
-/// The shared libraries that `program` is linked to, the dynamic loader among them, as `ldd` finds them.
+/// The shared libraries of `program` and the dynamic loader, as listed by `ldd`.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).env("LC_ALL", "C").output();
     let output = output.context("cannot run `ldd`: install glibc's tools (libc-bin)")?;
@@ -225,7 +225,7 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     linked(&said).with_context(|| format!("{} cannot run in an image", program.display()))
 }
 
-/// Reads what `ldd` prints: `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux.so.2 (0x…)`, and the kernel's own.
+/// Parses the output of `ldd`: `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux.so.2 (0x…)`, and the kernel's own.
 fn linked(ldd: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for line in ldd.lines().map(str::trim) {

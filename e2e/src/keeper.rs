@@ -1,11 +1,11 @@
-//! Processes that cannot outlive the one that started them.
+//! Processes that cannot outlive their parent.
 //!
-//! Two guarantees, for two ways to die. A process that *ends* stops its children in order, because its stdin
-//! closed or a signal asked for it. A process that is *killed* takes its children along, because the kernel
-//! sends them SIGKILL on its death ([`die_with_parent`]).
+//! Two guarantees, for two ways to end. A process that *exits* stops its children in order, because its stdin
+//! was closed or it got a signal. When a process is *killed*, the kernel
+//! kills its children ([`die_with_parent`]).
 //!
-//! The kernel watches the *thread* that started a child, so [`Child::spawn`] must be called from a thread that
-//! lives as long as its process: `cairn-e2e` does everything on its main thread. A test cannot promise that;
+//! The kernel watches the *thread* that started a child, so [`Child::spawn`] must be called on a thread that
+//! lives as long as its process: `cairn-e2e` does everything on its main thread. A test cannot guarantee that;
 //! it starts `cairn-e2e keep`, which runs [`keep`].
 
 use std::{
@@ -27,28 +27,28 @@ use tokio::{
     sync::mpsc,
 };
 
-/// How long a process may take to end after SIGTERM before it is killed.
+/// The time between SIGTERM and SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// Becomes `program`, after asking the kernel to kill it when the process `parent` dies.
+/// Executes `program`, which the kernel kills when the process `parent` dies.
 ///
-/// Returns only when that fails, or when `parent` is already gone.
+/// Returns only if that fails, or if `parent` is already gone.
 pub fn die_with_parent(parent: i32, program: &OsStr, arguments: &[OsString]) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("cannot set the parent-death signal")?;
-    // a parent that died before the line above sends nothing any more
+    // if the parent died before the line above, no signal will arrive
     ensure!(getppid() == Pid::from_raw(parent), "process {parent} is gone: not starting");
     Err(Command::new(program).args(arguments).exec())
         .with_context(|| format!("cannot run {}", program.display()))
 }
 
-/// This package's executable, `cairn-e2e`: it runs itself, and tests find it where cargo put it.
+/// This package's executable, `cairn-e2e`, next to the test programs.
 pub fn executable() -> Result<PathBuf> {
     built("cairn-e2e")
 }
 
-/// An executable of the workspace, built for the profile and the target folder of whoever asks.
+/// An executable of the workspace, with the caller's profile and target folder.
 ///
-/// Cargo puts test programs into `deps/` beside the executables. The error says how to build what is missing.
+/// Cargo puts test programs into `deps/` next to the executables. The error says how to build a missing one.
 pub fn built(name: &str) -> Result<PathBuf> {
     let me = std::env::current_exe().context("cannot find out which program this is")?;
     let found = me.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|file| file.is_file());
@@ -58,7 +58,7 @@ pub fn built(name: &str) -> Result<PathBuf> {
     })
 }
 
-/// A command that runs `program`, to be given arguments, which dies with this process.
+/// A command without arguments that runs `program` and is killed with this process.
 ///
 /// Start it on a thread that lives as long as the command, see [the module](self).
 pub(crate) fn dying_with_us(program: &Path) -> Result<tokio::process::Command> {
@@ -69,19 +69,19 @@ pub(crate) fn dying_with_us(program: &Path) -> Result<tokio::process::Command> {
 
 /// A running child process, with its output in a file.
 pub struct Child {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
     /// The file that holds its stdout and stderr.
     pub log: PathBuf,
     process: tokio::process::Child,
-    /// Of one that ends in order when this closes.
+    /// The stdin of a child that stops when it is closed.
     stdin: Option<tokio::process::ChildStdin>,
 }
 
 impl Child {
-    /// Starts `program`, which dies with this process. Call this on the main thread, see [the module](self).
+    /// Starts `program`, which is killed with this process. Call this on the main thread, see [the module](self).
     ///
-    /// The child gets a process group of its own: Ctrl-C at a terminal reaches only the one who stops the
+    /// The child gets its own process group: Ctrl-C at a terminal reaches only this process, which stops the
     /// others in order.
     pub fn spawn(
         name: &str,
@@ -96,7 +96,7 @@ impl Child {
 
     /// Starts this executable with `arguments`, to be something that cleans up when its stdin closes.
     ///
-    /// The kernel closes that pipe when this process is killed, so even then what it does is put back.
+    /// The kernel closes that pipe when this process is killed, so that the child cleans up even then.
     pub fn spawn_held(name: &str, log: &Path, arguments: &[&str]) -> Result<Self> {
         let mut command = tokio::process::Command::new(executable()?);
         command.args(arguments).stdin(Stdio::piped());
@@ -107,21 +107,21 @@ impl Child {
 
     fn start(name: &str, log: &Path, mut command: tokio::process::Command) -> Result<Self> {
         let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-        // one open file for both streams: they share its offset, so neither overwrites the other
+        // one open file for both streams with a shared offset, so that neither overwrites the other
         command.stdout(out.try_clone()?).stderr(out);
         command.process_group(0).kill_on_drop(true);
         let process = command.spawn().with_context(|| format!("cannot start {name}"))?;
         Ok(Self { name: name.to_owned(), log: log.to_owned(), process, stdin: None })
     }
 
-    /// Writes a line to the stdin of one that is held.
+    /// Writes a line to the child's stdin.
     pub async fn tell(&mut self, what: &impl Serialize) -> Result<()> {
         let line = serde_json::to_string(what).context("cannot write JSON")? + "\n";
         let stdin = self.stdin.as_mut().with_context(|| format!("{} does not listen", self.name))?;
         stdin.write_all(line.as_bytes()).await.with_context(|| format!("cannot reach {}", self.name))
     }
 
-    /// Its process id; none once it has ended.
+    /// Its process id; none after it ended.
     pub fn pid(&self) -> Option<u32> {
         self.process.id()
     }
@@ -131,17 +131,17 @@ impl Child {
         self.process.wait().await.with_context(|| format!("cannot wait for {}", self.name))
     }
 
-    /// Sends a signal; nothing happens when it has ended.
+    /// Sends a signal; no effect after it ended.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
-            // the only error left is that it is gone, and until it is waited for its id is not given again
+            // the only possible error is that it ended, and its id is not reused before the wait
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// Asks it to end, kills it after [`GRACE`], and waits until it is gone.
+    /// Sends SIGTERM, then SIGKILL after [`GRACE`], and waits until it ended.
     ///
-    /// One that is held has more to put back, and gets four times as long.
+    /// A child with a stdin pipe has to clean up, and gets four times as long.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
         let grace = if self.stdin.take().is_some() {
             GRACE * 4
@@ -156,7 +156,7 @@ impl Child {
         self.ended().await
     }
 
-    /// The last lines of its log, to show when it failed.
+    /// The last lines of its log, for error messages.
     pub fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
@@ -164,16 +164,16 @@ impl Child {
     }
 }
 
-/// Why a process that holds others stops holding them.
+/// Why a supervisor stops its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
-    /// Its stdin closed: who started it has ended, or died.
+    /// Its stdin was closed: the parent ended.
     Stdin,
     /// SIGTERM or SIGINT.
     Signal,
 }
 
-/// What comes in from whoever holds the other end of stdin.
+/// The orders on stdin.
 pub struct Orders {
     lines: mpsc::UnboundedReceiver<String>,
     terminate: tokio::signal::unix::Signal,
@@ -181,10 +181,10 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Starts to listen to stdin and to the signals. At most once per process.
+    /// Starts to read stdin and signals. At most once per process.
     pub fn listen() -> Result<Self> {
         let (send, lines) = mpsc::unbounded_channel();
-        // a thread of its own, as a read from stdin cannot be interrupted; it ends with the process
+        // a separate thread, as a read from stdin cannot be interrupted; it ends with the process
         std::thread::spawn(move || {
             for line in io::stdin().lock().lines().map_while(Result::ok) {
                 if send.send(line).is_err() {
@@ -199,7 +199,7 @@ impl Orders {
         })
     }
 
-    /// The next line, or why there will be none.
+    /// The next line, or the reason to stop.
     pub async fn next(&mut self) -> Result<String, Release> {
         tokio::select! {
             line = self.lines.recv() => line.ok_or(Release::Stdin),
@@ -208,7 +208,7 @@ impl Orders {
         }
     }
 
-    /// Waits until there is a reason to stop; lines are read and forgotten.
+    /// Waits for a reason to stop; lines are ignored.
     pub async fn release(&mut self) -> Release {
         loop {
             if let Err(release) = self.next().await {
@@ -222,9 +222,9 @@ impl Orders {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Report {
-    /// The process runs under this id.
+    /// The process runs with this id.
     Running(u32),
-    /// The process ended, described in words; `code` is none when a signal ended it.
+    /// The process ended; `code` is none after a signal.
     Ended {
         /// Its exit code.
         code: Option<i32>,
@@ -237,13 +237,13 @@ pub enum Report {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Order {
-    /// End in order.
+    /// SIGTERM.
     Term,
-    /// End at once.
+    /// SIGKILL.
     Kill,
-    /// Freeze.
+    /// SIGSTOP.
     Stop,
-    /// Go on.
+    /// SIGCONT.
     Cont,
 }
 
@@ -258,10 +258,10 @@ impl From<Order> for Signal {
     }
 }
 
-/// Runs one process until it ends, passing on the signals that stdin asks for.
+/// Runs one process until it ends, and sends it the signals that are ordered on stdin.
 ///
-/// Prints a [`Report`] when the process runs and one when it has ended, and takes an [`Order`] per line.
-/// When stdin closes, the process is stopped.
+/// Prints a [`Report`] when the process runs and one when it has ended, and reads an [`Order`] per line.
+/// When stdin is closed, the process is stopped.
 pub async fn keep(log: &Path, program: &Path, arguments: &[OsString]) -> Result<()> {
     let mut orders = Orders::listen()?;
     let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned();
@@ -288,7 +288,7 @@ pub(crate) fn say(what: &impl Serialize) -> Result<()> {
     let line = serde_json::to_string(what).context("cannot write JSON")?;
     let mut out = io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        // whoever wanted to know is gone
+        // the reader is gone
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         said => said.context("cannot write to stdout"),
     }

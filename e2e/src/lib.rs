@@ -1,9 +1,9 @@
-//! The harness: a real Kubernetes on loopback, simulated nodes, and the product as a user meets it.
+//! The harness: a real Kubernetes on loopback, simulated nodes, and the product as users install it.
 //!
-//! Nothing here knows the product's code. It is seen through kubectl, Helm and the API, and its
-//! processes run with what its chart rendered.
+//! It depends on no internals of the product, only on kubectl, Helm and the API; the product's
+//! processes run with the chart's settings.
 //!
-//! # How it hangs together
+//! # Structure
 //!
 //! ```text
 //! test ──stdin──► cairn-e2e up ──┬─► etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok
@@ -13,23 +13,23 @@
 //!
 //! - [`binaries`] builds the pinned tools of `e2e/control-plane/*/go.mod` once into a cache outside the tree.
 //! - [`control_plane`] is the supervisor behind `cairn-e2e up`: ports, certificates, processes, one state folder.
-//! - [`keeper`] holds one process and obeys lines on its stdin. Both end when that pipe closes, which the
-//!   kernel does for a test that dies in any way; and what they start dies with *them* by a parent-death
-//!   signal. So nothing outlives a test, whoever kills what.
-//! - [`cluster::Cluster`] is what tests hold: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
-//! - [`product`] installs the chart and starts what it rendered; [`demo`] shows all of it to people, [`bench`](mod@bench), [`scale`], [`beside`] and [`planning`] measure it,
-//!   [`chaos`] kills it at random and checks what came of that, [`upgrade`] upgrades it and goes back, [`footprint`] measures its agents; [`gpus`] compares what they say with NVIDIA's own tool.
-//! - [`gate`] stops the product between two of its writes; [`slow`] lets the API server's answers come late.
-//! - [`hardware`] gives agents GPUs and a kubelet that are not there.
-//! - [`real_nodes`] are kubelets with containerd, for what simulated nodes cannot show; [`images`] makes what they run.
-//! - [`prometheus`] scrapes what the chart says; [`binaries`] builds it when a test first wants it.
-//! - [`rbac`] says which rights of a `ServiceAccount` were never used.
+//! - [`keeper`] runs one process and reads orders on its stdin. Both end when that pipe is closed, which the
+//! kernel does when a test dies; their children are killed by a parent-death
+//! signal. So nothing outlives a test.
+//! - [`cluster::Cluster`] is the API for tests: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
+//! - [`product`] installs the chart and starts its programs; [`demo`] presents it, [`bench`](mod@bench), [`scale`], [`beside`] and [`planning`] measure it,
+//! [`chaos`] kills it at random and checks the audit log, [`upgrade`] upgrades it and rolls back, [`footprint`] measures its agents; [`gpus`] compares them with `nvidia-smi`.
+//! - [`gate`] stops the product between two of its writes; [`slow`] delays the API server's responses.
+//! - [`hardware`] provides fake GPUs and a fake kubelet for agents.
+//! - [`real_nodes`] are kubelets with containerd, where simulated nodes do not suffice; [`images`] builds their images.
+//! - [`prometheus`] scrapes as the chart configures; [`binaries`] builds it on first use.
+//! - [`rbac`] finds permissions of a `ServiceAccount` that were never used.
 //! - [`workload`] reads a Deployment or `DaemonSet` from the API and runs it as a [`process::Process`].
-//! - [`wait`] is the only place that waits, always for a condition and with a bound.
+//! - [`wait`] is the only place that waits, always for a condition and with a limit.
 //!
 //! # In a test
 //!
-//! `tests/harness.rs` shows each part in use. What most tests begin with:
+//! `tests/harness.rs` shows each part in use. Most tests begin with:
 //!
 //! ```text
 //! let cluster = Cluster::shared(); // one control plane for all tests of this program

@@ -1,4 +1,4 @@
-//! `cairn-e2e`: builds the tools, holds a control plane, keeps processes, shows the product.
+//! `cairn-e2e`: builds the tools, runs control planes and processes, and contains demo and benchmarks.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -19,106 +19,106 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build the tools that are not in the cache, and print where each one is.
+    /// Build missing tools, and print their paths.
     Binaries {
         /// Also those of real nodes.
         #[arg(long)]
         real_nodes: bool,
     },
-    /// Start a control plane, print it as one line of JSON, and hold it until stdin closes or Ctrl-C.
+    /// Start a control plane, print it as one line of JSON, and run it until stdin is closed or Ctrl-C.
     Up {
-        /// How many nodes with a kubelet and containerd it has; they need root.
+        /// The number of nodes with a kubelet and containerd; they need root.
         #[arg(long, value_name = "COUNT", default_value_t = 0)]
         real_nodes: usize,
     },
-    /// Write the images of operator and node agent, made of the programs that were built, as OCI archives.
+    /// Write the images of operator and node agent as OCI archives, from the built programs.
     Images {
         /// The folder for them.
         #[arg(long, default_value = "images")]
         out: PathBuf,
-        /// What comes before the program's name in an image's.
+        /// The registry and path before the program's name.
         #[arg(long, default_value = "registry.local")]
         registry: String,
-        /// What comes after it.
+        /// The tag.
         #[arg(long, default_value = env!("CARGO_PKG_VERSION"))]
         tag: String,
     },
-    /// Show the product: install it, place an application, take a node away, and say what happened and why.
+    /// Demonstrate the product: install it, place an application, delete a node, and explain the moves.
     Demo {
-        /// Keep everything running until Ctrl-C, and say how to look around.
+        /// Keep everything running until Ctrl-C, and print how to access it.
         #[arg(long, env = "DEMO_HOLD", value_parser = clap::builder::FalseyValueParser::new(), action = clap::ArgAction::SetTrue)]
         hold: bool,
     },
-    /// Measure how fast applications are placed and bound, with how much memory and how many writes.
+    /// Measure how fast applications are placed and bound, with which memory and how many writes.
     Bench {
-        /// How many applications, applied at once.
+        /// The number of applications, applied at once.
         #[arg(long, default_value_t = bench::Size::FULL.applications)]
         applications: usize,
-        /// How many actors each has.
+        /// The number of actors per application.
         #[arg(long, default_value_t = bench::Size::FULL.actors)]
         actors: usize,
-        /// How many nodes of four cores there are.
+        /// The number of nodes with four cores.
         #[arg(long, default_value_t = bench::Size::FULL.nodes)]
         nodes: usize,
-        /// The commit that is measured; what was measured at it already is not measured again.
+        /// The measured commit; its existing results are kept.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for e2e.md and e2e.json [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
-    /// Measure a thousand applications on a thousand nodes: until all is bound, while strangers come and go, and after a change.
+    /// Measure a thousand applications on a thousand nodes: until all pods are bound, under churn, and after a change.
     Scale {
-        /// How many applications of ten actors, applied at once.
+        /// The number of applications with ten actors, applied at once.
         #[arg(long, default_value_t = scale::Size::FULL.applications)]
         applications: usize,
-        /// How many nodes of eight cores there are.
+        /// The number of nodes with eight cores.
         #[arg(long, default_value_t = scale::Size::FULL.nodes)]
         nodes: usize,
-        /// How long foreign pods come and go.
+        /// The duration of the churn.
         #[arg(long, default_value_t = scale::Size::FULL.minutes)]
         minutes: u64,
-        /// The commit that is measured; what was measured at it already is not measured again.
+        /// The measured commit; its existing results are kept.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for scale.md and scale.json [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
-    /// Measure how fast pods are bound by way of the operator and by kube-scheduler alone, in turn.
+    /// Compare how fast pods are bound through the operator and by kube-scheduler alone.
     Beside {
-        /// How many runs of each.
+        /// The number of runs of each.
         #[arg(long, default_value_t = 5)]
         runs: usize,
-        /// The commit that is measured; runs that were made at it already are not made again.
+        /// The measured commit; its existing runs are kept.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for beside.md and beside.json [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
-    /// Kill and stop the operator that leads at random moments, and read in the audit log what came of it.
+    /// Kill and stop the leading operator at random moments, and check the audit log for violations.
     Chaos {
-        /// How many batches, each with a control plane and a seed of its own.
+        /// The number of batches, each with its own control plane and seed.
         #[arg(long, default_value_t = 10)]
         batches: u64,
-        /// How often the leader is killed in each, and how often it is stopped.
+        /// How often the leader is killed, and how often it is stopped, per batch.
         #[arg(long, default_value_t = chaos::Size::FULL.strikes)]
         strikes: usize,
-        /// How many nodes of four cores there are.
+        /// The number of nodes with four cores.
         #[arg(long, default_value_t = chaos::Size::FULL.nodes)]
         nodes: usize,
-        /// How many actors each of ten applications has at most.
+        /// The maximum number of actors of each of ten applications.
         #[arg(long, default_value_t = chaos::Size::FULL.actors)]
         actors: u32,
-        /// The commit that is measured; a batch that was run at it already is not run again.
+        /// The measured commit; its existing batches are kept.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for chaos.md and chaos.json [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
-    /// Upgrade an older release that runs applications to the one of this tree, and go back: no actor is started anew.
+    /// Upgrade an older release with running applications to this tree, and roll back: no actor is restarted.
     Upgrade {
         /// The source tree of the older release.
         #[arg(long)]
@@ -126,7 +126,7 @@ enum Command {
         /// The folder of its programs.
         #[arg(long)]
         programs: PathBuf,
-        /// What it is called in the results, its commit for example.
+        /// Its name in the results, for example its commit.
         #[arg(long)]
         name: String,
         /// The commit of this tree.
@@ -136,46 +136,46 @@ enum Command {
         #[arg(long)]
         results: Option<PathBuf>,
     },
-    /// Measure how long the command line takes to plan small worlds, and how much memory.
+    /// Measure time and memory of the command line for small instances.
     Planning {
-        /// The commit that is measured.
+        /// The measured commit.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for planning.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
-    /// Measure what a node agent costs: memory, processor time, scrapes, beside prometheus-node-exporter.
+    /// Measure the cost of a node agent: memory, CPU time and scrapes, compared with prometheus-node-exporter.
     Footprint {
-        /// A minute instead of a quarter of an hour, with a scrape every 100 ms.
+        /// One minute instead of a quarter of an hour, with a scrape every 100 ms.
         #[arg(long)]
         short: bool,
-        /// Ten minutes, or a minute, of nothing but GPUs that are lost and come back, and pods that end and start: what stays of it.
+        /// Ten minutes, or one minute, of device and pod churn only, to find leaks.
         #[arg(long)]
         trouble: bool,
-        /// The commit that is measured.
+        /// The measured commit.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for node-agent/footprint.md or trouble.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
-    /// Compare what a node agent says of this machine's GPUs with what nvidia-smi says of them.
+    /// Compare a node agent's values of this machine's GPUs with those of nvidia-smi.
     Gpus {
-        /// How long to let the GPUs count energy between the two moments that are compared.
+        /// The time between the two compared moments, during which the GPUs count energy.
         #[arg(long, default_value_t = 10)]
         seconds: u64,
-        /// The commit that is measured.
+        /// The measured commit.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
         /// The folder for node-agent/gpus.md [default: docs/results of the source tree]
         #[arg(long)]
         results: Option<PathBuf>,
     },
-    /// Run a program until it ends, obey signals named on stdin, and stop it when stdin closes.
+    /// Run a program until it ends, send it the signals ordered on stdin, and stop it when stdin is closed.
     #[command(hide = true)]
     Keep {
-        /// The file for what the program prints.
+        /// The file for the program's output.
         #[arg(long)]
         log: PathBuf,
         /// The program.
@@ -184,13 +184,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Make namespaces, be a node in them until stdin closes, and remove what is left of it.
+    /// Create namespaces, run a node in them until stdin is closed, and clean up.
     #[command(hide = true)]
     Node {
         /// The name of its cgroups.
         cgroup: String,
     },
-    /// Be the first process in the namespaces of a node.
+    /// Run as the first process in the namespaces of a node.
     #[command(hide = true)]
     NodeFirst {
         /// The name of its cgroups.
@@ -202,7 +202,7 @@ enum Command {
         /// The name of its cgroups.
         cgroup: String,
     },
-    /// Become a program that the kernel kills when the process PARENT dies.
+    /// Execute a program that the kernel kills when the process PARENT dies.
     #[command(hide = true)]
     DieWithParent {
         /// The process id of the caller.
@@ -215,7 +215,7 @@ enum Command {
     },
 }
 
-// one thread: the kernel ties children to the thread that started them
+// single-threaded: the kernel ties children to the thread that started them
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match run(Cli::parse().command).await {

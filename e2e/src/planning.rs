@@ -1,6 +1,6 @@
-//! `cairn-e2e planning`: how long the command line takes for small worlds, and how much memory, from outside.
+//! `cairn-e2e planning`: time and memory of the command line for small instances, measured from outside.
 //!
-//! Each plan is a process of its own, as for people. Processor time is that of the process and its solvers.
+//! Each plan is a separate process, as for users. CPU time includes the solvers.
 
 use std::{
     fmt::Write as _,
@@ -17,10 +17,10 @@ use serde_json::Value;
 
 use crate::{keeper, product::tree};
 
-/// How often each is planned.
+/// The number of runs per instance.
 const RUNS: usize = 9;
 
-/// What is planned, and what it must come to.
+/// The instances and their expected results.
 const PLANS: [(&str, &[&str], &str); 2] = [
     (
         "P-8x4-s1, proven optimal at [0, 3884, 77]",
@@ -64,7 +64,7 @@ pub fn run(commit: &str, results: &Path) -> Result<()> {
         let runs = (0..RUNS).map(|_| plan(arguments, best)).collect::<Result<Vec<_>>>()?;
         let [wall, processor] =
             [|ran: &Ran| ran.wall, |ran: &Ran| ran.processor].map(|of| spread(runs.iter().map(of)));
-        // to a String nothing fails
+        // writing into a String cannot fail
         let _ =
             writeln!(table, "| {what} | {wall} | {processor} | `kubectl-cairn {}` |", arguments.join(" "));
     }
@@ -99,7 +99,7 @@ fn plan(arguments: &[&str], best: &str) -> Result<Ran> {
     Ok(Ran { wall, processor })
 }
 
-/// What children that ended took so far, their own children included.
+/// The CPU time of all terminated children so far.
 fn processor_time() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot read what children used")?;
     let time = |value: nix::sys::time::TimeVal| {
@@ -109,7 +109,7 @@ fn processor_time() -> Result<Duration> {
     Ok(time(usage.user_time()) + time(usage.system_time()))
 }
 
-/// The least, the middle and the most, in seconds.
+/// Minimum, median and maximum, in seconds.
 fn spread(times: impl Iterator<Item = Duration>) -> String {
     let mut times: Vec<f64> = times.map(|time| time.as_secs_f64()).collect();
     times.sort_by(f64::total_cmp);

@@ -202,7 +202,7 @@ impl Process {
         self.order(Order::Stop)
     }
 
-    /// Lets a frozen process go on, with SIGCONT.
+    /// Resumes a frozen process with SIGCONT.
     pub fn thaw(&mut self) -> Result<()> {
         self.order(Order::Cont)
     }
@@ -220,7 +220,7 @@ impl Process {
         let line = serde_json::to_string(&order)? + "\n";
         let stdin = self.keeper.stdin.as_mut().expect("stdin is piped and closed only by drop");
         match stdin.write_all(line.as_bytes()) {
-            // it ended a moment ago, and its keeper with it
+            // it has just ended, and its keeper with it
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
             sent => sent.with_context(|| format!("cannot reach the keeper of {}", self.name)),
         }
@@ -230,14 +230,14 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.keeper.stdin.take());
-        // it stops the process within its own bounds
+        // it stops the process within its own limits
         if let Err(error) = self.keeper.wait() {
             eprintln!("cannot wait for the keeper of {}: {error}", self.name);
         }
     }
 }
 
-/// What a server answered.
+/// A server's response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
@@ -248,14 +248,14 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Asks 127.0.0.1 at `port` for `path`: the status and the body.
+/// Sends `GET path` to 127.0.0.1 at `port`: the status and the body.
 pub async fn http_get(port: u16, path: &str) -> Result<(u16, String)> {
     http(port, path).await.map(|answer| (answer.status, answer.body))
 }
 
-/// Asks 127.0.0.1 at `port` for `path`.
+/// Sends `GET path` to 127.0.0.1 at `port`.
 ///
-/// HTTP/1.0, so that the body ends with the connection and is never in pieces.
+/// HTTP/1.0, so that the body ends with the connection and is never chunked.
 pub async fn http(port: u16, path: &str) -> Result<Answer> {
     let ask = async {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;

@@ -1,9 +1,9 @@
-//! The product as it is installed here: the chart in the cluster, its programs beside it.
+//! The product as installed by the harness: the chart in the cluster, its programs as processes next to it.
 //!
 //! KWOK's nodes run no containers, so the chart is installed with no operator replica and with a node selector for
-//! the agents that matches nothing: everything is rendered and nothing starts. Operator and agent then run as
-//! processes, with what the chart rendered for them and with tokens of its `ServiceAccount`s. Where there are real
-//! nodes, both can be the pods that they are for users.
+//! the agents that matches nothing: all objects are created and no pod starts. Operator and agent then run as
+//! processes, with the chart's settings and tokens of its `ServiceAccount`s. With real
+//! nodes, both can run as pods, as for users.
 
 use std::{
     ffi::OsString,
@@ -14,28 +14,28 @@ use anyhow::Result;
 
 use crate::{Cluster, Output, Process, Workload, keeper};
 
-/// Where the chart is installed.
+/// The namespace of the release.
 pub const NAMESPACE: &str = "cairn-system";
 /// The Deployment, and the `ServiceAccount` of its pods.
 pub const OPERATOR: &str = "cairn-operator";
 /// The `DaemonSet`, and the `ServiceAccount` of its pods.
 pub const AGENT: &str = "cairn-node-agent";
 
-/// A file or folder of the source tree, `examples/pools.yaml` for example.
+/// A path in the source tree, for example `examples/pools.yaml`.
 pub fn tree(path: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a package lies in the workspace");
     root.join(path)
 }
 
 impl Cluster {
-    /// Installs the chart; `settings` are given to Helm as they are, for example `["--set=operator.leaseSeconds=5"]`.
+    /// Installs the chart; `settings` are arguments of Helm, for example `["--set=operator.leaseSeconds=5"]`.
     ///
-    /// The agent will serve the machines that are described in `topologies`, a file or a folder.
+    /// The agent publishes the simulated topologies in `topologies`, a file or a folder.
     pub async fn install(&self, topologies: &Path, settings: &[&str]) -> Result<Output> {
         self.install_chart(&tree("charts/cairn"), topologies, settings).await
     }
 
-    /// As [`Cluster::install`], from a chart of another tree.
+    /// As [`Cluster::install`], with the chart of another tree.
     pub async fn install_chart(&self, chart: &Path, topologies: &Path, settings: &[&str]) -> Result<Output> {
         let mut simulate = OsString::from("--set-string=agent.simulate=");
         simulate.push(topologies);
@@ -44,7 +44,7 @@ impl Cluster {
         self.helm_install(chart, [simulate].into_iter().chain(settings)).await
     }
 
-    /// Installs the chart as users do: operator and agents are pods, for which real nodes and their images are needed.
+    /// Installs the chart with operator and agents as pods, which needs real nodes and their images.
     pub async fn install_pods(&self, settings: &[&str]) -> Result<Output> {
         self.helm_install(&tree("charts/cairn"), settings.iter().map(OsString::from)).await
     }
@@ -66,14 +66,14 @@ impl Cluster {
         self.deployment(NAMESPACE, OPERATOR).await
     }
 
-    /// Starts the operator and waits until its caches are filled; it may not lead yet.
+    /// Starts the operator and waits until its caches are synced; it may not lead yet.
     pub async fn start_operator(&self) -> Result<Process> {
         let process = self.operator().await?.start(&keeper::built(OPERATOR)?).await?;
         process.wait_ready().await?;
         Ok(process)
     }
 
-    /// Starts the agent that serves every described machine, and waits until it has published those that are there.
+    /// Starts the agent of all simulated topologies, and waits until the present ones are published.
     pub async fn start_agent(&self) -> Result<Process> {
         let workload = self.daemon_set(NAMESPACE, AGENT).await?.field("spec.nodeName", "nowhere");
         let process = workload.start(&keeper::built(AGENT)?).await?;
@@ -81,7 +81,7 @@ impl Cluster {
         Ok(process)
     }
 
-    /// `kubectl-cairn`, set up for this cluster, to be given arguments.
+    /// `kubectl-cairn` for this cluster, without arguments.
     pub fn kubectl_cairn(&self) -> Result<tokio::process::Command> {
         let mut command = tokio::process::Command::new(keeper::built("kubectl-cairn")?);
         command.env("KUBECONFIG", &self.plane().kubeconfig);

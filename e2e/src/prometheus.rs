@@ -1,4 +1,4 @@
-//! A real Prometheus beside the cluster. It scrapes what the chart says, as others would read the chart.
+//! A real Prometheus next to the cluster, with the chart's scrape configuration.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::{Cluster, Process, binaries, ports, process::Launch, wait};
 
-/// How often it scrapes here: tests wait for scrapes.
+/// The scrape interval: short, because tests wait for scrapes.
 const INTERVAL: &str = "500ms";
-/// How long a query may take until it has what a test wants.
+/// The limit for a query to return the expected result.
 const LIMIT: Duration = Duration::from_mins(3);
 
 /// A running Prometheus.
@@ -17,23 +17,23 @@ pub struct Prometheus {
     process: Process,
 }
 
-/// One scrape job, as the Prometheus Operator or a common configuration would have made it of what the chart renders.
+/// One scrape job, as derived from the chart's objects by the Prometheus Operator or by a common configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// Its name: the label `job` of all of its series.
     pub name: String,
-    /// Where the metrics are.
+    /// The path of the metrics.
     pub path: String,
-    /// The port that the manifest says.
+    /// The port in the manifest.
     pub port: u16,
-    /// Whether labels of the metrics win over those of the target.
+    /// Whether labels of the metrics override those of the target.
     pub honor_labels: bool,
 }
 
 impl Job {
-    /// What the Prometheus Operator makes of the first endpoint of a `PodMonitor`, for pods of `template`.
+    /// The job of the Prometheus Operator for the first endpoint of a `PodMonitor` and pods of `template`.
     ///
-    /// Fails when the monitor does not select them, or names a port that they do not have.
+    /// Fails if the monitor does not select them, or names a port that they lack.
     pub fn of_monitor(monitor: &Value, template: &Value) -> Result<Self> {
         let name = monitor["metadata"]["name"].as_str().context("a PodMonitor has a name")?;
         let labels = &template["metadata"]["labels"];
@@ -56,7 +56,7 @@ impl Job {
         })
     }
 
-    /// What a configuration makes of the annotations `prometheus.io/…` of the pods of `template`.
+    /// The job for the `prometheus.io/…` annotations of the pods of `template`.
     pub fn of_annotations(name: &str, template: &Value) -> Result<Self> {
         let annotations = &template["metadata"]["annotations"];
         let of = |key: &str| annotations[format!("prometheus.io/{key}")].as_str();
@@ -77,7 +77,7 @@ impl Job {
 }
 
 impl Cluster {
-    /// Starts a Prometheus that has these jobs, each for one process, and waits until it is ready.
+    /// Starts a Prometheus with these jobs, each for one process, and waits until it is ready.
     pub async fn prometheus(&self, jobs: &[(Job, &Process)]) -> Result<Prometheus> {
         let tools = binaries::ensure_prometheus().await?;
         let folder = self.plane().state.join("run").join(format!("prometheus-{}", self.number()));
@@ -92,7 +92,7 @@ impl Cluster {
             format!("--config.file={}", file.display()),
             format!("--storage.tsdb.path={}", folder.join("data").display()),
             format!("--web.listen-address=127.0.0.1:{port}"),
-            // or nothing is scraped for the first five seconds
+            // otherwise the first scrape is after five seconds
             "--scrape.discovery-reload-interval=1s".to_owned(),
             "--log.level=warn".to_owned(),
         ];
@@ -109,7 +109,7 @@ impl Cluster {
 }
 
 impl Prometheus {
-    /// What an expression gives now: labels and value of each series.
+    /// Evaluates an expression: labels and value of each series.
     pub async fn query(&self, expression: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
         let answer = self.ask(&format!("/api/v1/query?query={}", encoded(expression))).await?;
         let series = answer["data"]["result"].as_array().context("an instant vector")?;
@@ -121,7 +121,7 @@ impl Prometheus {
         series.iter().map(parse).collect()
     }
 
-    /// Waits until an expression gives something, and returns it; or says what stood in the way.
+    /// Waits until an expression has a result; the error lists the targets.
     pub async fn seen(&self, expression: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
         let look = async || {
             let series = self.query(expression).await?;
@@ -133,13 +133,13 @@ impl Prometheus {
         wait::until(LIMIT, look).await.map_err(|seen| anyhow::anyhow!("{seen}"))
     }
 
-    /// The syntax tree of an expression, as Prometheus' own parser has it; fails with what it says of a wrong one.
+    /// The syntax tree of an expression from Prometheus' own parser; fails with its error.
     pub async fn parsed(&self, expression: &str) -> Result<Value> {
         let mut answer = self.ask(&format!("/api/v1/parse_query?query={}", encoded(expression))).await?;
         Ok(answer["data"].take())
     }
 
-    /// The type that each family of a job was scraped with, by its name.
+    /// The type of each scraped metric family of a job, by name.
     pub async fn types(&self, job: &str) -> Result<BTreeMap<String, String>> {
         let target = encoded(&format!("{{job=\"{job}\"}}"));
         let answer = self.ask(&format!("/api/v1/targets/metadata?match_target={target}")).await?;
@@ -163,7 +163,7 @@ impl Prometheus {
     }
 }
 
-/// A word as a part of a query string.
+/// Encodes a text for a query string.
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(

@@ -1,4 +1,4 @@
-//! Rights: what a `ServiceAccount` may do, and which of that it ever did.
+//! RBAC: the permissions of a `ServiceAccount`, and which of them were used.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,9 +10,9 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use crate::{AuditEvent, Cluster};
 
-/// One thing that somebody may do: a single verb on a single resource, or on a path.
+/// One permission: a single verb on a single resource, or on a path.
 ///
-/// It is shown as `patch cairn.dev/placements/status in vision` or `get /metrics`.
+/// It is printed as `patch cairn.dev/placements/status in vision` or `get /metrics`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
     /// The verb, for example `list`.
@@ -20,20 +20,20 @@ pub struct Grant {
     /// `group/resource` or `group/resource/subresource`, the core group without its slash; or a path, which
     /// begins with a slash.
     pub target: String,
-    /// Where it may do so; none is everywhere.
+    /// The namespace; none for all.
     pub namespace: Option<String>,
 }
 
 impl Grant {
-    /// Whether any part of it is a wildcard, which allows things that nobody has thought of.
+    /// Whether any part of it is a wildcard, which allows too much.
     pub fn is_wildcard(&self) -> bool {
         self.verb == "*" || self.target.split('/').any(|part| part == "*")
     }
 
-    /// Whether it is the right that `event` needs.
+    /// Whether it is the permission that `event` needs.
     ///
-    /// A server-side apply of something that is not there needs the right to create it as well, and is logged as
-    /// the patch that it is, answered with 201.
+    /// A server-side apply of a missing object needs the permission to create it as well, and is logged as
+    /// a patch that is answered with 201.
     pub fn covers(&self, event: &AuditEvent) -> bool {
         let path = event.uri.split('?').next().unwrap_or_default();
         let here = self.namespace.as_ref().is_none_or(|namespace| *namespace == event.namespace);
@@ -46,7 +46,7 @@ impl Grant {
         here && (self.verb == event.verb || made) && self.target == target
     }
 
-    /// Whether the request was allowed, and this right is the one for it.
+    /// Whether the request was allowed by this permission.
     pub fn allowed(&self, event: &AuditEvent) -> bool {
         !event.is_forbidden && self.covers(event)
     }
@@ -60,9 +60,9 @@ impl fmt::Display for Grant {
 }
 
 impl Cluster {
-    /// Everything that the bindings of a `ServiceAccount` allow it to do, sorted.
+    /// All permissions of a `ServiceAccount` from its bindings, sorted.
     ///
-    /// What every authenticated identity may do (discovery, asking about oneself) is not among it.
+    /// Without those of every authenticated user (discovery, self reviews).
     pub async fn grants(&self, namespace: &str, account: &str) -> Result<Vec<Grant>> {
         let client = self.client().await?;
         let all = ListParams::default();
@@ -101,7 +101,7 @@ async fn rules(client: &Client, role: &RoleRef, namespace: &str) -> Result<Vec<P
     Ok(rules.unwrap_or_default())
 }
 
-/// Every single right of a rule.
+/// Every single permission of a rule.
 fn expand(rule: &PolicyRule, namespace: Option<&str>) -> Vec<Grant> {
     let groups = || rule.api_groups.iter().flatten();
     let resources = rule.resources.iter().flatten();

@@ -1,4 +1,4 @@
-//! The images of operator and node agent, as clusters get them.
+//! The release images of operator and node agent.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use crate::images::Image;
 use crate::keeper;
 use crate::product::{AGENT, NAMESPACE, OPERATOR};
 
-/// Not root, and nobody that a node knows.
+/// A non-root user without an account on the nodes.
 const NOBODY: &str = "65532:65532";
 
-/// The image of a program of ours, which was built: `registry/program:tag`.
+/// The image of a built program: `registry/program:tag`.
 pub fn image(name: &str, registry: &str, tag: &str) -> Result<Image> {
     let place = format!("/{name}");
     Image::new(&format!("{registry}/{name}:{tag}"), &place)
@@ -20,7 +20,7 @@ pub fn image(name: &str, registry: &str, tag: &str) -> Result<Image> {
         .program(&keeper::built(name)?, &place)
 }
 
-/// Writes the images of operator and node agent into a folder, and says how they are used.
+/// Writes the images of operator and node agent into a folder, and returns instructions.
 pub fn make(folder: &Path, registry: &str, tag: &str) -> Result<String> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let mut said = Vec::new();

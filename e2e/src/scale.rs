@@ -1,8 +1,8 @@
-//! `cairn-e2e scale`: many small applications on many nodes, and what keeps still among strangers.
+//! `cairn-e2e scale`: many small applications on many nodes, with churn and changes.
 //!
-//! Applications of ten actors are applied at once. Measured are the time until each pod is bound and the operator's
-//! memory; then foreign pods come and go, five each second, and nobody is to move; then applications change one by one,
-//! and nobody else is to be planned again.
+//! Applications of ten actors are applied at once. Measured are the time until all pods are bound and the operator's
+//! memory; then foreign pods are created and deleted, five per second, which should move no actor; then applications change one by
+//! one, which should trigger no other plan.
 
 mod churn;
 mod counters;
@@ -36,71 +36,71 @@ use crate::{
     wait,
 };
 
-/// How many actors each application has.
+/// The number of actors per application.
 pub const ACTORS: usize = 10;
-/// How many requests are under way at once when much is made or removed.
+/// The number of concurrent requests for mass creations and deletions.
 pub(crate) const AT_ONCE: usize = 32;
-/// How long it may take until everything is bound, or a change is answered.
+/// The limit until all pods are bound, or a change is reconciled.
 const LIMIT: Duration = Duration::from_mins(30);
-/// How many applications change, one after the other.
+/// The number of applications that change, one after the other.
 const CHANGES: usize = 5;
 
-/// What is placed, on how much, and for how long strangers come and go.
+/// The size of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
-    /// How many applications of ten actors, applied at once.
+    /// The number of applications with ten actors, applied at once.
     pub applications: usize,
-    /// How many nodes of eight cores there are.
+    /// The number of nodes with eight cores.
     pub nodes: usize,
-    /// How many minutes foreign pods come and go.
+    /// The minutes of churn.
     pub minutes: u64,
 }
 
 impl Size {
-    /// What the results are stated for.
+    /// The size of the published results.
     pub const FULL: Self = Self { applications: 1000, nodes: 1000, minutes: 60 };
 }
 
-/// What was measured.
+/// The results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// The commit of the programs, as whoever built them names it.
+    /// The commit of the programs.
     pub commit: String,
-    /// What was placed, and on how much.
+    /// The size.
     #[serde(flatten)]
     pub size: Size,
-    /// From before the first application was sent until each actor had a place.
+    /// From before the first request until every actor was placed.
     pub seconds_until_placed: f64,
-    /// From there too, until the scheduler had bound each pod.
+    /// Likewise, until the scheduler had bound every pod.
     pub seconds_until_bound: f64,
-    /// From there too, until the operator searched nothing more.
+    /// Likewise, until the operator made no more searches.
     pub seconds_until_quiet: f64,
-    /// What the operator's process and its solvers used of a core until then.
+    /// The core seconds of the operator and its solvers until then.
     pub core_seconds: f64,
-    /// The most memory that the operator's process held until then.
+    /// The operator's peak memory until then.
     pub peak_mib: u64,
-    /// The operator while foreign pods came and went.
+    /// The behaviour under churn.
     pub churn: Churn,
     /// The changes, one after the other.
     pub changes: Vec<Change>,
 }
 
-/// An application gets one actor more.
+/// Scaling one application up by one actor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Change {
-    /// Until a decision for the new manifest was written.
+    /// Until the Placement for the new generation was written.
     pub seconds_until_decided: f64,
     /// Until the new actor's pod was bound.
     pub seconds_until_bound: f64,
-    /// The searches that ended meanwhile, by what made them due.
+    /// The searches that finished meanwhile, by trigger.
     pub searches_by: BTreeMap<String, f64>,
-    /// How many decisions of other applications are not what they were.
+    /// The number of other applications whose Placement changed.
     pub others: usize,
 }
 
-/// Measures, unless it was measured at this commit, and writes `scale.md` and `scale.json` into `results`.
+/// Measures, unless there are results of this commit, and writes `scale.md` and `scale.json` into `results`.
 pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
     let file = results.join("scale.json");
@@ -117,7 +117,7 @@ pub async fn run(size: Size, commit: &str, results: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A control plane of its own, the product, the nodes, the applications, strangers, changes.
+/// Runs the measurement on a separate control plane.
 pub async fn measure(size: Size, commit: &str) -> Result<Measured> {
     let cluster = Cluster::start()?;
     let topologies = cluster.plane().state.join("run/topologies");
@@ -171,7 +171,7 @@ pub async fn measure(size: Size, commit: &str) -> Result<Measured> {
     })
 }
 
-/// Creates applications as fast as the API server takes them.
+/// Creates applications as fast as the API server accepts them.
 pub(crate) async fn apply(client: &Client, applications: usize, actors: usize) -> Result<()> {
     let api = Api::<ActorApplication>::namespaced(client.clone(), HERE);
     let create = |index| {
@@ -185,8 +185,8 @@ pub(crate) async fn apply(client: &Client, applications: usize, actors: usize) -
     stream::iter(0..applications).map(create).buffer_unordered(AT_ONCE).try_collect().await
 }
 
-/// Waits until the operator has ended no search for ten seconds, or a minute is over: what could merely be better is looked
-/// at for long.
+/// Waits until the operator has finished no search for ten seconds, at most a minute, because background searches
+/// continue for long.
 async fn quiet(operator: &Process) -> Result<()> {
     const STILL: Duration = Duration::from_secs(10);
     let begun = Instant::now();
@@ -203,11 +203,11 @@ async fn quiet(operator: &Process) -> Result<()> {
     quiet.await.map_err(|seen| anyhow!("it goes on searching: {seen}"))
 }
 
-/// Gives one application an actor more, and waits until it is bound; `all` is how many pods there are then.
+/// Scales one application up by one actor, and waits until it is bound; `all` is the number of pods afterwards.
 async fn change(client: &Client, operator: &Process, name: &str, all: usize) -> Result<Change> {
     let api = Api::<ActorApplication>::namespaced(client.clone(), HERE);
     let decisions = Api::<Placement>::namespaced(client.clone(), HERE);
-    // The generation tells of decisions, and not of what becomes of them.
+    // The generation counts new specs, not status changes.
     let others = async || -> Result<BTreeMap<String, Option<i64>>> {
         let all = decisions.list(&ListParams::default()).await?;
         let other = all.items.into_iter().filter(|decision| decision.name_any() != name);

@@ -1,7 +1,7 @@
-//! A slow link between the product and the API server: what is asked arrives at once, and each answer comes late.
+//! A slow link between the product and the API server: requests arrive at once, responses are delayed.
 //!
-//! It passes on TLS as it is. So a request is done long before whoever asked knows of it, as with an API server or a load
-//! balancer that is overloaded.
+//! It forwards TLS unchanged. So a request takes effect long before the client knows it, as with an overloaded API server or load
+//! balancer.
 
 use std::{
     sync::{
@@ -25,10 +25,10 @@ use tokio::{
 
 use crate::Cluster;
 
-/// How much is read at a time.
+/// The buffer size.
 const CHUNK: usize = 64 * 1024;
 
-/// A link to a cluster's API server; it is cut when this is dropped.
+/// A link to a cluster's API server, closed on drop.
 pub struct SlowLink {
     port: u16,
     late: Arc<watch::Sender<Duration>>,
@@ -36,7 +36,7 @@ pub struct SlowLink {
 }
 
 impl SlowLink {
-    /// Opens a link, over which answers come at once until [`late_by`](Self::late_by) says otherwise.
+    /// Opens a link without delay; see [`late_by`](Self::late_by).
     pub async fn open(cluster: &Cluster) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
         let port = listener.local_addr()?.port();
@@ -47,13 +47,13 @@ impl SlowLink {
         Ok(Self { port, late, server })
     }
 
-    /// Where the API server is for who goes over this link; its certificate is one for loopback.
+    /// The URL of the API server through this link; its certificate is valid for loopback.
     #[must_use]
     pub fn server(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// Lets every answer that comes from now on be so late.
+    /// Sets the delay of all further responses.
     pub fn late_by(&self, late: Duration) {
         self.late.send_replace(late);
     }
@@ -66,10 +66,10 @@ impl Drop for SlowLink {
 }
 
 async fn serve(listener: TcpListener, to: String, late: Arc<watch::Sender<Duration>>) {
-    // they end with this
+    // they end with this task
     let mut links = JoinSet::new();
     loop {
-        // a client that goes away is its own affair
+        // errors of a client's connection are ignored
         let Ok((client, _)) = listener.accept().await else { continue };
         let Ok(server) = TcpStream::connect(&to).await else { continue };
         let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
@@ -80,7 +80,7 @@ async fn serve(listener: TcpListener, to: String, late: Arc<watch::Sender<Durati
     }
 }
 
-/// Both sides agree on keys first, which is no answer to anything.
+/// The TLS handshake is not delayed.
 #[derive(Default)]
 struct Greeting {
     answered: AtomicBool,
@@ -95,7 +95,7 @@ async fn ask(mut client: OwnedReadHalf, mut server: OwnedWriteHalf, greeting: Ar
             break;
         }
     }
-    // dropped, this half tells the server that nobody asks any more
+    // dropping this half tells the server that the client is gone
 }
 
 async fn answer(

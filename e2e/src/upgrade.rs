@@ -1,10 +1,10 @@
-//! `cairn-e2e upgrade`: an older release runs applications, becomes the one of this tree, and comes back; no actor is
-//! started anew by it.
+//! `cairn-e2e upgrade`: upgrades an older release with running applications to this tree, and rolls back; no actor is
+//! restarted.
 //!
 //! The older release is a source tree and its programs: its own chart, operator and agents. First the chart is upgraded and
-//! the operator handed over, then the agents are replaced node by node, then the chart is rolled back and both go the way
-//! back. After each step every application gets one actor more in each group: so who decides now has looked at everybody,
-//! and has acted.
+//! the operator replaced, then the agents node by node; then the chart is rolled back, and both likewise. After
+//! each step every actor group is scaled up by one, so that the current operator has planned and reconciled every
+//! application.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,17 +32,17 @@ use crate::{
 /// The namespace of the applications.
 const HERE: &str = "upgrade";
 const NODES: [&str; 3] = ["one", "two", "three"];
-/// Applications, and the kind of device that their actors are for.
+/// Applications, and the kind of device of their actors.
 const APPLICATIONS: [(&str, &str); 3] = [("plain", "cpu"), ("devices", "gpu"), ("mixed", "gpu")];
 /// GPUs of each node.
 const GPUS: u32 = 8;
-/// How long a step may take; far more than it does.
+/// The limit for a step, far above the usual time.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// A release: what is installed, and what runs.
+/// A release: its chart and its programs.
 #[derive(Clone, Debug)]
 pub struct Release {
-    /// What it is called in results, a commit for example.
+    /// Its name in results, a commit for example.
     pub name: String,
     /// Its source tree, of which the chart is used.
     pub tree: PathBuf,
@@ -51,7 +51,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// The release of this tree, with the programs that were built beside this one.
+    /// The release of this tree, with the programs built next to this one.
     pub fn of_this_tree(name: &str) -> Result<Self> {
         let programs = keeper::built(OPERATOR)?.parent().context("a program lies in a folder")?.to_owned();
         Ok(Self { name: name.to_owned(), tree: tree(""), programs })
@@ -69,20 +69,20 @@ impl Release {
     }
 }
 
-/// One step, and what came of it.
+/// One step and its result.
 #[derive(Clone, Debug)]
 pub struct Step {
     what: String,
     seconds: f64,
-    /// Pods that were there before it.
+    /// The number of pods before it.
     before: usize,
-    /// Of those, how many are not any more, or were asked to go.
+    /// How many of them were deleted or are terminating.
     gone: usize,
 }
 
-/// Goes from `older` to `newer` and back, and writes `upgrade.md` into `results`.
+/// Upgrades from `older` to `newer` and back, and writes `upgrade.md` into `results`.
 ///
-/// Fails when an actor was started anew.
+/// Fails if an actor was restarted.
 pub async fn run(older: &Release, newer: &Release, results: &Path) -> Result<()> {
     fs::create_dir_all(results).with_context(|| format!("cannot write to {}", results.display()))?;
     let steps = measure(older, newer).await?;
@@ -94,7 +94,7 @@ pub async fn run(older: &Release, newer: &Release, results: &Path) -> Result<()>
     Ok(())
 }
 
-/// A control plane of its own, the older release with its applications, and each step.
+/// Runs all steps on a separate control plane.
 pub async fn measure(older: &Release, newer: &Release) -> Result<Vec<Step>> {
     let cluster = Cluster::start()?;
     let mut scene = Scene::set(&cluster, older).await?;
@@ -118,7 +118,7 @@ pub async fn measure(older: &Release, newer: &Release) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// The product while it is upgraded.
+/// The product during the upgrade.
 struct Scene<'a> {
     cluster: &'a Cluster,
     client: Client,
@@ -169,7 +169,7 @@ impl<'a> Scene<'a> {
         Ok(scene)
     }
 
-    /// Does something, has every application grow, and compares the pods.
+    /// Runs a step, scales every application up, and compares the pods.
     async fn step(&mut self, what: &str, act: impl AsyncFnOnce(&mut Self) -> Result<()>) -> Result<Step> {
         let before = self.settled().await?;
         let started = Instant::now();
@@ -187,7 +187,7 @@ impl<'a> Scene<'a> {
         Ok(Step { what: what.to_owned(), seconds, before: before.len(), gone })
     }
 
-    /// Starts an operator of `release` beside the one that leads, and stops that one, as a Deployment does.
+    /// Starts an operator of `release` next to the leader, and stops the latter, as a Deployment does.
     async fn hand_over(&mut self, release: &Release) -> Result<()> {
         let next = start_operator(self.cluster, release, self.operators).await?;
         self.operators += 1;
@@ -203,7 +203,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Starts the agent of one node, and waits until it has published what the node has.
+    /// Starts the agent of one node, and waits until it has published the topology.
     async fn start_agent(&self, node: &str, release: &Release) -> Result<Process> {
         let folder = self.topologies.join(node);
         fs::create_dir_all(&folder)?;
@@ -217,7 +217,7 @@ impl<'a> Scene<'a> {
         Ok(process)
     }
 
-    /// Waits until exactly what is wanted runs: the uids of the pods.
+    /// Waits until exactly the wanted actors run: the uids of the pods.
     async fn settled(&self) -> Result<BTreeSet<String>> {
         let applications = Api::<ActorApplication>::namespaced(self.client.clone(), HERE);
         let pods = Api::<Pod>::namespaced(self.client.clone(), HERE);
@@ -253,8 +253,8 @@ async fn start_operator(cluster: &Cluster, release: &Release, number: usize) -> 
     Ok(process)
 }
 
-/// Two groups, one on processors and one on what the application is for, whose actors have nothing to gain by a move: so
-/// one that goes went because of the upgrade.
+/// Two groups, one on CPUs and one on this kind, whose actors gain nothing from a move: a deleted pod
+/// is an effect of the upgrade.
 fn application(name: &str, kind: &str, replicas: u32) -> Value {
     let group = |name: &str, kind: &str| {
         let requests = json!({"cpu": "100m", "memory": "64Mi"});

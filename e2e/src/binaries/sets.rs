@@ -1,8 +1,8 @@
-//! What is built: tools, their packages, their pins.
+//! The tools with their packages and pinned versions.
 
 use std::path::{Path, PathBuf};
 
-/// Flags of every `go` call: the module files decide the versions, and no path of this machine gets in.
+/// Flags of every `go` call: versions come from the module files only, and binaries contain no local paths.
 pub(super) const GO_FLAGS: &str = "-mod=readonly -trimpath -buildvcs=false";
 
 /// The file next to `kwok` with its standard stages.
@@ -17,28 +17,28 @@ pub struct Set {
     pub module: &'static str,
     /// Each tool's file name and main package.
     pub tools: &'static [(&'static str, &'static str)],
-    /// How long a first build takes on two cores, in minutes.
+    /// The duration of the first build on two cores, in minutes.
     pub minutes: u8,
-    /// What pins its versions and contents.
+    /// The files that pin its versions and checksums.
     pub(super) pins: Pins,
-    /// Build tags; a set without any is built as Go builds it.
+    /// Build tags.
     pub(super) tags: &'static [&'static str],
-    /// The C library that it links, as pkg-config calls it, and the Debian package that has it; none is pure Go.
+    /// The C library that it links, by its pkg-config name, and its Debian package; none for pure Go.
     pub(super) links: Option<(&'static str, &'static str)>,
     /// Variables that the linker sets; `{version}` and `{minor}` stand for the module's.
     pub(super) variables: &'static [&'static str],
     /// Files of the module that become [`KWOK_STAGES`].
     pub(super) extra: &'static [&'static str],
-    /// The `main.go` of a tool that is put together here: its package is `.`.
+    /// The `main.go` of a tool that is assembled here: its package is `.`.
     pub(super) main: Option<&'static str>,
 }
 
-/// The two files of a Go module that decide what is built.
+/// The two files of a Go module that determine the build.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pins {
     /// `go.mod`, which pins every version.
     pub go_mod: &'static str,
-    /// `go.sum`, which pins every content.
+    /// `go.sum`, which pins every checksum.
     pub go_sum: &'static str,
 }
 
@@ -51,7 +51,7 @@ macro_rules! pinned {
     };
 }
 
-/// A set that is built as Go builds it, and of which nothing is known yet.
+/// The defaults of a set.
 const PLAIN: Set = Set {
     name: "",
     module: "",
@@ -65,7 +65,7 @@ const PLAIN: Set = Set {
     main: None,
 };
 
-/// The version that a program of Kubernetes reports.
+/// The version that a Kubernetes program reports.
 const KUBERNETES: &[&str] = &[
     "k8s.io/component-base/version.gitVersion={version}",
     "k8s.io/component-base/version.gitMajor=1",
@@ -74,7 +74,7 @@ const KUBERNETES: &[&str] = &[
     "k8s.io/component-base/version.buildDate=1970-01-01T00:00:00Z",
 ];
 
-/// Everything that a control plane needs.
+/// The tools of every control plane.
 pub const SETS: [Set; 5] = [
     Set {
         name: "kubernetes",
@@ -134,7 +134,7 @@ pub const SETS: [Set; 5] = [
     },
 ];
 
-/// What real nodes need besides: kubelet, containerd, runc, the plugins that give pods a network, and who resolves names.
+/// The additional tools of real nodes: kubelet, containerd, runc, network plugins, and DNS.
 pub const NODE_SETS: [Set; 5] = [
     Set {
         name: "kubelet",
@@ -164,7 +164,7 @@ pub const NODE_SETS: [Set; 5] = [
         tools: &[("runc", "github.com/opencontainers/runc")],
         minutes: 1,
         pins: pinned!("runc"),
-        // without it, it refuses every pod that has a seccomp profile, RuntimeDefault among them
+        // without it, pods with a seccomp profile are refused, RuntimeDefault included
         tags: &["seccomp"],
         links: Some(("libseccomp", "libseccomp-dev")),
         ..PLAIN
@@ -184,7 +184,7 @@ pub const NODE_SETS: [Set; 5] = [
     Set {
         name: "coredns",
         module: "github.com/coredns/coredns",
-        // with the plugins that a cluster needs; those for clouds and tracing would take three times as long
+        // only the plugins that a cluster needs; those for clouds and tracing would triple the build time
         tools: &[("coredns", ".")],
         main: Some(include_str!("../../control-plane/coredns/main.go")),
         minutes: 1,
@@ -193,7 +193,7 @@ pub const NODE_SETS: [Set; 5] = [
     },
 ];
 
-/// The Prometheus that the tests of metrics scrape with; nobody else needs it.
+/// Prometheus, for the metrics tests only.
 pub const PROMETHEUS: Set = Set {
     name: "prometheus",
     module: "github.com/prometheus/prometheus",
@@ -203,7 +203,7 @@ pub const PROMETHEUS: Set = Set {
     ],
     minutes: 3,
     pins: pinned!("prometheus"),
-    // targets are named in the configuration: without the clients of thirty clouds it is half as large
+    // targets are static: without the clients of thirty clouds it is half as large
     tags: &["netgo", "remove_all_sd"],
     variables: &["github.com/prometheus/common/version.Version={version}"],
     ..PLAIN
@@ -219,7 +219,7 @@ impl Set {
         self.pins.go_mod.lines().find_map(pinned).unwrap_or("unknown")
     }
 
-    /// Where the set lies in `cache` once it is built.
+    /// The folder of the built set in `cache`.
     pub fn folder(&self, cache: &Path) -> PathBuf {
         let platform = format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH);
         let tools = self.tools.iter().map(|(_, package)| *package).chain(self.tags.iter().copied());
@@ -238,7 +238,7 @@ impl Set {
     }
 }
 
-/// The 64-bit FNV-1a hash of all parts, each ended by a zero byte: the same on every platform, for ever.
+/// The 64-bit FNV-1a hash of all parts, each ended by a zero byte; independent of the platform.
 fn fnv1a<'a>(parts: impl Iterator<Item = &'a str>) -> u64 {
     let bytes = parts.flat_map(|part| part.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

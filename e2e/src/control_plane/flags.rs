@@ -1,10 +1,10 @@
-//! What each process is started with. Everything listens on 127.0.0.1 and nothing needs root.
+//! The flags of each process. Everything listens on 127.0.0.1 and nothing needs root.
 
 use std::path::Path;
 
 use super::ControlPlane;
 
-/// Who asked for what, without bodies, once per request (a watch has a start and an end).
+/// Request metadata without bodies, once per request (a watch has a start and an end).
 pub(super) const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -24,7 +24,7 @@ rules:
 - level: Metadata
 ";
 
-/// The range is never routed: only the API server's own Service lives in it, at its first address, which real nodes
+/// The range is never routed: only the API server's own Service is in it, at its first address, which real nodes
 /// have themselves.
 const SERVICES: &str = "10.0.0.0/16";
 
@@ -65,7 +65,7 @@ pub(super) fn apiserver(plane: &ControlPlane) -> Vec<String> {
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         format!("--service-account-key-file={pki}/service-accounts.pub"),
         format!("--service-account-signing-key-file={pki}/service-accounts.key"),
-        // without these, controller manager and scheduler log errors for ever
+        // without these, controller manager and scheduler log endless errors
         format!("--requestheader-client-ca-file={pki}/ca.crt"),
         "--requestheader-allowed-names=front-proxy-client".into(),
         "--requestheader-username-headers=X-Remote-User".into(),
@@ -121,7 +121,7 @@ pub(super) fn kwok(plane: &ControlPlane, stages: &Path) -> Vec<String> {
     ]
 }
 
-/// What controller manager and scheduler have in common.
+/// The common flags of controller manager and scheduler.
 fn component(plane: &ControlPlane, name: &str) -> Vec<String> {
     let kubeconfig = format!("{}/{name}.kubeconfig", plane.state.display());
     vec![

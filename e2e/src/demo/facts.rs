@@ -1,4 +1,4 @@
-//! What a snapshot of the operator says about the example, as far as the demo tells it.
+//! The fields of an operator's snapshot that the demo uses.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use crds::Assignment;
 use serde::Deserialize;
 
-/// A snapshot file, as far as it matters here; its format is described in docs/reference/snapshot.md.
+/// A snapshot file, reduced to the used fields; its format is described in docs/reference/snapshot.md.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
@@ -15,7 +15,7 @@ pub struct Facts {
     actors: Vec<Actor>,
     #[serde(default)]
     messages: Vec<Message>,
-    /// From each actor of a group to each of another, or of its own but itself.
+    /// From each actor of a group to each of another, or to all others of its own.
     #[serde(default)]
     group_messages: Vec<Message>,
 }
@@ -49,17 +49,17 @@ struct Message {
 }
 
 impl Facts {
-    /// Reads what `/debug/snapshot/NAMESPACE/NAME` answered.
+    /// Parses the response of `/debug/snapshot/NAMESPACE/NAME`.
     pub fn read(text: &str) -> Result<Self> {
         serde_json::from_str(text).context("the operator's snapshot does not read")
     }
 
-    /// The kind of a unit; empty when there is no such unit.
+    /// The kind of a unit; empty if there is no such unit.
     pub fn kind(&self, unit: &str) -> &str {
         self.unit(unit).map_or("", |unit| &unit.kind)
     }
 
-    /// What speaks for a place: less work than on other kinds, and messages that need not travel.
+    /// The reasons for an assignment: less work than on other kinds, and local messages.
     pub fn why(&self, actor: &str, unit: &str, places: &[Assignment]) -> String {
         let kind = self.kind(unit);
         let works = self.works(actor);
@@ -88,7 +88,7 @@ impl Facts {
         }
     }
 
-    /// For each unit: how much it has to do of what it can, and who does it.
+    /// For each unit: its load, its capacity, and its actors.
     pub fn loads(&self, places: &[Assignment]) -> Vec<[String; 3]> {
         let row = |unit: &Unit| {
             let actors: Vec<_> =
@@ -102,12 +102,12 @@ impl Facts {
         self.units.iter().map(row).collect()
     }
 
-    /// How long the work is counted over, in words.
+    /// The window over which work is counted.
     pub fn window(&self) -> String {
         seconds(self.window_microseconds)
     }
 
-    /// Who sends to whom, and how much.
+    /// Senders, receivers and message counts.
     fn sent(&self) -> Vec<(&str, &str, u64)> {
         let members = |group: &str| {
             let is_member = |id: &&str| id.rsplit_once('-').is_some_and(|(prefix, _)| prefix == group);

@@ -1,4 +1,4 @@
-//! How the demo talks: one line per step with the seconds since its start, tables, and bold only on a terminal.
+//! The output of the demo: one line per step with the elapsed seconds, tables, and bold text only on a terminal.
 
 use std::{
     fmt::Display,
@@ -6,38 +6,38 @@ use std::{
     time::Instant,
 };
 
-/// What is told, on stdout.
+/// The output on stdout.
 pub struct Story {
     started: Instant,
     terminal: bool,
 }
 
 impl Story {
-    /// Begins now.
+    /// Starts the clock.
     pub fn begin() -> Self {
         Self { started: Instant::now(), terminal: stdout().is_terminal() }
     }
 
-    /// A step that begins, with the time.
+    /// A new step, with the time.
     pub fn step(&self, text: impl Display) {
         let seconds = self.started.elapsed().as_secs_f64();
         self.print(&format!("{} {text}\n", self.bold(&format!("{seconds:6.1} s "))));
     }
 
-    /// A line that belongs to the step before; an empty one sets things apart.
+    /// A line of the current step; an empty one separates.
     pub fn say(&self, text: impl Display) {
         let line = format!("{MARGIN}{text}");
         self.print(&format!("{}\n", line.trim_end()));
     }
 
-    /// How far a wait has come, on a line that the next one replaces; only where a person looks.
+    /// The progress of a wait, on a line that the next one overwrites; only on a terminal.
     pub fn progress(&self, text: impl Display) {
         if self.terminal {
             self.print(&format!("{MARGIN}{text}\u{1b}[K\r"));
         }
     }
 
-    /// Rows under headings after an empty line, each column as wide as its widest cell.
+    /// A table after an empty line, with columns as wide as their widest cell.
     pub fn table<const N: usize>(&self, headings: [&str; N], rows: &[[String; N]]) {
         let width = |column: usize| {
             let cells = rows.iter().map(|row| row[column].chars().count());
@@ -62,7 +62,7 @@ impl Story {
     fn print(&self, text: &str) {
         let clear = if self.terminal { "\u{1b}[K" } else { "" };
         let mut out = stdout().lock();
-        // a reader that went away is no reason to leave things running
+        // a closed pipe must not prevent the cleanup
         let _ = write!(out, "{clear}{text}").and_then(|()| out.flush());
     }
 }
@@ -70,7 +70,7 @@ impl Story {
 /// As wide as the time of a step.
 const MARGIN: &str = "          ";
 
-/// A number with its thousands set apart.
+/// A number with thousands separators.
 pub fn grouped(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::from(if number < 0 { "-" } else { "" });

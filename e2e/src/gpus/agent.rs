@@ -1,4 +1,4 @@
-//! What the node agent exposes.
+//! The node agent's metrics.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ struct Series {
 }
 
 impl Said {
-    /// Reads Prometheus' text format; what is no series is left out.
+    /// Parses Prometheus' text format; other lines are ignored.
     pub fn read(text: &str) -> Self {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(series).collect())
     }
 
-    /// The GPUs: their ids, and what is known of them and does not change.
+    /// The GPUs: their ids and constant labels.
     pub fn gpus(&self) -> impl Iterator<Item = (&str, &BTreeMap<String, String>)> {
         let is_gpu = |series: &&Series| {
             series.name == "cairn_device_info" && series.has("kind", "gpu") && series.has("vendor", "nvidia")
@@ -31,7 +31,7 @@ impl Said {
             .filter_map(|series| Some((series.labels.get("device")?.as_str(), &series.labels)))
     }
 
-    /// The value of a series of a device, which has this label if there is one to be had.
+    /// The value of a device's series, with this label if given.
     pub fn of(&self, device: &str, name: &str, label: Option<(&str, &str)>) -> Option<f64> {
         let is_it = |series: &&Series| {
             let is_labelled = label.is_none_or(|(key, value)| series.has(key, value));
@@ -62,7 +62,7 @@ fn series(line: &str) -> Option<Series> {
     Some(Series { name: name.to_owned(), labels, value })
 }
 
-/// Where the quotation mark is that ends a text.
+/// The position of the quotation mark that ends a text.
 fn end_of_text(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(at, letter)| {

@@ -1,22 +1,22 @@
-//! What `clinfo --raw` says.
+//! Parses `clinfo --raw`.
 
 use std::collections::BTreeMap;
 
 use super::normal_address;
 
-/// What OpenCL knows of a GPU.
+/// OpenCL's properties of a GPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Its name.
     pub name: Option<String>,
-    /// Its memory in bytes, as far as one may use it.
+    /// Its usable memory in bytes.
     pub memory: Option<u64>,
 }
 
-/// By address on the PCI bus.
+/// By PCI address.
 pub type Devices = BTreeMap<String, Device>;
 
-/// The devices that say where they are. A line is `[PLATFORM/NUMBER] PROPERTY VALUE`.
+/// The devices with a PCI address. A line is `[PLATFORM/NUMBER] PROPERTY VALUE`.
 pub fn read(text: &str) -> Devices {
     let mut properties: BTreeMap<&str, BTreeMap<&str, &str>> = BTreeMap::new();
     for line in text.lines() {
@@ -35,7 +35,7 @@ pub fn read(text: &str) -> Devices {
     properties.values().filter_map(device).collect()
 }
 
-/// Where it is, by the standard's extension, or by NVIDIA's from before.
+/// The PCI address, from the standard extension or from NVIDIA's older one.
 fn address(its: &BTreeMap<&str, &str>) -> Option<String> {
     if let Some(info) = its.get("CL_DEVICE_PCI_BUS_INFO_KHR") {
         // `PCI-E, 0000:3b:00.0`
@@ -44,7 +44,7 @@ fn address(its: &BTreeMap<&str, &str>) -> Option<String> {
     let number = |property| its.get(property).and_then(|value| value.parse::<u32>().ok());
     let (bus, slot) = (number("CL_DEVICE_PCI_BUS_ID_NV")?, number("CL_DEVICE_PCI_SLOT_ID_NV")?);
     let domain = number("CL_DEVICE_PCI_DOMAIN_ID_NV").unwrap_or(0);
-    // a slot is the device's number and its function in three bits
+    // a slot holds the device number, and the function in three bits
     Some(format!("{domain:04x}:{bus:02x}:{:02x}.{:x}", slot >> 3, slot & 7))
 }
 

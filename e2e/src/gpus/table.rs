@@ -4,25 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Moment, clinfo, normal_address};
 
-/// What stands where nobody told anything.
+/// The cell of a missing value.
 const NOTHING: &str = "–";
 
-/// A quantity that both tell, or only one.
+/// A quantity that one or both report.
 struct Quantity {
     title: &'static str,
-    /// As `nvidia-smi` calls it; empty when it does not tell.
+    /// Its name in `nvidia-smi`; empty if it has none.
     field: &'static str,
     unit: &'static str,
     from: From,
 }
 
-/// What of the agent says it.
+/// Its source in the agent's metrics.
 enum From {
     /// A label of `cairn_device_info`.
     Label(&'static str),
-    /// A series, one of its labels, and what the value is divided by to have the unit.
+    /// A series, one of its labels, and the divisor that gives the unit.
     Series(&'static str, Option<(&'static str, &'static str)>, f64),
-    /// The rate of the energy between the two moments, or the power where no energy is counted.
+    /// The rate of the energy between the two moments, or the power if no energy is counted.
     Power,
 }
 
@@ -53,7 +53,7 @@ const QUANTITIES: [Quantity; 15] = {
     ]
 };
 
-/// One GPU, as everybody tells it.
+/// One GPU, as reported by all tools.
 struct Gpu<'a> {
     /// Its id and labels with the agent.
     agent: Option<(&'a str, &'a BTreeMap<String, String>)>,

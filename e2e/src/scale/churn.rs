@@ -1,4 +1,4 @@
-//! Strangers come and go, and nobody is to move.
+//! Churn by foreign pods, which should move no actor.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,62 +18,62 @@ use serde_json::json;
 use super::counters::{MOVES, SEARCHES, by_cause, core_seconds, resident_mib, searches, since};
 use crate::{Cluster, Process, bench::HERE};
 
-/// How often a foreign pod comes.
+/// The interval at which foreign pods are created.
 const PACE: Duration = Duration::from_millis(200);
-/// So many foreign pods are there at the same time.
+/// The number of concurrent foreign pods.
 const FOREIGN: usize = 50;
-/// So many of its last lines are kept of an operator that ended.
+/// The number of log lines that are kept of an operator that exited.
 const LAST_WORDS: usize = 5;
 
-/// The operator while foreign pods came and went.
+/// The operator's behaviour under churn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Churn {
-    /// How long it lasted.
+    /// The duration.
     pub seconds: f64,
-    /// How many foreign pods came.
+    /// The number of foreign pods.
     pub pods: usize,
-    /// How many actors have another pod than before.
+    /// The number of actors whose pod was replaced.
     pub moves: usize,
-    /// The last words of operators that ended meanwhile: each was started anew, as a Deployment does, and the figures below
-    /// are those of the last.
+    /// The last log lines of operators that exited meanwhile: each was restarted, as by a Deployment, and the numbers below
+    /// are those of the last one.
     #[serde(default)]
     pub ended: Vec<String>,
-    /// How many searches the operator ended.
+    /// The number of finished searches.
     pub searches: f64,
-    /// Of those, by what made them due.
+    /// These by trigger.
     #[serde(default)]
     pub searches_by: BTreeMap<String, f64>,
-    /// Actors that were decided to be elsewhere, by what made the search due.
+    /// Moves by trigger of the search.
     #[serde(default)]
     pub moves_by: BTreeMap<String, f64>,
-    /// Cores that the operator and its solvers used.
+    /// The cores used by the operator and its solvers.
     pub cores: f64,
-    /// Memory that the operator held at its beginning.
+    /// The operator's memory at the start.
     pub mib_before: u64,
-    /// And at its end.
+    /// And at the end.
     pub mib_after: u64,
 }
 
-/// What could merely be better is looked at in the background, in its turn: these are no answers to anything that happens.
+/// The triggers of background searches, which react to no event.
 const BACKGROUND: [&str; 2] = ["chance", "second-look"];
 
-/// Of searches, or moves, those that answered something: not those of looks in the background.
+/// The searches, or moves, that were triggered by an event.
 pub(super) fn caused(of: &BTreeMap<String, f64>) -> f64 {
     sum(of.iter().filter(|(why, _)| !BACKGROUND.contains(&why.as_str())).map(|(_, count)| *count))
 }
 
-/// Of searches, or moves, those of looks in the background.
+/// The searches, or moves, of background searches.
 pub(super) fn at_leisure(of: &BTreeMap<String, f64>) -> f64 {
     sum(of.values().copied()) - caused(of)
 }
 
-/// That of nothing is 0, which would be -0 else.
+/// The sum of no values is 0, which would be -0 otherwise.
 fn sum(counts: impl Iterator<Item = f64>) -> f64 {
     counts.fold(0.0, |sum, count| sum + count)
 }
 
-/// What an operator had done and used at a moment.
+/// The counters of an operator at a moment.
 struct SoFar {
     when: Instant,
     searches: f64,
@@ -96,9 +96,9 @@ impl SoFar {
     }
 }
 
-/// Has foreign pods come and go, wherever the scheduler puts them: a kubelet would refuse those for which there is no room.
+/// Creates and deletes foreign pods, which the scheduler places: without capacity they stay pending.
 ///
-/// An operator that ends is started anew: who loses the lease ends, and it is a Deployment that keeps it running elsewhere.
+/// An operator that exits, for example after losing its lease, is restarted, as by a Deployment.
 pub(super) async fn churn(
     cluster: &Cluster,
     client: &Client,
@@ -146,13 +146,13 @@ pub(super) async fn churn(
     })
 }
 
-/// The last lines of what was printed.
+/// The last lines of a log.
 fn last_words(printed: &str) -> String {
     let lines: Vec<&str> = printed.lines().collect();
     lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n")
 }
 
-/// The pods of actors, by uid; those that are being deleted were moved before.
+/// The uids of actors' pods that are not terminating.
 async fn actors(client: &Client) -> Result<BTreeSet<String>> {
     let pods = Api::<Pod>::namespaced(client.clone(), HERE);
     let all = pods.list_metadata(&ListParams::default().labels(labels::ACTOR)).await?;

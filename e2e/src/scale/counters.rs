@@ -1,4 +1,4 @@
-//! What an operator says of itself, and what the kernel says of it.
+//! Counters of an operator: its metrics and its process statistics.
 
 use std::{collections::BTreeMap, fs};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{Process, process::http};
 
-/// How many searches the operator has ended so far.
+/// The number of finished searches.
 pub async fn searches(operator: &Process) -> Result<f64> {
     let text = http(operator.port(8080)?, "/metrics").await?.body;
     let of_plans = text.lines().filter(|line| line.starts_with("cairn_operator_plans_total{"));
@@ -14,12 +14,12 @@ pub async fn searches(operator: &Process) -> Result<f64> {
     Ok(numbers.sum())
 }
 
-/// Searches, by what made them due.
+/// Searches by trigger.
 pub const SEARCHES: &str = "cairn_operator_searches_total{why=\"";
-/// Actors that were put elsewhere, by what made the search due.
+/// Moved actors by trigger of the search.
 pub const MOVES: &str = "cairn_operator_moves_total{why=\"";
 
-/// A counter of the operator by what made searches due.
+/// A counter of the operator by trigger.
 pub async fn by_cause(operator: &Process, counter: &str) -> Result<BTreeMap<String, f64>> {
     let text = http(operator.port(8080)?, "/metrics").await?.body;
     let one = |line: &str| {
@@ -29,7 +29,7 @@ pub async fn by_cause(operator: &Process, counter: &str) -> Result<BTreeMap<Stri
     Ok(text.lines().filter_map(one).collect())
 }
 
-/// What was added since, where anything was.
+/// The increments, without zeros.
 pub fn since(before: &BTreeMap<String, f64>, now: BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let added = |(why, count): (String, f64)| {
         let count = count - before.get(&why).copied().unwrap_or_default();
@@ -38,19 +38,19 @@ pub fn since(before: &BTreeMap<String, f64>, now: BTreeMap<String, f64>) -> BTre
     now.into_iter().map(added).filter(|(_, count)| *count > 0.0).collect()
 }
 
-/// What the operator and those of its children that ended have used of a core.
+/// The CPU time of the operator and of its terminated children, in core seconds.
 pub fn core_seconds(operator: &Process) -> Result<f64> {
     let text = fs::read_to_string(format!("/proc/{}/stat", operator.pid()))?;
     let (_, fields) = text.rsplit_once(')').context("no name in stat")?;
-    // utime, stime, cutime, cstime: fields 14 to 17, of which the first two stand before
+    // utime, stime, cutime, cstime: fields 14 to 17, of which the first two are the name and before
     let ticks: Vec<f64> =
         fields.split_whitespace().skip(11).take(4).filter_map(|field| field.parse().ok()).collect();
     ensure!(ticks.len() == 4, "no times in {text}");
-    // the kernel tells them in hundredths of a second, whatever its own clock
+    // in hundredths of a second, independent of the kernel's clock
     Ok(ticks.iter().sum::<f64>() / 100.0)
 }
 
-/// What the operator's process holds now.
+/// The resident memory of the operator's process.
 pub fn resident_mib(operator: &Process) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{}/status", operator.pid()))?;
     let value = text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));

@@ -105,8 +105,8 @@ async fn actors_refused_by_a_kubelet_are_placed_elsewhere() {
     let refused =
         json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no device is left"});
     ends(&env, "app-a-0", &refused).await;
-    let note = env.wait_event("app", "Refused", "no device is left").await;
-    assert!(note.contains(&node), "{note}");
+    let message = env.wait_event("app", "Refused", "no device is left").await;
+    assert!(message.contains(&node), "{message}");
     let after = env
         .wait_reconciled("app", |state| {
             ensure!(!state.places()["a-0"].starts_with(&node), "{:?}", state.places());

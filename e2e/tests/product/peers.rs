@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
 use crate::foreign_objects::{OPERATOR_USER, is_refused};
 
-/// The addresses of an application's host names, as in the Service's EndpointSlices.
+/// The addresses of an application's host names, as in the Service's `EndpointSlices`.
 async fn names(env: &TestEnv, application: &str) -> Result<BTreeMap<String, String>> {
     let of_it = ListParams::default().labels(&format!("kubernetes.io/service-name={application}"));
     let slices = env.api::<EndpointSlice>().list(&of_it).await?;
