@@ -230,7 +230,7 @@ impl Graph {
             ));
         }
         if tasks == 0 {
-            return Err(FileError::new("tasks", "there is none", "a graph has at least one task"));
+            return Err(FileError::new("tasks", "empty", "a graph has at least one task"));
         }
         let mut names = BTreeMap::new();
         for (position, task) in parts.tasks.iter().enumerate() {

@@ -128,7 +128,7 @@ fn mapping_errors_name_file_and_path() {
         ("evaluate --graph g.yaml --platform p.yaml --mapping cut.json", "cut.json: mapping: EOF"),
         (
             "evaluate --graph g.yaml --platform p.yaml --mapping twice.json",
-            "twice.json: mapping: `t0` is there twice",
+            "twice.json: mapping: `t0` occurs twice",
         ),
         (
             "evaluate --graph g.yaml --platform p.yaml --mapping odd.json",

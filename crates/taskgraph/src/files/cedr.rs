@@ -290,7 +290,7 @@ fn implementations(name: &str, platforms: &[Way]) -> Result<BTreeMap<Kind, Imple
         let expected = within(&format!("{path}.nodecost"), cost, 0.0, LONGEST_MICROSECONDS)?;
         let one = Implementation { expected, actual: None, function: way.runfunc.clone() };
         if all.insert(kind, one).is_some() {
-            let problem = format!("{} is there twice", way.name);
+            let problem = format!("{} occurs twice", way.name);
             return Err(FileError::new(path, problem, "write one implementation per kind"));
         }
     }
@@ -312,7 +312,7 @@ fn edges(nodes: &[(&str, &Node)], positions: &BTreeMap<&str, usize>) -> Result<V
             };
             cost(&path, from)?;
             if !pairs.insert((*position, to)) {
-                let problem = format!("`{}` is there twice", from.name);
+                let problem = format!("`{}` occurs twice", from.name);
                 return Err(FileError::new(path, problem, "write each dependence once"));
             }
         }

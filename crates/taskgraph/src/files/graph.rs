@@ -136,7 +136,7 @@ pub fn read(text: &str) -> Result<Graph, FileError> {
             let path = format!("variables[{position}].name");
             return Err(FileError::new(
                 path,
-                format!("`{}` is there twice", variable.name),
+                format!("`{}` occurs twice", variable.name),
                 "give each variable a name of its own",
             ));
         }

@@ -43,7 +43,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
                 let mut seen = std::collections::BTreeSet::new();
                 while let Some((key, value)) = map.next_entry::<String, V>()? {
                     if !seen.insert(key.clone()) {
-                        return Err(A::Error::custom(format!("`{key}` is there twice")));
+                        return Err(A::Error::custom(format!("`{key}` occurs twice")));
                     }
                     pairs.push((key, value));
                 }

@@ -136,7 +136,7 @@ pub fn read(text: &str) -> Result<Platform, FileError> {
         within(&format!("{path}.perUnit"), per_unit, 0.0, LARGEST)?;
         let pair = if a <= b { (a, b) } else { (b, a) };
         if platform.communication.insert(pair, Communication { startup, per_unit }).is_some() {
-            return Err(FileError::new(path, "this pair is there twice", "write each pair once"));
+            return Err(FileError::new(path, "this pair occurs twice", "write each pair once"));
         }
     }
     for (name, TransferFile { fixed_nanoseconds, nanoseconds_per_kib }) in file.transfer.0 {

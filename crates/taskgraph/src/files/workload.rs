@@ -147,7 +147,7 @@ pub fn read(text: &str) -> Result<Workload, FileError> {
         workload.dags.push(Arriving { file, instances, period_ns: nanoseconds(period), arrivals });
     }
     if workload.dags.is_empty() {
-        return Err(FileError::new("dags", "there is none", "name at least one graph"));
+        return Err(FileError::new("dags", "empty", "name at least one graph"));
     }
     for (application, patterns) in file.actual.0 {
         let mut read = Vec::new();

@@ -77,7 +77,7 @@ fn invalid_files_are_rejected_with_the_place() {
         ),
         ("/DAG/B/arguments/0", json!("m"), "DAG.B.arguments[0]: `m` is not a variable"),
         ("/DAG/B/platforms/0/name", json!("F_F"), "DAG.B.platforms[0].name: `F_F` is not a kind"),
-        ("/DAG/B/platforms/0/name", json!("cpu"), "DAG.B.platforms[1]: cpu is there twice"),
+        ("/DAG/B/platforms/0/name", json!("cpu"), "DAG.B.platforms[1]: cpu occurs twice"),
         ("/DAG/B/platforms/0/nodecost", json!(-1), "DAG.B.platforms[0].nodecost: -1 is out of range"),
         ("/DAG/B/platforms/0/nodecost", json!("x"), "DAG.B.platforms[0].nodecost: invalid type"),
         ("/DAG/B/platforms", json!([]), "DAG.B.platforms: no implementation"),
@@ -85,7 +85,7 @@ fn invalid_files_are_rejected_with_the_place() {
         ("/Variables/n/val", json!([1]), "Variables.n.val: 1 initial bytes for 4 bytes"),
         ("/Variables/n/val/0", json!(256), "Variables.n.val[0]: invalid value"),
         ("/Variables/buffer/bytes", json!(4), "Variables.buffer.bytes: a pointer of 4 bytes"),
-        ("/DAG", json!({}), "tasks: there is none"),
+        ("/DAG", json!({}), "tasks: empty"),
         ("/DAG", json!(3), "DAG: invalid type"),
     ];
     for (place, put, expected) in cases {

@@ -45,7 +45,7 @@ fn invalid_files_are_rejected_with_the_place() {
     let cases = [
         ("version: 2\nmodel: work\ntasks: []", "version: 2 is unknown"),
         ("version: 1\nmodel: other\ntasks: []", "model: `other` is unknown"),
-        ("version: 1\nmodel: work\ntasks: []", "tasks: there is none"),
+        ("version: 1\nmodel: work\ntasks: []", "tasks: empty"),
         ("version: 1\nmodel: work\ntasks: [{id: a, wrok: 1}]", "tasks[0].wrok"),
         ("version: 1\nmodel: work\ntasks: [{id: a, work: -1}]", "tasks[0].work: -1 is out of range"),
         ("version: 1\nmodel: work\ntasks: [{id: a, work: .nan}]", "tasks[0].work: NaN is out of range"),
