@@ -127,7 +127,7 @@ impl Agent {
         let (nodes, nodes_writer) = store();
         let (cache, topologies_writer) = store();
         let (questions, asked) = mpsc::channel(16);
-        let (held, told) = mpsc::unbounded_channel();
+        let (held, held_receiver) = mpsc::unbounded_channel();
         let agent = Self {
             roster: Roster::new(nodes),
             metrics,
@@ -148,8 +148,12 @@ impl Agent {
             release: Mutex::default(),
             outdated: watch::Sender::new(None),
         };
-        let caches =
-            Caches { nodes: nodes_writer, topologies: topologies_writer, questions: asked, held: told };
+        let caches = Caches {
+            nodes: nodes_writer,
+            topologies: topologies_writer,
+            questions: asked,
+            held: held_receiver,
+        };
         (Arc::new(agent), caches)
     }
 

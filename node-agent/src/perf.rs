@@ -27,7 +27,7 @@ pub const HARDWARE: &str = "perf_hardware";
 /// The maximum number of observed pods.
 const PODS: usize = 64;
 /// The reason if nothing is counted because there is no pod.
-const NOBODY: &str = "there is no pod of an actor here to count for";
+const NO_ACTOR_PODS: &str = "this node has no pod of an actor to count";
 /// The reason if something is counted.
 const COUNTS: &str = "counts for pods of actors";
 /// The number of consecutive probes in which pods may lack a cgroup: a starting pod has none for a moment.
@@ -102,7 +102,7 @@ impl Perf {
             let (state, words) = match probe(layer.as_ref(), root, &online, set) {
                 Ok(()) => {
                     sets.push(set);
-                    (CollectorState::Ok, NOBODY.to_owned())
+                    (CollectorState::Ok, NO_ACTOR_PODS.to_owned())
                 }
                 Err(problem) => problem,
             };
@@ -144,7 +144,7 @@ impl Perf {
                 self.root.display()
             ))
         } else {
-            (CollectorState::Ok, NOBODY.to_owned())
+            (CollectorState::Ok, NO_ACTOR_PODS.to_owned())
         };
         let collector = |set: &Set| match set {
             Set::Software => SOFTWARE,
@@ -297,7 +297,7 @@ fn between(before: &Reading, now: &Reading, wall: Duration) -> Option<Totals> {
     let counts = now.counts.iter().zip(&before.counts).map(|(now, before)| now.checked_sub(*before));
     let counts: Vec<_> = counts.collect::<Option<_>>()?;
     if running.is_zero() && !enabled.is_zero() {
-        // somebody else had the counters all the time
+        // another process had the counters all the time
         return None;
     }
     let scaling = if enabled.is_zero() { 1.0 } else { running.as_secs_f64() / enabled.as_secs_f64() };
@@ -316,7 +316,7 @@ fn probe(
 ) -> Result<(), (CollectorState, String)> {
     if !cgroup::is_v2(root) {
         let words = format!(
-            "{} is no hierarchy of cgroup v2, without which no pod can be told from another: start the node with \
+            "{} is not a cgroup v2 hierarchy, which is needed to distinguish pods: start the node with \
              cgroup v2, or name the hierarchy with --cgroup-root",
             root.display()
         );

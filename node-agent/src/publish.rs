@@ -117,12 +117,12 @@ impl Wanted<'_> {
             }
             Release::Waits(why) => (DRIVER_RELEASED, "False", "Waiting", why.as_str()),
         });
-        let told = [Some((READY, status, reason, message)), release];
+        let conditions = [Some((READY, status, reason, message)), release];
         let status = NodeTopologyStatus {
             observed_generation: generation,
             devices: Some(devices.unwrap_or_else(|| "none".to_owned())),
             allocations: self.allocations.map_or(held.allocations.clone(), <[_]>::to_vec),
-            conditions: told.into_iter().flatten().map(condition).collect(),
+            conditions: conditions.into_iter().flatten().map(condition).collect(),
         };
         let is_ours = |it: &&Condition| [READY, DRIVER_RELEASED].contains(&it.type_.as_str());
         let same = held.observed_generation == status.observed_generation

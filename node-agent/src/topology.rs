@@ -24,8 +24,8 @@ pub enum Error {
 pub fn render(reading: &Reading, counters: &[DeviceReading], form: Form) -> Result<String, Error> {
     if reading.topologies.is_empty() {
         let problems = reading.problems.iter().map(|(place, problem)| format!("{place}: {problem}"));
-        let told = |words: &str| reading.problems.values().any(|problem| problem.message == words);
-        let states = reading.collectors.iter().filter(|it| !it.words.is_empty() && !told(&it.words));
+        let is_reported = |words: &str| reading.problems.values().any(|problem| problem.message == words);
+        let states = reading.collectors.iter().filter(|it| !it.words.is_empty() && !is_reported(&it.words));
         let all: Vec<_> = problems.chain(states.map(|it| format!("{}: {}", it.name, it.words))).collect();
         return Err(Error::Nothing(if all.is_empty() {
             "there is nothing".to_owned()

@@ -1,4 +1,4 @@
-//! What follows from a policy before anybody is placed.
+//! What follows from a policy before any actor is placed.
 
 use crate::Rules;
 use crate::file::format::Constraint;

@@ -37,17 +37,17 @@ fn invalid_policies_are_refused_with_these_messages() {
 #[test]
 fn texts_that_are_too_long_or_too_deep_are_refused() {
     let long = "% x\n".repeat(20_000);
-    let told = |text: &str| Program::parse(text).unwrap_err()[0].to_string();
-    assert_eq!(told(&long), "line 1 column 1: the text has 80000 bytes; a policy has at most 65536");
+    let message = |text: &str| Program::parse(text).unwrap_err()[0].to_string();
+    assert_eq!(message(&long), "line 1 column 1: the text has 80000 bytes; a policy has at most 65536");
     let deep = format!("p({}1{}).", "f(".repeat(100), ")".repeat(100));
-    assert_eq!(told(&deep), "line 1 column 103: more than 50 terms inside each other; split the rule");
+    assert_eq!(message(&deep), "line 1 column 103: more than 50 terms inside each other; split the rule");
     assert_eq!(
-        told(&format!("p({}1).", "-".repeat(100))),
+        message(&format!("p({}1).", "-".repeat(100))),
         "line 1 column 52: more than 50 terms inside each other; split the rule"
     );
-    assert_eq!(told("p(\"\0\")."), "line 1 column 4: a string cannot hold the character 0; remove it");
+    assert_eq!(message("p(\"\0\")."), "line 1 column 4: a string cannot hold the character 0; remove it");
     let wide = format!("p({}).", vec!["1"; 40].join(","));
-    assert_eq!(told(&wide), "line 1 column 1: `p` has 40 terms; a predicate has at most 32");
+    assert_eq!(message(&wide), "line 1 column 1: `p` has 40 terms; a predicate has at most 32");
 }
 
 #[test]

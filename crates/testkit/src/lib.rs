@@ -17,5 +17,6 @@ pub use limits::Passed;
 pub use published::{published, several};
 pub use random::{over_full, world};
 pub use shapes::{
-    all_to_all, clusters, famine, grid, heavy_tails, neighbours, rings, shapes, stencil, tight_memory, tree,
+    all_to_all, clusters, famine, grid, heavy_tails, kind_cycles, neighbours, shapes, stencil, tight_memory,
+    tree,
 };

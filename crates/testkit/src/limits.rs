@@ -15,7 +15,7 @@ pub fn now(file: &SnapshotFile) -> Assigned {
     file.actors.iter().map(|actor| actor.current.as_ref().and_then(unit)).collect()
 }
 
-/// Limits that what runs passes, somebody of ours among them.
+/// Limits that the current placement exceeds with a movable actor.
 pub struct Passed(BTreeMap<String, Breach>);
 
 impl Passed {
@@ -31,7 +31,7 @@ impl Passed {
     }
 }
 
-/// Who is excused; none where something is held against somebody.
+/// Actors with grandfathered violations; `None` if there is any other violation.
 pub fn excused(file: &SnapshotFile, passed: &Passed, places: &Assigned) -> Option<BTreeSet<usize>> {
     let before = &passed.0;
     let mut excused = BTreeSet::new();
@@ -51,7 +51,7 @@ fn breach_of_fixed(file: &SnapshotFile, limit: &str) -> i128 {
     all(file, &fixed.collect()).get(limit).map_or(0, |(excess, _)| *excess)
 }
 
-/// Limits that are passed with somebody of ours in them.
+/// Limits that are exceeded with a movable actor.
 fn breaches(file: &SnapshotFile, places: &Assigned) -> BTreeMap<String, Breach> {
     let all = all(file, places).into_iter();
     all.filter(|(_, (excess, ours))| *excess > 0 && !ours.is_empty()).collect()
@@ -180,7 +180,7 @@ fn caps(
     }
 }
 
-/// Every resource that somebody needs.
+/// Every resource that an actor requires.
 pub fn names(file: &SnapshotFile) -> BTreeSet<String> {
     let ways = file.actors.iter().flat_map(|actor| actor.runs_on.values());
     let own = file.actors.iter().flat_map(|actor| actor.requires.keys());

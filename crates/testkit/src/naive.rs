@@ -184,7 +184,7 @@ pub fn feasible(file: &SnapshotFile, at: &Placed) -> bool {
     feasible_beside(file, Passed::now(file).as_ref(), at)
 }
 
-/// The same, told what the file's limits are passed by now.
+/// The same, given the amounts by which the current placement exceeds limits.
 pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, at: &Placed) -> bool {
     let fixed = |id: &str| file.actors.iter().any(|actor| actor.id == id && actor.fixed);
     let actors_fine = file.actors.iter().all(|actor| {
@@ -223,7 +223,7 @@ pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, at: &Placed
         && file.constraints.iter().all(|c| obeyed(file, at, c, &fixed))
 }
 
-/// What is wanted of `resource`, and whether somebody who is not fixed wants some.
+/// The demand of `resource`, and whether a movable actor requires it.
 fn wanted<'a>(needs: impl Iterator<Item = (&'a Actor, u64)>) -> (i128, bool) {
     needs
         .filter(|(_, need)| *need > 0)

@@ -55,12 +55,12 @@ pub fn every(file: &SnapshotFile, visit: &mut dyn FnMut(&Assigned)) {
     }
 }
 
-/// Unplaced actors, then those who are excused where anybody can be, then each level's sum.
+/// Unplaced actors, then grandfathered ones if there can be any, then the sum of each level.
 pub fn vector(file: &SnapshotFile, places: &Assigned) -> Vec<i64> {
     vector_beside(file, Passed::now(file).as_ref(), places)
 }
 
-/// The same, told what the file's limits are passed by now.
+/// The same, given the amounts by which the current placement exceeds limits.
 pub fn vector_beside(file: &SnapshotFile, passed: Option<&Passed>, places: &Assigned) -> Vec<i64> {
     let unplaced = places.iter().filter(|place| place.is_none()).count();
     let mut levels = match &file.objectives {
@@ -223,7 +223,7 @@ pub fn feasible(file: &SnapshotFile, places: &Assigned) -> bool {
     feasible_beside(file, Passed::now(file).as_ref(), places)
 }
 
-/// The same, told what the file's limits are passed by now.
+/// The same, given the amounts by which the current placement exceeds limits.
 pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, places: &Assigned) -> bool {
     if let Some(passed) = passed {
         let of_single = |given: &&Constraint| {

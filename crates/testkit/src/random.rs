@@ -168,7 +168,7 @@ fn unit(rng: &mut Rng, number: usize, nodes: usize, roomy: bool) -> Unit {
         zone: (rng.u8(..3) > 0).then(|| format!("zone-{}", rng.u8(..2))),
         numa: (rng.u8(..3) > 0).then(|| format!("numa-{}", rng.u8(..2))),
         pool: (rng.u8(..3) > 0).then(|| format!("pool-{}", rng.u8(..2))),
-        // Overload is as likely with room as without: it keeps nobody out.
+        // Overload is as likely with headroom as without: it is not a limit.
         capacity: if rng.bool() { rng.u64(10..30) } else { rng.u64(1..10) },
         slots: (rng.u8(..4) == 0).then(|| if roomy { rng.u64(2..5) } else { rng.u64(..5) }),
         provides,

@@ -61,10 +61,10 @@ pub fn allocations<'a>(
     known.list.truncate(MOST);
     let mut room = MOST_IDS_OF_ALL;
     for allocation in &mut known.list {
-        let told = allocation.device_ids.len().min(room);
-        known.left_out += allocation.device_ids.len() - told;
-        allocation.device_ids.truncate(told);
-        room -= told;
+        let kept = allocation.device_ids.len().min(room);
+        known.left_out += allocation.device_ids.len() - kept;
+        allocation.device_ids.truncate(kept);
+        room -= kept;
     }
     known.list.retain(|allocation| !allocation.device_ids.is_empty());
     known

@@ -74,8 +74,8 @@ fn what_no_schema_takes_is_left_out_and_counted() {
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
     let large: Vec<_> = (0..10).map(|n| pod("a", "p", &format!("r{n}"), &ids)).collect();
     let known = joined(&large, &[("a", "p")]);
-    let told: Vec<_> = known.list.iter().map(|held| held.device_ids.len()).collect();
-    assert_eq!((told, known.left_out), ([vec![1000; 8], vec![192]].concat(), 1808), "8,192 ids in all");
+    let counts: Vec<_> = known.list.iter().map(|held| held.device_ids.len()).collect();
+    assert_eq!((counts, known.left_out), ([vec![1000; 8], vec![192]].concat(), 1808), "8,192 ids in all");
 }
 
 #[test]
@@ -152,7 +152,7 @@ async fn the_loop_tells_what_changed_and_survives_whatever_the_kubelet_does() {
         assert_eq!(changes.next().await.unwrap(), ["node-a"]);
         let known = allocations.of("node-a").unwrap();
         assert_eq!((&*known.list[0].pod_uid, &*known.list[0].device_ids[0]), ("uid-1", "GPU-1"));
-        assert!(allocations.of("node-b").is_none(), "somebody else's node");
+        assert!(allocations.of("node-b").is_none(), "another node");
         kubelet.says(Answer::Status(8, "rejected by rate limit"));
         let asked = kubelet.asked();
         while kubelet.asked() < asked + 3 {

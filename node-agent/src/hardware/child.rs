@@ -145,7 +145,7 @@ impl Child {
     fn undead_words(&self) -> String {
         format!(
             "there was no answer within {:?}, and the process that looks does not end though it was killed: a driver \
-             hangs in the kernel; nobody asks again before it ends",
+             hangs in the kernel; it is not retried before that exits",
             self.limit
         )
     }

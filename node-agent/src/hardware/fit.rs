@@ -154,7 +154,7 @@ mod tests {
         gpu.model = Some("x".repeat(500));
         gpu.vendor = Some(String::new());
         gpu.uuid = Some("GPU\n-1\0".into());
-        gpu.parent = Some("nobody".into());
+        gpu.parent = Some("unknown".into());
         gpu.numa_node = Some(-1);
         gpu.compute_resources =
             [5, 7].map(|count| ComputeResource { type_: "Core".into(), count: -count }).into();

@@ -15,33 +15,33 @@ const CYCLES: usize = 0;
 
 /// A fake kernel: each set has one reading for all groups, or an error.
 #[derive(Clone, Default)]
-struct Double(Arc<Mutex<Told>>);
+struct FakeKernel(Arc<Mutex<FakeCounters>>);
 
 #[derive(Default)]
-struct Told {
+struct FakeCounters {
     software: Reading,
     hardware: Option<Reading>,
     refuses: bool,
     open: usize,
 }
 
-struct DoubleGroup(Double, Set);
+struct DoubleGroup(FakeKernel, Set);
 
-impl Double {
+impl FakeKernel {
     fn with_hardware() -> Self {
-        let told = Told {
+        let counters = FakeCounters {
             software: reading(0, 0, &vec![0; Set::Software.len()]),
             hardware: Some(reading(0, 0, &vec![0; Set::Hardware.len()])),
-            ..Told::default()
+            ..FakeCounters::default()
         };
-        Self(Arc::new(Mutex::new(told)))
+        Self(Arc::new(Mutex::new(counters)))
     }
 
     fn says(&self, set: Set, reading: Reading) {
-        let mut told = self.0.lock().unwrap();
+        let mut counters = self.0.lock().unwrap();
         match set {
-            Set::Software => told.software = reading,
-            Set::Hardware => told.hardware = Some(reading),
+            Set::Software => counters.software = reading,
+            Set::Hardware => counters.hardware = Some(reading),
         }
     }
 
@@ -54,26 +54,26 @@ impl Double {
     }
 }
 
-impl Layer for Double {
+impl Layer for FakeKernel {
     fn open(&self, _: &File, _: usize, set: Set) -> io::Result<Box<dyn Group>> {
-        let mut told = self.0.lock().unwrap();
-        if told.refuses {
+        let mut counters = self.0.lock().unwrap();
+        if counters.refuses {
             return Err(io::Error::from_raw_os_error(24));
         }
-        if set == Set::Hardware && told.hardware.is_none() {
+        if set == Set::Hardware && counters.hardware.is_none() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        told.open += 1;
+        counters.open += 1;
         Ok(Box::new(DoubleGroup(self.clone(), set)))
     }
 }
 
 impl Group for DoubleGroup {
     fn read(&mut self) -> io::Result<Reading> {
-        let told = self.0.0.lock().unwrap();
+        let counters = self.0.0.lock().unwrap();
         Ok(match self.1 {
-            Set::Software => told.software.clone(),
-            Set::Hardware => told.hardware.clone().unwrap(),
+            Set::Software => counters.software.clone(),
+            Set::Hardware => counters.hardware.clone().unwrap(),
         })
     }
 }
@@ -118,12 +118,12 @@ fn text(perf: &mut Perf) -> String {
 
 #[test]
 fn counts_are_scaled_by_what_was_added_and_the_first_interval_is_dropped() {
-    let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let (double, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     assert_eq!(
         metrics.collectors_page(),
-        "perf_hardware ok: there is no pod of an actor here to count for\n\
-         perf_software ok: there is no pod of an actor here to count for\n"
+        "perf_hardware ok: this node has no pod of an actor to count\n\
+         perf_software ok: this node has no pod of an actor to count\n"
     );
     assert_eq!(double.open_groups(), 0, "the probes are closed");
     perf.watch(&[pod("1")].into());
@@ -152,12 +152,12 @@ fn an_interval_longer_than_the_wall_clock_is_dropped_and_the_next_one_counts() {
     assert_eq!(added(&reading(900, 900, &[150])), None, "backwards");
     assert_eq!(added(&reading(1_500, 1_500, &[99])), None, "fewer than before");
     assert_eq!(added(&reading(1_500, 1_000, &[100])), None, "never scheduled");
-    assert_eq!(added(&reading(1_000, 1_000, &[100])), Some(0.0), "nobody ran");
+    assert_eq!(added(&reading(1_000, 1_000, &[100])), Some(0.0), "nothing ran");
 }
 
 #[test]
 fn a_set_without_free_counters_reports_that_it_counts_nothing() {
-    let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let (double, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     perf.watch(&[pod("1")].into());
     let states = |perf: &Perf| perf.states().into_iter().map(|(_, (_, words))| words).collect::<Vec<_>>();
@@ -176,7 +176,7 @@ fn a_set_without_free_counters_reports_that_it_counts_nothing() {
 
 #[test]
 fn what_cannot_be_counted_says_why() {
-    let (double, metrics) = (Double::default(), Metrics::new().unwrap());
+    let (double, metrics) = (FakeKernel::default(), Metrics::new().unwrap());
     let root = hierarchy(&["1"]);
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     let page = metrics.collectors_page();
@@ -199,7 +199,7 @@ fn what_cannot_be_counted_says_why() {
 fn pods_and_descriptors_are_bounded_and_those_that_go_are_closed() {
     let uids: Vec<_> = (0..70).map(|n| n.to_string()).collect();
     let root = hierarchy(&uids.iter().map(String::as_str).collect::<Vec<_>>());
-    let (double, metrics) = (Double::with_hardware(), Metrics::new().unwrap());
+    let (double, metrics) = (FakeKernel::with_hardware(), Metrics::new().unwrap());
     let pods: BTreeSet<_> = uids.iter().map(|uid| pod(uid)).collect();
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     perf.watch(&pods);
@@ -232,7 +232,7 @@ fn pods_and_descriptors_are_bounded_and_those_that_go_are_closed() {
 
 #[test]
 fn a_cpu_that_was_off_at_the_start_is_counted_on() {
-    let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let (double, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     // the pod may use CPU 0
     perf.online = [8191].into();
@@ -242,7 +242,7 @@ fn a_cpu_that_was_off_at_the_start_is_counted_on() {
 
 #[test]
 fn collectors_that_count_nothing_say_why() {
-    let (double, metrics, root) = (Double::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
+    let (double, metrics, root) = (FakeKernel::with_hardware(), Metrics::new().unwrap(), hierarchy(&["1"]));
     let mut perf = Perf::new(Box::new(double.clone()), root.path(), 1000, &metrics);
     let look = |perf: &mut Perf, uids: &[&str]| {
         perf.watch(&uids.iter().map(|uid| pod(uid)).collect());
@@ -253,12 +253,12 @@ fn collectors_that_count_nothing_say_why() {
         let words = words.replace(&root.path().display().to_string(), "ROOT");
         format!("{}: {}", <&str>::from(state), words.split(':').take(2).collect::<Vec<_>>().join(":"))
     };
-    let nobody = "ok: there is no pod of an actor here to count for";
+    let no_pods = "ok: this node has no pod of an actor to count";
     let lost = "error: counts nothing: no pod of an actor has a cgroup below ROOT";
-    assert_eq!(look(&mut perf, &[]), nobody);
-    assert_eq!([(); 3].map(|()| look(&mut perf, &["2"])), [nobody, nobody, lost]);
+    assert_eq!(look(&mut perf, &[]), no_pods);
+    assert_eq!([(); 3].map(|()| look(&mut perf, &["2"])), [no_pods, no_pods, lost]);
     assert_eq!(look(&mut perf, &["1", "2"]), "ok: counts for pods of actors");
-    assert_eq!(look(&mut perf, &[]), nobody);
+    assert_eq!(look(&mut perf, &[]), no_pods);
     double.refuses();
     let refused = look(&mut perf, &["1"]);
     assert!(refused.starts_with("error: counts nothing: the kernel opens no events for a pod"), "{refused}");

@@ -150,15 +150,15 @@ fn allocations_are_written_on_change_and_kept_while_unknown() {
     object.status = known.status_change(&object, Timestamp::UNIX_EPOCH);
     assert_eq!(object.status.as_ref().unwrap().allocations, std::slice::from_ref(&gpu));
     assert!(known.is_held_by(&object));
-    assert!(wanted(&spec).is_held_by(&object), "nobody knows better");
-    let nobody = Wanted { allocations: Some(&[]), ..wanted(&spec) };
-    assert_eq!(nobody.status_change(&object, Timestamp::UNIX_EPOCH).unwrap().allocations, []);
+    assert!(wanted(&spec).is_held_by(&object), "the allocations are unknown");
+    let empty = Wanted { allocations: Some(&[]), ..wanted(&spec) };
+    assert_eq!(empty.status_change(&object, Timestamp::UNIX_EPOCH).unwrap().allocations, []);
 }
 
 #[test]
 fn the_release_condition_exists_while_requested() {
     let spec = machine();
-    let told = |object: &NodeTopology| -> Vec<String> {
+    let conditions = |object: &NodeTopology| -> Vec<String> {
         let conditions = &object.status.as_ref().unwrap().conditions;
         conditions.iter().map(|it| format!("{} {} {}", it.type_, it.status, it.reason)).collect()
     };
@@ -172,7 +172,7 @@ fn the_release_condition_exists_while_requested() {
         let now = Wanted { release, ..wanted(&spec) };
         assert!(!now.is_held_by(&object), "{expected:?}");
         object.status = now.status_change(&object, Timestamp::UNIX_EPOCH);
-        assert_eq!(told(&object), expected);
+        assert_eq!(conditions(&object), expected);
         assert!(now.is_held_by(&object), "{expected:?}");
     }
     let foreign =

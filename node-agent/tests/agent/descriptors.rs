@@ -8,7 +8,7 @@ use std::{
 
 use crate::tool::program;
 
-/// Where an API server would be; nobody answers there, and that is not asked about here.
+/// The address of an API server; nothing listens there, which is irrelevant here.
 const KUBECONFIG: &str = "
 apiVersion: v1
 kind: Config

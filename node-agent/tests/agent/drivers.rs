@@ -138,7 +138,7 @@ fn a_function_that_is_missing_costs_what_it_would_say() {
     let folder = tempfile::tempdir().unwrap();
     let library = folder.path().join("libnvidia-ml.so.1");
     let mut bytes = fs::read(stub("nvml")).unwrap();
-    // A name that nobody looks for has the same place in the file, and in the table of names that is searched.
+    // A name that is never looked up has the same place in the file, and in the table of names that is searched.
     for name in ["nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetMemoryInfo_v2"] {
         let mut places = 0;
         for at in 0..bytes.len() - name.len() {

@@ -236,7 +236,7 @@ impl<'a> Table<'a> {
 
     /// Lines that are violated, and the actors with grandfathered violations.
     fn judged(&self, places: &Places) -> (BTreeSet<usize>, BTreeSet<usize>) {
-        let (now, nobody): (&Places, Places) = (&self.world.now, vec![None; places.len()]);
+        let (now, unplaced): (&Places, Places) = (&self.world.now, vec![None; places.len()]);
         let (mut held, mut excused) = (BTreeSet::new(), BTreeSet::new());
         for (case, excess) in &self.broken[places] {
             let is_in = |actor: usize, places: &Places| {
@@ -247,7 +247,7 @@ impl<'a> Table<'a> {
                 .collect();
             let is_no_worse = self.broken[now].get(case).is_some_and(|then| then >= excess)
                 && ours.iter().all(|actor| is_in(*actor, now));
-            if self.broken[&nobody].contains_key(case) || (!ours.is_empty() && !is_no_worse) {
+            if self.broken[&unplaced].contains_key(case) || (!ours.is_empty() && !is_no_worse) {
                 held.insert(self.world.first_line + case.0);
             } else {
                 excused.extend(ours);
@@ -287,9 +287,9 @@ fn grandfathered_violations_of_policies_match_the_definition() {
                 broken.push(places);
                 continue;
             }
-            let told: BTreeSet<usize> =
-                ruled.excused(&assignment).iter().map(|told| told.actor.at()).collect();
-            assert_eq!(told, excused, "{places:?} in {whose}");
+            let found: BTreeSet<usize> =
+                ruled.excused(&assignment).iter().map(|excused| excused.actor.at()).collect();
+            assert_eq!(found, excused, "{places:?} in {whose}");
             seen_excused += usize::from(!excused.is_empty());
             let had_to_move = |actor: &usize| {
                 let open = ruled.candidates(ActorIx::new(*actor));

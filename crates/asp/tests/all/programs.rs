@@ -153,7 +153,7 @@ fn by_clingo(snapshot: &Snapshot, policy: &Policy, program: &str, chosen: &str) 
 }
 
 /// The ground rules on one assignment, without grandfathering.
-fn told(world: &Snapshot, rules: &Rules, assignment: &Assignment) -> Meaning {
+fn meaning_of_rules(world: &Snapshot, rules: &Rules, assignment: &Assignment) -> Meaning {
     let places = assignment.iter().map(|place| place.map(UnitIx::at)).collect();
     let broken = rules.violations(assignment).iter().map(|says| line(says)).collect();
     Meaning::from([(places, (broken, world.penalty(assignment)))])
@@ -177,7 +177,7 @@ fn by_rules(world: &Snapshot, rules: &Rules) -> Meaning {
                 let says: Vec<String> = violations.into_iter().map(|violation| violation.says).collect();
                 assert_eq!(says, rules.violations(&assignment), "{assignment:?} in {world:?}");
             }
-            found.extend(told(world, rules, &assignment));
+            found.extend(meaning_of_rules(world, rules, &assignment));
         }
     }
     found
@@ -251,7 +251,7 @@ fn random_policies_mean_the_same_to_the_planner_and_to_clingo() {
         let clingo = by_clingo(&snapshot, &policy, &program, FEASIBLE);
         assert_eq!(by_rules(&world, &rules), clingo, "{whose}");
         let now = by_clingo(&snapshot, &policy, &program, NOW);
-        assert_eq!(told(&world, &rules, &world.incumbent()), now, "what runs in {whose}");
+        assert_eq!(meaning_of_rules(&world, &rules, &world.incumbent()), now, "what runs in {whose}");
         compared += 1;
         excused += u64::from(!excusable(&world).is_empty());
         for production in text.used.into_iter().map(str::to_owned).chain(like) {

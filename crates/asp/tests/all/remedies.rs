@@ -71,15 +71,15 @@ fn tell(program: &str, actors: &[&str], constraints: &Value, nodes: &[usize]) ->
     assert_eq!(ruled.violations(&assignment), []);
     let all: Vec<ActorIx> = ActorIx::first(actors.len()).collect();
     let whom = &all[nodes.len()..];
-    let nobody = || -> Assignment { actors.iter().map(|_| None).collect() };
-    assert!(!fit(&ruled, &all, &mut nobody()), "{program}: there is room");
+    let unplaced = || -> Assignment { actors.iter().map(|_| None).collect() };
+    assert!(!fit(&ruled, &all, &mut unplaced()), "{program}: there is room");
     let judge = judge();
     let origin = Rebuild { bare: &bare, judge: &judge };
     let proposed = remedies(&ruled, origin, whom, &assignment, 20_000_000);
     for remedy in &proposed {
         let text = remedy.describe(&ruled);
         assert!(remedy.is_smallest, "{text}");
-        let has_room = |changes: &[Change]| fit(&changed(&ruled, &bare, changes), &all, &mut nobody());
+        let has_room = |changes: &[Change]| fit(&changed(&ruled, &bare, changes), &all, &mut unplaced());
         assert!(has_room(&remedy.changes), "{program}: {text} is not enough");
         for position in 0..remedy.changes.len() {
             let mut less = remedy.changes.clone();

@@ -13,7 +13,7 @@ const SHORT: f64 = 5.0;
 const LONG: f64 = 60.0;
 
 /// Threshold above which a difference is reported.
-const TOLD: f64 = 0.01;
+const NOTABLE: f64 = 0.01;
 
 /// Our short runs compared with our long ones and with the best known.
 pub(super) fn time(text: &mut String, summaries: &[Summary]) {
@@ -127,7 +127,7 @@ pub(super) fn parts(text: &mut String, summaries: &[Summary]) {
             text,
             "\n## Ablation in {budget} s\n\nMedian without a component ÷ median of `{OURS}`, on the first level that differs, for instances where the \
              difference is {} % or more.\n\n| component | worse without it on | better without it on |\n|---|---|---|",
-            TOLD * 100.0
+            NOTABLE * 100.0
         )
         .expect(INTO_TEXT);
         for part in &parts {
@@ -142,7 +142,7 @@ pub(super) fn parts(text: &mut String, summaries: &[Summary]) {
                 // Without a ratio, one of the two is worse: no answer, or a higher value on a level whose best is 0.
                 let worse = without.median().vector.is_empty() || without.median().vector > pair.best;
                 match pair.ratio(without.median()) {
-                    Some(ratio) if (ratio - 1.0).abs() < TOLD => {}
+                    Some(ratio) if (ratio - 1.0).abs() < NOTABLE => {}
                     Some(ratio) if ratio > 1.0 => earns.push(line),
                     None if worse => earns.push(line),
                     Some(_) | None => costs.push(line),

@@ -43,7 +43,7 @@ fn the_median_over_seeds_is_compared_with_the_best_known() {
 
 #[test]
 fn a_run_worse_on_a_higher_level_has_no_ratio() {
-    let runs = [run("ours", 1, &[0, 3, 1, 1]), run("theirs", 1, &[]), run("nobody", 1, &[2, 0, 1, 1])];
+    let runs = [run("ours", 1, &[0, 3, 1, 1]), run("theirs", 1, &[]), run("none", 1, &[2, 0, 1, 1])];
     let summary = &summaries(&runs)[0];
     assert_eq!(runs.each_ref().map(|run| summary.ratio(run)), [None; 3]);
     assert_eq!(runs.each_ref().map(|run| summary.misses(run)), ["overload 3", "no answer", "unplaced 2"]);

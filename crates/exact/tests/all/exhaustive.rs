@@ -4,8 +4,8 @@ use exact::Exhaustive;
 use placement::{Answer, Budget, Snapshot, StoppedBy, Strategy};
 use serde_json::json;
 
-/// So many units with room for two and a half actors, and so many actors on a ring of messages.
-fn ring(units: usize, actors: usize) -> Snapshot {
+/// So many units with room for two and a half actors, and so many actors on a cycle of messages.
+fn cycle(units: usize, actors: usize) -> Snapshot {
     let unit =
         |at: usize| json!({"id": format!("u{at}"), "kind": "cpu", "node": format!("n{at}"), "capacity": 10});
     let actor = |at: usize| json!({"id": format!("a{at}"), "runsOn": {"cpu": 4}});
@@ -23,7 +23,7 @@ fn solve(snapshot: &Snapshot, effort: Option<u64>) -> Answer {
 
 #[test]
 fn complete_enumerations_are_proofs_and_interrupted_ones_are_not() {
-    let snapshot = ring(2, 3);
+    let snapshot = cycle(2, 3);
     let answer = solve(&snapshot, None);
     assert!(answer.optimal);
     assert_eq!(answer.assignment, testkit::line::places([Some(0), Some(1), Some(1)]));
@@ -34,7 +34,7 @@ fn complete_enumerations_are_proofs_and_interrupted_ones_are_not() {
 
 #[test]
 fn too_many_assignments_are_refused() {
-    let refused = Exhaustive.solve(&ring(7, 8), &Budget::effort(Some(1), 0)).unwrap_err().to_string();
+    let refused = Exhaustive.solve(&cycle(7, 8), &Budget::effort(Some(1), 0)).unwrap_err().to_string();
     assert_eq!(
         refused,
         "more than 10000000 assignments are possible, and it looks at each; choose another strategy"

@@ -133,9 +133,9 @@ fn violated_rules_and_limits_are_reasons_to_move() {
     for (snapshot, places, reasons) in cases {
         let places = assignment(&snapshot, places);
         assert_eq!(snapshot.violations(&places), []);
-        let told: Vec<String> =
+        let found: Vec<String> =
             explain::moves(&snapshot, &places).into_iter().map(|step| step.reason).collect();
-        assert_eq!(told, reasons);
+        assert_eq!(found, reasons);
     }
 }
 
@@ -159,8 +159,8 @@ proptest! {
             with
         };
         for whereabouts in &explained.placed {
-            let told: usize = whereabouts.alternatives.iter().map(|other| other.units.len()).sum();
-            prop_assert_eq!(told, snapshot.units() - 1);
+            let count: usize = whereabouts.alternatives.iter().map(|other| other.units.len()).sum();
+            prop_assert_eq!(count, snapshot.units() - 1);
             for other in &whereabouts.alternatives {
                 for &unit in &other.units {
                     let with = moved(whereabouts.actor, unit);

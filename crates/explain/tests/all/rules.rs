@@ -210,10 +210,10 @@ fn cores_with_rules_are_sufficient_and_irreducible() {
             };
             assert_eq!(core.holds, placement::Holds::Always, "{policy}\n{snapshot:?}");
             check_core(&snapshot, &cases, &core, &best);
-            let told = core.lines(&snapshot, &best);
-            ruled_out += usize::from(told.iter().any(|line| line.contains("policy p line")));
+            let texts = core.lines(&snapshot, &best);
+            ruled_out += usize::from(texts.iter().any(|line| line.contains("policy p line")));
         }
     }
-    assert!(instances >= 1_000, "{instances} leave somebody out");
+    assert!(instances >= 1_000, "{instances} leave an actor unplaced");
     assert!(ruled_out >= 500, "{ruled_out} are kept out by a rule too");
 }

@@ -210,9 +210,9 @@ pub fn tell_under(snapshot: &Snapshot, cases: &[Case], places: &str, actor: &str
     assert_eq!(snapshot.violations(&assignment), []);
     match explain::why_not(snapshot, snapshot.actor(actor).unwrap(), &assignment, EFFORT) {
         WhyNot::Room(moves) => {
-            let told =
+            let texts =
                 moves.iter().map(|(a, u)| format!("{} on {}", snapshot.actor_id(*a), snapshot.unit_id(*u)));
-            format!("room: {}", told.collect::<Vec<_>>().join(", "))
+            format!("room: {}", texts.collect::<Vec<_>>().join(", "))
         }
         WhyNot::Blocked(core) => {
             check_core(snapshot, cases, &core, &assignment);
@@ -351,7 +351,7 @@ fn full_cluster(nodes: usize) -> (Snapshot, Assignment, ActorIx) {
 
 #[test]
 fn explanations_of_500_nodes_are_as_short_as_of_5() {
-    let told = [5, 500].map(|nodes| {
+    let texts = [5, 500].map(|nodes| {
         let (snapshot, assignment, actor) = full_cluster(nodes);
         assert_eq!(snapshot.violations(&assignment), []);
         let WhyNot::Blocked(core) = explain::why_not(&snapshot, actor, &assignment, EFFORT) else {
@@ -361,9 +361,9 @@ fn explanations_of_500_nodes_are_as_short_as_of_5() {
         core.lines(&snapshot, &assignment)
     });
     let gpus = "10 units of pool gpus: 45 of 160 mem left, at most 7 on one, it needs 9";
-    assert_eq!(told[0], ["5 units of pool cpus: no mem, it needs 9", gpus]);
+    assert_eq!(texts[0], ["5 units of pool cpus: no mem, it needs 9", gpus]);
     let gpus = "1000 units of pool gpus: 4506 of 16000 mem left, at most 7 on one, it needs 9";
-    assert_eq!(told[1], ["500 units of pool cpus: no mem, it needs 9", gpus]);
+    assert_eq!(texts[1], ["500 units of pool cpus: no mem, it needs 9", gpus]);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn cores_are_sufficient_and_irreducible() {
             check_core(&snapshot, &[], &core, &best);
         }
     }
-    assert!(instances >= 1_000, "{instances} leave somebody out");
+    assert!(instances >= 1_000, "{instances} leave an actor unplaced");
 }
 
 #[test]
@@ -393,8 +393,8 @@ fn similar_actors_share_one_diagnosis_under_their_own_names() {
         "a:gpu=1 x:gpu=1 y:gpu=1 z:cpu=1,gpu=1",
         "only x,y units g; apart unit x y",
     );
-    let told = explain::reasons(&snapshot, &assignment(&snapshot, "a=g"), EFFORT);
-    let lines: Vec<String> = told
+    let texts = explain::reasons(&snapshot, &assignment(&snapshot, "a=g"), EFFORT);
+    let lines: Vec<String> = texts
         .iter()
         .map(|left| format!("{} {:?} {}", snapshot.actor_id(left.actor), left.holds, left.reasons.join("; ")))
         .collect();

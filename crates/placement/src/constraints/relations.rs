@@ -170,13 +170,13 @@ fn write_together(
 ) {
     let problem = writer.problem;
     let coming = could_be(writer, relation.scope, others);
-    let coming = somebody(writer, &coming);
+    let coming = any_present(writer, &coming);
     let others: Vec<i32> = others.iter().map(|actor| anywhere(writer, *actor)).collect();
     // By domain: for each co-located set, whether it is there.
     let mut taken: BTreeMap<PlaceIx, Vec<i32>> = BTreeMap::new();
     for crowd in crowds.values() {
         let there = could_be(writer, relation.scope, crowd);
-        let present = somebody(writer, &there);
+        let present = any_present(writer, &there);
         if crowd.len() + others.len() > 1 {
             let mut all: BTreeMap<PlaceIx, Vec<i32>> = BTreeMap::new();
             for (place, literal) in coming.iter().chain(&present) {
@@ -263,7 +263,7 @@ fn could_be(writer: &mut Writer, scope: Scope, actors: &[ActorIx]) -> There {
 }
 
 /// By domain: the literal that one of the possible actors is there.
-fn somebody(writer: &mut Writer, there: &There) -> BTreeMap<PlaceIx, i32> {
+fn any_present(writer: &mut Writer, there: &There) -> BTreeMap<PlaceIx, i32> {
     let literals = |there: &[(ActorIx, i32)]| there.iter().map(|(_, literal)| *literal).collect::<Vec<_>>();
     there.iter().map(|(place, there)| (*place, writer.any(&literals(there)))).collect()
 }

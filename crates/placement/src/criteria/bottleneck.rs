@@ -43,7 +43,7 @@ impl Measure for Bottleneck {
 
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
         let problem = world.problem();
-        let full = told(world);
+        let full = relevant_units(world);
         for &unit in &full {
             let fixed = 1000 * world.rooms.fixed_load(problem, unit);
             facts.weighed.insert(unit);
@@ -57,11 +57,11 @@ impl Measure for Bottleneck {
     }
 
     fn most_sum(&self, world: &Encoding) -> i64 {
-        sum_of_bits(peak(world, &told(world)))
+        sum_of_bits(peak(world, &relevant_units(world)))
     }
 
     fn most_work(&self, world: &Encoding) -> i64 {
-        let (problem, full) = (world.problem(), told(world));
+        let (problem, full) = (world.problem(), relevant_units(world));
         let bits = sum_of_bits(peak(world, &full));
         let work = full.iter().map(|&unit| {
             let bits = problem.capacity[unit].saturating_mul(bits);
@@ -76,7 +76,7 @@ impl Measure for Bottleneck {
 }
 
 /// The units that the program needs: those whose load can change, and the most loaded of the others.
-fn told(world: &Encoding) -> Vec<UnitIx> {
+fn relevant_units(world: &Encoding) -> Vec<UnitIx> {
     let units = world.problem().capacity.positions();
     let (wanted, others): (Vec<UnitIx>, Vec<UnitIx>) =
         units.partition(|unit| world.rooms.work[*unit].wanted > 0 && world.can_host(*unit));

@@ -70,9 +70,9 @@ impl Measure for Busiest {
 
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
         let (problem, sends) = (world.problem(), fixed_sends(world.problem()));
-        let told = told(world);
+        let relevant_units = relevant_units(world);
         facts.exchange_costs = true;
-        for &unit in &told {
+        for &unit in &relevant_units {
             let fixed = world.rooms.fixed_load(problem, unit) + sends.get(&unit).copied().unwrap_or(0);
             facts.weighed.insert(unit);
             facts.say("busy", [unit.into(), problem.capacity[unit].into(), (1000 * fixed).into()]);
@@ -86,7 +86,7 @@ impl Measure for Busiest {
                 }
             }
         }
-        facts.bits("busy_bit", &[], peak(world, &told));
+        facts.bits("busy_bit", &[], peak(world, &relevant_units));
     }
 
     fn constant_part(&self, _: &Encoding, _: i64) -> i64 {
@@ -94,14 +94,14 @@ impl Measure for Busiest {
     }
 
     fn most_sum(&self, world: &Encoding) -> i64 {
-        sum_of_bits(peak(world, &told(world)))
+        sum_of_bits(peak(world, &relevant_units(world)))
     }
 
     fn most_work(&self, world: &Encoding) -> i64 {
-        let (problem, told) = (world.problem(), told(world));
-        let bits = sum_of_bits(peak(world, &told));
+        let (problem, relevant_units) = (world.problem(), relevant_units(world));
+        let bits = sum_of_bits(peak(world, &relevant_units));
         let messages = most_sent(world).saturating_mul(2);
-        let work = told.iter().map(|&unit| {
+        let work = relevant_units.iter().map(|&unit| {
             let busy = world.rooms.most_load(problem, unit).saturating_add(messages);
             busy.saturating_mul(1000).saturating_add(problem.capacity[unit].saturating_mul(bits))
         });
@@ -141,7 +141,7 @@ fn fixed_sends(problem: &Problem) -> BTreeMap<UnitIx, i64> {
 }
 
 /// The units that the program needs: those whose load can change, and the busiest of the others.
-fn told(world: &Encoding) -> Vec<UnitIx> {
+fn relevant_units(world: &Encoding) -> Vec<UnitIx> {
     let problem = world.problem();
     // A movable actor counts on all candidates, a fixed one on its unit. Messages count even without work.
     let ends = world.open_edges().flat_map(|(actor, edge)| [actor, edge.peer]);
@@ -168,10 +168,10 @@ fn most_sent(world: &Encoding) -> i64 {
     sent.fold(0, i64::saturating_add)
 }
 
-fn peak(world: &Encoding, told: &[UnitIx]) -> i64 {
+fn peak(world: &Encoding, relevant_units: &[UnitIx]) -> i64 {
     let (problem, sent) = (world.problem(), most_sent(world));
     let most = |unit: UnitIx| world.rooms.most_load(problem, unit).saturating_add(sent);
-    told.iter().map(|&unit| world.snapshot.fullness(unit, most(unit))).max().unwrap_or(0)
+    relevant_units.iter().map(|&unit| world.snapshot.fullness(unit, most(unit))).max().unwrap_or(0)
 }
 
 /// Placements, the load of every unit, and the number of units with each load, in thousandths of capacity.

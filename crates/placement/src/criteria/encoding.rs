@@ -110,8 +110,8 @@ pub struct Finished<'a> {
 impl<'a> Finished<'a> {
     /// That of an assignment.
     pub fn new(snapshot: &Snapshot, assignment: &'a Assignment) -> Self {
-        let (problem, nobody) = (snapshot.problem(), IxVec::of(false, snapshot.units()));
-        let (mut hosts, mut holds) = (nobody.clone(), nobody);
+        let (problem, none) = (snapshot.problem(), IxVec::of(false, snapshot.units()));
+        let (mut hosts, mut holds) = (none.clone(), none);
         for (actor, unit) in assignment.enumerate() {
             if let Some(unit) = *unit {
                 holds[unit] = true;

@@ -48,7 +48,7 @@ impl Measure for Overload {
     fn facts(&self, world: &Encoding, facts: &mut Facts) {
         let least = world.rooms.least_overload();
         for (unit, room) in world.rooms.work.enumerate() {
-            // Who has nobody and room is as little overloaded as can be.
+            // A unit without actors and with headroom has the smallest overload.
             let matters = |left: &i64| world.can_host(unit) || *left < 0 || least > 0;
             if let Some(left) = room.binding().filter(matters) {
                 facts.weighed.insert(unit);

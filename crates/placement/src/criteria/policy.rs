@@ -7,7 +7,7 @@ use crate::file::format::{Constraint, SnapshotFile};
 use crate::ix::{ActorIx, UnitIx};
 use crate::{Rules, Snapshot};
 
-/// Σ penalties. What a policy's own program adds comes from whoever judges, so `cost` leaves it 0; here is what `prefer`
+/// Σ penalties. What a policy's own program adds comes from the judge, so `cost` leaves it 0; here is what `prefer`
 /// asks for.
 pub(super) struct Policy;
 

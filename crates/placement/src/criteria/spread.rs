@@ -87,7 +87,7 @@ impl Measure for Spread {
     }
 }
 
-/// The members of groups of which somebody can move.
+/// The members of groups with a movable actor.
 fn open_groups(problem: &Problem) -> BTreeMap<GroupIx, Vec<ActorIx>> {
     let mut groups: BTreeMap<GroupIx, Vec<ActorIx>> = BTreeMap::new();
     for (actor, group) in problem.group.enumerate() {

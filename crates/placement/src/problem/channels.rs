@@ -238,10 +238,10 @@ fn sum(file: &SnapshotFile, counts: impl Fn(&[ActorIx], &[ActorIx], bool) -> u12
         return (0, 0);
     }
     let members = members(file);
-    let nobody = Vec::new();
+    let none = Vec::new();
     let (mut messages, mut drags) = (0u128, 0u128);
     for channel in &file.group_messages {
-        let [from, to] = [&channel.from, &channel.to].map(|name| members.get(name).unwrap_or(&nobody));
+        let [from, to] = [&channel.from, &channel.to].map(|name| members.get(name).unwrap_or(&none));
         let is_own = channel.from == channel.to;
         let pairs = counts(from, to, is_own);
         messages = messages.saturating_add(u128::from(channel.count) * pairs);

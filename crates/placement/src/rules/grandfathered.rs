@@ -25,9 +25,10 @@ impl Rules {
         }
         let alone: Assignment =
             current.enumerate().map(|(actor, place)| place.filter(|_| fixed[actor])).collect();
-        let nobody = Assignment::of(None, current.len());
-        let [nobody, alone, now] = [&nobody, &alone, current].map(|places| RuleEvaluator::of(&self, places));
-        let always: BTreeSet<usize> = nobody.broken().collect();
+        let unplaced = Assignment::of(None, current.len());
+        let [unplaced, alone, now] =
+            [&unplaced, &alone, current].map(|places| RuleEvaluator::of(&self, places));
+        let always: BTreeSet<usize> = unplaced.broken().collect();
         let open: BTreeSet<usize> =
             alone.broken().chain(now.broken()).filter(|demand| !always.contains(demand)).collect();
         if open.is_empty() {
@@ -35,12 +36,12 @@ impl Rules {
         }
         let grows = self.grow();
         let mut written = ExcusedCircuit::new(&self, fixed);
-        let mut told = Vec::new();
+        let mut sentences = Vec::new();
         for demand in open {
             written.write(demand, &now, grows[demand], current);
-            told.push(self.demands[demand].says.clone());
+            sentences.push(self.demands[demand].says.clone());
         }
-        written.finish(told)
+        written.finish(sentences)
     }
 
     /// The actors in grandfathered violations of a feasible assignment, each with the violated rules as sentences.

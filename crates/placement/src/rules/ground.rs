@@ -145,13 +145,13 @@ impl Rules {
         // A policy may mention all actors and constrain a few: moves of the others need no evaluation.
         let matters = all.what_matters();
         let inputs: Vec<_> = inputs.iter().copied().filter(|(_, _, atom)| matters[*atom as usize]).collect();
-        let told: Vec<u32> = all.told().collect();
+        let outputs: Vec<u32> = all.outputs().collect();
         let Self { mut ground, demands, penalties, excuses, .. } = all;
         // A body whose weights cannot reach the bound never holds.
         let is_reached = |rule: &GroundRule| i128::from(rule.lower) <= rule.most();
         ground.retain(|rule| matters[rule.head as usize] && is_reached(rule));
-        let told = told.into_iter().chain(inputs.iter().map(|(_, _, atom)| *atom)).collect();
-        let ground = once(ground, &told);
+        let outputs = outputs.into_iter().chain(inputs.iter().map(|(_, _, atom)| *atom)).collect();
+        let ground = once(ground, &outputs);
         let mut rules = Self::indexed(actors, ground, &inputs, demands, penalties, excuses)?;
         rules.find_measures();
         Ok(rules)
@@ -213,7 +213,7 @@ impl Rules {
     }
 
     /// Atoms that are outputs.
-    fn told(&self) -> impl Iterator<Item = u32> {
+    fn outputs(&self) -> impl Iterator<Item = u32> {
         let demanded = self.demands.iter().map(|demand| demand.atom);
         let paid = self.penalties.iter().map(|(atom, _)| *atom);
         demanded.chain(paid).chain(self.excuses.iter().flatten().flat_map(GrandfatheredViolation::atoms))
@@ -221,7 +221,7 @@ impl Rules {
 
     /// By atom: whether an output depends on it.
     fn what_matters(&self) -> Vec<bool> {
-        self.below(self.told().collect())
+        self.below(self.outputs().collect())
     }
 
     /// The number of atoms.
@@ -415,8 +415,8 @@ impl Rules {
 }
 
 /// The same rules without duplicates: an atom that is derived by the same single body as another, and is not one of
-/// `told`, is replaced by it. Ground case by case, a policy repeats the same count many times.
-fn once(mut ground: Vec<GroundRule>, told: &BTreeSet<u32>) -> Vec<GroundRule> {
+/// `outputs`, is replaced by it. Ground case by case, a policy repeats the same count many times.
+fn once(mut ground: Vec<GroundRule>, outputs: &BTreeSet<u32>) -> Vec<GroundRule> {
     loop {
         let before = ground.len();
         let mut bodies: BTreeMap<u32, usize> = BTreeMap::new();
@@ -425,7 +425,7 @@ fn once(mut ground: Vec<GroundRule>, told: &BTreeSet<u32>) -> Vec<GroundRule> {
         }
         let mut first = BTreeMap::new();
         let mut other: BTreeMap<u32, u32> = BTreeMap::new();
-        for rule in ground.iter().filter(|rule| bodies[&rule.head] == 1 && !told.contains(&rule.head)) {
+        for rule in ground.iter().filter(|rule| bodies[&rule.head] == 1 && !outputs.contains(&rule.head)) {
             let known = *first.entry((rule.lower, rule.any, rule.body.as_slice())).or_insert(rule.head);
             if known != rule.head {
                 other.insert(rule.head, known);

@@ -23,7 +23,7 @@ fn overload_is_the_largest_minus_the_smallest_and_counts_empty_units() {
     let two = world("u:cpu:5 v:cpu:9", "a:cpu=7 b:cpu=11", "");
     assert_eq!(cost(&two, ""), [0; 5]);
     assert_eq!(cost(&two, "a=u"), [2, 0, 0, 0, 0], "v is empty and not overloaded");
-    assert_eq!(cost(&two, "a=u b=v"), [0; 5], "both 2 over: nobody is worse off than the other");
+    assert_eq!(cost(&two, "a=u b=v"), [0; 5], "both 2 over: no difference");
     assert_eq!(cost(&two, "a=u b=u"), [13, 0, 0, 0, 0]);
     assert_eq!(cost(&two, "a=v b=u"), [6, 0, 0, 0, 0]);
     let one = world("u:cpu:5", "a:cpu=7", "");
@@ -152,7 +152,7 @@ fn spread_is_the_largest_count_of_a_group_in_one_zone() {
     assert_eq!(spread("a=u b=v c=w"), 2, "two in y");
     assert_eq!(spread("a=u b=w c=x"), 1, "a zone that is not known differs from every other");
     assert_eq!(spread("a=x b=y c=y"), 2);
-    assert_eq!(spread("a=u b=v c=v d=v e=v"), 3 + 1, "each group by itself, and nobody without one");
+    assert_eq!(spread("a=u b=v c=v d=v e=v"), 3 + 1, "each group separately, without actors of no group");
     let others = "p/x/a:cpu=1:group=g p/x/b:cpu=1:group=g p/y/a:cpu=1:group=g";
     let spread = |places| alone(Criterion::Spread, units, others, "", places);
     assert_eq!(spread("p/x/a=u p/x/b=w p/y/a=v"), 2, "another application's group is another group");
@@ -172,7 +172,7 @@ fn latency_is_the_longest_path() {
     assert_eq!(latency("b=v c=u"), 1, "what has no place passes nothing on");
 }
 
-/// Another application's requests and answers refuse nobody, and count nothing; what passes from one of its actors to another counts.
+/// Another application's request cycles cause no refusal, and do not count; paths between its actors count.
 #[test]
 fn what_others_send_round_is_left_out_of_latency() {
     let units = "u:cpu:9 v:cpu:9 w:cpu:9:node=m g:gpu:9";
@@ -224,8 +224,8 @@ fn adaptive_puts_first_what_is_relevant() {
     assert_eq!(order("a to a 4000; a annoys a 4000; c to c 4000"), all, "to oneself is nothing");
     assert_eq!(order("a to c 4000"), communication, "a can leave c");
     assert_eq!(order("prefer a u 1; a to b 4000"), format!("{communication}, policy"));
-    let nobody = world("u:cpu:9", "", "objectives adaptive");
-    assert_eq!(nobody.objectives().to_string(), all);
+    let empty = world("u:cpu:9", "", "objectives adaptive");
+    assert_eq!(empty.objectives().to_string(), all);
 }
 
 #[test]
@@ -283,7 +283,7 @@ pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Pl
     assignment.enumerate().filter_map(name).collect::<BTreeMap<_, _>>()
 }
 
-/// Everything that is told of a cost, and what it does not tell as it is by definition.
+/// All reported values of a cost, and the unreported ones by definition.
 fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 14] {
     let cost = snapshot.cost(assignment);
     let naive = naive::cost(snapshot.file(), &by_name(snapshot, assignment));

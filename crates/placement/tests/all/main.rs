@@ -3,7 +3,7 @@
 
 mod checker;
 mod costs;
-mod excused;
+mod grandfathered;
 mod groups;
 mod others;
 mod own;

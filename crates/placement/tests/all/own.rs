@@ -35,11 +35,11 @@ fn parts(places: &str) -> (Vec<String>, Vec<String>) {
     let assignment = assignment(&snapshot, places);
     let whole = snapshot.cost(&assignment);
     let own = snapshot.own_part(&assignment, &whole);
-    let told = |cost: &placement::Cost| {
+    let values = |cost: &placement::Cost| {
         let named = ALL.iter().map(|name| (name, cost.of(name.parse().unwrap())));
         named.filter(|(_, value)| *value != 0).map(|(name, value)| format!("{name} {value}")).collect()
     };
-    (told(&whole), told(&own))
+    (values(&whole), values(&own))
 }
 
 #[test]

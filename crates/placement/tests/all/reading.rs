@@ -59,7 +59,7 @@ fn what_a_constraint_says_twice_is_refused() {
 
 /// The same without the line.
 fn without_line(refused: &str) -> &str {
-    refused.split_once(" at line ").map_or(refused, |(told, _)| told)
+    refused.split_once(" at line ").map_or(refused, |(messages, _)| messages)
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn a_list_is_not_an_object() {
         ("/policy", json!(["throughput"])),
         ("/policy", json!(7)),
     ];
-    let told = rows.map(|(pointer, value)| without_line(&refused(pointer, value)).to_owned());
+    let messages = rows.map(|(pointer, value)| without_line(&refused(pointer, value)).to_owned());
     let whole = Snapshot::read("[1]").unwrap_err().to_string();
-    insta::assert_snapshot!([&told[..], &[without_line(&whole).to_owned()]].concat().join("\n"), @r"
+    insta::assert_snapshot!([&messages[..], &[without_line(&whole).to_owned()]].concat().join("\n"), @r"
     nodes[0]: is a list; give an object, with its fields by name: id, zone, labels, provides, licenceCost
     units[1]: is a list; give an object, with its fields by name: id, kind, node, zone, numa, pool, capacity, slots, provides, others, powerWatts, idleWatts
     units[0].others: is a list; give an object, with its fields by name: work, count
@@ -373,7 +373,7 @@ fn levels_that_a_file_may_have_can_be_weighed() {
     let cpu = |id: &str| json!({"id": id, "kind": "cpu", "node": id, "capacity": LARGEST});
     let gpu = json!({"id": "g", "kind": "gpu", "node": "g", "capacity": 1, "powerWatts": LARGEST});
     let worlds = [
-        // Nobody can be where it would take most watts, and messages are free.
+        // No actor can be where it would draw most power, and messages are free.
         (Criterion::Energy, world(json!([cpu("u"), gpu]), json!({}), json!(["energy"]))),
         (
             Criterion::Communication,

@@ -299,7 +299,7 @@ fn actors_on_full_exclusive_devices_swap() {
 
 /// Full exclusive devices of three kinds: actors of each kind may also use the next kind, so that no two of different
 /// kinds can swap.
-fn ring(each: usize, seed: u64) -> Snapshot {
+fn cycle(each: usize, seed: u64) -> Snapshot {
     let mut rng = fastrand::Rng::with_seed(seed);
     let kinds = ["cpu", "gpu", "fpga"];
     let units = (0..3 * each).map(|at| format!("u{at}:{}:9:node=n{},slots=1", kinds[at % 3], at / 3));
@@ -320,7 +320,7 @@ fn ring(each: usize, seed: u64) -> Snapshot {
 fn actors_on_exclusive_devices_of_several_kinds_rotate() {
     let mut stuck = 0;
     for seed in 0..5 {
-        let snapshot = ring(3, seed);
+        let snapshot = cycle(3, seed);
         let mut best = i64::MAX;
         let mut unplaced = Assignment::of(None, snapshot.actors());
         cheapest(&snapshot, &mut unplaced, ActorIx::new(0), &mut best);
@@ -429,7 +429,9 @@ fn sent(snapshot: &Snapshot, batches: u64, without: Option<Ablation>) -> i64 {
 /// improve the result.
 #[test]
 fn rotations_pay_in_rings_of_kinds() {
-    for (name, snapshot) in [("R-98x98-s1", published("R-98x98-s1")), ("generated", testkit::rings(14, 1))] {
+    for (name, snapshot) in
+        [("R-98x98-s1", published("R-98x98-s1")), ("generated", testkit::kind_cycles(14, 1))]
+    {
         let runs = snapshot.incumbent();
         assert_eq!(snapshot.violations(&runs), [], "{name}");
         let file = snapshot.file();

@@ -38,22 +38,22 @@ pub fn clusters(nodes: usize, each: usize, seed: u64) -> Snapshot {
     Snapshot::new(file).unwrap()
 }
 
-/// Kinds of [`rings`], a ring of three and one of four, and which of them comes after which.
-const RINGS: [(&str, usize); 7] =
+/// Kinds of [`kind_cycles`], a cycle of three and one of four, and which of them comes after which.
+const KIND_CYCLES: [(&str, usize); 7] =
     [("cpu", 1), ("gpu", 2), ("fpga", 0), ("npu", 4), ("tpu", 5), ("dsp", 6), ("vpu", 3)];
 
-/// Rings of kinds: exclusive devices of seven kinds, one of each on every node, all taken. Each kind's actors may be on the next kind
-/// of their ring, too, and run on their own: no two on different kinds can change places, three can in one ring and four in the other.
+/// Cycles of kinds: exclusive devices of seven kinds, one of each on every node, all taken. Each kind's actors may be on the next kind
+/// of their cycle, too, and run on their own: no two on different kinds can change places, three can in one cycle and four in the other.
 ///
 /// Actors are in communities of seven that know nothing of kinds; one message in five goes to any actor.
-pub fn rings(nodes: usize, seed: u64) -> Snapshot {
-    const EACH: usize = RINGS.len();
+pub fn kind_cycles(nodes: usize, seed: u64) -> Snapshot {
+    const EACH: usize = KIND_CYCLES.len();
     let mut rng = fastrand::Rng::with_seed(seed);
     let count = nodes * EACH;
-    let id = |at: usize| format!("node-{}/{}-0", at / EACH, RINGS[at % EACH].0);
+    let id = |at: usize| format!("node-{}/{}-0", at / EACH, KIND_CYCLES[at % EACH].0);
     let unit = |at: usize| Unit {
         id: id(at),
-        kind: RINGS[at % EACH].0.into(),
+        kind: KIND_CYCLES[at % EACH].0.into(),
         node: format!("node-{}", at / EACH),
         zone: Some(format!("zone-{}", at / EACH / 4)),
         capacity: 100,
@@ -63,8 +63,8 @@ pub fn rings(nodes: usize, seed: u64) -> Snapshot {
     let mut homes: Vec<usize> = (0..count).collect();
     rng.shuffle(&mut homes);
     let listed = homes.iter().enumerate().map(|(at, home)| {
-        let (own, next) = RINGS[home % EACH];
-        Actor { current: Some(id(*home)), ..actor(at, &[own, RINGS[next].0], 50) }
+        let (own, next) = KIND_CYCLES[home % EACH];
+        Actor { current: Some(id(*home)), ..actor(at, &[own, KIND_CYCLES[next].0], 50) }
     });
     let listed: Vec<Actor> = listed.collect();
     let messages = (0..count * 3).filter_map(|at| {

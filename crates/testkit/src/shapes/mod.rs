@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use placement::file::{Actor, Message, PairCost, RunsOn, SnapshotFile, Unit};
 use placement::{Criterion, Snapshot};
 
-pub use crowded::{clusters, neighbours, rings, tight_memory};
+pub use crowded::{clusters, kind_cycles, neighbours, tight_memory};
 pub use graphs::{heavy_tails, stencil, tree};
 
 /// Worlds of eight shapes that `examples/instances` has as files, by name: the family, actors, units and the seed.
 ///
-/// [`grid`] and [`rings`] are there, too, as families Q and R of another generator, `generate.py`.
+/// [`grid`] and [`kind_cycles`] are there, too, as families Q and R of another generator, `generate.py`.
 #[must_use]
 pub fn shapes(seed: u64) -> Vec<(String, Snapshot)> {
     let worlds = [

@@ -45,14 +45,14 @@ fn every_table_of_the_results_is_made_by_a_program_or_is_history() {
     let mut found = Vec::new();
     pages(&root().join("docs/results"), &mut found);
     assert!(found.len() > 20, "{found:?}");
-    let told = found.iter().filter_map(|path| {
+    let problems = found.iter().filter_map(|path| {
         let file = path.file_name()?.to_str()?;
         let is_history = path.parent().is_some_and(|folder| folder.ends_with("history"));
         let name = if is_history { format!("history/{file}") } else { file.to_owned() };
         Some(format!("{}: {}", path.display(), complaint(&name, &read(path))?))
     });
-    let told: Vec<String> = told.collect();
-    assert!(told.is_empty(), "{}", told.join("\n"));
+    let problems: Vec<String> = problems.collect();
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
 
 #[test]

@@ -240,7 +240,7 @@ fn drivers_are_released_when_the_last_user_is_gone() {
     let mut machine = machine();
     let mut holds: Vec<_> = (0..3).map(|_| Arc::new(())).collect();
     machine.leaving = holds.iter().map(|hold| Leaving::of(Arc::downgrade(hold))).collect();
-    assert_eq!(machine.release(), None, "nobody asked for it");
+    assert_eq!(machine.release(), None, "not requested");
     machine.use_drivers(Drivers::Released);
     for gone in [2, 0, 0] {
         assert!(matches!(machine.release(), Some(Release::Waits(why)) if why.starts_with("NVML")));

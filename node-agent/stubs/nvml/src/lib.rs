@@ -137,10 +137,10 @@ pub struct EventData {
     compute_instance: c_uint,
 }
 
-/// What `nvmlEventSet_t` points to: whether GPU 1 is watched, and how many of its errors were told.
+/// What `nvmlEventSet_t` points to: whether GPU 1 is watched, and how many of its errors were reported.
 pub struct Events {
     watches: bool,
-    told: usize,
+    reported: usize,
 }
 
 /// `nvmlEventTypeXidCriticalError`.

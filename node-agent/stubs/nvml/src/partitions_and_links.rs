@@ -109,13 +109,13 @@ pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Device, to: *m
     unsafe { answer(device, to, |setting, _| if setting.has("old") { Ok(0) } else { Ok(XID_EVENT) }) }
 }
 
-/// A set of events, of nobody yet. What happened before is not told.
+/// An empty event set. Earlier events are not reported.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlEventSetCreate(to: *mut *mut Events) -> Return {
     let setting = Setting::now();
     setting.crash_at("events");
-    let told = setting.number("xids").unwrap_or(0);
-    unsafe { to.write(Box::into_raw(Box::new(Events { watches: false, told }))) };
+    let reported = setting.number("xids").unwrap_or(0);
+    unsafe { to.write(Box::into_raw(Box::new(Events { watches: false, reported }))) };
     SUCCESS
 }
 
@@ -146,8 +146,8 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(
     let set = unsafe { &mut *set };
     let end = Instant::now() + Duration::from_millis(u64::from(milliseconds));
     while Instant::now() < end {
-        if set.watches && Setting::now().number("xids").unwrap_or(0) > set.told {
-            set.told += 1;
+        if set.watches && Setting::now().number("xids").unwrap_or(0) > set.reported {
+            set.reported += 1;
             let event =
                 EventData { device: 2, kind: XID_EVENT, data: 48, gpu_instance: 0, compute_instance: 0 };
             unsafe { to.write(event) };

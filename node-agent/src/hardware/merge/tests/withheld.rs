@@ -75,7 +75,7 @@ fn what_was_published_may_be_what_the_driver_does_not_hand_out() {
     let spec = NodeTopologySpec::default();
     let mut memory = Memory::default();
     let withholds = || Some(Found { withheld: 1, ..Found::default() });
-    assert_eq!(memory.driven(&spec, withholds(), false), [], "nobody knows of it yet");
+    assert_eq!(memory.driven(&spec, withholds(), false), [], "not known yet");
     memory.recall(&NodeTopologySpec { devices: vec![gpu], links: Vec::new() });
     let healths = memory.driven(&spec, withholds(), false).iter().map(|it| it.health).collect::<Vec<_>>();
     assert_eq!(healths, [Health::Unknown]);
@@ -116,7 +116,7 @@ fn links_of_a_gpu_stay_while_the_driver_withholds_it_and_the_others_are_what_it_
     };
     let mut memory = Memory::default();
     // each probe: listed GPUs, number of withheld ones, reported links, and published links
-    for (listed, withheld, told, then) in [
+    for (listed, withheld, reported, then) in [
         ("ab", 1, "ab", "ab"),
         ("ab", 1, "", ""),
         ("abc", 0, "ab ac bc", "ab ac bc"),
@@ -129,10 +129,10 @@ fn links_of_a_gpu_stay_while_the_driver_withholds_it_and_the_others_are_what_it_
         ("", 0, "", ""),
     ] {
         let devices = listed.chars().map(|id| board(&id.to_string(), "GPU", "")).collect();
-        let links = told.split_whitespace().map(link).collect();
+        let links = reported.split_whitespace().map(link).collect();
         let links = memory.links(Some(&Found { links, withheld, ..found(devices) }));
         let mut ends: Vec<_> = links.iter().map(|it| format!("{}{}", it.source, it.destination)).collect();
         ends.sort();
-        assert_eq!(ends.join(" "), then, "{listed} {withheld} {told}");
+        assert_eq!(ends.join(" "), then, "{listed} {withheld} {reported}");
     }
 }

@@ -14,7 +14,7 @@ type Place = (usize, usize);
 enum Case {
     /// The weights of those who are there must not reach so much.
     Sum(Vec<(Place, i64)>, i64),
-    /// They must reach so much once somebody is somewhere.
+    /// They must reach this sum if any of them is placed.
     Few(Place, Vec<(Place, i64)>, i64),
     /// Not all of these, without one of those.
     All(Vec<Place>, Vec<Place>),
@@ -99,9 +99,9 @@ impl Case {
     }
 }
 
-/// Which cases are held against somebody, and who is excused.
+/// Violated cases, and actors with grandfathered violations.
 fn judged(cases: &[Case], snapshot: &Snapshot, places: &Assignment) -> (BTreeSet<String>, BTreeSet<usize>) {
-    let (now, nobody) = (snapshot.incumbent(), Assignment::of(None, RULED_ACTORS));
+    let (now, unplaced) = (snapshot.incumbent(), Assignment::of(None, RULED_ACTORS));
     let (mut held, mut excused) = (BTreeSet::new(), BTreeSet::new());
     for (number, case) in cases.iter().enumerate() {
         let members = case.members();
@@ -112,7 +112,7 @@ fn judged(cases: &[Case], snapshot: &Snapshot, places: &Assignment) -> (BTreeSet
         let ours: Vec<usize> =
             (0..RULED_ACTORS).filter(is_ours).filter(|actor| is_in(*actor, places)).collect();
         let excess = case.excess(places);
-        if case.excess(&nobody) > 0 {
+        if case.excess(&unplaced) > 0 {
             if excess > 0 {
                 held.insert(number.to_string());
             }
@@ -210,13 +210,13 @@ fn nobody_comes_where_others_break_a_rule() {
         [&there, &elsewhere].map(|places| stays.cost(places).vector(&stays)[..2].to_vec()),
         [vec![0, 1], vec![0, 0]]
     );
-    let told = vec![(ActorIx::new(3), vec!["more than two on u".to_owned()])];
-    assert_eq!(stays.rules().unwrap().excused(&there), told);
+    let expected = vec![(ActorIx::new(3), vec!["more than two on u".to_owned()])];
+    assert_eq!(stays.rules().unwrap().excused(&there), expected);
     let free = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1 c:cpu=1 d:cpu=1", "");
     assert_eq!(free.with_rules(Some(at_most_two())).violations(&there)[0].says, "more than two on u");
 }
 
-/// Whoever is placed besides adds to what is used, also where that is told by bits of which some are not set.
+/// Further actors only add to the use of a limit, also if that is encoded by bits some of which are not set.
 #[test]
 fn limits_that_are_broken_stay_so_whoever_comes() {
     let actors = "a:cpu=3:at=u,mem=2 b:cpu=4:at=u,mem=2 c:cpu=2:mem=1";
@@ -238,7 +238,7 @@ fn limits_that_are_broken_stay_so_whoever_comes() {
     }
 }
 
-/// Watts are told in bits, and one by one where bits take too large numbers.
+/// Power is encoded in bits, and watt by watt if bits need too large numbers.
 #[test]
 fn the_watts_that_rules_tell_are_those_that_are_drawn() {
     for (capacity, work, in_bits) in [(1_003, 101, true), (1_000_003, 100_001, false)] {
@@ -266,7 +266,7 @@ fn each(count: usize, one: impl Fn(usize) -> String) -> String {
     (0..count).map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// What is written of a limit is about who could be where: units of other kinds, and whoever stays elsewhere, add nothing to it.
+/// A grounded limit only contains possible placements: units of other kinds, and actors fixed elsewhere, add nothing.
 #[test]
 fn a_limit_is_as_large_as_what_is_written_of_it() {
     let nodes = |count: usize| each(count, |i| format!("u{i}:cpu:2000:node=n{i},power=300"));
