@@ -87,7 +87,7 @@ for name in "${failed[@]}"; do
 		/^    [A-Za-z0-9_:]+$/ { names[count++] = $1 }
 		/^test result: FAILED/ { for (at = 0; at < count; at++) print names[at] }
 	' "$logs/$name")
-	if [ "${#tests[@]}" -eq 0 ] || grep -q 'what must not happen did' "$logs/$name"; then
+	if [ "${#tests[@]}" -eq 0 ] || grep -q 'audit log violations: ' "$logs/$name"; then
 		tail -n 20 "$logs/$name"
 		exit 1
 	fi

@@ -146,7 +146,7 @@ pub async fn measure(size: Size, commit: &str, strategy: &str) -> Result<Measure
     let both = tokio::time::timeout(LIMIT, async { tokio::try_join!(placed, bound) });
     let (seconds_until_placed, seconds_until_bound) = tokio::select! {
         both = both => both.map_err(|_| anyhow!("not everything was placed and bound within {LIMIT:?}"))??,
-        failed = applied => return Err(failed.expect_err("it never ends well")),
+        failed = applied => return Err(failed.expect_err("it never succeeds")),
     };
     let operator_peak_mib = operator.rss_peak_kib()?.div_ceil(1024);
     let after = cluster.audit().await?;

@@ -118,7 +118,7 @@ async fn bound(client: &Client, pods: usize, making: impl Future<Output = Result
         seconds = tokio::time::timeout(LIMIT, watched::<Pod>(client, started, has_node, pods)) => {
             seconds.map_err(|_| anyhow!("not everything was bound within {LIMIT:?}"))?
         }
-        failed = making => Err(failed.expect_err("it never ends well")),
+        failed = making => Err(failed.expect_err("it never succeeds")),
     }
 }
 
@@ -135,7 +135,7 @@ async fn gone(client: &Client) -> Result<()> {
         ensure!(left == 0, "{left} pods are left");
         anyhow::Ok(())
     });
-    gone.await.map_err(|seen| anyhow!("not everything goes: {seen}"))
+    gone.await.map_err(|seen| anyhow!("not everything is deleted: {seen}"))
 }
 
 fn page(all: &[Run], size: Size, commit: &str) -> String {

@@ -161,7 +161,7 @@ impl Pair<'_> {
             ensure!(runs && holder != not, "the lease is held by {holder:?}");
             anyhow::Ok(holder)
         });
-        led.await.map_err(|seen| anyhow!("nobody leads: {seen}"))
+        led.await.map_err(|seen| anyhow!("no leader: {seen}"))
     }
 }
 

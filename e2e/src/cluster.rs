@@ -47,7 +47,7 @@ impl Talk {
         if line.is_empty() {
             return Ok(None);
         }
-        serde_json::from_str(&line).context("the supervisor said something else").map(Some)
+        serde_json::from_str(&line).context("unexpected output of the supervisor").map(Some)
     }
 }
 

@@ -136,11 +136,11 @@ async fn hold(
                 match orders.next().await.as_deref() {
                     Err(_) => return Ok(()),
                     Ok(RESTART) => plane = running.restart_apiserver(plane).await?,
-                    Ok(other) => bail!("no order while the API server is away: {other}"),
+                    Ok(other) => bail!("unexpected order while the API server is stopped: {other}"),
                 }
             }
             Ok(RESTART) => plane = running.restart_apiserver(plane).await?,
-            Ok(other) => bail!("no order: {other}"),
+            Ok(other) => bail!("unexpected order: {other}"),
         }
     }
 }

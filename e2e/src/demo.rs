@@ -311,7 +311,7 @@ fn by_whom(spec: &PlacementSpec) -> String {
         Some("all") => "judged by clingo".to_owned(),
         Some(what) => format!("judged by clingo: {what}"),
     };
-    format!("found by {}, {proven}, {judged}", spec.found_by.as_deref().unwrap_or("nobody knows what"))
+    format!("found by {}, {proven}, {judged}", spec.found_by.as_deref().unwrap_or("unknown"))
 }
 
 /// `overload 0, communication 59,040 + migration 0, annoyance 21`.

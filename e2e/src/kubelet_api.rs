@@ -253,7 +253,7 @@ async fn answer(request: HttpRequest<Body>, devices: Vec<Device>) -> tonic::code
 
 async fn connect(socket: &Path) -> Result<Channel> {
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?;
-    endpoint.connect().await.with_context(|| format!("nobody answers on {}", socket.display()))
+    endpoint.connect().await.with_context(|| format!("no server on {}", socket.display()))
 }
 
 async fn call<Q, A>(channel: Channel, path: &'static str, question: Q) -> Result<A>

@@ -14,11 +14,11 @@
 //! - [`binaries`] builds the pinned tools of `e2e/control-plane/*/go.mod` once into a cache outside the tree.
 //! - [`control_plane`] is the supervisor behind `cairn-e2e up`: ports, certificates, processes, one state folder.
 //! - [`keeper`] runs one process and reads orders on its stdin. Both end when that pipe is closed, which the
-//! kernel does when a test dies; their children are killed by a parent-death
-//! signal. So nothing outlives a test.
+//!   kernel does when a test dies; their children are killed by a parent-death
+//!   signal. So nothing outlives a test.
 //! - [`cluster::Cluster`] is the API for tests: clients, kubectl, Helm, namespaces, simulated nodes, the audit log.
 //! - [`product`] installs the chart and starts its programs; [`demo`] presents it, [`bench`](mod@bench), [`scale`], [`beside`] and [`planning`] measure it,
-//! [`chaos`] kills it at random and checks the audit log, [`upgrade`] upgrades it and rolls back, [`footprint`] measures its agents; [`gpus`] compares them with `nvidia-smi`.
+//!   [`chaos`] kills it at random and checks the audit log, [`upgrade`] upgrades it and rolls back, [`footprint`] measures its agents; [`gpus`] compares them with `nvidia-smi`.
 //! - [`gate`] stops the product between two of its writes; [`slow`] delays the API server's responses.
 //! - [`hardware`] provides fake GPUs and a fake kubelet for agents.
 //! - [`real_nodes`] are kubelets with containerd, where simulated nodes do not suffice; [`images`] builds their images.

@@ -174,7 +174,7 @@ impl Cluster {
                     {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]}]},
                 "matchConditions": [{"name": "by-kwok", "expression": "request.userInfo.username == 'kwok'"}],
                 "validations": [{"expression": "has(oldObject.metadata.deletionTimestamp)",
-                    "message": "nobody asked this pod to go"}]}});
+                    "message": "the deletion of this pod was not requested"}]}});
         let binding = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": {"name": GUARD}, "spec": {"policyName": GUARD, "validationActions": ["Deny"]}});
@@ -232,7 +232,7 @@ impl Nodes<'_> {
         self.annotate(name, Value::Null).await?;
         let api = Api::<Node>::all(self.cluster.client().await?);
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let ready = json!({"type": "Ready", "status": "False", "reason": "Silent", "message": "nobody speaks for it",
+        let ready = json!({"type": "Ready", "status": "False", "reason": "Silent", "message": "the kubelet does not report",
             "lastHeartbeatTime": now, "lastTransitionTime": now});
         let status = json!({"status": {"conditions": [ready]}});
         let silent = wait::until(Duration::from_mins(3), async || {
@@ -247,7 +247,7 @@ impl Nodes<'_> {
             }
             Ok(())
         });
-        silent.await.map_err(|seen| anyhow!("a node does not fall silent: {seen}"))
+        silent.await.map_err(|seen| anyhow!("a node does not become unreachable: {seen}"))
     }
 
     /// Makes a node reachable again.

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn reserved_ports_are_exclusive_even_if_unbound() {
         let [port] = super::free().unwrap();
-        assert!(std::net::TcpListener::bind(("127.0.0.1", port)).is_ok(), "nobody listens there");
+        assert!(std::net::TcpListener::bind(("127.0.0.1", port)).is_ok(), "the port is not bound");
         assert!(super::claim(port).is_none());
     }
 }

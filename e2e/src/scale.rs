@@ -139,7 +139,7 @@ pub async fn measure(size: Size, commit: &str) -> Result<Measured> {
     let both = tokio::time::timeout(LIMIT, async { tokio::try_join!(placed, bound) });
     let (seconds_until_placed, seconds_until_bound) = tokio::select! {
         both = both => both.map_err(|_| anyhow!("not everything was placed and bound within {LIMIT:?}"))??,
-        failed = applied => return Err(failed.expect_err("it never ends well")),
+        failed = applied => return Err(failed.expect_err("it never succeeds")),
     };
     eprintln!(
         "placed {seconds_until_placed:.1} s, bound {seconds_until_bound:.1} s, {:.1} core seconds, {} MiB",

@@ -17,7 +17,7 @@ pub async fn until<T, S: Display>(
     mut look: impl AsyncFnMut() -> Result<T, S>,
 ) -> Result<T, String> {
     let deadline = Instant::now() + limit;
-    let mut last = "nothing: the first look did not come back".to_owned();
+    let mut last = "the first check did not finish".to_owned();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         match tokio::time::timeout(left, look()).await {
@@ -59,10 +59,10 @@ mod tests {
         let mut looks = 0;
         let seen: Result<(), _> = until(Duration::from_millis(180), async || {
             looks += 1;
-            Err(format!("look {looks}"))
+            Err(format!("check {looks}"))
         })
         .await;
-        assert_eq!(seen, Err(format!("look {looks}")));
+        assert_eq!(seen, Err(format!("check {looks}")));
         assert!(looks >= 2);
     }
 
@@ -70,6 +70,6 @@ mod tests {
     async fn a_hanging_check_ends_at_the_deadline() {
         let seen =
             until::<(), String>(Duration::from_millis(60), async || std::future::pending().await).await;
-        assert_eq!(seen, Err("nothing: the first look did not come back".to_owned()));
+        assert_eq!(seen, Err("the first check did not finish".to_owned()));
     }
 }

@@ -211,10 +211,7 @@ fn launch(
                     format!("variable {}: only fieldRef is supported here", variable.name)
                 })?;
                 fields.get(path).cloned().with_context(|| {
-                    format!(
-                        "variable {}: nobody said what {path} is; call .field({path:?}, …)",
-                        variable.name
-                    )
+                    format!("variable {}: {path} is unknown; call .field({path:?}, …)", variable.name)
                 })?
             }
         };
@@ -369,7 +366,7 @@ mod tests {
         let node = render(variable(json!({"fieldRef": {"fieldPath": "spec.nodeName"}})));
         assert_eq!(
             node.unwrap_err(),
-            r#"variable V: nobody said what spec.nodeName is; call .field("spec.nodeName", …)"#
+            r#"variable V: spec.nodeName is unknown; call .field("spec.nodeName", …)"#
         );
         let secret = render(variable(json!({"secretKeyRef": {"name": "s", "key": "k"}})));
         assert_eq!(secret.unwrap_err(), "variable V: only fieldRef is supported here");

@@ -32,7 +32,7 @@ fn the_demo_reaches_the_optimum_and_cleans_up() {
         panic!("README.md shows what the demo does not say, {missing:?}; it says:\n{said}");
     }
     let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(left, Vec::<std::path::PathBuf>::new(), "its state is removed");
+    assert_eq!(left, Vec::<std::path::PathBuf>::new(), "its state folder is removed");
     assert_eq!(processes_that_name(folder.path().to_str().unwrap()), Vec::<String>::new());
 }
 

@@ -59,7 +59,7 @@ impl Scene<'_> {
 
     /// Waits until the agent reports the driver as released, or not.
     async fn released(&self, wanted: bool) {
-        wait_for("the agent says whether it has let go of the driver", SOON, async || {
+        wait_for("the agent reports the state of the driver", SOON, async || {
             let conditions = self.topologies.get(NODE).await?.status.unwrap_or_default().conditions;
             let released = conditions.iter().find(|condition| condition.type_ == "DriverReleased");
             ensure!(released.is_some_and(|it| it.status == "True") == wanted, "{conditions:?}");
@@ -70,7 +70,7 @@ impl Scene<'_> {
 
     /// Waits until this many GPUs and partitions have this health, and returns their driver version.
     async fn gpus(&self, health: &str, parts: usize) -> String {
-        wait_for("the GPUs are as they should be", SOON, async || {
+        wait_for("the GPUs have the expected state", SOON, async || {
             let spec = self.topologies.get(NODE).await?.spec;
             let of_type = |type_: &'static str| spec.devices.iter().filter(move |it| it.type_ == type_);
             ensure!(of_type("GPU Partition").count() == parts, "{:?}", spec.summary());
@@ -84,7 +84,7 @@ impl Scene<'_> {
 
     /// Waits until so many units can take an actor.
     async fn offered(&self, units: i32) {
-        wait_for("the pool's units are as they should be", SOON, async || {
+        wait_for("the pool has the expected units", SOON, async || {
             let status = self.pools.get("gpus").await?.status.unwrap_or_default();
             ensure!(status.healthy == units, "{status:?}");
             anyhow::Ok(())
@@ -94,7 +94,7 @@ impl Scene<'_> {
 
     /// Waits until so many of the wanted actors run, and returns the uids of their pods.
     async fn run(&self, running: i32, wanted: i32) -> Vec<String> {
-        wait_for("the actors run that can", SOON, async || {
+        wait_for("the expected actors run", SOON, async || {
             let application = self.applications.get("vision").await?;
             let status = application.status.clone().unwrap_or_default();
             ensure!(status.observed_generation == application.metadata.generation, "{status:?}");
@@ -145,7 +145,7 @@ async fn a_label_releases_the_driver_and_a_new_agent_loads_the_new_one() {
     scene.namespace.apply(&application(1)).await.unwrap();
     let first = scene.run(1, 1).await;
     assert_eq!(scene.gpus("ok", 0).await, "nvidia 580.65.06");
-    assert!(holds(&agent, &device) > 0, "the stand-in holds its device as the real one does");
+    assert!(holds(&agent, &device) > 0, "the fake driver keeps its device open like the real one");
 
     // released: the device is closed when the agent reports it, no new actors start, running ones stay
     scene.label(true).await;
@@ -155,7 +155,7 @@ async fn a_label_releases_the_driver_and_a_new_agent_loads_the_new_one() {
     scene.offered(0).await;
     scene.namespace.apply(&application(2)).await.unwrap();
     assert_eq!(scene.run(1, 2).await, first);
-    assert_eq!(holds(&agent, &device), 0, "nobody asked the driver meanwhile");
+    assert_eq!(holds(&agent, &device), 0, "the driver is not used meanwhile");
 
     // an agent that starts meanwhile does not load it either
     let mut agent = agent;

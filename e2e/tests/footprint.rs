@@ -20,7 +20,7 @@ async fn an_agent_under_device_and_pod_churn_does_not_leak() {
     let (growth, error) = cost.growth_mib();
     let [first, last] = measured.descriptors;
     eprintln!(
-        "{} changes, growth {growth:.2} ± {error:.2} MiB, {first} descriptors and then {last}",
+        "{} changes, growth {growth:.2} ± {error:.2} MiB, {first} descriptors before, {last} after",
         measured.changes
     );
     assert!(measured.changes >= LEAST_CHANGES, "only {} changes were noticed", measured.changes);

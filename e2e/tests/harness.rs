@@ -40,16 +40,18 @@ async fn a_pod_runs_on_a_simulated_node_with_the_requested_resources() {
     .await;
     // KWOK deletes pods by name, sometimes twice: admission refuses a pod whose deletion was not requested.
     let by_kwok = ["delete", "pod", "actor", "--now", "--as=kwok", "--as-group=system:masters"];
-    wait_for("KWOK may not end it", SOON, async || {
+    wait_for("KWOK must not delete it", SOON, async || {
         let trial = by_kwok.into_iter().chain(["--dry-run=server"]);
         match namespace.kubectl(trial).await {
-            Err(refused) if refused.to_string().contains("nobody asked this pod to go") => Ok(()),
+            Err(refused) if refused.to_string().contains("the deletion of this pod was not requested") => {
+                Ok(())
+            }
             other => bail!("{other:?}"),
         }
     })
     .await;
     let refused = namespace.kubectl(by_kwok).await.unwrap_err().to_string();
-    assert!(refused.contains("nobody asked this pod to go"), "{refused}");
+    assert!(refused.contains("the deletion of this pod was not requested"), "{refused}");
     namespace.kubectl(["delete", "pod", "actor"]).await.unwrap();
     drop(nodes);
     wait_for("no node is left", SOON, async || {

@@ -46,7 +46,7 @@ async fn a_gpu_removed_while_the_agent_is_down_is_lost() {
     // the health of the second GPU; none if the NodeTopology does not list it
     let second = async || anyhow::Ok(device(SECOND).await?.map(|gpu| gpu.health.to_string()));
     let becomes = async |wanted: Option<&str>| {
-        wait_for("the second GPU is as it should be", SOON, async || {
+        wait_for("the second GPU has the expected state", SOON, async || {
             let health = second().await?;
             ensure!(health.as_deref() == wanted, "{health:?}, not {wanted:?}");
             anyhow::Ok(())
@@ -59,7 +59,7 @@ async fn a_gpu_removed_while_the_agent_is_down_is_lost() {
     let mut agent = workload.start(&program).await.unwrap();
     agent.wait_ready().await.unwrap();
     becomes(Some("ok")).await;
-    let card = wait_for("OpenCL has said what there is", SOON, async || {
+    let card = wait_for("OpenCL devices are published", SOON, async || {
         device(CARD).await?.context("the card is not published")
     })
     .await;
@@ -71,7 +71,7 @@ async fn a_gpu_removed_while_the_agent_is_down_is_lost() {
     // it is in the first published topology, so it was never missing
     assert!(second().await.unwrap().is_some());
     becomes(Some("lost")).await;
-    assert_eq!(device(CARD).await.unwrap(), Some(card), "OpenCL fails, and has not said that it is gone");
+    assert_eq!(device(CARD).await.unwrap(), Some(card), "OpenCL fails without reporting it as gone");
 
     // it returns, and is lost once more
     driver.set("").unwrap();
@@ -115,8 +115,8 @@ async fn is_restricted_to_its_own_node(cluster: &Cluster) {
     ];
     for (url, body, node) in refused {
         // a new admission policy takes effect after a moment
-        wait_for("an agent that speaks of another node is refused", SOON, async || {
-            let Err(refused) = write(url, &body, node).await else { bail!("it is taken") };
+        wait_for("writes about another node are refused", SOON, async || {
+            let Err(refused) = write(url, &body, node).await else { bail!("it is accepted") };
             // the agent's error counter distinguishes this code
             let is_forbidden =
                 matches!(refused.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 403);

@@ -98,7 +98,7 @@ async fn collected(namespace: &Namespace<'_>) {
     let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid.stdout}]);
     namespace.apply(&map("owned", owner).to_string()).await.unwrap();
     namespace.kubectl(["delete", "configmap", "owner"]).await.unwrap();
-    wait_for("the garbage collector looks", SOON, async || {
+    wait_for("the garbage collector processes an orphan", SOON, async || {
         let left = namespace.kubectl(["get", "configmap", "owned", "--ignore-not-found", "-oname"]).await?;
         ensure!(left.stdout.is_empty(), "{}", left.stdout);
         anyhow::Ok(())
@@ -170,7 +170,7 @@ async fn pods_survive_an_uninstall_until_they_are_deleted() {
     let crds: Vec<&str> = said.lines().filter(|name| name.ends_with(".cairn.dev")).collect();
     assert_eq!(crds.len(), KINDS.split(',').count(), "{crds:?}");
     cluster.kubectl(["delete"].into_iter().chain(crds)).await.unwrap();
-    wait_for("the definitions are gone", SOON, async || {
+    wait_for("the CRDs are deleted", SOON, async || {
         let said = cluster.kubectl(["get", "crds", "-oname"]).await?.stdout;
         ensure!(!said.contains("cairn.dev"), "{said}");
         anyhow::Ok(())

@@ -53,7 +53,7 @@ impl Form {
         [Self::Replicas, Self::Anew, Self::Update, Self::Loss, Self::LossAndUpdate, Self::Drain];
 
     /// A description for the results page.
-    pub const fn told(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Replicas => "scaling up or down",
             Self::Anew => "deleting and recreating an application",

@@ -207,7 +207,7 @@ impl Book {
         let before = self.lives.insert(pod.clone(), life);
         let may_live = |life: &Life| life.nodes.is_disjoint(&self.nodes_that_went);
         if before.as_ref().is_some_and(may_live) {
-            self.find(format!("{pod} was started while nobody had confirmed that the one before it ended"));
+            self.find(format!("{pod} was started before the end of its predecessor was confirmed"));
         }
     }
 
@@ -237,13 +237,10 @@ impl Book {
         self.last_asked.insert(pod.clone(), event.user.clone());
         self.verdict.stopped += usize::from(!was_asked);
         if !was_asked && !may_go && !drained {
-            self.find(format!("{pod} was deleted by {} though it should stay", event.user));
+            self.find(format!("{pod} was deleted by {} without a cause", event.user));
         }
         if at_once && is_bound && node_is_there && event.user != KUBELET {
-            self.find(format!(
-                "{pod} was removed at once by {}: it may live on beside its successor",
-                event.user
-            ));
+            self.find(format!("{pod} was force-deleted by {}: it may run next to its successor", event.user));
         }
         // an unbound pod, or one on a deleted node, is removed at once when deleted: it counts as failed
         if at_once || !is_bound || !node_is_there {
@@ -279,7 +276,7 @@ impl Book {
         }
         let unwanted = |life: &&Life| !self.is_wanted(&life.application, &life.actor);
         let finding =
-            |life: &Life| format!("{}-{} lives though nobody wants it", life.application, life.actor);
+            |life: &Life| format!("{}-{} runs though it is not wanted", life.application, life.actor);
         let unwanted: Vec<String> = self.lives.values().filter(unwanted).map(finding).collect();
         self.verdict.findings.extend(unwanted);
         self.verdict
@@ -406,15 +403,15 @@ mod tests {
         let logs = [
             (
                 "start app-a-0 on m\n bind app-a-0 to m",
-                "app-a-0 was started while nobody had confirmed that the one before it ended",
+                "app-a-0 was started before the end of its predecessor was confirmed",
             ),
             (
                 "stop app-a-0\n ended app-a-0\n start app-a-0 on n\n bind app-a-0 to n",
-                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",
+                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator without a cause",
             ),
             (
                 "evict app-a-0\n ended app-a-0\n start app-a-0 on n\n bind app-a-0 to n",
-                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",
+                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator without a cause",
             ),
             (
                 "lose n\n kill app-a-0",
@@ -430,16 +427,16 @@ mod tests {
             // a cordon is no cause for the operator to delete pods, nor is a previous one
             (
                 "cordon n\n evict app-a-0\n ended app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
-                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator though it should stay",
+                "app-a-0 was deleted by system:serviceaccount:cairn-system:cairn-operator without a cause",
             ),
             (
                 "cordon n\n uncordon n\n drain app-a-0\n ended app-a-0\n start app-a-0 on m\n bind app-a-0 to m",
-                "app-a-0 was deleted by drain though it should stay",
+                "app-a-0 was deleted by drain without a cause",
             ),
-            ("want app 0", "app-a-0 lives though nobody wants it"),
+            ("want app 0", "app-a-0 runs though it is not wanted"),
             (
                 "want app 0\n kill app-a-0",
-                "app-a-0 was removed at once by system:serviceaccount:cairn-system:cairn-operator: it may live on beside its successor",
+                "app-a-0 was force-deleted by system:serviceaccount:cairn-system:cairn-operator: it may run next to its successor",
             ),
             ("write two\n write one", "patch placements one by an operator after another had begun to write"),
         ];

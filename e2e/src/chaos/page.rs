@@ -30,7 +30,7 @@ pub(super) fn page(all: &[Batch], size: Size, commit: &str) -> String {
         let of_it: Vec<f64> =
             settled.filter(|(_, other)| **other == form).map(|(seconds, _)| *seconds).collect();
         if !of_it.is_empty() {
-            row(&mut text, (&format!("… after {}", form.told()), ""), of_it);
+            row(&mut text, (&format!("… after {}", form.description()), ""), of_it);
         }
     }
     let _ = writeln!(

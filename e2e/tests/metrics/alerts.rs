@@ -84,14 +84,14 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
             "{page}"
         );
     }
-    assert_eq!(pages, BTreeSet::new(), "pages of no alert");
+    assert_eq!(pages, BTreeSet::new(), "runbooks without an alert");
 }
 
 #[test]
 fn every_alert_has_severity_and_description() {
     let alerts = alerts();
     let names: BTreeSet<_> = alerts.iter().map(|alert| text(alert, "alert")).collect();
-    assert_eq!(names.len(), alerts.len(), "two alerts of one name");
+    assert_eq!(names.len(), alerts.len(), "duplicate alert names");
     for alert in &alerts {
         let severity = text(&alert["labels"], "severity");
         assert!(["critical", "warning", "info"].contains(&severity), "{alert}");

@@ -36,11 +36,11 @@ fn panels_do_not_overlap_and_are_described() {
         let mut taken = BTreeSet::new();
         for panel in each(&dashboard["panels"]) {
             let title = panel["title"].as_str().unwrap();
-            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{name}, {title}: its id is another's");
+            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{name}, {title}: duplicate id");
             let [x, y, w, h] = ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
             assert!(x + w <= 24, "{name}, {title}: wider than the page");
             for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
-                assert!(taken.insert(cell), "{name}, {title}: lies on another");
+                assert!(taken.insert(cell), "{name}, {title}: overlaps another panel");
             }
             if panel["type"] == "row" {
                 continue;

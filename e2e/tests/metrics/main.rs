@@ -191,7 +191,7 @@ async fn every_documented_metric_is_scraped() {
 
     // a machine that is gone has no series, while the agent is scraped on
     fs::remove_file(machines.join("metered.yaml")).unwrap();
-    wait_for("its series are gone", SOON, async || {
+    wait_for("its series are removed", SOON, async || {
         let left = prometheus.query("cairn_device_info{node=\"metered\"}").await?;
         anyhow::ensure!(left.is_empty(), "{left:?}");
         anyhow::Ok(())

@@ -1,4 +1,4 @@
-//! The agent as the chart's DaemonSet runs it: who it is, what it publishes, how often it writes.
+//! The agent as run by the chart's DaemonSet: its user, what it publishes, how often it writes.
 
 use anyhow::{bail, ensure};
 use crds::NodeTopology;
@@ -14,18 +14,18 @@ use crate::scene::{
     tell_of,
 };
 
-/// How many renewals of its lease by each agent are waited for, to see what else is written.
+/// The number of lease renewals per agent to wait for, to detect other writes.
 const RENEWALS: usize = 4;
 
-/// The one test about agents, as each part would disturb the others.
+/// One test for all parts about agents, which would disturb each other.
 #[tokio::test]
 async fn idle_agents_write_only_leases() {
     let _alone = alone().await;
     let cluster = cluster().await;
     product().await;
 
-    // as the chart says: the user whose socket the kubelet's is, with no right at all, and a file system that nobody
-    // can write to
+    // as in the chart: the user that owns the kubelet's socket, without capabilities, and a read-only
+    // root file system
     let before = agents().await.unwrap();
     assert_eq!(before.len(), DEVICES.len());
     for pod in &before {
@@ -47,7 +47,7 @@ async fn idle_agents_write_only_leases() {
         let found = topologies.get(node).await.unwrap();
         let ids: Vec<_> = found.spec.devices.iter().map(|device| device.id.clone()).collect();
         assert_eq!(ids, devices(node));
-        wait_for("nobody holds a device any more", SOON, async || {
+        wait_for("all devices are released", SOON, async || {
             let held = topologies.get(node).await?.status.unwrap_or_default().allocations;
             ensure!(held.is_empty(), "{held:?}");
             anyhow::Ok(())
@@ -58,7 +58,7 @@ async fn idle_agents_write_only_leases() {
     at_rest().await;
     one_write_per_change(&topologies, "before").await;
 
-    // the API server goes and comes; the agents stay
+    // the API server restarts; the agents keep running
     cluster.restart_apiserver().unwrap();
     let restarted = cluster.audit().await.unwrap();
     wait_for("the agents renew their leases again", SOON, async || {
@@ -81,17 +81,17 @@ fn is_lease_of(event: &AuditEvent, node: &str) -> bool {
     by_agent(event) && event.resource == "leases" && event.name == format!("cairn-agent-{node}")
 }
 
-/// With nothing to say, the agents write their leases and nothing else.
+/// Idle agents write only their leases.
 async fn at_rest() {
     let cluster = cluster().await;
-    // what they have to say of their start, or of pods that ended a moment ago, may still be on its way
+    // late writes about their start, or about pods that have just ended, may still arrive
     let mut before = cluster.audit().await.unwrap();
-    wait_for("renewals of each agent in a row, and nothing else", SOON, async || {
+    wait_for("only lease renewals in a row", SOON, async || {
         let now = cluster.audit().await?;
         let writes = writes_since(&now, &before);
         if let Some(other) = writes.iter().find(|event| event.resource != "leases") {
             before = now;
-            bail!("they still write: {other:?}");
+            bail!("other writes: {other:?}");
         }
         for (node, _) in DEVICES {
             let renewals = writes.iter().filter(|event| is_lease_of(event, node)).count();
@@ -102,21 +102,21 @@ async fn at_rest() {
     .await;
 }
 
-/// Somebody gives a node another device; its agent, and no other, puts that right with one write.
+/// A forged device in a node's topology is removed by that node's agent, with one write.
 async fn one_write_per_change(topologies: &Api<NodeTopology>, when: &str) {
     let cluster = cluster().await;
     let (node, _) = DEVICES[0];
     let before = cluster.audit().await.unwrap();
     let mut changed = machine(node);
     changed["spec"]["devices"][0]["model"] = json!(when);
-    let by_somebody = PatchParams::apply("somebody").force();
-    topologies.patch(node, &by_somebody, &Patch::Apply(changed)).await.unwrap();
-    wait_for("the agent puts it right", SOON, async || {
+    let by_another_manager = PatchParams::apply("somebody").force();
+    topologies.patch(node, &by_another_manager, &Patch::Apply(changed)).await.unwrap();
+    wait_for("the agent restores it", SOON, async || {
         let model = topologies.get(node).await?.spec.devices[0].model.clone();
         if model.as_deref() == Some("A100") { Ok(()) } else { bail!("{model:?}") }
     })
     .await;
-    // what it has to say about that comes before its next renewal
+    // its write about that precedes its next renewal
     let writes = wait_for("a renewal after that", SOON, async || {
         let now = cluster.audit().await?;
         let writes = writes_since(&now, &before);

@@ -1,4 +1,4 @@
-//! Devices from the plugin to the pod: what Cairn decides is what the kubelet gives.
+//! Devices from the plugin to the pod: the kubelet allocates what Cairn assigns.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ async fn actors_get_devices_of_their_assigned_node() {
     let container = json!({"name": "actor", "image": ACTOR_IMAGE, "imagePullPolicy": "Never",
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
     let template = json!({"spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}});
-    // as many as there are devices, each with so much to do that none shares one
+    // one actor per device, each with too much load to share one
     let application = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
         "metadata": {"name": "app"}, "spec": {"actors": [{"name": "a", "replicas": all, "arrivals": "1/s",
             "implementations": [{"kind": "gpu", "serviceTime": "1ms", "template": template}]}]}});
@@ -77,8 +77,8 @@ async fn actors_get_devices_of_their_assigned_node() {
         assert!(devices(&decided.node).contains(device), "{device} is not on {}", decided.node);
         assert!(given.insert(device.clone()), "{device} was given twice");
 
-        // the container knows it, too
-        let said = wait_for("the actor says what it has", SOON, async || {
+        // the container reports it, too
+        let said = wait_for("the actor prints its devices", SOON, async || {
             let said = pods.logs(&pod.name_any(), &LogParams::default()).await?;
             ensure!(!said.is_empty(), "nothing");
             anyhow::Ok(said)
@@ -86,8 +86,8 @@ async fn actors_get_devices_of_their_assigned_node() {
         .await;
         assert!(said.contains(&format!("DEVICES={device}\n")), "{said}");
 
-        // and so do the node's topology, by its agent, and the actor's Instance, by the operator
-        wait_for("the agent tells who has the device", SOON, async || {
+        // and so do the node's topology, from its agent, and the actor's Instance, from the operator
+        wait_for("the agent reports the allocation", SOON, async || {
             let held = topologies.get(&decided.node).await?.status.unwrap_or_default().allocations;
             let its = held.iter().find(|its| Some(&its.pod_uid) == pod.metadata.uid.as_ref());
             let its = its.with_context(|| format!("{actor} is not in {held:?}"))?;
@@ -96,7 +96,7 @@ async fn actors_get_devices_of_their_assigned_node() {
             anyhow::Ok(())
         })
         .await;
-        wait_for("the operator passes it on", SOON, async || {
+        wait_for("the operator reports the allocation", SOON, async || {
             let devices = instances.get(&pod.name_any()).await?.status.unwrap_or_default().devices;
             let [of_resource] = devices.as_slice() else { bail!("{devices:?}") };
             ensure!(of_resource.resource == RESOURCE, "{of_resource:?}");
@@ -107,7 +107,7 @@ async fn actors_get_devices_of_their_assigned_node() {
     }
     assert_eq!(given.len(), all);
 
-    // nobody holds what nobody has any more
+    // all devices are released
     namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
     for (name, _) in DEVICES {
         wait_for("the devices are free again", SOON, async || {

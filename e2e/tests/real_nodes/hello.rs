@@ -1,4 +1,4 @@
-//! Actors that find each other by name, from node to node, also after some of them have moved.
+//! Actors reach each other by name across nodes, also after moves.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -20,7 +20,7 @@ const IMAGE: &str = "docker.io/library/busybox:1.37";
 /// What the example uses of it.
 const TOOLS: [&str; 5] = ["grep", "nc", "sh", "sleep", "tr"];
 
-/// How many new answers are waited for from everyone: one may have been on its way when it was looked.
+/// The number of new answers to wait for: one may have been in flight.
 const ANSWERS: usize = 3;
 
 fn busybox() -> Image {
@@ -41,14 +41,14 @@ fn manifest(nodes: [&str; 2]) -> Value {
     manifest
 }
 
-/// The callers and callees of an application, as they are where the manifest wants them.
+/// The callers and callees of an application on their nodes.
 struct Hello<'a> {
     namespace: Namespace<'a>,
     pods: Api<Pod>,
 }
 
 impl Hello<'_> {
-    /// Has callers and callees on these nodes, and waits until all run there and none anywhere else.
+    /// Pins callers and callees to these nodes, and waits until all run there and nowhere else.
     async fn on(&self, nodes: [&str; 2]) {
         let [of_callers, of_others] = nodes;
         self.namespace.apply(&manifest(nodes).to_string()).await.unwrap();
@@ -58,7 +58,7 @@ impl Hello<'_> {
             ("caller-0", of_callers),
             ("caller-1", of_callers),
         ];
-        wait_for("every actor runs where it is wanted", SOON, async || {
+        wait_for("every actor runs on its node", SOON, async || {
             let found = self.pods.list(&ListParams::default().labels(labels::ACTOR)).await?;
             let place = |pod: &Pod| {
                 let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -74,7 +74,7 @@ impl Hello<'_> {
         .await;
     }
 
-    /// How often each caller was greeted by each callee.
+    /// The number of greetings by caller and callee.
     async fn greetings(&self) -> Result<BTreeMap<String, usize>> {
         let domain = format!("hello.{}.svc", self.namespace.name());
         let mut counts = BTreeMap::new();
@@ -88,7 +88,7 @@ impl Hello<'_> {
         Ok(counts)
     }
 
-    /// Waits until everyone has greeted everyone who calls, after now.
+    /// Waits until every callee has greeted every caller from now on.
     async fn find_each_other(&self) {
         let before = wait_for("every caller has a log", SOON, async || self.greetings().await).await;
         wait_for("callers and callees find each other", SOON, async || {
@@ -100,7 +100,7 @@ impl Hello<'_> {
         .await;
     }
 
-    /// What a caller said last.
+    /// The last log lines of the callers.
     async fn last_words(&self) -> Result<String> {
         let log = self.pods.logs("hello-caller-0", &LogParams::default()).await?;
         log.lines().next_back().map(str::to_owned).context("nothing")

@@ -1,4 +1,4 @@
-//! Agents that look at the machine itself, as the chart runs them: they see what the machine says of itself.
+//! Agents that discover the machine itself, as run by the chart, agree with other tools.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,21 +22,21 @@ use crate::scene::{
     ACTOR_IMAGE, DEVICES, SOON, agent_process, agents, alone, cluster, product, status_of, tell_of,
 };
 
-/// What was seen while the agents looked at the machine.
+/// What the agents reported about the real hardware.
 pub struct Live {
     /// What each agent published, by node.
     topologies: BTreeMap<String, NodeTopology>,
     /// The image of each, as its kubelet knows it.
     pub images: Vec<String>,
-    /// How the collectors of each fared, and the capabilities that it had.
+    /// The collectors page of each, and its capabilities.
     collectors: BTreeMap<String, (String, String)>,
     /// The operator's snapshot of an application that may run on NUMA domains.
     snapshot: Value,
-    /// On which unit its actor ran.
+    /// The unit of its actor.
     unit: String,
 }
 
-/// A NUMA domain, as the machine itself says.
+/// A NUMA domain according to the machine.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Domain {
     /// Its processing units.
@@ -77,7 +77,7 @@ pub fn image_of(pod: &Pod) -> String {
     containers[0].image_id.clone()
 }
 
-/// Looks at what the agents publish, and has an actor run on what they found.
+/// Collects what the agents publish, and runs an actor on it.
 pub async fn look() -> Live {
     let cluster = cluster().await;
     let client = cluster.client().await.unwrap();
@@ -135,7 +135,7 @@ pub async fn look() -> Live {
     Live { topologies, images, collectors, snapshot, unit }
 }
 
-/// The operator's snapshot of the application in a namespace, as people get it: its loopback, forwarded.
+/// The operator's snapshot of an application through a port forward, as for users.
 async fn snapshot(namespace: &str) -> Value {
     let port = ports::free_one().unwrap();
     let deployment = format!("deployment/{OPERATOR}");
@@ -166,7 +166,7 @@ async fn agents_report_the_hardware_of_the_machine() {
             let device = devices.iter().find(|it| it.id == format!("numa-{number}")).unwrap();
             assert_eq!(device.health, Health::Ok);
             let bytes: i64 = device.memory_spaces.iter().map(|it| it.size_bytes).sum();
-            // A virtual machine may be given memory meanwhile.
+            // The memory of a virtual machine may grow meanwhile.
             let differs = bytes.abs_diff(domain.bytes);
             let few = domain.bytes.unsigned_abs() / 8;
             assert!(differs <= few, "memory of numa-{number} of {node}: {bytes}, not {}", domain.bytes);

@@ -1,7 +1,7 @@
-//! The product where containers really run: kubelets and containerd, the chart's DaemonSet in its own security
-//! context, devices that a device plugin hands out.
+//! The product in real containers: kubelets and containerd, the chart's DaemonSet in its own security
+//! context, devices from a device plugin.
 //!
-//! One control plane with two nodes and one installed product for all tests, which take turns with it.
+//! One control plane with two nodes and one installed product for all tests, which run one at a time.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 

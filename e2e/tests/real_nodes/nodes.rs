@@ -1,4 +1,4 @@
-//! The nodes themselves: pods run on them as on any, and nothing of them outlives whoever started them.
+//! The nodes themselves: they run pods, and leave nothing behind.
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ async fn pods_run_on_both_nodes_with_their_security_context() {
             assert_eq!(status_of(process, "Seccomp"), "2", "a filter");
         }
         // through the API server to the kubelet, to containerd
-        let said = wait_for("the pod says something", SOON, async || {
+        let said = wait_for("the pod has a log", SOON, async || {
             let said = pods.logs(node, &LogParams::default()).await?;
             ensure!(!said.is_empty(), "nothing");
             anyhow::Ok(said)
@@ -79,7 +79,7 @@ fn sysctls() -> Vec<String> {
         .into()
 }
 
-/// What there is on this machine of the nodes of a supervisor: processes, cgroups, mounts, cables.
+/// Remains of a supervisor's nodes on this machine: processes, cgroups, mounts, network interfaces.
 fn traces(supervisor: u32, plane: &ControlPlane) -> Vec<String> {
     let mut found = Vec::new();
     let names = |folder: &str| -> Vec<String> {
@@ -142,11 +142,11 @@ async fn a_killed_supervisor_leaves_no_node_resources() {
             traces()
         );
     }
-    assert_eq!(sysctls(), before, "of the machine, not of the node");
+    assert_eq!(sysctls(), before, "the machine's sysctls are unchanged");
 
     let killed = rustix::process::Pid::from_raw(supervisor.id().try_into().unwrap()).unwrap();
     rustix::process::kill_process(killed, rustix::process::Signal::KILL).unwrap();
-    wait_for("all is gone", SOON, async || {
+    wait_for("everything is removed", SOON, async || {
         let left = traces();
         if left.is_empty() { Ok(()) } else { bail!("{left:#?}") }
     })

@@ -1,4 +1,4 @@
-//! The images that are released run where containers run.
+//! The release images run in containers.
 
 use std::{collections::BTreeSet, fs::File};
 
@@ -11,7 +11,7 @@ use crate::{
     scene::{DEVICES, alone, cluster, processes, product, released, status_of},
 };
 
-/// The digests of what is in an archive: of the image, of its configuration, of its layer.
+/// The digests in an archive: of the image, of its configuration, of its layer.
 fn digests(name: &str) -> BTreeSet<String> {
     let archive = File::open(released().join(format!("{name}.tar"))).unwrap();
     let mut archive = tar::Archive::new(archive);
@@ -19,7 +19,7 @@ fn digests(name: &str) -> BTreeSet<String> {
     paths.filter_map(|path| Some(format!("sha256:{}", path.strip_prefix("blobs/sha256/")?))).collect()
 }
 
-/// Whether a kubelet means an image of this archive.
+/// Whether a kubelet's image id belongs to this archive.
 fn is_of(image: &str, name: &str) -> bool {
     digests(name).iter().any(|digest| image.ends_with(digest))
 }

@@ -1,4 +1,4 @@
-//! A kubelet that is killed and comes back, as it does in every upgrade of a node: nobody moves.
+//! A killed and restarted kubelet, as in every node upgrade, moves no actor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::scene::{ACTOR_IMAGE, DEVICES, RESOURCE, SOON, alone, cluster, product};
 
-/// A life of a pod of an actor: its uid, its container, how often that was started anew.
+/// A pod's uid, its container id, and its restart count.
 type Life = (Option<String>, String, i32);
 
-/// What must not change: where each actor was decided to be, and what runs there.
+/// What must not change: the assigned unit of each actor, and its running pod.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     places: BTreeMap<String, String>,
@@ -32,13 +32,13 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Waits until the newest manifest is decided on and everybody runs.
+    /// Waits until the current generation is placed and every actor runs.
     async fn settled(&self) -> Seen {
-        wait_for("every actor runs as the newest manifest says", SOON, async || {
+        wait_for("every actor runs with the current generation", SOON, async || {
             let application = self.applications.get("app").await?;
             let decision = self.placements.get("app").await?.spec;
             let generation = application.metadata.generation;
-            ensure!(Some(decision.application_generation) == generation, "the decision is older");
+            ensure!(Some(decision.application_generation) == generation, "the Placement is older");
             let wanted: i32 = application.spec.actors.iter().map(|group| group.replicas).sum();
             let pods = self.pods.list(&ListParams::default().labels(labels::ACTOR)).await?.items;
             let lives: BTreeMap<_, _> = pods.iter().filter_map(life).collect();
@@ -63,9 +63,9 @@ impl Scene<'_> {
         .await;
     }
 
-    /// Waits until the operator has seen that so many units can take an actor.
+    /// Waits until the operator counts so many units that can take an actor.
     async fn known(&self, units: usize) {
-        wait_for("the operator knows of it", SOON, async || {
+        wait_for("the operator counts the units", SOON, async || {
             let status = self.pools.get("gpus").await?.status.unwrap_or_default();
             ensure!(usize::try_from(status.healthy)? == units, "{status:?}");
             anyhow::Ok(())
@@ -74,7 +74,7 @@ impl Scene<'_> {
     }
 }
 
-/// The actor of a pod that runs, and its life.
+/// The actor of a running pod, and its container state.
 fn life(pod: &Pod) -> Option<(String, Life)> {
     let status = pod.status.as_ref().filter(|_| pod.metadata.deletion_timestamp.is_none())?;
     let [container] = status.container_statuses.as_deref()? else { return None };
@@ -83,7 +83,7 @@ fn life(pod: &Pod) -> Option<(String, Life)> {
     Some((pod.labels().get(labels::ACTOR)?.clone(), life))
 }
 
-/// As many actors as there are GPUs, and two that need none; `channels` is what makes it another manifest.
+/// One actor per GPU, and two without; `channels` changes the manifest.
 fn application(channels: &Value) -> String {
     let container = json!({"name": "actor", "image": ACTOR_IMAGE, "imagePullPolicy": "Never",
         "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
@@ -128,7 +128,7 @@ async fn a_kubelet_restart_without_devices_moves_no_actor() {
     let began = cluster.audit().await.unwrap();
 
     for (number, (node, devices)) in DEVICES.into_iter().enumerate() {
-        // the plugins of the node sleep, so that the new kubelet is there for a while and has no devices
+        // the node's plugins wait, so that the new kubelet has no devices for some time
         let order = |act: fn(&mut e2e::Process) -> anyhow::Result<()>| {
             let mut plugins = product.plugins.lock().unwrap();
             plugins.iter_mut().filter(|(its, _)| *its == node).for_each(|(_, plugin)| act(plugin).unwrap());
@@ -144,7 +144,7 @@ async fn a_kubelet_restart_without_devices_moves_no_actor() {
         .await;
         scene.offers(node, 0).await;
         scene.known(all - devices).await;
-        // it is even decided anew meanwhile, for a reason that makes no other place better
+        // meanwhile a new plan is made, for a change that makes no other placement better
         let rate = format!("{}/s", number + 1);
         let channels = json!([{"from": "a", "to": "a", "rate": rate, "pattern": "AllToAll"}]);
         scene.namespace.apply(&application(&channels)).await.unwrap();
@@ -156,7 +156,7 @@ async fn a_kubelet_restart_without_devices_moves_no_actor() {
         assert_eq!(scene.settled().await, before, "after the kubelet of {node} was restarted");
     }
 
-    // and in between nothing went away that came again
+    // and no pod was deleted and recreated in between
     let log = cluster.audit().await.unwrap();
     let deleted = log.since(&began).iter().filter(|event| event.verb.starts_with("delete"));
     let deleted: BTreeSet<_> = deleted

@@ -1,4 +1,4 @@
-//! What all tests here share: two nodes with a kubelet, and the product on them.
+//! Shared by all tests here: two nodes with a kubelet, and the product on them.
 
 use std::{path::PathBuf, sync::Mutex as SyncMutex, time::Duration};
 
@@ -22,10 +22,10 @@ use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::live::{self, Live};
 
-/// How long anything may take; far more than it does, for machines with other things to do.
+/// The limit for everything, far above the usual time, for busy machines.
 pub const SOON: Duration = Duration::from_mins(5);
 
-/// The image of pods that do nothing.
+/// The image of idle pods.
 pub const ACTOR_IMAGE: &str = "registry.local/actor:e2e";
 
 /// The resource of the devices, and how many each node has.
@@ -51,7 +51,7 @@ pub fn devices(node: &str) -> Vec<String> {
     (0..*count).map(|number| format!("GPU-{node}-{number}")).collect()
 }
 
-/// The machine that the agent of a node describes.
+/// The simulated topology of a node.
 pub fn machine(node: &str) -> Value {
     let devices: Vec<_> = devices(node)
         .iter()
@@ -61,22 +61,22 @@ pub fn machine(node: &str) -> Value {
         "spec": {"devices": devices}})
 }
 
-/// Waits until nobody else changes the cluster, and keeps it until the guard is dropped.
+/// Waits for exclusive use of the cluster, until the guard is dropped.
 pub async fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::const_new(());
     ALONE.lock().await
 }
 
-/// The product as users have it, and what it was before the machines were described.
+/// The product as users install it, and what it reported with the real hardware.
 pub struct Product {
-    /// What the agents saw of the machine itself.
+    /// What the agents discovered on the machine itself.
     pub live: Live,
-    /// Who hands out devices, by node.
+    /// The device plugins, by node.
     pub plugins: SyncMutex<Vec<(&'static str, Process)>>,
 }
 
-/// Operator and agents as pods on the nodes, devices from plugins. Installed once: with agents that look at the machine,
-/// which has no GPU; then upgraded to agents that describe one with GPUs.
+/// Operator and agents as pods, devices from plugins. Installed once: first with agents that discover the machine,
+/// which has no GPU; then upgraded to agents with simulated GPUs.
 pub async fn product() -> &'static Product {
     static PRODUCT: OnceCell<Product> = OnceCell::const_new();
     PRODUCT.get_or_init(install).await
@@ -84,7 +84,7 @@ pub async fn product() -> &'static Product {
 
 async fn install() -> Product {
     let cluster = cluster().await;
-    // what `make images` writes, and for later an agent with machines that it may describe
+    // the images of `make images`, and an agent image with simulated topologies for later
     let folder = released();
     release::make(&folder, "registry.local", "e2e").unwrap();
     for name in [AGENT, OPERATOR] {
@@ -125,7 +125,7 @@ async fn install() -> Product {
     all_ready().await;
     let live = live::look().await;
 
-    // each agent describes the node that it is on: the kubelet puts the name in
+    // each agent publishes its own node: the kubelet sets the name
     settings.push("--set=agent.image.tag=described".into());
     settings.push("--set=agent.simulate=/machines/$(NODE_NAME).yaml".into());
     let chart = tree("charts/cairn");
@@ -152,7 +152,7 @@ fn plugin(name: &str, resource: &str, devices: &[String]) -> Process {
     Cluster::shared_with(DEVICES.len()).run("device-plugin", &program, launch).unwrap()
 }
 
-/// Waits until both operators and an agent on each node are ready, as the chart has them now.
+/// Waits until both operators and one agent per node are ready with the current chart.
 async fn all_ready() {
     let client = cluster().await.client().await.unwrap();
     let (sets, deployments) = (
@@ -165,9 +165,9 @@ async fn all_ready() {
         let operators = deployments.get(OPERATOR).await?.status.unwrap_or_default();
         let updated = usize::try_from(agents.updated_number_scheduled.unwrap_or(0))?;
         let ready = (updated, usize::try_from(agents.number_ready)?, operators.ready_replicas);
-        ensure!(agents.observed_generation == set.metadata.generation, "the DaemonSet was not looked at");
+        ensure!(agents.observed_generation == set.metadata.generation, "the DaemonSet is not reconciled");
         ensure!(ready == (DEVICES.len(), DEVICES.len(), Some(2)), "{ready:?}");
-        // those of before the upgrade count no more, but are there until they have ended
+        // terminating pods of before the upgrade do not count
         let pods = self::agents().await?.len();
         ensure!(pods == DEVICES.len(), "{pods} pods of agents");
         anyhow::Ok(())
@@ -187,7 +187,7 @@ pub fn processes(pod: &Pod) -> Vec<u32> {
     let uid = pod.uid().unwrap();
     let ids = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // one that ends meanwhile is in no cgroup
+    // an ended process has no cgroup
     let in_pod = |id: &u32| {
         std::fs::read_to_string(format!("/proc/{id}/cgroup")).is_ok_and(|cgroups| cgroups.contains(&uid))
     };
@@ -212,7 +212,7 @@ pub fn started(process: u32) -> Timestamp {
     Timestamp::now() - SignedDuration::from_secs_f64(age)
 }
 
-/// With --nocapture, rows of docs/results/node-agent/real-nodes.md: how soon each agent published its node, and what it holds.
+/// With --nocapture, rows of docs/results/node-agent/real-nodes.md: the time until each agent published, and its memory.
 pub async fn tell_of(what: &str, agents: &[Pod]) {
     let cluster = cluster().await;
     for pod in agents {
