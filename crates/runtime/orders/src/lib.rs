@@ -12,8 +12,8 @@ mod header;
 mod id;
 mod model;
 #[expect(dead_code, reason = "not all operations are tested")]
-#[path = "../../src/frontends/tasking/rest.rs"]
-mod rest;
+#[path = "../../src/frontends/tasking/parking.rs"]
+mod parking;
 #[expect(dead_code, reason = "not all operations are tested")]
 #[path = "../../src/frontends/channel/ring.rs"]
 mod ring;
@@ -26,7 +26,7 @@ mod wait;
 use header::Header;
 use loom::thread;
 use model::{Copies, Error, GlobalSlot, InstanceId, LocalSlot};
-use rest::Rest;
+use parking::Parking;
 use ring::{Ring, Sender};
 use shape::{PushError, Setup, Shape};
 use sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -159,20 +159,20 @@ fn variable_size_messages_pass_a_ring_intact_and_in_order() {
 #[test]
 fn a_parked_worker_is_woken_by_a_ready_task() {
     every_interleaving(|| {
-        let (rest, tasks) = (Arc::new(Rest::default()), Arc::new(AtomicUsize::new(0)));
+        let (parking, tasks) = (Arc::new(Parking::default()), Arc::new(AtomicUsize::new(0)));
         let spawner = thread::spawn({
-            let (rest, tasks) = (Arc::clone(&rest), Arc::clone(&tasks));
+            let (parking, tasks) = (Arc::clone(&parking), Arc::clone(&tasks));
             move || {
                 tasks.fetch_add(1, SeqCst);
-                rest.ready();
+                parking.ready();
             }
         });
         loop {
-            let seen = rest.seen();
+            let seen = parking.epoch();
             if tasks.load(SeqCst) == 1 {
                 break;
             }
-            rest.rest(seen, None, || false, |_| false);
+            parking.park(seen, None, || false, |_| false);
         }
         spawner.join().unwrap();
     });
@@ -181,14 +181,14 @@ fn a_parked_worker_is_woken_by_a_ready_task() {
 #[test]
 fn the_last_worker_to_park_ends_all() {
     every_interleaving(|| {
-        let (rest, ends) = (Arc::new(Rest::default()), Arc::new(AtomicU64::new(0)));
+        let (parking, ends) = (Arc::new(Parking::default()), Arc::new(AtomicU64::new(0)));
         let workers: Vec<_> = (0..2)
             .map(|_| {
-                let (rest, ends) = (Arc::clone(&rest), Arc::clone(&ends));
+                let (parking, ends) = (Arc::clone(&parking), Arc::clone(&ends));
                 thread::spawn(move || {
-                    while !rest.has_ended() {
-                        let seen = rest.seen();
-                        rest.rest(seen, None, || false, |resting| resting == 2);
+                    while !parking.has_ended() {
+                        let seen = parking.epoch();
+                        parking.park(seen, None, || false, |parked| parked == 2);
                     }
                     ends.fetch_add(1, SeqCst);
                 })

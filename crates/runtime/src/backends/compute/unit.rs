@@ -134,7 +134,7 @@ impl ThreadUnit {
         Self { shared, processor, thread: Mutex::default() }
     }
 
-    fn refuse(&self, what: &str, is: UnitStatus, must: &str) -> Error {
+    fn wrong_state(&self, what: &str, is: UnitStatus, must: &str) -> Error {
         let processor = self.processor.map_or_else(String::new, |number| format!(" of processor {number}"));
         Error::state(format!("the processing unit{processor} ({})", self.shared.name), what, is, must)
     }
@@ -142,7 +142,7 @@ impl ThreadUnit {
     pub(super) fn initialize(&self) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
         if inner.status != UnitStatus::Uninitialized {
-            return Err(self.refuse("initialize it", inner.status, "Uninitialized"));
+            return Err(self.wrong_state("initialize it", inner.status, "Uninitialized"));
         }
         let (shared, processor) = (Arc::clone(&self.shared), self.processor);
         let (pinned, was_pinned) = std::sync::mpsc::channel();
@@ -162,7 +162,7 @@ impl ThreadUnit {
     pub(super) fn start(&self, state: &Arc<StateCore>) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
         if inner.status() != UnitStatus::Ready {
-            return Err(self.refuse("start a state on it", inner.status(), "Ready"));
+            return Err(self.wrong_state("start a state on it", inner.status(), "Ready"));
         }
         state.begin(false)?;
         inner.status = UnitStatus::Executing;
@@ -178,14 +178,14 @@ impl ThreadUnit {
                 job.suspend_asked.store(true, SeqCst);
                 Ok(())
             }
-            (_, status) => Err(self.refuse("suspend it", status, "Executing")),
+            (_, status) => Err(self.wrong_state("suspend it", status, "Executing")),
         }
     }
 
     pub(super) fn resume(&self) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
         if inner.status != UnitStatus::Suspended {
-            return Err(self.refuse("resume it", inner.status, "Suspended"));
+            return Err(self.wrong_state("resume it", inner.status, "Suspended"));
         }
         inner.status = UnitStatus::Executing;
         inner.go_on = true;
@@ -196,7 +196,7 @@ impl ThreadUnit {
     pub(super) fn finalize(&self) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
         if !matches!(inner.status(), UnitStatus::Ready | UnitStatus::Uninitialized) {
-            return Err(self.refuse("finalize it", inner.status(), "Ready; wait for its state first"));
+            return Err(self.wrong_state("finalize it", inner.status(), "Ready; wait for its state first"));
         }
         inner.status = UnitStatus::Terminated;
         inner.stop = true;

@@ -45,11 +45,11 @@ pub struct Copies {
 
 #[derive(Default)]
 struct Pending {
-    asked: VecDeque<Asked>,
+    requests: VecDeque<Request>,
     lost: bool,
 }
 
-enum Asked {
+enum Request {
     Put {
         to: Arc<GlobalCore>,
         from: Arc<SlotCore>,
@@ -91,16 +91,16 @@ impl Copies {
         Ok(Arc::new(Self { peer, connection, pending, receiving: Mutex::new(receiving), polls, yielding }))
     }
 
-    fn ask(&self, asked: Asked, post: impl FnOnce()) -> Result<(), Error> {
+    fn send_request(&self, request: Request, post: impl FnOnce()) -> Result<(), Error> {
         // Locked while sending, so that answers match the request order.
         let mut pending = lock(&self.pending);
         if pending.lost {
             return Err(Error::PeerLost(self.peer));
         }
-        if let Asked::Put { from: core, .. } | Asked::Get { to: core, .. } = &asked {
+        if let Request::Put { from: core, .. } | Request::Get { to: core, .. } = &request {
             core.pending.fetch_add(1, SeqCst);
         }
-        pending.asked.push_back(asked);
+        pending.requests.push_back(request);
         post();
         Ok(())
     }
@@ -110,16 +110,16 @@ impl Copies {
         to.0.target.check(to.1, size)?;
         from.0.check(from.1, size)?;
         from.0.host("copy")?;
-        let asked = Asked::Put { to: Arc::clone(to.0), from: Arc::clone(from.0) };
+        let request = Request::Put { to: Arc::clone(to.0), from: Arc::clone(from.0) };
         let head = Head::Put(range(place, to.1, size)).to_bytes().to_vec();
-        self.ask(asked, || self.connection.post(head, Some((from.0, from.1, size))))
+        self.send_request(request, || self.connection.post(head, Some((from.0, from.1, size))))
     }
 
     /// Starts a copy of size 0 to a slot of the peer, whose delivery may be delayed.
     pub fn signal(&self, to: &Arc<GlobalCore>, from: &Arc<SlotCore>, place: &Place) -> Result<(), Error> {
-        let asked = Asked::Put { to: Arc::clone(to), from: Arc::clone(from) };
+        let request = Request::Put { to: Arc::clone(to), from: Arc::clone(from) };
         let head = Head::Put(range(place, 0, 0)).to_bytes().to_vec();
-        self.ask(asked, || self.connection.post_later(head))
+        self.send_request(request, || self.connection.post_later(head))
     }
 
     /// Starts a copy from a slot of the peer.
@@ -127,43 +127,43 @@ impl Copies {
         from.0.target.check(from.1, size)?;
         to.0.check(to.1, size)?;
         to.0.host("copy")?;
-        let asked = Asked::Get { to: Arc::clone(to.0), at: to.1, size, from: Arc::clone(from.0) };
+        let request = Request::Get { to: Arc::clone(to.0), at: to.1, size, from: Arc::clone(from.0) };
         let head = Head::Get(range(place, from.1, size)).to_bytes().to_vec();
-        self.ask(asked, || self.connection.post(head, None))
+        self.send_request(request, || self.connection.post(head, None))
     }
 
     /// Drops `mark` when all earlier copies have been answered.
     pub fn mark(&self, mark: Arc<dyn Any + Send + Sync>) {
         let mut pending = lock(&self.pending);
-        if !pending.asked.is_empty() {
-            pending.asked.push_back(Asked::Mark(mark));
+        if !pending.requests.is_empty() {
+            pending.requests.push_back(Request::Mark(mark));
         }
     }
 
     /// Fails all pending copies after the connection has ended.
-    pub fn lose(&self) {
+    pub fn fail_all(&self) {
         self.connection.close();
-        let asked = {
+        let requests = {
             let mut pending = lock(&self.pending);
             pending.lost = true;
-            std::mem::take(&mut pending.asked)
+            std::mem::take(&mut pending.requests)
         };
-        for asked in asked {
-            asked.failed(Error::PeerLost(self.peer));
+        for request in requests {
+            request.fail(Error::PeerLost(self.peer));
         }
     }
 
     /// The oldest copy. A mark is never the oldest: it is dropped with the copy before it.
-    fn next(&self) -> io::Result<Asked> {
-        lock(&self.pending).asked.pop_front().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    fn next(&self) -> io::Result<Request> {
+        lock(&self.pending).requests.pop_front().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     /// Drops the marks at the front.
     fn answered(&self) {
         let mut passed = Vec::new();
         let mut pending = lock(&self.pending);
-        while let Some(Asked::Mark(_)) = pending.asked.front() {
-            passed.extend(pending.asked.pop_front());
+        while let Some(Request::Mark(_)) = pending.requests.front() {
+            passed.extend(pending.requests.pop_front());
         }
         drop(pending);
     }
@@ -266,7 +266,7 @@ impl Receiving {
         let Self { inbox, .. } = self;
         let head = Head::from_bytes(&inbox.head()).ok_or(io::ErrorKind::InvalidData)?;
         // Flush before blocking on a long message, so that the peer does not wait for delayed acknowledgements.
-        let long = head.follows() > inbox.here() as u64;
+        let long = head.follows() > inbox.available() as u64;
         if long {
             self.flush(copies);
         }
@@ -277,7 +277,7 @@ impl Receiving {
         };
         match head {
             Head::Put(range) => {
-                if let Some((core, at, size)) = piece(find(&range), &range) {
+                if let Some((core, at, size)) = checked_range(find(&range), &range) {
                     let memory = core.host("copy").map_err(io::Error::other)?;
                     inbox.body(memory, at, size)?;
                     // Before counting: a thread that sees the count may leave, and flushes only what is recorded.
@@ -293,7 +293,7 @@ impl Receiving {
                 }
             }
             Head::Get(range) => {
-                if let Some((core, at, size)) = piece(find(&range), &range) {
+                if let Some((core, at, size)) = checked_range(find(&range), &range) {
                     answer(Head::Data(range.size), Some((&core, at, size)));
                     core.header().count_sent();
                 } else {
@@ -311,7 +311,7 @@ impl Receiving {
                 copies.answered();
             }
             Head::Failed => {
-                copies.next()?.failed(Error::Gone("the slot".into()));
+                copies.next()?.fail(Error::Gone("the slot".into()));
                 copies.answered();
             }
         }
@@ -324,14 +324,14 @@ fn range(place: &Place, offset: usize, size: usize) -> Range {
 }
 
 /// The range of a slot of this Instance, if the slot exists and the range is within its bounds.
-fn piece(core: Option<Arc<SlotCore>>, range: &Range) -> Option<(Arc<SlotCore>, usize, usize)> {
+fn checked_range(core: Option<Arc<SlotCore>>, range: &Range) -> Option<(Arc<SlotCore>, usize, usize)> {
     let (at, size) = (usize::try_from(range.offset).ok()?, usize::try_from(range.size).ok()?);
     let core = core?;
     core.check(at, size).ok()?;
     Some((core, at, size))
 }
 
-impl Asked {
+impl Request {
     fn done(self) -> io::Result<()> {
         let Self::Put { to, from } = self else { return Err(io::ErrorKind::InvalidData.into()) };
         from.pending.fetch_sub(1, SeqCst);
@@ -355,7 +355,7 @@ impl Asked {
     }
 
     /// Records the failure for the next fence of the local slot, without counting the copy.
-    fn failed(self, error: Error) {
+    fn fail(self, error: Error) {
         let core = match self {
             Self::Put { from, .. } => from,
             Self::Get { to, .. } => to,
@@ -384,12 +384,12 @@ impl Inbox {
     }
 
     /// Number of bytes not processed yet.
-    fn here(&self) -> usize {
+    fn available(&self) -> usize {
         self.end - self.begin
     }
 
     fn has_head(&self) -> bool {
-        self.here() >= HEAD
+        self.available() >= HEAD
     }
 
     /// Whether the next header and its whole body have arrived.
@@ -399,7 +399,7 @@ impl Inbox {
         }
         let mut head = [0; HEAD];
         self.read(&mut head);
-        Head::from_bytes(&head).is_some_and(|head| head.follows() <= (self.here() - HEAD) as u64)
+        Head::from_bytes(&head).is_some_and(|head| head.follows() <= (self.available() - HEAD) as u64)
     }
 
     /// Takes the next header, which has arrived.
@@ -413,7 +413,7 @@ impl Inbox {
     /// Receives available data without blocking, and returns whether there was any. The end of the stream is an error.
     fn more_now(&mut self) -> io::Result<bool> {
         // Moves the rest, part of a message, to the front.
-        let left = self.here();
+        let left = self.available();
         if self.begin > 0 && left < HEAD {
             let mut piece = [0; HEAD];
             self.read(&mut piece[..left]);
@@ -438,7 +438,7 @@ impl Inbox {
 
     fn read(&self, bytes: &mut [u8]) {
         let read = self.bytes.read(self.begin, bytes);
-        debug_assert!(read.is_ok(), "there are as many");
+        debug_assert!(read.is_ok(), "the range is available");
     }
 
     fn more(&mut self) -> io::Result<()> {

@@ -267,7 +267,7 @@ impl Mesh {
             copies
         };
         if let Some(copies) = copies {
-            copies.lose();
+            copies.fail_all();
         }
         self.losses.lose(id);
         self.changed.notify_all();

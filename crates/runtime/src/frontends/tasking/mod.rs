@@ -3,7 +3,7 @@
 //!
 //! Workers and tasks are created by two compute managers, which may differ.
 
-mod rest;
+mod parking;
 mod sync;
 mod task;
 mod trace;

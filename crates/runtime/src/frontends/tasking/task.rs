@@ -53,7 +53,7 @@ pub(super) struct Core {
     /// Whether it is in the set of suspended tasks.
     pub(super) kept: AtomicBool,
     /// Woken by an external event, so it is exempt from deadlock detection.
-    pub(super) outside: AtomicBool,
+    pub(super) woken_externally: AtomicBool,
     pub(super) shared: Weak<Shared>,
 }
 
@@ -121,7 +121,7 @@ impl Task {
             callback,
             spawned: AtomicBool::new(false),
             kept: AtomicBool::new(false),
-            outside: AtomicBool::new(false),
+            woken_externally: AtomicBool::new(false),
             shared: Arc::downgrade(shared),
         });
         let _ = cell.set(Arc::downgrade(&core));
@@ -131,7 +131,7 @@ impl Task {
     /// A task around another execution, such as an asynchronous function or a kernel.
     pub(super) fn of_state(shared: &Arc<Shared>, name: Arc<str>, state: ExecutionState) -> Self {
         let task = Self::of(shared, name, None, None, state, &std::sync::OnceLock::new());
-        task.0.outside.store(true, SeqCst);
+        task.0.woken_externally.store(true, SeqCst);
         task
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    rest::Rest,
+    parking::Parking,
     task::{self, Callback, Core, NOWHERE, Scope, Task, TaskEvent},
     trace::Trace,
 };
@@ -45,7 +45,7 @@ pub(super) struct Shared {
     /// Spawned tasks that have not finished.
     unfinished: AtomicUsize,
     waiting: Mutex<BTreeMap<usize, Task>>,
-    rest: Rest,
+    parking: Parking,
     pull: Option<Pull>,
     paused: Vec<AtomicBool>,
     services: Vec<Service>,
@@ -104,7 +104,7 @@ impl Shared {
             let worker = worker.unwrap_or_else(|| self.next.fetch_add(1, SeqCst) % self.queues.len());
             lock(&self.queues[worker]).push_back(task);
         }
-        self.rest.ready();
+        self.parking.ready();
     }
 
     /// The next task: bound to this worker, own (last in first out), or stolen (first in first out).
@@ -123,10 +123,10 @@ impl Shared {
     fn work(self: &Arc<Self>, worker: usize) {
         let mut polls = 0;
         loop {
-            if self.rest.has_ended() {
+            if self.parking.has_ended() {
                 return;
             }
-            let seen = self.rest.seen();
+            let seen = self.parking.epoch();
             let paused = self.paused[worker].load(SeqCst);
             let pulled = || self.pull.as_ref().and_then(|pull| pull(worker));
             let next = if paused { None } else { pulled().or_else(|| self.take(worker)) };
@@ -142,21 +142,21 @@ impl Shared {
                 continue;
             }
             polls = 0;
-            self.rest(worker, seen);
+            self.park(worker, seen);
         }
     }
 
     /// Parks until a task becomes ready. Ends all workers if no task can become ready any more.
-    fn rest(&self, worker: usize, seen: u64) {
+    fn park(&self, worker: usize, seen: u64) {
         let paused = || self.paused[worker].load(SeqCst);
         // Services and pull functions send no wake-ups, so they are polled.
-        let asks = !self.services.is_empty() || (self.pull.is_some() && !paused());
-        let last = |resting| resting == self.queues.len() && self.stuck();
-        self.rest.rest(seen, asks.then_some(SERVICE), paused, last);
+        let polled = !self.services.is_empty() || (self.pull.is_some() && !paused());
+        let last = |parked| parked == self.queues.len() && self.is_deadlocked();
+        self.parking.park(seen, polled.then_some(SERVICE), paused, last);
     }
 
     /// Whether no task is ready and none can become so, as all wait for each other.
-    fn stuck(&self) -> bool {
+    fn is_deadlocked(&self) -> bool {
         let any = |queues: &[Mutex<VecDeque<Task>>]| queues.iter().any(|queue| !lock(queue).is_empty());
         let waiting = lock(&self.waiting);
         self.unfinished.load(SeqCst) == waiting.len()
@@ -165,7 +165,9 @@ impl Shared {
             && self.services.is_empty()
             && !any(&self.queues)
             && !any(&self.bound)
-            && waiting.values().all(|task| task.0.waits.load(SeqCst) > 0 && !task.0.outside.load(SeqCst))
+            && waiting
+                .values()
+                .all(|task| task.0.waits.load(SeqCst) > 0 && !task.0.woken_externally.load(SeqCst))
     }
 
     fn run(self: &Arc<Self>, worker: usize, task: &Task) {
@@ -179,7 +181,7 @@ impl Shared {
         match status {
             Ok(Status::Suspended) => {
                 task.call(TaskEvent::Suspend);
-                if task.0.outside.load(SeqCst) {
+                if task.0.woken_externally.load(SeqCst) {
                     self.until_woken(task);
                 } else {
                     if task.0.waits.load(SeqCst) > 1 {
@@ -215,7 +217,7 @@ impl Shared {
             }
         }
         if self.unfinished.fetch_sub(1, SeqCst) == 1 {
-            self.rest.end();
+            self.parking.end();
         }
     }
 
@@ -276,7 +278,7 @@ impl Tasking {
             next: AtomicUsize::new(0),
             unfinished: AtomicUsize::new(0),
             waiting: Mutex::default(),
-            rest: Rest::default(),
+            parking: Parking::default(),
             pull: None,
             paused: resources.iter().map(|_| AtomicBool::new(false)).collect(),
             services: Vec::new(),
@@ -347,7 +349,7 @@ impl Tasking {
     /// Resumes a paused worker.
     pub fn resume(&self, worker: usize) {
         self.shared.paused[worker].store(false, SeqCst);
-        self.shared.rest.ready();
+        self.shared.parking.ready();
     }
 
     /// Runs until all spawned tasks have finished or are deadlocked. The trace is complete afterwards.
@@ -355,7 +357,7 @@ impl Tasking {
         if self.shared.unfinished.load(SeqCst) == 0 {
             return Ok(Ok(()));
         }
-        self.shared.rest.begin();
+        self.shared.parking.begin();
         let loop_unit =
             ExecutionUnit::function(|_, (shared, worker): (Arc<Shared>, usize)| shared.work(worker));
         let mut running: Vec<(ProcessingUnit, crate::ExecutionState)> = Vec::new();
@@ -373,8 +375,8 @@ impl Tasking {
             self.workers.wait(state).done()?;
         }
         let waiting = std::mem::take(&mut *lock(&self.shared.waiting));
-        let stuck = waiting.values().filter(|task| task.0.state.status() != Status::Finished);
-        let mut names: Vec<_> = stuck.map(|task| task.name().to_owned()).collect();
+        let is_deadlocked = waiting.values().filter(|task| task.0.state.status() != Status::Finished);
+        let mut names: Vec<_> = is_deadlocked.map(|task| task.name().to_owned()).collect();
         names.sort_unstable();
         Ok(if names.is_empty() || self.shared.unfinished.load(SeqCst) == 0 {
             Ok(())

@@ -9,18 +9,18 @@ use crate::{
 
 /// The number of parked workers and their wake-up.
 #[derive(Default)]
-pub(super) struct Rest {
-    resting: Mutex<usize>,
-    rested: Condvar,
+pub(super) struct Parking {
+    parked: Mutex<usize>,
+    wakeup: Condvar,
     /// Incremented whenever a task becomes ready.
     ready: AtomicU64,
     sleepers: AtomicUsize,
     ended: AtomicBool,
 }
 
-impl Rest {
-    /// The current epoch. Read it before searching for tasks: a later change prevents the next rest.
-    pub(super) fn seen(&self) -> u64 {
+impl Parking {
+    /// The current epoch. Read it before searching for tasks: a later change prevents parking.
+    pub(super) fn epoch(&self) -> u64 {
         self.ready.load(SeqCst)
     }
 
@@ -50,14 +50,14 @@ impl Rest {
     }
 
     fn wake(&self) {
-        drop(lock(&self.resting));
-        self.rested.notify_all();
+        drop(lock(&self.parked));
+        self.wakeup.notify_all();
     }
 
     /// Parks until a task becomes ready after `seen`, `most` has passed, or the end. With `stays`, the worker keeps
     /// counting as parked after a wake-up. Given the number of parked workers, `last` decides whether no worker is left
     /// that could make a task ready, which ends all.
-    pub(super) fn rest(
+    pub(super) fn park(
         &self,
         seen: u64,
         most: Option<Duration>,
@@ -66,26 +66,26 @@ impl Rest {
     ) {
         self.sleepers.fetch_add(1, SeqCst);
         sequenced();
-        let mut resting = lock(&self.resting);
-        *resting += 1;
-        while self.seen() == seen && !self.has_ended() {
-            if last(*resting) {
+        let mut parked = lock(&self.parked);
+        *parked += 1;
+        while self.epoch() == seen && !self.has_ended() {
+            if last(*parked) {
                 self.ended.store(true, SeqCst);
-                self.rested.notify_all();
+                self.wakeup.notify_all();
                 break;
             }
             if let Some(most) = most {
-                let rested = self.rested.wait_timeout(resting, most);
-                resting = rested.unwrap_or_else(PoisonError::into_inner).0;
+                let wakeup = self.wakeup.wait_timeout(parked, most);
+                parked = wakeup.unwrap_or_else(PoisonError::into_inner).0;
                 break;
             }
-            resting = self.rested.wait(resting).unwrap_or_else(PoisonError::into_inner);
+            parked = self.wakeup.wait(parked).unwrap_or_else(PoisonError::into_inner);
             if !stays() {
                 break;
             }
         }
-        *resting -= 1;
-        drop(resting);
+        *parked -= 1;
+        drop(parked);
         self.sleepers.fetch_sub(1, SeqCst);
     }
 }
