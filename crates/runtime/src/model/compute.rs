@@ -261,10 +261,7 @@ impl ExecutionState {
             return not(&self.status(), "Finished");
         }
         let Some(outcome) = lock(&self.core.end).outcome.take() else {
-            return not(
-                &"Finished without a result, which was taken",
-                "Finished with its result not taken yet",
-            );
+            return not(&"Finished with its result already taken", "Finished with its result not yet taken");
         };
         outcome?.downcast().map(|result| *result).map_err(|_| {
             Error::misuse("take a result", format!("{} has none of type {}", self.core, type_name::<R>()))

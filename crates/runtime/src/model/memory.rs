@@ -391,7 +391,8 @@ pub trait Register: MemoryManager {
         let SlotCore { origin, space, size, bytes, room, .. } = core;
         let not_it = |bytes| {
             let value = LocalSlot { core: Arc::new(SlotCore::new(origin, space, bytes, room, size)) };
-            let why = "the slot was not made of such a buffer; free it, or name the type that was registered";
+            let why =
+                "the slot was not made from a buffer of this type; free it, or name the registered type";
             Rejected { error: Error::misuse("deregister", why), value }
         };
         match bytes {
