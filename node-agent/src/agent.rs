@@ -1,9 +1,6 @@
-//! The agent's loop: reads descriptions, Nodes and NodeTopologies, and writes the differences.
-
-mod events;
+//! The state that the agent's tasks share.
 
 use std::{
-    convert::Infallible,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -12,12 +9,11 @@ use std::{
 };
 
 use crds::{NodeTopology, NodeTopologySpec, labels};
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use kube::{
     Api, Client, ResourceExt,
     runtime::{
-        controller::{self, Action, applier},
-        reflector::{ObjectRef, Store, store, store::Writer},
+        reflector::{Store, store, store::Writer},
         watcher,
     },
 };
@@ -25,18 +21,14 @@ use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     time::{Instant, timeout},
 };
-use tracing::{debug, error, info, warn};
+use tracing::info;
 
-use self::events::{descriptions, node_events, topology_events};
 use crate::{
     allocations::Allocations,
-    failure::Failure,
     hardware::reading::DeviceReading,
     metrics::Metrics,
     perf,
-    problems::Problems,
-    publish::{Outcome, Wanted, publish},
-    roster::{NodeMeta, Roster, Task},
+    roster::{NodeMeta, Roster},
     source::{Drivers, Release, Source},
 };
 
@@ -44,23 +36,23 @@ use crate::{
 pub const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The maximum age of the last completed probe; hwloc and all drivers together have a quarter of it.
-const STALE_AFTER: Duration = Duration::from_mins(1);
+pub(crate) const STALE_AFTER: Duration = Duration::from_mins(1);
 
 /// The maximum number of concurrent publications.
-const AT_ONCE: u16 = 8;
+pub(crate) const AT_ONCE: u16 = 8;
 
 /// The time-out of a scrape for device readings; Prometheus itself gives up after 10 s.
-const READINGS_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const READINGS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long drivers are not loaded after the start while the Node's label is unknown: without an API server it never
 /// becomes known.
-const LABEL_KNOWN_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const LABEL_KNOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A scrape that requests device readings.
-type Question = oneshot::Sender<Vec<DeviceReading>>;
+pub(crate) type Question = oneshot::Sender<Vec<DeviceReading>>;
 
 /// The NodeTopology of the agent's own node in the cluster; `None` if there is none.
-type Held = Option<NodeTopologySpec>;
+pub(crate) type Held = Option<NodeTopologySpec>;
 
 /// The state that the agent's tasks share.
 #[derive(Debug)]
@@ -75,33 +67,33 @@ pub struct Agent {
     pub allocations: Allocations,
     /// CPU counters of actors' pods, if enabled.
     pub perf: Option<perf::shared::Shared>,
-    questions: mpsc::Sender<Question>,
-    nodes_known: AtomicBool,
+    pub(crate) questions: mpsc::Sender<Question>,
+    pub(crate) nodes_known: AtomicBool,
     /// When the last probe of the source completed, whatever its result.
-    looked: Mutex<Instant>,
-    topologies: Api<NodeTopology>,
-    cache: Store<NodeTopology>,
+    pub(crate) looked: Mutex<Instant>,
+    pub(crate) topologies: Api<NodeTopology>,
+    pub(crate) cache: Store<NodeTopology>,
     /// The Nodes and NodeTopologies that are watched.
-    watched: watcher::Config,
+    pub(crate) watched: watcher::Config,
     /// The only node that it serves, if there is one.
-    own: Option<String>,
-    held: mpsc::UnboundedSender<Held>,
+    pub(crate) own: Option<String>,
+    pub(crate) held: mpsc::UnboundedSender<Held>,
     /// Whether the source knows the published topology: before that, a lost device would be dropped instead of reported.
-    heard: watch::Sender<bool>,
+    pub(crate) heard: watch::Sender<bool>,
     /// Whether the label of the only node permits drivers, once known.
-    drivers: watch::Sender<Option<Drivers>>,
+    pub(crate) drivers: watch::Sender<Option<Drivers>>,
     /// Whether the source knows that: before that, the topology would lack what drivers report.
-    uses_drivers: watch::Sender<bool>,
-    release: Mutex<Option<Release>>,
-    outdated: watch::Sender<Option<String>>,
+    pub(crate) uses_drivers: watch::Sender<bool>,
+    pub(crate) release: Mutex<Option<Release>>,
+    pub(crate) outdated: watch::Sender<Option<String>>,
 }
 
 /// The writers of the caches, used by the watches.
 pub struct Caches {
-    nodes: Writer<NodeMeta>,
-    topologies: Writer<NodeTopology>,
-    questions: mpsc::Receiver<Question>,
-    held: mpsc::UnboundedReceiver<Held>,
+    pub(crate) nodes: Writer<NodeMeta>,
+    pub(crate) topologies: Writer<NodeTopology>,
+    pub(crate) questions: mpsc::Receiver<Question>,
+    pub(crate) held: mpsc::UnboundedReceiver<Held>,
 }
 
 #[cfg(test)]
@@ -175,7 +167,7 @@ impl Agent {
         self.metrics.set_last_probe();
     }
 
-    fn last_probe(&self) -> MutexGuard<'_, Instant> {
+    pub(crate) fn last_probe(&self) -> MutexGuard<'_, Instant> {
         self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,7 +186,7 @@ impl Agent {
     }
 
     /// Tells the source the published topology of its node; nothing is published before that.
-    fn tell(&self, held: Held) {
+    pub(crate) fn tell(&self, held: Held) {
         self.heard.send_replace(false);
         // the receiver is dropped when the agent stops
         let _ = self.held.send(held);
@@ -211,7 +203,7 @@ impl Agent {
     }
 
     /// Tells the source whether the label of its Node permits drivers.
-    fn tell_drivers(&self, node: Option<&NodeMeta>) {
+    pub(crate) fn tell_drivers(&self, node: Option<&NodeMeta>) {
         let is_released = node.is_some_and(|node| {
             node.labels().get(labels::GPU_DRIVER).is_some_and(|value| value == labels::RELEASED)
         });
@@ -220,13 +212,13 @@ impl Agent {
     }
 
     /// The state of the driver release of this node; `None` if it was not requested.
-    fn release(&self, node: &str) -> Option<Release> {
+    pub(crate) fn release(&self, node: &str) -> Option<Release> {
         let release = self.release.lock().unwrap_or_else(PoisonError::into_inner);
         release.clone().filter(|_| self.own.as_deref() == Some(node))
     }
 
     /// Records that state, and returns whether it changed.
-    fn note_release(&self, now: Option<Release>) -> bool {
+    pub(crate) fn note_release(&self, now: Option<Release>) -> bool {
         let mut release = self.release.lock().unwrap_or_else(PoisonError::into_inner);
         if *release == now {
             return false;
@@ -241,7 +233,7 @@ impl Agent {
     }
 
     /// Logs described nodes that wait for their Node, each once.
-    fn log_waiting_nodes(&self) {
+    pub(crate) fn log_waiting_nodes(&self) {
         if self.nodes_known.load(Ordering::Relaxed) {
             for node in self.roster.newly_waiting() {
                 info!(node, "there is no Node of this name; its topology is published when there is one");
@@ -250,93 +242,8 @@ impl Agent {
     }
 }
 
-/// Publishes what `source` reads, and keeps it published. Never returns.
-///
-/// `problems` are those of the first reading, which the roster already has.
-pub async fn run(
-    client: Client,
-    agent: Arc<Agent>,
-    caches: Caches,
-    source: Box<dyn Source>,
-    problems: Problems,
-) -> Infallible {
-    let names = stream::select_all([
-        node_events(client.clone(), caches.nodes, Arc::clone(&agent)).boxed(),
-        topology_events(client, caches.topologies, Arc::clone(&agent)).boxed(),
-        descriptions(source, problems, caches.questions, caches.held, Arc::clone(&agent)).boxed(),
-        agent.allocations.changes().boxed(),
-    ]);
-    let queue =
-        names.flat_map(stream::iter).map(|name| Ok::<_, Infallible>(ObjectRef::<NodeMeta>::new(&name)));
-    let nodes = agent.roster.nodes();
-    let config = controller::Config::default().concurrency(AT_ONCE);
-    let reconcile = |node, agent| Box::pin(reconcile(node, agent));
-    let retry = |node: Arc<NodeMeta>, failure: &Failure, agent: Arc<Agent>| retry(&node, failure, &agent);
-    let published = applier(reconcile, retry, agent, nodes, queue, config);
-    published
-        .for_each(|outcome| async move {
-            // A described node without a Node is not found here: it waits. Failures are logged by `retry`.
-            if let Err(error @ (controller::Error::QueueError(_) | controller::Error::RunnerError(_))) =
-                outcome
-            {
-                error!("the queue of nodes is broken: {error}");
-            }
-        })
-        .await;
-    unreachable!("the watches of Nodes and NodeTopologies never end")
-}
-
-/// Publishes one node whose Node exists.
-async fn reconcile(node: Arc<NodeMeta>, agent: Arc<Agent>) -> Result<Action, Failure> {
-    let name = node.name_any();
-    if agent.cache.wait_until_ready().await.is_err() {
-        return Ok(Action::await_change()); // the agent is stopping
-    }
-    for knows in [&agent.heard, &agent.uses_drivers] {
-        if knows.subscribe().wait_for(|knows| *knows).await.is_err() {
-            return Ok(Action::await_change()); // the agent is stopping
-        }
-    }
-    let (Task::Publish(spec), Some(uid)) = (agent.roster.task(&name), node.uid()) else {
-        return Ok(Action::await_change());
-    };
-    let allocations = agent.allocations.of(&name);
-    let allocations = allocations.as_ref().map(|known| known.list.as_slice());
-    let release = agent.release(&name);
-    let release = release.as_ref();
-    let wanted = Wanted { node: &name, uid: &uid, spec: spec.as_deref(), allocations, release };
-    let cached = agent.cache.get(&ObjectRef::new(&name));
-    if cached.is_some_and(|cached| wanted.is_held_by(&cached)) {
-        agent.roster.published(&name, &uid, spec.as_ref(), false);
-        return Ok(Action::await_change());
-    }
-    if let Some(patience) = agent.roster.patience(&name, &uid) {
-        return Ok(Action::requeue(patience));
-    }
-    let outcome = publish(&agent.topologies, wanted).await?;
-    agent.roster.published(&name, &uid, spec.as_ref(), outcome == Outcome::Written);
-    match outcome {
-        Outcome::Written => {
-            let devices =
-                spec.map_or_else(|| "none, it is not described any more".into(), |spec| spec.summary());
-            info!(node = name, devices, "published its topology");
-        }
-        Outcome::Unchanged => debug!(node = name, "its topology is published already"),
-    }
-    Ok(Action::await_change())
-}
-
-fn retry(node: &NodeMeta, failure: &Failure, agent: &Agent) -> Action {
-    let name = node.name_any();
-    let failures = agent.roster.failed(&name);
-    agent.metrics.count_publish_error(failure.reason());
-    let again = failure.retry_after(failures);
-    warn!(node = name, failures, "cannot publish its topology, next attempt in {again:?}: {failure}");
-    Action::requeue(again)
-}
-
 /// Reads the source on a thread that may block.
-async fn ask<T: Send + 'static>(
+pub(crate) async fn ask<T: Send + 'static>(
     mut source: Box<dyn Source>,
     question: impl FnOnce(&mut dyn Source) -> T + Send + 'static,
 ) -> (Box<dyn Source>, T) {

@@ -6,6 +6,8 @@
 mod agent;
 mod allocations;
 mod args;
+mod controller;
+mod events;
 mod failure;
 mod hardware;
 mod http;
@@ -182,7 +184,7 @@ async fn run(args: Args) -> Result<(), StartError> {
     tokio::select! {
         signal = stopped.wait() => info!(signal, "stopping; what is published stays"),
         why = agent.outdated() => info!("stopping: {why}; an agent that starts anew loads its library"),
-        never = agent::run(client.clone(), agent.clone(), caches, source, problems) => match never {},
+        never = controller::run(client.clone(), agent.clone(), caches, source, problems) => match never {},
         never = follow_pods(client.clone(), kubelet.pod_resources, &agent) => match never {},
         never = leases::keep(lease_api, leases, agent.clone()) => match never {},
         never = serving::serve(listener, http::pages(agent.clone())) => match never {},

@@ -19,7 +19,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{Agent, Held, LABEL_KNOWN_WITHIN, LOOK_EVERY, Question, ask};
+use crate::agent::{Agent, Held, LABEL_KNOWN_WITHIN, LOOK_EVERY, Question, ask};
 use crate::{
     failure::watch_words,
     problems::Problems,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The names of the nodes affected by changes of Nodes.
-pub(super) fn node_events(
+pub(crate) fn node_events(
     client: Client,
     writer: Writer<NodeMeta>,
     agent: Arc<Agent>,
@@ -73,7 +73,7 @@ pub(super) fn node_events(
 }
 
 /// The names of the nodes whose NodeTopology changed or was deleted, or may have been during a gap of the watch.
-pub(super) fn topology_events(
+pub(crate) fn topology_events(
     client: Client,
     writer: Writer<NodeTopology>,
     agent: Arc<Agent>,
@@ -127,7 +127,7 @@ fn log_errors<K: Resource + Send>(
 }
 
 /// The names of the nodes whose description changed, confirmed by a second probe; serves scrapes in between.
-pub(super) fn descriptions(
+pub(crate) fn descriptions(
     source: Box<dyn Source>,
     problems: Problems,
     questions: mpsc::Receiver<Question>,
