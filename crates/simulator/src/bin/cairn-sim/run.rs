@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Order the objective levels by their relevance in the counters.
     #[arg(long)]
     adaptive: bool,
-    /// WorkMeasure work in tasks, as in the APO paper or as approximated by its authors' program, instead of time.
+    /// Measure work in tasks, as in the APO paper or as approximated by its authors' program, instead of time.
     #[arg(long, value_name = "HOW")]
     count_tasks: Option<Tasks>,
     /// Minimize the work of the busiest unit including its messages, instead of the default objective.
