@@ -9,7 +9,6 @@ use std::{
 };
 
 use crds::{NodeTopology, NodeTopologySpec, labels};
-use futures::StreamExt;
 use kube::{
     Api, Client, ResourceExt,
     runtime::{
