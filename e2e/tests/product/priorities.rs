@@ -137,7 +137,7 @@ async fn enforced_policies_apply_under_every_policy() {
     env.wait_reconciled("app", AppState::all_placed).await;
 }
 
-/// R55: a pool serves only the namespaces it selects; LimitRange defaults of containers without requests are counted.
+/// R55: a pool serves only the namespaces it selects; `LimitRange` defaults of containers without requests are counted.
 #[tokio::test]
 async fn namespace_selectors_and_limit_ranges_are_respected_before_admission() {
     let mut pool = cpus();

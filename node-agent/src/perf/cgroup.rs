@@ -11,7 +11,7 @@ pub fn is_v2(root: &Path) -> bool {
     root.join("cgroup.controllers").is_file()
 }
 
-/// The cgroup of a pod, for each cgroup driver and QoS class of the kubelet.
+/// The cgroup of a pod, for each cgroup driver and `QoS` class of the kubelet.
 pub fn of_pod(root: &Path, uid: &str) -> Option<PathBuf> {
     // It comes from the API server, and becomes a path.
     if uid.is_empty() || !uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {

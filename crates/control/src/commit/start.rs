@@ -10,7 +10,7 @@ use crate::actions::{Action, Actions};
 use crate::commit::full_cost;
 use crate::model::ObservedState;
 
-/// Unplaces all actors of an AllOrNothing application if one is unplaced, so that two such applications never hold each
+/// Unplaces all actors of an `AllOrNothing` application if one is unplaced, so that two such applications never hold each
 /// other's capacity.
 #[must_use]
 pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
@@ -43,7 +43,7 @@ pub fn has_started(seen: &ObservedState) -> bool {
     seen.instances.values().any(|instance| instance.pod.is_some())
 }
 
-/// Holds back all starts of an AllOrNothing application while one of its actors is blocked, infeasible, or without an
+/// Holds back all starts of an `AllOrNothing` application while one of its actors is blocked, infeasible, or without an
 /// Instance.
 pub fn hold_start(todo: &mut Actions, seen: &ObservedState, infeasible: &BTreeSet<String>) {
     let is_made = |step: &Action| matches!(step, Action::CreateInstance { .. });

@@ -63,7 +63,7 @@ fn bulk_placement_evaluates_terms_once() {
         ("construction", |solution| _ = place_remaining(solution, &|| false)),
         ("ejection", |solution| _ = eject(solution, &mut fastrand::Rng::with_seed(1), &|| false)),
         ("load balancing", |solution| {
-            _ = balance_loads(solution, &mut fastrand::Rng::with_seed(1), &|| false)
+            _ = balance_loads(solution, &mut fastrand::Rng::with_seed(1), &|| false);
         }),
     ];
     for seed in 0..8 {

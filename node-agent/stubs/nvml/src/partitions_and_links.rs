@@ -1,6 +1,6 @@
 //! Partitions (MIG), NVLinks, and events.
 
-use super::*;
+use super::{Device, c_uint, Return, Setting, UNKNOWN, answer, NOT_FOUND, Attributes, c_int, PciInfo, pci, NOT_SUPPORTED, c_ulonglong, XID_EVENT, Events, SUCCESS, asked, EventData, Instant, Duration, thread, TIMEOUT, UtilizationControl, GIB};
 
 /// Whether it is split.
 #[unsafe(no_mangle)]

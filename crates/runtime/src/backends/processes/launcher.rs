@@ -267,7 +267,7 @@ impl Launcher {
             };
             match event {
                 Some(LauncherEvent::Connected { token, address, stream }) => {
-                    self.connected(&token, address, stream)
+                    self.connected(&token, address, stream);
                 }
                 Some(LauncherEvent::Message(id, message)) => self.handle(id, message),
                 Some(LauncherEvent::Ended(id, status)) => self.ended(id, status),
