@@ -35,10 +35,10 @@ fn told(world: &str) -> String {
 fn where_one_has_no_place_nobody_has() {
     for (world, expected) in [
         ("units=n/cpu0:2 own=a,b", "a on n/cpu0; b on n/cpu0"),
-        ("units=n/cpu0:1 own=a,b", "a: spec.start is AllOrNothing, and 1 other actor has no place; b: full"),
+        ("units=n/cpu0:1 own=a,b", "a: spec.start is AllOrNothing, and 1 other actor cannot be placed; b: full"),
         (
             "units=n/cpu0:1 own=a,b,c",
-            "a: spec.start is AllOrNothing, and 2 other actors have no place; b: full; c: full",
+            "a: spec.start is AllOrNothing, and 2 other actors cannot be placed; b: full; c: full",
         ),
         ("units=n/cpu0:1 own=a,b others=x@n/cpu0", "a: full; b: full"),
     ] {

@@ -201,7 +201,7 @@ fn until_there_is_a_newer_decision_what_was_decided_is_healed_and_nothing_else_i
         // Who was to move stays for now, and whom nobody wants any more goes when there is a decision.
         ("pods=0:n1/cpus-0", "", false),
         ("instances=7 pods=0:n0/cpus-0,7:n0/cpus-0", "", true),
-        ("infeasible=0", "cam-0 waits: n0/cpus-0 is no feasible place now; another is looked for", false),
+        ("infeasible=0", "cam-0 waits: n0/cpus-0 is no longer feasible; another place is being searched", false),
     ] {
         let world = World::of(&format!("{world} {rest}"));
         let mut todo = world.todo();
@@ -377,7 +377,7 @@ fn who_failed_waits_and_holds_up_nobody() {
     let world =
         "actors=2 nodes=n0 units=n0/gpus-0:1,n0/gpus-1:1 decided=0:n0/gpus-0,1:n0/gpus-1 instances=0,1";
     let waits =
-        "start cam-1 on n0/gpus-1; cam-0 waits: it ended; it is tried again, each time after a longer wait";
+        "start cam-1 on n0/gpus-1; cam-0 waits: it ended; it is retried with backoff";
     check(&[
         (&format!("{world} back=0:110 now=100"), &format!("{waits}; next at 110")),
         (&format!("{world} back=0:110 now=110"), "start cam-0 on n0/gpus-0; start cam-1 on n0/gpus-1"),
@@ -390,7 +390,7 @@ fn who_failed_waits_and_holds_up_nobody() {
 #[test]
 fn while_many_nodes_are_silent_nobody_moves() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 silent=yes now=100";
-    let stays = "cam-0 waits: its move begins when at most 30 % of the nodes do not answer; next at 105";
+    let stays = "cam-0 waits: its move is suspended until at most 30 % of the nodes are unreachable; next at 105";
     check(&[
         (&format!("{world} pods=0:n0/gpus-0:runs"), stays),
         (&format!("{world} pods=0:n0/gpus-0:going"), ""),
@@ -409,10 +409,10 @@ fn while_many_nodes_are_silent_nobody_moves() {
 fn who_is_on_a_node_that_does_not_answer_is_waited_for() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 instances=0 now=100";
     let (there, elsewhere) = (format!("{world} decided=0:n0/gpus-0"), format!("{world} decided=0:n1/gpus-0"));
-    let waits = "cam-0 waits: n0 does not answer; it starts elsewhere when its pod is gone, or the node is, or carries \
+    let waits = "cam-0 waits: n0 is unreachable; it starts elsewhere once its pod or the node is deleted, or the node has the taint \
                  node.kubernetes.io/out-of-service";
     let forced =
-        "cam-0 waits: n0 does not answer; it starts elsewhere after spec.failover.after; next at 150";
+        "cam-0 waits: n0 is unreachable; it starts elsewhere after spec.failover.after; next at 150";
     let (runs, going) = ("pods=0:n0/gpus-0:runs", "pods=0:n0/gpus-0:going");
     check(&[
         (&format!("{there} {runs} lost=n0:90"), waits),
@@ -457,7 +457,7 @@ fn instances_that_nobody_wants_go() {
 fn what_another_has_made_is_never_touched_and_only_that_actor_waits() {
     let world = "actors=2 nodes=n0 units=n0/gpus-0:1,n0/gpus-1:1 decided=0:n0/gpus-0,1:n0/gpus-1";
     let by = "cam-0 waits: its name is taken by Pod app-cam-0; remove or rename one of the two";
-    let leaving = "cam-0 waits: Pod app-cam-0 is still being removed";
+    let leaving = "cam-0 waits: Pod app-cam-0 is still being deleted";
     check(&[
         (&format!("{world} taken=0:by"), &format!("make cam-1; {by}")),
         (&format!("{world} instances=1 taken=0:by"), &format!("start cam-1 on n0/gpus-1; {by}")),
@@ -490,7 +490,7 @@ fn a_successor_starts_only_when_its_place_is_free() {
 fn starts_take_slots_resources_and_the_bounds_of_pools() {
     let two = "actors=2 decided=0:n0/gpus-0,1:n0/gpus-1 instances=0,1 units=n0/gpus-0:1,n0/gpus-1:1";
     let (first, second) = ("start cam-0 on n0/gpus-0", "start cam-1 on n0/gpus-1");
-    let full = "pool gpus has as many instances as its spec.instances.max allows";
+    let full = "pool gpus has reached its spec.instances.max";
     let shared = "actors=3 nodes=n0 decided=0:n0/cpus-0,1:n0/cpus-0,2:n0/cpus-0 instances=0,1,2";
     check(&[
         (&format!("{two} nodes=n0"), &format!("{first}; {second}")),
@@ -531,14 +531,14 @@ fn one_that_waits_does_not_hold_up_the_next() {
 
 #[test]
 fn what_is_not_feasible_now_is_not_begun() {
-    let gone = "cam-0 waits: n7/gpus-0 is not offered now; another place is looked for";
-    let bad = "cam-0 waits: n0/gpus-0 is no feasible place now; another is looked for";
+    let gone = "cam-0 waits: n7/gpus-0 is no longer offered; another place is being searched";
+    let bad = "cam-0 waits: n0/gpus-0 is no longer feasible; another place is being searched";
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 instances=0";
     check(&[
         (&format!("{world} decided=0:n7/gpus-0"), gone),
         (
             &format!("{world} decided=0:n7/gpus-0 infeasible=0"),
-            "cam-0 waits: n7/gpus-0 is no feasible place now; another is looked for",
+            "cam-0 waits: n7/gpus-0 is no longer feasible; another place is being searched",
         ),
         (&format!("{world} decided=0:n0/gpus-0 infeasible=0"), bad),
         // Who runs elsewhere stays until there is a place that it can really move to.
@@ -562,7 +562,7 @@ fn what_is_not_feasible_now_is_not_begun() {
     other.seen.free.units.get_mut("n0/fpgas-0").unwrap().kind = "fpga".to_owned();
     assert_eq!(
         shown(&other.todo()),
-        "cam-0 waits: n0/fpgas-0 is no feasible place now; another is looked for"
+        "cam-0 waits: n0/fpgas-0 is no longer feasible; another place is being searched"
     );
 }
 
@@ -647,7 +647,7 @@ fn while_the_namespace_takes_no_pods_nothing_starts_or_moves() {
     let world =
         "actors=1 nodes=n0 nodes=n1 units=n0/cpus-0 units=n1/cpus-0 instances=0 now=100 decided=0:n1/cpus-0";
     let waits =
-        "cam-0 waits: the quota is full; it is tried again, each time after a longer wait; next at 110";
+        "cam-0 waits: the quota is full; it is retried with backoff; next at 110";
     check(&[
         (&format!("{world} closed=110"), waits),
         (&format!("{world} closed=100"), "start cam-0 on n1/cpus-0"),

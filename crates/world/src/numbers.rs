@@ -7,7 +7,7 @@ pub type Exact = Ratio<i128>;
 
 /// A text that is not a number of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no {expected}")]
+#[error("`{text}` is not a {expected}")]
 pub struct NumberError {
     /// The text.
     pub text: String,
@@ -115,7 +115,7 @@ pub fn quantity(text: &str) -> Result<Exact, NumberError> {
     };
     let exact = number * scale;
     if exact > two(MAX_QUANTITY_POWER) {
-        let expected = "quantity that Kubernetes can count: it ends at 2^63, write less";
+        let expected = "quantity that Kubernetes supports: the maximum is 2^63";
         return Err(NumberError { text: text.to_owned(), expected });
     }
     let parts = Exact::from(PARTS);
@@ -180,28 +180,28 @@ mod tests {
         let table = [
             (shown(rational("3/2")), "3/2"),
             (shown(rational("0.5")), "1/2"),
-            (shown(rational("1/0")), "`1/0` is no number, as in 1, 0.5 or 3/2"),
-            (shown(rational("1.")), "`1.` is no number, as in 1, 0.5 or 3/2"),
+            (shown(rational("1/0")), "`1/0` is not a number, as in 1, 0.5 or 3/2"),
+            (shown(rational("1.")), "`1.` is not a number, as in 1, 0.5 or 3/2"),
             (shown(rate("30/s")), "30"),
             (shown(rate("1/h")), "1/3600"),
-            (shown(rate("30")), "`30` is no rate, as in 30/s, 0.5/m or 100/h"),
-            (shown(rate("-1/s")), "`-1/s` is no rate, as in 30/s, 0.5/m or 100/h"),
+            (shown(rate("30")), "`30` is not a rate, as in 30/s, 0.5/m or 100/h"),
+            (shown(rate("-1/s")), "`-1/s` is not a rate, as in 30/s, 0.5/m or 100/h"),
             (shown(duration("1.5s")), "1500000"),
             (shown(duration("35us")), "35"),
-            (shown(duration("5")), "`5` is no duration, as in 20ms or 1.5s"),
+            (shown(duration("5")), "`5` is not a duration, as in 20ms or 1.5s"),
             (shown(quantity("500m")), "1/2"),
             (shown(quantity("64Mi")), "67108864"),
             (shown(quantity("1e3")), "1000"),
             (shown(quantity("1E")), "1000000000000000000"),
-            (shown(quantity("12x")), "`12x` is no quantity, as in 500m, 2 or 64Mi"),
-            (shown(quantity("")), "`` is no quantity, as in 500m, 2 or 64Mi"),
+            (shown(quantity("12x")), "`12x` is not a quantity, as in 500m, 2 or 64Mi"),
+            (shown(quantity("")), "`` is not a quantity, as in 500m, 2 or 64Mi"),
             // the resolution is a billionth
             (shown(quantity("0.1n")), "1/1000000000"),
             (shown(quantity("2.000000000000000001")), "2000000001/1000000000"),
             (shown(quantity("1e-18")), "1/1000000000"),
             (
                 shown(quantity("0.0000000000000000001")),
-                "`0.0000000000000000001` is no quantity, as in 500m, 2 or 64Mi",
+                "`0.0000000000000000001` is not a quantity, as in 500m, 2 or 64Mi",
             ),
             // a hundred times the API server's maximum, as an integer and in billionths
             (shown(quantity("922337203685477580700")), "922337203685477580700"),
@@ -209,15 +209,15 @@ mod tests {
             (shown(quantity("1024Ei")), "1180591620717411303424"),
             (
                 shown(quantity("1025Ei")),
-                "`1025Ei` is no quantity that Kubernetes can count: it ends at 2^63, write less",
+                "`1025Ei` is not a quantity that Kubernetes supports: the maximum is 2^63",
             ),
             (
                 shown(quantity("999999999999999999E")),
-                "`999999999999999999E` is no quantity that Kubernetes can count: it ends at 2^63, write less",
+                "`999999999999999999E` is not a quantity that Kubernetes supports: the maximum is 2^63",
             ),
             (
                 shown(quantity("9999999999999999999999999999999n")),
-                "`9999999999999999999999999999999n` is no quantity that Kubernetes can count: it ends at 2^63, write less",
+                "`9999999999999999999999999999999n` is not a quantity that Kubernetes supports: the maximum is 2^63",
             ),
         ];
         for (parsed, expected) in table {

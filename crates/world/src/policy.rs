@@ -81,13 +81,13 @@ impl Policy {
             problem: problem.to_owned(),
         };
         if let Some(key) = data.keys().find(|key| *key != PARAMETERS && *key != PROGRAM) {
-            return Err(error(key, "is not known; a policy has the keys policy.yaml and program.lp"));
+            return Err(error(key, "is unknown; a policy has the keys policy.yaml and program.lp"));
         }
         let text = match data.get(PARAMETERS) {
             Some(text) => text.as_str(),
             // Every parameter has a default.
             None if data.contains_key(PROGRAM) => "",
-            None => return Err(error(PARAMETERS, "is absent; add the key with the parameters")),
+            None => return Err(error(PARAMETERS, "is missing; add it with the parameters")),
         };
         Ok(Self { program: data.get(PROGRAM).cloned(), ..Self::parse(&name, text)? })
     }
@@ -129,7 +129,7 @@ impl Policy {
         let bytes = move_cost.bytes_per_point.as_ref().map_or("1Mi".to_owned(), ToString::to_string);
         let least_gain_percent = given.least_gain_percent.unwrap_or(0);
         if least_gain_percent > 100 {
-            let problem = format!("{least_gain_percent}; nothing gains more than all, give at most 100");
+            let problem = format!("{least_gain_percent}; must be at most 100");
             return Err(field("leastGainPercent", problem));
         }
         let objectives = given.objectives.unwrap_or_default();
@@ -232,7 +232,7 @@ fn positive(
     if exact > Exact::from(0) {
         return Ok(exact);
     }
-    Err(format!("`{text}` is not above zero; a {what} must be"))
+    Err(format!("`{text}` is not above zero, as a {what} must be"))
 }
 
 /// The message without its location.

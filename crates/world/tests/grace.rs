@@ -131,7 +131,7 @@ fn of_a_silent_agent_holders_stay_and_nobody_comes() {
     let reports = world::pools(&scene.index, &Policy::builtin("p"));
     let (gpus, cpus) = (&reports["gpus"].0, &reports["cpus"].0);
     assert_eq!((gpus.healthy, cpus.healthy), (1, 2), "whole nodes need no agent");
-    insta::assert_snapshot!(gpus.problems["Stale"], @"n0: its agent is silent; who is there stays, and nobody comes until it is heard again");
+    insta::assert_snapshot!(gpus.problems["Stale"], @"n0: the lease of its agent expired; running actors stay, and new ones are placed once it is renewed");
     // for as long as it may be
     scene.at(1000);
     assert_eq!(scene.planned(), before);

@@ -178,11 +178,11 @@ fn what_names_an_owner_in_another_namespace_is_foreign_whatever_the_uid() {
 #[test]
 fn what_is_left_of_an_owner_that_is_gone_is_waited_for() {
     let pods = pod("web-server-0", Some("gone-uid"));
-    let leaving = "taken server-0: Leaving(\"Pod web-server-0, whose owner is gone,\")";
+    let leaving = "taken server-0: Leaving(\"Pod web-server-0, whose owner no longer exists,\")";
     assert_eq!(shown(&pods), format!("{leaving}\nleft n0/gpus-0:1 n0/gpus-1:1 pool 2 cpu 3000 gpu 1"));
     assert_eq!(planned(&pods), "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ", "it goes: nobody moves for it");
     let instances = instance("web-server-0", Some("gone-uid"));
-    let leaving = "taken server-0: Leaving(\"Instance web-server-0, whose owner is gone,\")";
+    let leaving = "taken server-0: Leaving(\"Instance web-server-0, whose owner no longer exists,\")";
     assert_eq!(shown(&instances), format!("{leaving}\n{ALL}"));
 }
 

@@ -103,6 +103,6 @@ fn what_leaves_a_place_is_waited_for_and_what_stays_there_is_not() {
     ] {
         assert_eq!(told(&(two.clone() + &more)), expected, "{more}");
     }
-    let not_offered = "n0/cpus-0 is not offered now; another place is looked for; its place is lost";
+    let not_offered = "n0/cpus-0 is no longer offered; another place is being searched; its place is lost";
     assert_eq!(told(&node("n1")), not_offered);
 }

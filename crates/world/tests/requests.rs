@@ -86,7 +86,7 @@ fn what_is_asked_for_is_an_actor_or_refused_with_a_reason() {
         ("x server going; y server unowned", ""),
         (
             "x server count=2",
-            "x: Unsupported it asks for 2 devices; an Instance has one computing unit: ask for several Instances",
+            "x: Unsupported it requests 2 devices, but an Instance has one computing unit; request several Instances",
         ),
         ("x sink", "x: UnknownGroup the application has no group sink; it has server, client"),
         ("x client kind=gpu", "x: NoImplementation client cannot run on gpu; it can on cpu"),
@@ -155,7 +155,7 @@ fn they_are_seen_by_their_names_and_whose_pod_has_the_name_counts() {
         (
             "web-client-0 server",
             String::new(),
-            "inst-web-client-0 asked; client-0 waits: ByAnother(\"Instance web-client-0, which the application asked for itself\")",
+            "inst-web-client-0 asked; client-0 waits: ByAnother(\"Instance web-client-0, which the application requested itself\")",
         ),
     ] {
         let mut objects = objects(text);

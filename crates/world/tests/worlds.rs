@@ -280,29 +280,29 @@ fn bounds_of_pools_and_namespaces_count_less_what_others_have() {
         (pool("instances: {max: 2}, quota: {perNamespace: 2}", ""), ""),
         (
             pool("instances: {max: 1}", ""),
-            "2 actors: 1 of them in gpus: pool gpus takes 1 instances, and others have 0",
+            "2 actors: 1 of them in gpus: pool gpus allows 1 instances, others use 0",
         ),
         (
             pool("instances: {max: 2}", &elsewhere),
-            "2 actors: 1 of them in gpus: pool gpus takes 2 instances, and others have 1",
+            "2 actors: 1 of them in gpus: pool gpus allows 2 instances, others use 1",
         ),
         (pool("quota: {perNamespace: 2}", &elsewhere), ""),
         (
             pool("quota: {perNamespace: 2}", &here),
-            "2 actors: 1 of them in gpus: pool gpus takes 2 instances of namespace ns, and others have 1",
+            "2 actors: 1 of them in gpus: pool gpus allows 2 instances of namespace ns, others use 1",
         ),
         (with("cpu: 2", foreign), ""),
         (
             with("requests.cpu: 900m", foreign),
-            "2 actors: 600 of cpuMilli in all: ResourceQuota q allows requests.cpu 9/10, less what others have",
+            "2 actors: 600 of cpuMilli in all: ResourceQuota q allows requests.cpu 9/10, less the usage of others",
         ),
         (
             with("pods: 2", foreign),
-            "2 actors: 1 of pods in all: ResourceQuota q allows pods 2, less what others have",
+            "2 actors: 1 of pods in all: ResourceQuota q allows pods 2, less the usage of others",
         ),
         (
             with("requests.nvidia.com/gpu: 1", foreign),
-            "2 actors: 1 of them in gpus: ResourceQuota q allows requests.nvidia.com/gpu 1, less what others have",
+            "2 actors: 1 of them in gpus: ResourceQuota q allows requests.nvidia.com/gpu 1, less the usage of others",
         ),
         // What is no request of pods, what ended, what another namespace has, and quotas with scopes.
         (with("limits.cpu: 0, count/secrets: 0, requests.storage: 0", foreign), ""),
@@ -345,10 +345,10 @@ fn a_quota_of_a_device_is_over_all_units_that_it_is_had_through() {
         let more = format!("{}\n---\n{}", quota(hard), more.join("\n---\n"));
         changed("{kind: cpu, serviceTime", "{kind: numa-domain, serviceTime", &more)
     };
-    let gpus = "2 actors: 1 of them in gpus and t4s: ResourceQuota q allows requests.nvidia.com/gpu 1, less what others have";
+    let gpus = "2 actors: 1 of them in gpus and t4s: ResourceQuota q allows requests.nvidia.com/gpu 1, less the usage of others";
     let domain = |most: u64| {
         format!(
-            "2 actors: 1 of them in domains numa-0: ResourceQuota q allows requests.cairn.dev/numa-0 {most}, less what others have"
+            "2 actors: 1 of them in domains numa-0: ResourceQuota q allows requests.cairn.dev/numa-0 {most}, less the usage of others"
         )
     };
     for (yaml, expected) in [
@@ -379,7 +379,7 @@ fn what_others_asked_for_while_they_run_counts_before_it_is_started() {
     let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: ns}, spec: {hard: {requests.nvidia.com/gpu: 2}}}";
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: w1, namespace: ns}, spec: {containers: [{name: c, \
          resources: {requests: {nvidia.com/gpu: 1}}}]}}";
-    let left = "2 actors: 1 of them in gpus: ResourceQuota q allows requests.nvidia.com/gpu 2, less what others have";
+    let left = "2 actors: 1 of them in gpus: ResourceQuota q allows requests.nvidia.com/gpu 2, less the usage of others";
     for (more, expected) in [
         (vec![quota, &other, &decided], ""),
         (vec![quota, &other, &decided, &asked], left),
@@ -423,7 +423,7 @@ fn what_admission_will_give_a_container_is_asked_for() {
 #[test]
 fn a_pool_may_be_for_some_namespaces() {
     let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: ns, labels: {team: vision}}}";
-    let rule = r#"+ rule {"type":"never","actors":["ns/app/cam-0","ns/app/cam-1"],"units":["n0/gpus-0","n0/gpus-1"],"exceptCurrent":true,"reason":"pool gpus is not for namespace ns: see its spec.namespaceSelector"}"#;
+    let rule = r#"+ rule {"type":"never","actors":["ns/app/cam-0","ns/app/cam-1"],"units":["n0/gpus-0","n0/gpus-1"],"exceptCurrent":true,"reason":"pool gpus does not select namespace ns: see its spec.namespaceSelector"}"#;
     for (selector, more, expected) in [
         ("matchLabels: {team: vision}", namespace, ""),
         ("matchLabels: {team: audio}", namespace, rule),
@@ -526,7 +526,7 @@ fn what_cannot_be_planned_says_what_to_do() {
     let table = [
         (
             changed("replicas: 2", "replicas: 5001", ""),
-            "the application wants 5001 actors; at most 5000, divide it",
+            "the application has 5001 actors, at most 5000 are supported; divide it",
         ),
         (
             changed(
@@ -534,35 +534,35 @@ fn what_cannot_be_planned_says_what_to_do() {
                 "containers: [{name: c, resources: {limits: {nvidia.com/gpu: 1}}}]",
                 "",
             ),
-            "spec.actors[cam].implementations[gpu].template: asks for nvidia.com/gpu itself; remove it, Cairn adds the resource of the pool that it chooses",
+            "spec.actors[cam].implementations[gpu].template: requests nvidia.com/gpu itself; remove it, Cairn adds the resource of the chosen pool",
         ),
         (
             changed("arrivals: 1/s", "arrivals: 1 per second", ""),
-            "spec.actors[cam].arrivals: `1 per second` is no rate, as in 30/s, 0.5/m or 100/h",
+            "spec.actors[cam].arrivals: `1 per second` is not a rate, as in 30/s, 0.5/m or 100/h",
         ),
         (
             changed("cpu: 500m", "cpu: 999999999999999999E", ""),
-            "spec.actors[cam].implementations[cpu].template: asks for a resource in a way that cannot be read: `999999999999999999E` is no quantity that Kubernetes can count: it ends at 2^63, write less; correct it",
+            "spec.actors[cam].implementations[cpu].template: has an invalid resource request: `999999999999999999E` is not a quantity that Kubernetes supports: the maximum is 2^63; correct it",
         ),
         (
             ring("rate: 999999999/s, messageBytes: 999999999999999Ei"),
-            "spec.channels[0].messageBytes: `999999999999999Ei` is no quantity that Kubernetes can count: it ends at 2^63, write less",
+            "spec.channels[0].messageBytes: `999999999999999Ei` is not a quantity that Kubernetes supports: the maximum is 2^63",
         ),
         (
             ring("rate: 999999999.999999/s, messageBytes: 1024Ei"),
-            "spec.channels[0]: an actor sends too many messages in a window, rate times messageBytes; it may be 2^40, correct it",
+            "spec.channels[0]: an actor sends too many messages in a window (rate times messageBytes); the maximum is 2^40, correct it",
         ),
         (
             changed("arrivals: 1/s", "arrivals: 999999999.999999/h", "")
                 .replace("serviceTime: 10ms", "serviceTime: 999999999.999999s"),
-            "spec.actors[cam].implementations[cpu].serviceTime: an actor has too much work in a window, what arrives times it; it may be 2^40, correct it",
+            "spec.actors[cam].implementations[cpu].serviceTime: an actor has too much work in a window (arrivals times serviceTime); the maximum is 2^40, correct it",
         ),
     ];
     for (yaml, expected) in table {
         assert_eq!(world_of(&yaml).unwrap_err().to_string(), expected);
     }
     let busy = changed("arrivals: 1/s", "arrivals: 5000/s", "");
-    assert!(shown(&busy).ends_with("note Saturated: an actor of cam has more work than any unit does for one actor; add replicas or a faster kind"));
+    assert!(shown(&busy).ends_with("note Saturated: an actor of cam has more work than any unit can do for one actor; add replicas or a faster kind"));
 }
 
 /// What one application says too much of is told to it, and the others are planned.
@@ -660,7 +660,7 @@ fn dumps_are_read_as_kubectl_prints_them() {
     );
     assert_eq!(
         told("{apiVersion: cairn.dev/v1alpha1, kind: Actor, metadata: {name: x}}"),
-        "f.yaml: document 1, Actor x: `Actor` is no kind of cairn.dev; correct it"
+        "f.yaml: document 1, Actor x: `Actor` is not a kind of cairn.dev; correct it"
     );
     assert_eq!(
         told("{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: x}, spec: {kind: 1}}"),

@@ -417,7 +417,7 @@ async fn a_too_large_application_is_rejected() {
     let state = env
         .wait_until("app", |state| {
             let message = state.message("TooLarge", "True")?;
-            ensure!(message.contains("wants 5001 actors; at most 5000, divide it"), "{message}");
+            ensure!(message.contains("has 5001 actors, at most 5000 are supported; divide it"), "{message}");
             ensure!(
                 state.condition("Accepted").is_some_and(|it| it.reason == "TooLarge"),
                 "{:?}",

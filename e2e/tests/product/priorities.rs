@@ -152,7 +152,7 @@ async fn namespace_selectors_and_limit_ranges_are_respected_before_admission() {
         json!({});
     env.apply(&manifest).await;
     let name = env.namespace.name();
-    let barred = format!("pool cpus is not for namespace {name}");
+    let barred = format!("pool cpus does not select namespace {name}");
     env.wait_until("app", |state| without_place(state, &barred)).await;
     let history = env.watch_pods().await;
     cluster().kubectl(["label", "namespace", name, "team=vision"]).await.unwrap();

@@ -243,7 +243,7 @@ async fn pods_are_recreated_by_the_last_placement_if_planning_fails() {
         ),
         (
             json!([{"op": "remove", "path": limits}, {"op": "replace", "path": "/spec/actors/0/replicas", "value": 5001}]),
-            "at most 5000, divide it",
+            "at most 5000 are supported; divide it",
         ),
     ] {
         let (known, edit) = (env.observe("app").await.unwrap(), edit.to_string());

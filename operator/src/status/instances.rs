@@ -319,7 +319,7 @@ mod tests {
             ("unfit=two", "Ready=false two, Placed=false two"),
             (
                 "place=n/a-0 back=ended",
-                "Ready=false it has no pod: ended; it is tried again, each time after a longer wait, \
+                "Ready=false it has no pod: ended; it is retried with backoff, \
                  Placed=true on n/a-0, BackOff=true ended",
             ),
         ] {

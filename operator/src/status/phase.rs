@@ -198,12 +198,12 @@ mod tests {
             (
                 Some(Applying),
                 "a@u=Pending!quota b@v=Running@v",
-                "Failed: 1 of 2 placed actors run; a-0 waits: quota; it is tried again, each time after a longer wait",
+                "Failed: 1 of 2 placed actors run; a-0 waits: quota; it is retried with backoff",
             ),
             (
                 Some(Applying),
                 "a@u=Pending!quota b@v=Starting@v",
-                "Applying: 0 of 2 placed actors run; a-0 waits: quota; it is tried again, each time after a longer wait",
+                "Applying: 0 of 2 placed actors run; a-0 waits: quota; it is retried with backoff",
             ),
         ] {
             assert_eq!(describe(before, actors), expected, "{actors}");

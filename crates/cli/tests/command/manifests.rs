@@ -182,7 +182,7 @@ fn manifest_errors_have_file_document_and_field() {
     error: app.yaml: document 1: did not find expected ',' or ']' at line 2 column 1, while parsing a flow sequence at line 1 column 4
     error: app.yaml: document 1: has no `kind`; give whole objects, as `kubectl get -o yaml` prints them
     error: app.yaml: document 2: has no `kind`; give whole objects, as `kubectl get -o yaml` prints them
-    error: app.yaml: document 1, ActorAplication x: `ActorAplication` is no kind of cairn.dev; correct it
+    error: app.yaml: document 1, ActorAplication x: `ActorAplication` is not a kind of cairn.dev; correct it
     error: app.yaml: document 1, ActorApplication x, spec.actors: invalid type: integer `7`, expected a sequence
     ");
     let absent = plan(&["--application", "vision/other"]);
@@ -295,8 +295,8 @@ fn all_or_nothing_places_all_or_none_and_has_a_remedy_for_all() {
       all 2 actors together: 2 more slots on cairn-gpu/gpus-0; or one more node like cairn-gpu
 
     Unplaced
-      infer-0: spec.start is AllOrNothing, and 2 other actors have no place
-      infer-1: spec.start is AllOrNothing, and 2 other actors have no place
+      infer-0: spec.start is AllOrNothing, and 2 other actors cannot be placed
+      infer-1: spec.start is AllOrNothing, and 2 other actors cannot be placed
       infer-2: it runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
       infer-3: it runs on gpu only; 2 units of pool gpus: 2 of 2 slots taken
 

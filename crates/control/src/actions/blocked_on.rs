@@ -56,28 +56,28 @@ impl fmt::Display for BlockedOn {
             Self::NameConflict(what) => {
                 write!(f, "its name is taken by {what}; remove or rename one of the two")
             }
-            Self::OrphanedObject(what) => write!(f, "{what} is still being removed"),
+            Self::OrphanedObject(what) => write!(f, "{what} is still being deleted"),
             Self::PoolLimit(pool) => {
-                write!(f, "pool {pool} has as many instances as its spec.instances.max allows")
+                write!(f, "pool {pool} has reached its spec.instances.max")
             }
             Self::Unit(unit) => write!(f, "{unit} is still in use"),
             Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
-            Self::NotOffered(unit) => write!(f, "{unit} is not offered now; another place is looked for"),
-            Self::MassOutage => f.write_str("its move begins when at most 30 % of the nodes do not answer"),
+            Self::NotOffered(unit) => write!(f, "{unit} is no longer offered; another place is being searched"),
+            Self::MassOutage => f.write_str("its move is suspended until at most 30 % of the nodes are unreachable"),
             Self::NodeLost { node, forced: false } => write!(
                 f,
-                "{node} does not answer; it starts elsewhere when its pod is gone, or the node is, or carries \
+                "{node} is unreachable; it starts elsewhere once its pod or the node is deleted, or the node has the taint \
                  node.kubernetes.io/out-of-service"
             ),
             Self::NodeLost { node, forced: true } => {
-                write!(f, "{node} does not answer; it starts elsewhere after spec.failover.after")
+                write!(f, "{node} is unreachable; it starts elsewhere after spec.failover.after")
             }
             Self::GangStart => {
-                f.write_str("spec.start is AllOrNothing, and a place of another actor may not be taken now")
+                f.write_str("spec.start is AllOrNothing, and another actor cannot start yet")
             }
-            Self::Eviction(why) => write!(f, "it is to move, and is not evicted yet: {why}"),
-            Self::Backoff(why) => write!(f, "{why}; it is tried again, each time after a longer wait"),
-            Self::Infeasible(unit) => write!(f, "{unit} is no feasible place now; another is looked for"),
+            Self::Eviction(why) => write!(f, "it has to move, but cannot be evicted yet: {why}"),
+            Self::Backoff(why) => write!(f, "{why}; it is retried with backoff"),
+            Self::Infeasible(unit) => write!(f, "{unit} is no longer feasible; another place is being searched"),
         }
     }
 }

@@ -21,7 +21,7 @@ impl Strategy for KeepRunning {
     }
 
     fn summary(&self) -> &'static str {
-        "what runs stays where it is, and places are looked for only for the rest"
+        "running actors stay; only the others are placed"
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {

@@ -13,7 +13,7 @@ use placement::{Assignment, Cost, Criterion, Judged, Plan, Snapshot, Unplaced, V
 use crate::model::{Decision, ObservedState};
 
 /// Reason of an actor whose unit was taken while it was being planned.
-const PLACE_TAKEN: &str = "its place was taken while it was planned; another is looked for";
+const PLACE_TAKEN: &str = "its place was taken during planning; another place is being searched";
 
 /// Result of revalidating a plan against the latest snapshot.
 #[derive(Clone, Debug)]

@@ -21,8 +21,8 @@ pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
         return plan;
     }
     let reason = match without {
-        1 => "spec.start is AllOrNothing, and 1 other actor has no place".to_owned(),
-        many => format!("spec.start is AllOrNothing, and {many} other actors have no place"),
+        1 => "spec.start is AllOrNothing, and 1 other actor cannot be placed".to_owned(),
+        many => format!("spec.start is AllOrNothing, and {many} other actors cannot be placed"),
     };
     for &actor in &own {
         if plan.assignment[actor].take().is_some() {

@@ -216,9 +216,9 @@ const CASES: [Case; 20] = [
         "g:gpu:9:pool=gpus",
         "x:gpu=1",
         "never x units g",
-        &["pool gpus is not for namespace ns"],
+        &["pool gpus does not select namespace ns"],
         "",
-        "x not bound by: pool gpus is not for namespace ns; or one more node like n",
+        "x not bound by: pool gpus does not select namespace ns; or one more node like n",
     ),
     // a reservation
     (
@@ -304,9 +304,9 @@ const TOGETHER: [Case; 9] = [
         "u:cpu:9:node=n,mem=4 v:cpu:9:node=m,mem=1",
         "x0:cpu=1 x1:cpu=1:mem=6",
         "never x0 nodes n,m",
-        &["pool cpus is not for namespace ns"],
+        &["pool cpus does not select namespace ns"],
         "",
-        "x0 not bound by: pool cpus is not for namespace ns, and 2 more mem on u",
+        "x0 not bound by: pool cpus does not select namespace ns, and 2 more mem on u",
     ),
     // cores of nodes for both
     (

@@ -82,7 +82,7 @@ pub(crate) fn denied_pools(
         let units: Vec<String> =
             offer.units.iter().filter(|unit| unit.pool == name).map(|unit| unit.id.clone()).collect();
         let reason =
-            Some(format!("pool {name} is not for namespace {namespace}: see its spec.namespaceSelector"));
+            Some(format!("pool {name} does not select namespace {namespace}; see its spec.namespaceSelector"));
         let rule = Constraint::Never {
             actors: own.clone(),
             places: Places::Units(units.clone()),

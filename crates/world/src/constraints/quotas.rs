@@ -92,7 +92,7 @@ fn of_pool(
             numa: None,
             resource: None,
             max: u64::try_from(left).unwrap_or(u64::MAX),
-            reason: Some(format!("pool {name} takes {most} instances{of}, and others have {others}")),
+            reason: Some(format!("pool {name} allows {most} instances{of}, others use {others}")),
         })
     };
     let all = most.and_then(|most| bound(most, everywhere, String::new()));
@@ -136,7 +136,7 @@ fn of_namespace(
             let taken = others.get(&unit).copied().unwrap_or(0);
             let left = floor(hard * scale).saturating_sub(taken);
             let reason = format!(
-                "ResourceQuota {} allows {counted} {}, less what others have",
+                "ResourceQuota {} allows {counted} {}, less the usage of others",
                 quota.name_any(),
                 shown(hard)
             );

@@ -131,7 +131,7 @@ fn rejection(
     let template = &instance.spec.template;
     if template.count > 1 {
         let message = format!(
-            "it asks for {} devices; an Instance has one computing unit: ask for several Instances",
+            "it requests {} devices, but an Instance has one computing unit; request several Instances",
             template.count
         );
         return unfit("Unsupported", message);
@@ -152,11 +152,11 @@ fn rejection(
     {
         return unfit(
             "NameTaken",
-            format!("{name} is an actor of the manifest already; give the Instance another name"),
+            format!("the manifest already has an actor {name}; give the Instance another name"),
         );
     }
     if actors >= MAX_ACTORS {
-        let message = format!("the application has {actors} actors already, the most that one may have");
+        let message = format!("the application already has the maximum of {actors} actors");
         return unfit("TooLarge", message);
     }
     None

@@ -73,11 +73,11 @@ pub fn template_problem(spec: &PodSpec, pools: &[&DevicePool]) -> Option<String>
     }
     let asked = match requests(spec) {
         Ok(asked) => asked,
-        Err(e) => return Some(format!("asks for a resource in a way that cannot be read: {e}; correct it")),
+        Err(e) => return Some(format!("has an invalid resource request: {e}; correct it")),
     };
     let own = |name: &&String| pools.iter().any(|pool| provides(pool, name) != Provides::None);
     let resource = asked.keys().find(own)?;
     Some(format!(
-        "asks for {resource} itself; remove it, Cairn adds the resource of the pool that it chooses"
+        "requests {resource} itself; remove it, Cairn adds the resource of the chosen pool"
     ))
 }

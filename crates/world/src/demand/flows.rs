@@ -77,7 +77,7 @@ pub(crate) fn pair_messages(
 /// Position of an actor's group.
 pub(crate) fn group_of(members: &[Vec<usize>], actor: usize) -> usize {
     let has = |of: &Vec<usize>| of.binary_search(&actor).is_ok();
-    members.iter().position(has).expect("who sends is of a group that the channel names")
+    members.iter().position(has).expect("the sender belongs to a group of the channel")
 }
 
 #[cfg(test)]

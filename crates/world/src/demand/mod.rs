@@ -86,7 +86,7 @@ impl Numbers {
                     ));
                 }
                 ChannelPattern::Ring if from != to => {
-                    return Err(format!("spec.{at}: a Ring goes from a group to itself; set `to` as `from`"));
+                    return Err(format!("spec.{at}: a Ring connects a group with itself; set `to` to the same group as `from`"));
                 }
                 _ => {}
             }
@@ -101,7 +101,7 @@ impl Numbers {
                 .map(|quanta| quanta.ceil().max(Exact::from(1)));
             let sent = quanta.and_then(|quanta| product([rate, seconds, quanta]));
             let sent = bounded(sent, MAX_PER_ACTOR, || {
-                format!("spec.{at}: an actor sends too many messages in a window, rate times messageBytes")
+                format!("spec.{at}: an actor sends too many messages in a window (rate times messageBytes)")
             })?;
             let count = sent / whole(each);
             let drag =
@@ -168,12 +168,12 @@ fn group_numbers(
             resource_amounts(&asked).into_iter().find(|(_, amount)| *amount > MAX_PER_ACTOR)
         {
             return Err(format!(
-                "{}: a pod asks for too much {resource}; it may be 2^40, correct it",
+                "{}: a pod requests too much {resource}; the maximum is 2^40, correct it",
                 at("template")
             ));
         }
         let work = bounded(product([towards + arrivals, seconds, service]), max_work(policy), || {
-            format!("{}: an actor has too much work in a window, what arrives times it", at("serviceTime"))
+            format!("{}: an actor has too much work in a window (arrivals times serviceTime)", at("serviceTime"))
         })?;
         Ok((implementation.kind.clone(), (ceil(work), asked)))
     };
@@ -198,7 +198,7 @@ fn bounded(number: Option<Exact>, most: u64, what: impl Fn() -> String) -> Resul
     let power = most.ilog2();
     number
         .filter(|number| *number <= bound)
-        .ok_or_else(|| format!("{}; it may be 2^{power}, correct it", what()))
+        .ok_or_else(|| format!("{}; the maximum is 2^{power}, correct it", what()))
 }
 
 pub(crate) fn replicas(group: &ActorGroup) -> usize {

@@ -79,7 +79,7 @@ impl FromStr for ApplicationKey {
             [namespace, name] if !namespace.is_empty() && !name.is_empty() => {
                 Ok(Self { namespace: (*namespace).to_owned(), name: (*name).to_owned() })
             }
-            _ => Err(format!("`{text}` names no application; write NAMESPACE/NAME")),
+            _ => Err(format!("`{text}` is not an application; write NAMESPACE/NAME")),
         }
     }
 }
@@ -148,7 +148,7 @@ impl Objects {
             (true, "Placement") => self.placements.push(parse(file, &at, value)?),
             (true, "Instance") => self.instances.push(parse(file, &at, value)?),
             (true, other) => {
-                let problem = format!("`{other}` is no kind of {}; correct it", crds::GROUP);
+                let problem = format!("`{other}` is not a kind of {}; correct it", crds::GROUP);
                 return Err(ReadError { file: file.to_owned(), path: at, problem });
             }
             (false, "Node") => self.nodes.push(parse(file, &at, value)?),

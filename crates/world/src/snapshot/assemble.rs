@@ -82,7 +82,7 @@ pub enum AssembleError {
     #[error("{0}")]
     TooLarge(String),
     /// Its numbers are out of range.
-    #[error("the manifest's numbers make no snapshot: {0}")]
+    #[error("the manifest's numbers are out of range: {0}")]
     Snapshot(#[from] SnapshotError),
 }
 
@@ -185,7 +185,7 @@ fn raise_requests(listed: &mut [Actor], index: &Index, application: &ActorApplic
 }
 
 fn partial_warning(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
-    let message = format!("of {other} only its places and what its pods ask for are counted: {problem}");
+    let message = format!("the manifest of {other} is invalid, so only its places and the requests of its pods are counted: {problem}");
     SnapshotWarning { condition: "Partial", message }
 }
 
@@ -291,7 +291,7 @@ fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplicati
     index.application(key).map(AsRef::as_ref).ok_or_else(|| {
         let known: Vec<String> = index.applications.keys().map(ToString::to_string).collect();
         let known = if known.is_empty() {
-            "there is none at all".to_owned()
+            "there are none".to_owned()
         } else {
             format!("known: {}", suggestions(&known, &key.to_string()))
         };
@@ -311,7 +311,7 @@ fn other_applications<'a>(
 fn check_size(application: &ActorApplication, actors: &ApplicationActors) -> Result<(), AssembleError> {
     let count = actors.names.len();
     if count > MAX_ACTORS {
-        let problem = format!("the application wants {count} actors; at most {MAX_ACTORS}, divide it");
+        let problem = format!("the application has {count} actors, at most {MAX_ACTORS} are supported; divide it");
         return Err(AssembleError::TooLarge(problem));
     }
     let groups = application.spec.actors.iter().map(|group| group.name.as_str());
@@ -320,7 +320,7 @@ fn check_size(application: &ActorApplication, actors: &ApplicationActors) -> Res
     let edges = edges_of(application, &sizes).saturating_add(avoided_pairs(application, &sizes));
     if edges > MOST_EDGES {
         let problem = format!(
-            "the channels and avoid rules make {edges} edges; at most {MOST_EDGES}, avoid groups of fewer actors"
+            "channels and avoid rules create {edges} edges, at most {MOST_EDGES} are supported; avoid smaller groups"
         );
         return Err(AssembleError::TooLarge(problem));
     }
@@ -351,7 +351,7 @@ fn saturated(application: &ActorApplication, numbers: &Numbers, offer: &Offer) -
         (replicas(group) > 0 && units.all(too_busy)).then(|| SnapshotWarning {
             condition: "Saturated",
             message: format!(
-                "an actor of {} has more work than any unit does for one actor; add replicas or a faster kind",
+                "an actor of {} has more work than any unit can do for one actor; add replicas or a faster kind",
                 group.name
             ),
         })

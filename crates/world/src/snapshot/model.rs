@@ -141,7 +141,7 @@ pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) ->
                 seen.instances.insert(actor.to_owned(), found(instance));
             }
             Ownership::OwnedBy(owner) if is_own(owner) => {
-                let whose = format!("Instance {name}, which the application asked for itself");
+                let whose = format!("Instance {name}, which the application requested itself");
                 taken.insert(actor.to_owned(), NameConflict::Foreign(whose));
             }
             whose => drop(taken.insert(actor.to_owned(), name_conflict("Instance", &name, &whose))),
@@ -218,7 +218,7 @@ fn id(object: &impl ResourceExt) -> ObjectId {
 
 fn name_conflict<T>(kind: &str, name: &str, whose: &Ownership<T>) -> NameConflict {
     match whose {
-        Ownership::Orphaned => NameConflict::Orphaned(format!("{kind} {name}, whose owner is gone,")),
+        Ownership::Orphaned => NameConflict::Orphaned(format!("{kind} {name}, whose owner no longer exists,")),
         Ownership::OwnedBy(_) => NameConflict::Foreign(format!("{kind} {name} of another application")),
         Ownership::Foreign => {
             NameConflict::Foreign(format!("{kind} {name}, which is not of this application"))
@@ -280,7 +280,7 @@ fn refusal(pod: &Pod) -> Option<String> {
     let by_kubelet = status.phase.as_deref() == Some("Failed")
         && (REFUSED_BY_KUBELET.contains(&reason) || reason.starts_with("OutOf"));
     by_kubelet
-        .then(|| format!("{reason}: {}", status.message.as_deref().unwrap_or("the kubelet did not take it")))
+        .then(|| format!("{reason}: {}", status.message.as_deref().unwrap_or("the kubelet rejected it")))
 }
 
 /// Free capacity; terminating pods still count as usage.

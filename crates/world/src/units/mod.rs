@@ -233,7 +233,7 @@ impl PoolOnNode<'_> {
         }
         if self.node.is_agent_stale && self.pool.spec.unit() != UnitKind::Node {
             let problem = format!(
-                "{}: its agent is silent; who is there stays, and nobody comes until it is heard again",
+                "{}: the lease of its agent expired; running actors stay, and new ones are placed once it is renewed",
                 self.node.name
             );
             report.add_problem("Stale", problem);
@@ -281,7 +281,7 @@ impl PoolOnNode<'_> {
             return true;
         }
         let problem =
-            format!("pool {owner} has the cores of {} already; narrow nodeSelector", self.node.name);
+            format!("pool {owner} already claims the cores of {}; narrow nodeSelector", self.node.name);
         report.add_problem("Overlap", problem);
         false
     }
@@ -323,7 +323,7 @@ impl PoolOnNode<'_> {
                     units.push(unit);
                 }
                 let problem = format!(
-                    "{} offers no {resource}: its device plugin is missing or all are taken",
+                    "{} offers no {resource}: its device plugin is missing or all devices are in use",
                     self.node.name
                 );
                 report.add_problem("Degraded", problem);
@@ -365,7 +365,7 @@ impl PoolOnNode<'_> {
         let usable = healthy.len().min(usize::try_from(offered).unwrap_or(usize::MAX));
         if usable < devices.len() {
             let problem = format!(
-                "{}: {} devices, {} healthy, room for {offered} in {resource}",
+                "{}: {} devices, {} healthy, {offered} available as {resource}",
                 self.node.name,
                 devices.len(),
                 healthy.len()
@@ -376,7 +376,7 @@ impl PoolOnNode<'_> {
         let classes: BTreeSet<_> = healthy.iter().map(|device| (&device.model, device.numa_node)).collect();
         if classes.len() > 1 {
             let problem = format!(
-                "{}: devices of {} classes (model, NUMA domain) behind {resource}; the kubelet picks which one",
+                "{}: devices of {} classes (model, NUMA domain) behind {resource}; the kubelet chooses one",
                 self.node.name,
                 classes.len()
             );
@@ -414,13 +414,13 @@ impl PoolOnNode<'_> {
         let (node, kind) = (self.node.name, &self.pool.spec.kind);
         let keys: Vec<_> = devices.iter().map(|device| (kind.clone(), device.id.clone())).collect();
         if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.1))) {
-            let problem = format!("pool {owner} has {id} of {node} already; narrow devices or nodeSelector");
+            let problem = format!("pool {owner} already claims {id} of {node}; narrow devices or nodeSelector");
             report.add_problem("Overlap", problem);
             return false;
         }
         if let Some(owner) = claims.resources.get(resource) {
             let problem = format!(
-                "pool {owner} asks for {resource} on {node} too, and the kubelet picks the device; give each its own resource"
+                "pool {owner} also requests {resource} on {node}, and the kubelet chooses the device; give each pool its own resource"
             );
             report.add_problem("Ambiguous", problem);
             return false;

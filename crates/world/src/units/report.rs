@@ -29,7 +29,7 @@ impl PoolReport {
     }
 
     pub(crate) fn add_problem(&mut self, type_: &'static str, text: String) {
-        debug_assert!(POOL_PROBLEMS.contains(&type_), "{type_} is not among those that people can look up");
+        debug_assert!(POOL_PROBLEMS.contains(&type_), "{type_} is not a known problem of pools");
         let told = self.problems.entry(type_);
         told.and_modify(|problem| problem.others += 1).or_insert(PoolProblem { text, others: 0 });
     }
@@ -50,7 +50,7 @@ impl fmt::Display for PoolProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
         if self.others > 0 {
-            write!(f, " (and the like {} more times in this pool)", self.others)?;
+            write!(f, " (and {} more in this pool)", self.others)?;
         }
         Ok(())
     }

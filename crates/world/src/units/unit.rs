@@ -7,13 +7,13 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum CordonReason {
     /// More is in use than is offered.
-    #[strum(to_string = "more is held there than is offered: who is there stays, and nobody comes")]
+    #[strum(to_string = "more devices are in use there than offered; running actors stay and no new ones are placed")]
     Overcommitted,
     /// The agent's lease expired, so its topology may be outdated.
-    #[strum(to_string = "the agent of its node is silent: who is there stays, and nobody comes")]
+    #[strum(to_string = "the lease of its node's agent expired; running actors stay and no new ones are placed")]
     StaleAgent,
     /// It was withdrawn, and its grace period runs.
-    #[strum(to_string = "it is offered no more: who is there stays for a while, and nobody comes")]
+    #[strum(to_string = "it is no longer offered; running actors stay for a grace period and no new ones are placed")]
     Withdrawn,
 }
 
@@ -92,6 +92,6 @@ impl Index<&str> for Units {
 
     /// The unit with this id, which must exist.
     fn index(&self, id: &str) -> &Unit {
-        self.get(id).expect("who asks has the id from the same world")
+        self.get(id).expect("ids come from the same snapshot")
     }
 }

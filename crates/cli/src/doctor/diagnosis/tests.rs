@@ -86,7 +86,7 @@ fn healthy_cluster() {
 fn problems_are_reported() {
     let of = |change: &[(&str, &str)]| findings(&state(change), Level::Unknown);
     insta::assert_snapshot!(of(&[("kind: cpu, serviceTime", "kind: npu, serviceTime")]), @"Error pools: shop/web: no pool has a kind that server runs on (npu)");
-    insta::assert_snapshot!(of(&[("window: 30s", "window: long")]), @"Error policies: policy throughput: policy.yaml, window: `long` is no duration, as in 20ms or 1.5s");
+    insta::assert_snapshot!(of(&[("window: 30s", "window: long")]), @"Error policies: policy throughput: policy.yaml, window: `long` is not a duration, as in 20ms or 1.5s");
     insta::assert_snapshot!(of(&[("policy.yaml: 'window: 30s'", "program.lp: 'a :- b'")]), @"Error policies: policy throughput: program.lp line 1 column 7: the end of the text where `.` is expected at the end of the rule");
     insta::assert_snapshot!(of(&[("metadata: {name: throughput", "metadata: {name: other")]), @"Error policies: shop/web: policy throughput does not exist");
     insta::assert_snapshot!(of(&[("type: NUMA Domain", "type: NUMA Domain, health: lost")]), @"Warning devices: a: numa-0 lost");
