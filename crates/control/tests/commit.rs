@@ -45,13 +45,13 @@ fn check(table: &[(&str, &str, &str, &str)]) {
 }
 
 #[test]
-fn a_plan_for_the_same_world_stands() {
+fn plans_for_an_unchanged_snapshot_are_valid() {
     let world = "units=n0/gpu0:1,n0/gpu1:1 own=a-0,a-1";
     check(&[(world, world, "a-0@n0/gpu0 a-1@n0/gpu1", "a-0@n0/gpu0 a-1@n0/gpu1")]);
 }
 
 #[test]
-fn a_decision_that_is_not_there_is_made_from_what_runs() {
+fn missing_decisions_are_rebuilt_from_running_actors() {
     let table = [
         // Who talks to each other would be better off together, and stays.
         (
@@ -85,7 +85,7 @@ fn searched(snapshot: &Snapshot) -> String {
 }
 
 #[test]
-fn who_runs_stays_whatever_rules_there_are() {
+fn running_actors_stay_under_any_rules() {
     type Rule = fn(&Snapshot) -> Snapshot;
     let together = "talk=a-0+b-0:9000";
     let table: [(Rule, String, &str); 5] = [
@@ -128,7 +128,7 @@ fn who_runs_stays_whatever_rules_there_are() {
 }
 
 #[test]
-fn who_comes_obeys_the_rules_that_what_runs_obeys() {
+fn new_actors_satisfy_the_rules_that_running_actors_satisfy() {
     for (world, expected) in [
         // They talk to each other, and may not be on one unit.
         ("units=n0/gpu0:2,n0/gpu1:1 own=a-0@n0/gpu0,a-1 talk=a-0+a-1:9", "a-0@n0/gpu0 a-1@n0/gpu1"),
@@ -141,7 +141,7 @@ fn who_comes_obeys_the_rules_that_what_runs_obeys() {
 
 /// Everybody must have a place, and there is none for the one who runs nowhere as long as the others stay.
 #[test]
-fn all_are_searched_for_where_the_rules_do_not_let_what_runs_stay() {
+fn all_actors_are_searched_if_the_rules_forbid_the_running_ones() {
     let world = "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1,b-0@n1/gpu0 apart=a-0+a-1";
     let world = asking_for_all(&snapshot(world));
     let found = observed(&world);
@@ -150,7 +150,7 @@ fn all_are_searched_for_where_the_rules_do_not_let_what_runs_stay() {
 }
 
 #[test]
-fn one_actor_without_a_place_and_foreign_churn_stop_nobodys_commit() {
+fn unplaced_actors_and_foreign_churn_block_no_commit() {
     let (one, noise) = ("units=n0/gpu0:1 own=a-0,a-1", "units=n0/gpu0:1:99 own=a-0,a-1");
     check(&[
         (one, noise, "a-0@n0/gpu0 a-1@-", "a-0@n0/gpu0 a-1@-"),
@@ -166,7 +166,7 @@ fn one_actor_without_a_place_and_foreign_churn_stop_nobodys_commit() {
 }
 
 #[test]
-fn what_collided_is_planned_again_and_in_the_end_the_rest_is_kept() {
+fn conflicting_plans_are_stale_and_finally_committed_in_part() {
     let two = "units=n0/gpu0:1,n0/gpu1:1 own=a-0,a-1";
     check(&[
         // The first unit went to another application, or is gone.
@@ -185,14 +185,14 @@ fn what_collided_is_planned_again_and_in_the_end_the_rest_is_kept() {
 }
 
 #[test]
-fn a_unit_that_others_filled_up_with_work_is_looked_at_again_but_not_for_ever() {
+fn overloaded_units_make_a_plan_stale_until_it_settles() {
     let free = "units=n0/cpu0:9:2,n1/fpga0:1 own=a-0";
     let busy = "units=n0/cpu0:9:2,n1/fpga0:1 own=a-0 others=x@n0/cpu0,y@n0/cpu0";
     check(&[(free, busy, "overtaken", "a-0@n0/cpu0")]);
 }
 
 #[test]
-fn a_move_that_is_worth_nothing_any_more_is_not_made() {
+fn moves_without_gain_are_dropped() {
     // They are to be together on one node; by the time of the commit their partner is bound to be elsewhere.
     let world = |b: &str| {
         format!("units=n0/cpu0:1,n0/cpu1:1,n1/cpu0:1,n1/cpu1:1 own=a-0@n0/cpu0,b-0@{b} talk=a-0+b-0:9")
@@ -221,7 +221,7 @@ fn refused(world: &str, decided: &str, runs: &str) -> String {
 }
 
 #[test]
-fn a_place_that_was_decided_by_whomever_is_taken_only_where_it_is_feasible() {
+fn decided_places_are_used_only_if_feasible() {
     let table = [
         ("units=n0/gpu0:1 own=a-0@n0/gpu0", "a-0@n0/gpu0", "", ""),
         // Two on one slot: one of them.
@@ -274,7 +274,7 @@ prop_compose! {
 proptest! {
     /// Whatever happened between planning and committing: what is committed is feasible, and names everybody.
     #[test]
-    fn what_is_committed_is_feasible((before, after) in (any_world(), any_world())) {
+    fn committed_plans_are_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
         for settle in [false, true] {
@@ -303,7 +303,7 @@ fn mended(before: &str, after: &str) -> String {
 }
 
 #[test]
-fn what_collided_is_placed_again_and_the_rest_stays() {
+fn conflicting_actors_are_placed_again_and_the_rest_stays() {
     let three = "units=n0/gpu0:1,n0/gpu1:1,n0/gpu2:1 own=a-0,a-1";
     let table = [
         (three, three.to_owned(), "a-0@n0/gpu0 a-1@n0/gpu1"),
@@ -388,7 +388,7 @@ fn asking_for_all(snapshot: &Snapshot) -> Snapshot {
 }
 
 #[test]
-fn what_collided_is_placed_again_where_a_policys_rules_allow_it() {
+fn repairs_satisfy_the_policys_rules() {
     let two = "own=a-0,a-1 talk=a-0+a-1:9";
     let before = &format!("units=n0/gpu0:1,n0/gpu1:1,n1/gpu2:1 {two}");
     let taken = format!("{two} others=x@n0/gpu0");
@@ -415,7 +415,7 @@ fn what_collided_is_placed_again_where_a_policys_rules_allow_it() {
 
 /// Each collision takes some checks to find: when the clock says stop, whoever has a place by then keeps it, and the others wait.
 #[test]
-fn a_plan_that_a_clock_ends_is_mended_as_far_as_it_went() {
+fn repairs_stop_at_the_deadline_with_a_partial_result() {
     let units: Vec<String> = (0..24).map(|unit| format!("n{unit}/gpu0:1")).collect();
     let own: Vec<String> = (0..16).map(|actor| format!("a-{actor:02}")).collect();
     let world = format!("units={} own={}", units.join(","), own.join(","));
@@ -455,7 +455,7 @@ fn a_plan_that_a_clock_ends_is_mended_as_far_as_it_went() {
 
 /// They are to be together; by the time of the commit their partner has gone elsewhere, and the move is worth nothing.
 #[test]
-fn a_plan_is_not_mended_into_moves_that_are_worth_nothing() {
+fn repairs_make_no_moves_without_gain() {
     let world = |b: &str| {
         format!("units=n0/cpu0:1,n0/cpu1:1,n1/cpu0:1,n1/cpu1:1 own=a-0@n0/cpu0,b-0@{b} talk=a-0+b-0:9")
     };
@@ -465,7 +465,7 @@ fn a_plan_is_not_mended_into_moves_that_are_worth_nothing() {
 proptest! {
     /// Whatever happened between planning and committing: what is mended is feasible, and puts nobody out.
     #[test]
-    fn what_is_mended_is_feasible((before, after) in (any_world(), any_world())) {
+    fn repaired_plans_are_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
         let told = repair_plan(&before, &plan, &after, &Greedy, &no_clock()).unwrap();

@@ -96,7 +96,7 @@ fn why(changes: &str) -> String {
 }
 
 #[test]
-fn who_is_due_and_why() {
+fn plan_reasons() {
     let table = [
         // Nothing changed.
         ("", "-"),
@@ -175,7 +175,7 @@ fn who_is_due_and_why() {
 
 /// Foreign pods that come and go beside an actor without a place make nobody search.
 #[test]
-fn churn_that_nobody_can_use_makes_nobody_due() {
+fn unusable_churn_triggers_no_plan() {
     let wanted = DesiredState {
         actors: vec![DesiredActor { name: "big-0".into(), group: 0 }],
         ..DesiredState::default()
@@ -199,7 +199,7 @@ fn churn_that_nobody_can_use_makes_nobody_due() {
 /// A day of foreign pods that take a core and give it back beside an application: it is pressed by none that leaves it
 /// what it needs, and searched for once when one does not.
 #[test]
-fn foreign_load_touches_nobody_whom_it_does_not_hurt() {
+fn harmless_foreign_load_triggers_no_plan() {
     let world = |capacity: u64| {
         snapshot(&format!("units=n0/cpu0:9:{capacity},n1/cpu0:9:3 own=a-0@n0/cpu0,a-1@n0/cpu0"))
     };
@@ -231,7 +231,7 @@ fn foreign_load_touches_nobody_whom_it_does_not_hurt() {
 }
 
 #[test]
-fn an_opening_is_room_that_an_actor_without_a_place_can_use() {
+fn openings_are_units_with_room_for_an_unplaced_actor() {
     let shown = |world: &str| {
         let found = openings(&snapshot(world));
         found
@@ -261,7 +261,7 @@ fn an_opening_is_room_that_an_actor_without_a_place_can_use() {
 }
 
 #[test]
-fn an_unfinished_search_is_taken_up_three_times_no_oftener_than_what_could_be_better() {
+fn unfinished_searches_are_resumed_three_times_in_the_background() {
     let mut look = None;
     let mut at = NOW;
     let mut waits = Vec::new();
@@ -285,7 +285,7 @@ fn refusal(actor: &str, node: &str, until: u64) -> Refusal {
 }
 
 #[test]
-fn an_application_is_looked_at_again_when_something_ends() {
+fn applications_are_requeued_at_the_next_expiry() {
     let look = |at: u64| Some(ResumeSearch { at: Duration::from_secs(at), attempt: 1 });
     let check = |refusals: &[u64], second_look, failed| {
         let refusals: Vec<Refusal> = refusals.iter().map(|&until| refusal("a", "n", until)).collect();
@@ -304,7 +304,7 @@ fn an_application_is_looked_at_again_when_something_ends() {
 }
 
 #[test]
-fn who_could_be_better_has_a_turn_now_and_then() {
+fn background_slots_rotate() {
     let at = |seconds| Some(Duration::from_secs(seconds));
     let wait = [("a", at(500)), ("b", at(399)), ("c", None), ("d", at(400)), ("e", None)];
     assert_eq!(
@@ -333,7 +333,7 @@ fn told(refused: &str, now: u64, longest: u64) -> String {
 }
 
 #[test]
-fn who_leaves_cannot_come_again_where_one_like_it_was_refused() {
+fn refusals_prevent_restarts_of_the_same_group() {
     let at = Duration::from_secs;
     let refusal = |scope: &RefusalScope, group: &str, kind: &str| {
         let about = RefusalKey { scope: scope.clone(), group: group.into(), kind: kind.into() };
@@ -358,7 +358,7 @@ fn who_leaves_cannot_come_again_where_one_like_it_was_refused() {
 }
 
 #[test]
-fn refusals_count_twice_as_long_each_time() {
+fn refusals_double_in_duration() {
     let table = [
         ("a/n0@100", 100, "a/n0 x1 10s"),
         ("a/n0@100", 110, ""),
@@ -382,7 +382,7 @@ fn refusals_count_twice_as_long_each_time() {
 }
 
 #[test]
-fn refusals_are_few_short_and_recalled() {
+fn refusals_are_bounded_and_restored() {
     let mut refusals = RefusalTracker::default();
     for node in 0..100 {
         let about = RefusalKey { scope: RefusalScope::Node(format!("n{node:03}")), ..RefusalKey::default() };

@@ -26,7 +26,7 @@ fn gained(together: &[u64], windows: &[&[u64]], goes: [Option<usize>; 2]) -> Opt
 }
 
 #[test]
-fn a_gain_is_a_part_of_what_staying_costs_and_as_certain_as_windows_agree() {
+fn gains_are_relative_with_a_margin_from_windows() {
     let apart = [Some(0), Some(1)];
     let of = |windows: &[&[u64]]| gained(&[50, 50], windows, apart).unwrap();
     assert_eq!(of(&[]), Gain { expected: 0.5, margin: 0.0 });
@@ -39,7 +39,7 @@ fn a_gain_is_a_part_of_what_staying_costs_and_as_certain_as_windows_agree() {
 }
 
 #[test]
-fn who_gains_too_little_or_may_lose_stays() {
+fn small_or_uncertain_gains_keep_the_incumbent() {
     let goes = |windows: &[&[u64]], least: f64| {
         let world_now = world(&[50, 40]);
         let windows: Vec<Snapshot> = windows.iter().map(|work| world(work)).collect();
@@ -61,7 +61,7 @@ fn who_gains_too_little_or_may_lose_stays() {
 }
 
 #[test]
-fn who_stays_is_told_with_who_has_no_place() {
+fn a_kept_incumbent_lists_its_unplaced_actors() {
     // One slot each: the second actor waits, and has less to do than the first.
     let text = r#"{"version":1,"nodes":[{"id":"n"}],"objectives":["bottleneck"],"exchangeCost":{"kinds":{"cpu":{"cpu":1}}},
         "actors":[{"id":"a","runsOn":{"cpu":50},"current":"u"},{"id":"b","runsOn":{"cpu":40}}],

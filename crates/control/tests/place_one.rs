@@ -26,7 +26,7 @@ fn placed(world: &str, waited: &str) -> String {
 }
 
 #[test]
-fn who_has_a_place_keeps_it_and_who_was_asked_for_gets_the_cheapest() {
+fn requested_actors_get_the_cheapest_unit_and_the_others_stay() {
     let three = "units=n0/gpu0:1,n1/gpu0:1,n1/gpu1:1 own=a-0@n1/gpu0";
     for (world, waited, expected) in [
         // near to whom it talks to
@@ -60,7 +60,7 @@ fn who_has_a_place_keeps_it_and_who_was_asked_for_gets_the_cheapest() {
 }
 
 #[test]
-fn only_what_was_asked_for_came_or_went() {
+fn only_requested_actors_changed() {
     for (decided, unplaced, wanted, expected) in [
         ("a-0", "", "a-0", false),
         ("a-0", "", "a-0 inst-x", true),
@@ -104,7 +104,7 @@ proptest! {
 
     /// The place is feasible and no other is cheaper, whoever else is where.
     #[test]
-    fn no_other_place_is_cheaper(
+    fn no_other_unit_is_cheaper(
         places in proptest::collection::vec(0_usize..6, 1..5),
         talks in proptest::collection::vec((0_usize..5, 1_u32..99), 0..5),
     ) {

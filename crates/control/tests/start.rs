@@ -32,10 +32,13 @@ fn told(world: &str) -> String {
 }
 
 #[test]
-fn where_one_has_no_place_nobody_has() {
+fn all_or_nothing_unplaces_all_if_one_is_unplaced() {
     for (world, expected) in [
         ("units=n/cpu0:2 own=a,b", "a on n/cpu0; b on n/cpu0"),
-        ("units=n/cpu0:1 own=a,b", "a: spec.start is AllOrNothing, and 1 other actor cannot be placed; b: full"),
+        (
+            "units=n/cpu0:1 own=a,b",
+            "a: spec.start is AllOrNothing, and 1 other actor cannot be placed; b: full",
+        ),
         (
             "units=n/cpu0:1 own=a,b,c",
             "a: spec.start is AllOrNothing, and 2 other actors cannot be placed; b: full; c: full",
@@ -106,7 +109,7 @@ fn started(pods: &str, infeasible: &str, [unmade, taken]: [&str; 2]) -> String {
 }
 
 #[test]
-fn nobody_starts_while_a_place_of_one_may_not_be_taken() {
+fn all_or_nothing_holds_all_starts_while_one_is_blocked() {
     for (pods, infeasible, others, expected) in [
         ("", "", ["", ""], "start a, start b"),
         ("", "b", ["", ""], "a waits, b waits"),

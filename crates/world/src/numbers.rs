@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_product_that_does_not_fit_is_none() {
+    fn overflowing_products_are_none() {
         let power = |of_two: u32| Exact::from(1_i128 << of_two);
         for (factors, expected) in [
             (vec![], Some(Exact::from(1))),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_is_up_for_needs_and_down_for_room() {
+    fn requests_round_up_and_capacity_rounds_down() {
         assert_eq!((ceil(Exact::new(7, 2)), floor(Exact::new(7, 2))), (4, 3));
         assert_eq!(ceil(Exact::from(i128::from(u64::MAX))), placement::LARGEST + 1);
     }

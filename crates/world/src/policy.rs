@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_all_the_rules_is_of_one_program() {
+    fn lines_of_combined_rules_map_to_one_program() {
         let mut policy = Policy::builtin("fast");
         policy.program = Some("p(1).\nq(1).\n".to_owned());
         policy.enforced =

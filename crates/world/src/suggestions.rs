@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_begins_alike_is_offered_first_and_not_everybody() {
+    fn common_prefixes_come_first_and_the_list_is_bounded() {
         for (names, wanted, expected) in [
             ("", "shop/web", ""),
             ("shop/web", "default/wen", "shop/web"),

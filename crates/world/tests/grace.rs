@@ -120,7 +120,7 @@ fn with_first_gpu(all: &Objects, health: Health) -> Arc<NodeTopology> {
 }
 
 #[test]
-fn of_a_silent_agent_holders_stay_and_nobody_comes() {
+fn units_of_a_stale_agent_keep_their_actors_and_get_no_new_ones() {
     let mut scene = Scene::set();
     let before = scene.planned();
     assert_eq!(before, "n0/gpus-0 n0/cpus-0");
@@ -146,7 +146,7 @@ fn of_a_silent_agent_holders_stay_and_nobody_comes() {
 }
 
 #[test]
-fn a_unit_is_gone_when_it_was_not_offered_for_a_while() {
+fn withdrawn_units_expire_after_the_grace_period() {
     let mut scene = Scene::set();
     let before = scene.planned();
     scene.first_gpu(Health::Lost);
@@ -163,7 +163,7 @@ fn a_unit_is_gone_when_it_was_not_offered_for_a_while() {
 
 /// Watches of different kinds fill in any order: each kind is the first one here, and the last.
 #[test]
-fn an_operator_that_starts_anew_begins_the_while_anew_once() {
+fn a_restarted_operator_restarts_the_grace_period_once() {
     let mut kinds = KINDS;
     for _ in 0..2 {
         for _ in 0..kinds.len() {
@@ -191,7 +191,7 @@ fn an_operator_that_starts_anew_begins_the_while_anew_once() {
 }
 
 #[test]
-fn a_unit_that_comes_back_in_time_was_never_gone() {
+fn units_offered_again_in_time_never_expire() {
     let mut scene = Scene::set();
     let before = scene.planned();
     for round in 0..5 {
@@ -207,7 +207,7 @@ fn a_unit_that_comes_back_in_time_was_never_gone() {
 }
 
 #[test]
-fn a_pool_that_is_withdrawn_or_narrowed_leaves_its_actors_a_while() {
+fn deleted_or_narrowed_pools_get_a_grace_period() {
     type Change = fn(&mut Scene);
     let table: [(&str, Change); 3] = [
         ("deleted", |scene| scene.index.remove_pool("gpus")),
@@ -247,7 +247,7 @@ fn a_pool_that_is_withdrawn_or_narrowed_leaves_its_actors_a_while() {
 }
 
 #[test]
-fn a_node_that_is_deleted_takes_its_units_along_at_once() {
+fn units_of_deleted_nodes_expire_at_once() {
     let mut scene = Scene::set();
     scene.first_gpu(Health::Lost);
     scene.index.remove_node("n0");

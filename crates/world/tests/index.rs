@@ -79,7 +79,7 @@ fn told(index: &Index, all: &Objects) -> String {
 }
 
 #[test]
-fn what_events_made_is_what_the_objects_make() {
+fn incremental_updates_equal_a_rebuild() {
     let mut all = everything();
     // Two that were asked for, of which one has got its owner.
     let owner = "ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]";
@@ -115,7 +115,7 @@ fn what_events_made_is_what_the_objects_make() {
 
 /// After a gap in a watch nobody tells of what went: it goes all the same, and what was offered because of it.
 #[test]
-fn what_is_not_listed_after_a_gap_is_gone() {
+fn a_relist_removes_missing_objects() {
     let all = everything();
     macro_rules! kind {
         ($field:ident, $keep:ident) => {
@@ -223,7 +223,7 @@ fn happens(index: &mut Index, all: &Objects, event: &str) {
 }
 
 #[test]
-fn others_take_room_where_they_are_decided_to_be_and_where_their_pods_are() {
+fn other_applications_use_room_at_decided_and_actual_places() {
     let all = everything();
     let (cpu, gpu) = ("n0/cpus-0 1 270000", "n1/gpus-0 1 30000");
     let both = format!("{cpu}, {gpu}");
@@ -277,7 +277,7 @@ fn room(index: &Index, policy: &Policy) -> String {
 }
 
 #[test]
-fn others_that_cannot_be_read_or_are_going_away_take_room_where_their_pods_are() {
+fn invalid_and_terminating_applications_use_room_where_their_pods_are() {
     let all = everything();
     let plain = Policy::builtin("p");
     // A program may speak of anybody: then everybody is listed who can be.
@@ -318,7 +318,7 @@ fn others_that_cannot_be_read_or_are_going_away_take_room_where_their_pods_are()
 }
 
 #[test]
-fn others_whose_pods_ask_for_more_than_their_templates_say_take_it() {
+fn pods_that_exceed_their_template_count_with_their_requests() {
     let all = everything();
     let both = "n0/cpus-0 1, n1/gpus-0 1";
     for (events, expected) in [
@@ -351,7 +351,7 @@ fn others_whose_pods_ask_for_more_than_their_templates_say_take_it() {
 
 /// Under a policy with a program others are listed: they take as much of their nodes as those who are summed up.
 #[test]
-fn others_who_are_listed_take_what_their_pods_ask_for_too() {
+fn listed_actors_count_with_the_requests_of_their_pods() {
     let all = everything();
     let ruled =
         Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
@@ -376,7 +376,7 @@ fn others_who_are_listed_take_what_their_pods_ask_for_too() {
 }
 
 #[test]
-fn others_on_a_unit_are_summed_up_and_what_they_ask_for_is_off_its_node() {
+fn other_load_is_summed_per_unit_and_subtracted_from_the_node() {
     let mut all = everything();
     let mut index = Index::of(&all);
     let world = world_of_web(&index, &Policy::builtin("p"));

@@ -139,7 +139,7 @@ fn foreign(name: &str, node: &str, cpu: u64) -> Pod {
 /// Small foreign pods come and go, a kubelet starts anew and offers no GPU for a minute, an agent's object is gone for one, and
 /// a node is silent for one.
 #[test]
-fn a_day_of_small_noise_moves_nobody() {
+fn a_day_of_noise_moves_no_actor() {
     let all = everything();
     let mut desk = Desk { index: Index::of(&all), ..Desk::default() };
     // Any generator will do: this is Knuth's.

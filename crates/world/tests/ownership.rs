@@ -96,7 +96,7 @@ fn planned(more: &str) -> String {
 const ALL: &str = "left n0/gpus-0:1 n0/gpus-1:1 pool 2 cpu 4000 gpu 2";
 
 #[test]
-fn the_whole_chain_makes_it_ours() {
+fn ownership_needs_the_whole_controller_chain() {
     assert_eq!(shown(""), ALL);
     let ours = instance("web-server-0", Some("web-uid"));
     assert_eq!(shown(&ours), format!("server-0\n{ALL}"));
@@ -108,7 +108,7 @@ fn the_whole_chain_makes_it_ours() {
 
 /// Before a node has it the API server takes it away at once, and would so with one that a node has got a moment ago.
 #[test]
-fn a_pod_that_no_node_has_is_to_be_as_it_was_seen_when_it_is_taken_away() {
+fn unbound_pods_are_deleted_with_a_resource_version() {
     let version_of = |pod: &str| {
         let objects = objects(&(instance("web-server-0", Some("web-uid")) + pod));
         let index = Index::of(&objects);
@@ -123,7 +123,7 @@ fn a_pod_that_no_node_has_is_to_be_as_it_was_seen_when_it_is_taken_away() {
 }
 
 #[test]
-fn a_foreign_pod_of_our_name_is_foreign_load_whatever_it_says_of_itself() {
+fn a_foreign_namesake_pod_is_foreign_load() {
     let taken = "taken server-0: ByAnother(\"Pod web-server-0, which is not of this application\")";
     // A unit less for plans, a GPU and a core less on the node, no slot and none of the pool's bound: claims count nothing.
     let left = "left n0/gpus-0:1 pool 2 cpu 3000 gpu 1";
@@ -143,7 +143,7 @@ fn a_foreign_pod_of_our_name_is_foreign_load_whatever_it_says_of_itself() {
 }
 
 #[test]
-fn a_foreign_instance_of_our_name_takes_the_name() {
+fn a_foreign_namesake_instance_is_a_name_conflict() {
     let taken = "taken server-0: ByAnother(\"Instance web-server-0, which is not of this application\")";
     assert_eq!(shown(&instance("web-server-0", None)), format!("{taken}\n{ALL}"));
     // One that nobody wants is nobody's business, and one of ours is surplus.
@@ -158,7 +158,7 @@ fn a_foreign_instance_of_our_name_takes_the_name() {
 
 /// An owner is in the namespace of what it owns: whoever knows a uid may write it into an object anywhere.
 #[test]
-fn what_names_an_owner_in_another_namespace_is_foreign_whatever_the_uid() {
+fn owners_in_another_namespace_are_foreign() {
     let elsewhere = |object: String| object.replace("namespace: ns", "namespace: elsewhere");
     let left = "left n0/gpus-0:1 pool 2 cpu 3000 gpu 1";
     // An Instance of our application, and its pod.
@@ -176,7 +176,7 @@ fn what_names_an_owner_in_another_namespace_is_foreign_whatever_the_uid() {
 }
 
 #[test]
-fn what_is_left_of_an_owner_that_is_gone_is_waited_for() {
+fn orphaned_objects_are_waited_for() {
     let pods = pod("web-server-0", Some("gone-uid"));
     let leaving = "taken server-0: Leaving(\"Pod web-server-0, whose owner no longer exists,\")";
     assert_eq!(shown(&pods), format!("{leaving}\nleft n0/gpus-0:1 n0/gpus-1:1 pool 2 cpu 3000 gpu 1"));
@@ -187,7 +187,7 @@ fn what_is_left_of_an_owner_that_is_gone_is_waited_for() {
 }
 
 #[test]
-fn a_decision_is_the_applications_own() {
+fn decisions_belong_to_their_application() {
     let placement = |name: &str, owned: &str| {
         format!(
             "\n---\n{{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {{name: {name}, namespace: ns{owned}}}, spec: {{application: web, \
@@ -217,7 +217,7 @@ fn a_decision_is_the_applications_own() {
 /// A change to the cluster of an actor that runs on the second GPU, and what units there are then; `!`: its holder stays,
 /// and nobody comes.
 #[test]
-fn an_actor_that_holds_a_unit_keeps_it_whatever_is_offered() {
+fn running_actors_keep_their_unit_whatever_is_offered() {
     let runs = pod("web-server-0", Some("web-server-0-uid")).replace("n0/gpus-0", "n0/gpus-1");
     let ours = instance("web-server-0", Some("web-uid")) + &runs;
     let holds = |device: &str| {

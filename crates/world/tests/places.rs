@@ -85,7 +85,7 @@ fn told(more: &str) -> String {
 }
 
 #[test]
-fn what_leaves_a_place_is_waited_for_and_what_stays_there_is_not() {
+fn terminating_pods_are_waited_for_and_others_make_a_place_infeasible() {
     let two = node("n0") + &node("n1");
     let in_use = "cpuMilli of n0 is still in use";
     let lost = format!("{in_use}; its place is lost");

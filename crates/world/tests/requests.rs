@@ -73,7 +73,7 @@ fn asked(text: &str) -> String {
 }
 
 #[test]
-fn what_is_asked_for_is_an_actor_or_refused_with_a_reason() {
+fn requests_become_actors_or_are_rejected_with_a_reason() {
     for (text, expected) in [
         ("", ""),
         ("x server", "inst-x of server"),
@@ -114,7 +114,7 @@ fn planned(text: &str) -> String {
 }
 
 #[test]
-fn one_more_actor_shares_the_work_and_runs_where_its_template_allows() {
+fn requested_actors_share_the_work_and_respect_their_template() {
     let all = "n0/cpus-0 n0/gpus-0 n0/gpus-1";
     let two =
         |each: &str| format!("server-0 {each} on {all}, server-1 {each} on {all}, client-0 0 on n0/cpus-0");
@@ -133,7 +133,7 @@ fn one_more_actor_shares_the_work_and_runs_where_its_template_allows() {
 }
 
 #[test]
-fn they_are_seen_by_their_names_and_whose_pod_has_the_name_counts() {
+fn requested_instances_are_observed_by_name() {
     let pod = |owner: &str| {
         format!(
             "\n---\n{{apiVersion: v1, kind: Pod, metadata: {{name: x, namespace: ns, uid: x-pod{owner}}}, spec: {{nodeName: n0, containers: [{{name: c}}]}}}}"

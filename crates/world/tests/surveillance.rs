@@ -17,7 +17,7 @@ fn objects() -> Objects {
 }
 
 #[test]
-fn the_example_in_numbers() {
+fn the_example_application_in_numbers() {
     let key = ApplicationKey { namespace: "vision".into(), name: "surveillance".into() };
     let world =
         assemble(&Index::of(&objects()), &key, &Policy::builtin("throughput"), jiff::Timestamp::UNIX_EPOCH)

@@ -79,7 +79,7 @@ fn without_return(change: impl Fn(&mut Index, &Objects)) -> String {
 }
 
 #[test]
-fn only_what_needs_no_plan_is_held_against_a_place() {
+fn feasibility_without_a_plan() {
     type Change = fn(&mut Index, &Objects);
     let table: [(&str, Change, [&str; 3]); 9] = [
         ("nothing", |_, _| (), ["", "", ""]),

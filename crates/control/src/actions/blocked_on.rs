@@ -62,8 +62,12 @@ impl fmt::Display for BlockedOn {
             }
             Self::Unit(unit) => write!(f, "{unit} is still in use"),
             Self::Resource { resource, node } => write!(f, "{resource} of {node} is still in use"),
-            Self::NotOffered(unit) => write!(f, "{unit} is no longer offered; another place is being searched"),
-            Self::MassOutage => f.write_str("its move is suspended until at most 30 % of the nodes are unreachable"),
+            Self::NotOffered(unit) => {
+                write!(f, "{unit} is no longer offered; another place is being searched")
+            }
+            Self::MassOutage => {
+                f.write_str("its move is suspended until at most 30 % of the nodes are unreachable")
+            }
             Self::NodeLost { node, forced: false } => write!(
                 f,
                 "{node} is unreachable; it starts elsewhere once its pod or the node is deleted, or the node has the taint \
@@ -72,12 +76,12 @@ impl fmt::Display for BlockedOn {
             Self::NodeLost { node, forced: true } => {
                 write!(f, "{node} is unreachable; it starts elsewhere after spec.failover.after")
             }
-            Self::GangStart => {
-                f.write_str("spec.start is AllOrNothing, and another actor cannot start yet")
-            }
+            Self::GangStart => f.write_str("spec.start is AllOrNothing, and another actor cannot start yet"),
             Self::Eviction(why) => write!(f, "it has to move, but cannot be evicted yet: {why}"),
             Self::Backoff(why) => write!(f, "{why}; it is retried with backoff"),
-            Self::Infeasible(unit) => write!(f, "{unit} is no longer feasible; another place is being searched"),
+            Self::Infeasible(unit) => {
+                write!(f, "{unit} is no longer feasible; another place is being searched")
+            }
         }
     }
 }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_the_longest_and_are_forgiven() {
+    fn delays_double_up_to_the_maximum_and_reset() {
         let in_a_row = [1000, 1010, 1030, 1070, 1150, 1310, 1700];
         assert_eq!(waits(false, &in_a_row), [10, 20, 40, 80, 160, 300, 300]);
         assert_eq!(waits(true, &in_a_row), [0, 10, 20, 40, 80, 160, 300]);
@@ -104,7 +104,7 @@ mod tests {
 
     /// An ended pod is observed until it can be deleted.
     #[test]
-    fn a_pod_that_ended_is_one_failure_however_often_it_is_seen() {
+    fn an_ended_pod_counts_once() {
         let mut back_offs = Backoffs::default();
         let at = Duration::from_secs;
         // (ended pod, or a refused start; time of the observation; end of the backoff)
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_held_back_and_nothing_else() {
+    fn backoff_applies_to_the_failed_key_only() {
         let mut back_offs = Backoffs::default();
         let at = Duration::from_secs;
         let until = back_offs.record_failure("a", "quota", None, at(3), at(100));

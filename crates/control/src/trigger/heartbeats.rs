@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_heard_of_for_longer_than_it_lasts_is_silent() {
+    fn heartbeats_expire() {
         let table = [
             ("", 1000, false),
             ("100@100", 160, false),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn of_whom_nothing_is_known_nothing_is_said() {
+    fn unknown_senders_never_expire() {
         let mut heartbeats = Heartbeats::default();
         for name in ["a", "b", "c"] {
             heartbeats.record(name, Duration::ZERO, Duration::ZERO, Duration::ZERO);

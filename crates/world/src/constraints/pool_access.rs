@@ -81,8 +81,9 @@ pub(crate) fn denied_pools(
         let name = pool.name_any();
         let units: Vec<String> =
             offer.units.iter().filter(|unit| unit.pool == name).map(|unit| unit.id.clone()).collect();
-        let reason =
-            Some(format!("pool {name} does not select namespace {namespace}; see its spec.namespaceSelector"));
+        let reason = Some(format!(
+            "pool {name} does not select namespace {namespace}; see its spec.namespaceSelector"
+        ));
         let rule = Constraint::Never {
             actors: own.clone(),
             places: Places::Units(units.clone()),

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_three_of_ten_are_too_many() {
+    fn more_than_30_percent_is_a_mass_outage() {
         for (silent, of, expected) in
             [(0, 0, false), (3, 10, false), (4, 10, true), (1, 2, true), (1, 4, false)]
         {

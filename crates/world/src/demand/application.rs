@@ -77,7 +77,5 @@ pub fn template_problem(spec: &PodSpec, pools: &[&DevicePool]) -> Option<String>
     };
     let own = |name: &&String| pools.iter().any(|pool| provides(pool, name) != Provides::None);
     let resource = asked.keys().find(own)?;
-    Some(format!(
-        "requests {resource} itself; remove it, Cairn adds the resource of the chosen pool"
-    ))
+    Some(format!("requests {resource} itself; remove it, Cairn adds the resource of the chosen pool"))
 }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_groups_and_single_actors_send_is_rounded_once() {
+    fn totals_of_group_and_pair_messages_are_rounded_once() {
         let part = |numerator: i128| Exact::new(numerator, 7);
         let mut checked = 0;
         for (up, down, more_up, more_down) in

@@ -86,7 +86,9 @@ impl Numbers {
                     ));
                 }
                 ChannelPattern::Ring if from != to => {
-                    return Err(format!("spec.{at}: a Ring connects a group with itself; set `to` to the same group as `from`"));
+                    return Err(format!(
+                        "spec.{at}: a Ring connects a group with itself; set `to` to the same group as `from`"
+                    ));
                 }
                 _ => {}
             }
@@ -173,7 +175,10 @@ fn group_numbers(
             ));
         }
         let work = bounded(product([towards + arrivals, seconds, service]), max_work(policy), || {
-            format!("{}: an actor has too much work in a window (arrivals times serviceTime)", at("serviceTime"))
+            format!(
+                "{}: an actor has too much work in a window (arrivals times serviceTime)",
+                at("serviceTime")
+            )
         })?;
         Ok((implementation.kind.clone(), (ceil(work), asked)))
     };

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_could_not_be_counted_is_counted_the_next_time() {
+    fn failed_counts_are_retried() {
         let keys =
             ["a", "b", "c"].map(|name| ApplicationKey { namespace: "ns".to_owned(), name: name.to_owned() });
         let mut loads = Loads::unknown(keys.iter());

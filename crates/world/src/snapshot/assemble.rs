@@ -185,7 +185,9 @@ fn raise_requests(listed: &mut [Actor], index: &Index, application: &ActorApplic
 }
 
 fn partial_warning(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
-    let message = format!("the manifest of {other} is invalid, so only its places and the requests of its pods are counted: {problem}");
+    let message = format!(
+        "the manifest of {other} is invalid, so only its places and the requests of its pods are counted: {problem}"
+    );
     SnapshotWarning { condition: "Partial", message }
 }
 
@@ -311,7 +313,8 @@ fn other_applications<'a>(
 fn check_size(application: &ActorApplication, actors: &ApplicationActors) -> Result<(), AssembleError> {
     let count = actors.names.len();
     if count > MAX_ACTORS {
-        let problem = format!("the application has {count} actors, at most {MAX_ACTORS} are supported; divide it");
+        let problem =
+            format!("the application has {count} actors, at most {MAX_ACTORS} are supported; divide it");
         return Err(AssembleError::TooLarge(problem));
     }
     let groups = application.spec.actors.iter().map(|group| group.name.as_str());

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_do_leaves_room_for_work_of_ones_own() {
+    fn load_of_others_is_capped() {
         let units: Units = ["n/p-0", "n/p-1"].map(unit).into_iter().collect();
         let half = MAX_WORK_OF_OTHERS / 2;
         for (work, expected) in [

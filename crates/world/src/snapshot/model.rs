@@ -218,7 +218,9 @@ fn id(object: &impl ResourceExt) -> ObjectId {
 
 fn name_conflict<T>(kind: &str, name: &str, whose: &Ownership<T>) -> NameConflict {
     match whose {
-        Ownership::Orphaned => NameConflict::Orphaned(format!("{kind} {name}, whose owner no longer exists,")),
+        Ownership::Orphaned => {
+            NameConflict::Orphaned(format!("{kind} {name}, whose owner no longer exists,"))
+        }
         Ownership::OwnedBy(_) => NameConflict::Foreign(format!("{kind} {name} of another application")),
         Ownership::Foreign => {
             NameConflict::Foreign(format!("{kind} {name}, which is not of this application"))

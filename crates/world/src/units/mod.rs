@@ -414,7 +414,8 @@ impl PoolOnNode<'_> {
         let (node, kind) = (self.node.name, &self.pool.spec.kind);
         let keys: Vec<_> = devices.iter().map(|device| (kind.clone(), device.id.clone())).collect();
         if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.1))) {
-            let problem = format!("pool {owner} already claims {id} of {node}; narrow devices or nodeSelector");
+            let problem =
+                format!("pool {owner} already claims {id} of {node}; narrow devices or nodeSelector");
             report.add_problem("Overlap", problem);
             return false;
         }

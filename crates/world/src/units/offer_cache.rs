@@ -153,7 +153,7 @@ mod tests {
 
     /// A status update keeps the cached offer, except for lost devices, whose allocations matter.
     #[test]
-    fn a_status_leaves_what_is_kept_as_it_is() {
+    fn status_updates_keep_the_cached_offer() {
         type Change = fn(&mut Index);
         let table: [(&str, &str, Change, bool); 4] = [
             ("the status of a pool", "ok", told_of_pool, true),

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_a_slot_keeps_it() {
+    fn slots_in_use_stay() {
         let table = [
             ("room=2", "0 1"),
             ("room=0", ""),
@@ -109,7 +109,7 @@ mod tests {
     /// A day of noise on a node with four devices, three of them in use: capacity fluctuates by foreign pods and
     /// kubelet restarts. Every slot in use stays, and afterwards all is as before.
     #[test]
-    fn a_day_of_noise_moves_nobody() {
+    fn a_day_of_noise_moves_no_slot() {
         let (claims, _) = read("held=0,2,3 decided=0,2,3");
         let before = slots(&claims, 4);
         let mut noise: u64 = 1;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_what_slots_are_sticky() {
+    fn slots_are_sticky() {
         for (held, lost) in subsets().flat_map(|held| subsets().map(move |lost| (held.clone(), lost))) {
             for (decided, room) in
                 subsets().flat_map(|decided| (0..5).map(move |room| (decided.clone(), room)))

@@ -7,13 +7,19 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum CordonReason {
     /// More is in use than is offered.
-    #[strum(to_string = "more devices are in use there than offered; running actors stay and no new ones are placed")]
+    #[strum(
+        to_string = "more devices are in use there than offered; running actors stay and no new ones are placed"
+    )]
     Overcommitted,
     /// The agent's lease expired, so its topology may be outdated.
-    #[strum(to_string = "the lease of its node's agent expired; running actors stay and no new ones are placed")]
+    #[strum(
+        to_string = "the lease of its node's agent expired; running actors stay and no new ones are placed"
+    )]
     StaleAgent,
     /// It was withdrawn, and its grace period runs.
-    #[strum(to_string = "it is no longer offered; running actors stay for a grace period and no new ones are placed")]
+    #[strum(
+        to_string = "it is no longer offered; running actors stay for a grace period and no new ones are placed"
+    )]
     Withdrawn,
 }
 

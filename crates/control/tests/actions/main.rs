@@ -1,0 +1,9 @@
+//! The actions towards a decision: one line describes a cluster, one line its actions.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod failures;
+mod moves;
+mod properties;
+mod restricted;
+mod rollout;
+mod scenario;

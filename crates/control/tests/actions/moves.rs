@@ -1,0 +1,164 @@
+//! Starts, moves and name conflicts.
+
+use crate::scenario::{World, check, shown};
+
+#[test]
+fn actors_are_created_started_and_then_left_alone() {
+    check(&[
+        ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0", "make cam-0"),
+        ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0", "start cam-0 on n0/gpus-0"),
+        ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:runs", ""),
+        ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:starting", ""),
+        // Not bound yet: it is where it was made for.
+        (
+            "actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:starting:-",
+            "",
+        ),
+        // Without a place it has an Instance all the same, which says so.
+        ("actors=1 nodes=n0 unplaced=0", "make cam-0"),
+        ("actors=1 nodes=n0 unplaced=0 instances=0", ""),
+    ]);
+}
+
+#[test]
+fn moves_evict_wait_and_start() {
+    let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0";
+    check(&[
+        (&format!("{world} pods=0:n0/gpus-0:runs"), "evict pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:starting"), "evict pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:going"), ""),
+        (world, "start cam-0 on n1/gpus-0"),
+        // Made for no unit that is known: it is not where it should be.
+        (&format!("{world} pods=0:-:runs"), "evict pod-0"),
+    ]);
+}
+
+#[test]
+fn unwanted_instances_are_deleted() {
+    let world = "actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0";
+    check(&[
+        (&format!("{world},1 pods=0:n0/gpus-0:runs"), "remove app-cam-1"),
+        (&format!("{world},1:going pods=0:n0/gpus-0:runs"), ""),
+        // What the application asked for is its own to delete: only what runs for it goes.
+        (&format!("{world},1:asked pods=0:n0/gpus-0:runs"), ""),
+        (&format!("{world},1:asked pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"), "stop pod-1"),
+        (&format!("{world},1:asked pods=0:n0/gpus-0:runs,1:n0/gpus-1:going"), ""),
+        (&format!("{world} pods=0:n0/gpus-0:runs surplus=handmade"), "remove handmade"),
+        (&format!("{world} pods=0:n0/gpus-0:runs surplus=handmade:going"), ""),
+        // One that goes is waited for: its pod goes with it, and a new one would too.
+        ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0:going", ""),
+    ]);
+}
+
+#[test]
+fn foreign_objects_are_untouched_and_block_only_their_actor() {
+    let world = "actors=2 nodes=n0 units=n0/gpus-0:1,n0/gpus-1:1 decided=0:n0/gpus-0,1:n0/gpus-1";
+    let by = "cam-0 waits: its name is taken by Pod app-cam-0; remove or rename one of the two";
+    let leaving = "cam-0 waits: Pod app-cam-0 is still being deleted";
+    check(&[
+        (&format!("{world} taken=0:by"), &format!("make cam-1; {by}")),
+        (&format!("{world} instances=1 taken=0:by"), &format!("start cam-1 on n0/gpus-1; {by}")),
+        (&format!("{world} instances=0,1 taken=0:by"), &format!("start cam-1 on n0/gpus-1; {by}")),
+        (&format!("{world} instances=0,1 taken=0:leaving"), &format!("start cam-1 on n0/gpus-1; {leaving}")),
+        (&format!("{world} instances=1 pods=1:n0/gpus-1:runs taken=0:leaving"), leaving),
+        // Our own pod is where the name is: nothing is taken.
+        (&format!("{world} instances=0,1 pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"), ""),
+    ]);
+}
+
+#[test]
+fn successors_start_only_once_their_unit_is_free() {
+    let swap = "actors=2 nodes=n0 decided=0:n0/gpus-1,1:n0/gpus-0 instances=0,1";
+    let used = |what: &str| format!("cam-0 waits: {what} is still in use");
+    check(&[
+        (
+            &format!("{swap} units=n0/gpus-0:0,n0/gpus-1:0 pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"),
+            "evict pod-0; evict pod-1",
+        ),
+        (&format!("{swap} units=n0/gpus-0:1,n0/gpus-1:0 pods=1:n0/gpus-1:going"), &used("n0/gpus-1")),
+        (
+            &format!("{swap} units=n0/gpus-0:1,n0/gpus-1:1"),
+            "start cam-0 on n0/gpus-1; start cam-1 on n0/gpus-0",
+        ),
+    ]);
+}
+
+#[test]
+fn starts_reserve_slots_resources_and_pool_limits() {
+    let two = "actors=2 decided=0:n0/gpus-0,1:n0/gpus-1 instances=0,1 units=n0/gpus-0:1,n0/gpus-1:1";
+    let (first, second) = ("start cam-0 on n0/gpus-0", "start cam-1 on n0/gpus-1");
+    let full = "pool gpus has reached its spec.instances.max";
+    let shared = "actors=3 nodes=n0 decided=0:n0/cpus-0,1:n0/cpus-0,2:n0/cpus-0 instances=0,1,2";
+    check(&[
+        (&format!("{two} nodes=n0"), &format!("{first}; {second}")),
+        (&format!("{two} nodes=n0 pools=gpus:2"), &format!("{first}; {second}")),
+        (&format!("{two} nodes=n0 pools=gpus:1"), &format!("{first}; cam-1 waits: {full}")),
+        (&format!("{two} nodes=n0 pools=gpus:0"), &format!("cam-0 waits: {full}; cam-1 waits: {full}")),
+        (&format!("{two} nodes=n0 pools=others:0"), &format!("{first}; {second}")),
+        (&format!("{two} nodes=n0:1"), &format!("{first}; cam-1 waits: cpuMilli of n0 is still in use")),
+        (
+            &format!("{two} nodes=n0:9:1"),
+            &format!("{first}; cam-1 waits: nvidia.com/gpu of n0 is still in use"),
+        ),
+        (
+            &format!("{shared} units=n0/cpus-0:2"),
+            "start cam-0 on n0/cpus-0; start cam-1 on n0/cpus-0; cam-2 waits: n0/cpus-0 is still in use",
+        ),
+        (
+            &format!("{shared} units=n0/cpus-0"),
+            "start cam-0 on n0/cpus-0; start cam-1 on n0/cpus-0; start cam-2 on n0/cpus-0",
+        ),
+    ]);
+}
+
+#[test]
+fn blocked_actors_do_not_block_the_next() {
+    let world = "actors=3 nodes=n0:9,n1:0 units=n0/cpus-0,n1/cpus-0 instances=0,1,2";
+    check(&[
+        (
+            &format!("{world} decided=0:n1/cpus-0,1:n0/cpus-0,2:n0/cpus-0"),
+            "start cam-1 on n0/cpus-0; start cam-2 on n0/cpus-0; cam-0 waits: cpuMilli of n1 is still in use",
+        ),
+        (
+            &format!("{world} unplaced=0 decided=1:n0/cpus-0,2:n0/cpus-0"),
+            "start cam-1 on n0/cpus-0; start cam-2 on n0/cpus-0",
+        ),
+    ]);
+}
+
+#[test]
+fn infeasible_placements_are_not_started() {
+    let gone = "cam-0 waits: n7/gpus-0 is no longer offered; another place is being searched";
+    let bad = "cam-0 waits: n0/gpus-0 is no longer feasible; another place is being searched";
+    let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 instances=0";
+    check(&[
+        (&format!("{world} decided=0:n7/gpus-0"), gone),
+        (
+            &format!("{world} decided=0:n7/gpus-0 infeasible=0"),
+            "cam-0 waits: n7/gpus-0 is no longer feasible; another place is being searched",
+        ),
+        (&format!("{world} decided=0:n0/gpus-0 infeasible=0"), bad),
+        // Who runs elsewhere stays until there is a place that it can really move to.
+        (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:runs"), ""),
+        (&format!("{world} decided=0:n0/gpus-0 pods=0:n1/gpus-0:runs"), "evict pod-0"),
+        // What ended ends, wherever it was to be.
+        (
+            &format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:over"),
+            "stop pod-0; cam-0 ended",
+        ),
+        // Nothing is decided of it: it neither starts nor stops.
+        (world, ""),
+        (&format!("{world} pods=0:n1/gpus-0:runs"), ""),
+        // A kind that the actor has no implementation for.
+        (
+            "actors=1 nodes=n0 units=n0/fpgas-0:1 decided=0:n0/fpgas-0 instances=0",
+            "start cam-0 on n0/fpgas-0",
+        ),
+    ]);
+    let mut other = World::of("actors=1 nodes=n0 units=n0/fpgas-0:1 decided=0:n0/fpgas-0 instances=0");
+    other.seen.free.units.get_mut("n0/fpgas-0").unwrap().kind = "fpga".to_owned();
+    assert_eq!(
+        shown(&other.todo()),
+        "cam-0 waits: n0/fpgas-0 is no longer feasible; another place is being searched"
+    );
+}

@@ -1,0 +1,102 @@
+//! Restricted reconciliation: pending decisions, paused applications, closed namespaces.
+
+use control::{finish_in_flight, repair_only};
+
+use crate::scenario::{World, actor, check, shown};
+
+#[test]
+fn repair_only_restarts_decided_actors_and_nothing_else() {
+    let world = "actors=2 nodes=n0,n1 units=n0/cpus-0,n1/cpus-0 decided=0:n0/cpus-0 instances=0";
+    for (rest, expected, is_carried_out) in [
+        ("", "start cam-0 on n0/cpus-0", false),
+        ("pods=0:n0/cpus-0", "", true),
+        ("pods=0:n0/cpus-0 old=0", "", false),
+        ("pods=0:n0/cpus-0:over", "stop pod-0; cam-0 ended", false),
+        ("pods=0:n2/cpus-0:runs:n2", "stop pod-0 at once", false),
+        // Who was to move stays for now, and whom nobody wants any more goes when there is a decision.
+        ("pods=0:n1/cpus-0", "", false),
+        ("instances=7 pods=0:n0/cpus-0,7:n0/cpus-0", "", true),
+        (
+            "infeasible=0",
+            "cam-0 waits: n0/cpus-0 is no longer feasible; another place is being searched",
+            false,
+        ),
+    ] {
+        let world = World::of(&format!("{world} {rest}"));
+        let mut todo = world.todo();
+        repair_only(&mut todo);
+        assert_eq!(shown(&todo), expected, "{rest}");
+        assert_eq!(control::is_fully_applied(&world.decision, &world.seen), is_carried_out, "{rest}");
+    }
+}
+
+#[test]
+fn finish_in_flight_completes_moves_and_begins_none() {
+    let world = "actors=3 nodes=n0,n1 units=n0/gpus-0:0,n0/gpus-1:0,n1/gpus-0:1 instances=0,1,2";
+    let waits = "cam-0 waits: n0/gpus-1 is still in use";
+    for (rest, expected) in [
+        ("decided=0:n1/gpus-0", "start cam-0 on n1/gpus-0".to_owned()),
+        // From the newest template where that was taken before.
+        ("decided=0:n1/gpus-0 update=1", "start newest cam-0 on n1/gpus-0".to_owned()),
+        // Nobody is replaced, moved or taken away.
+        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0 update=1 ready=0 old=0", String::new()),
+        ("decided=0:n1/gpus-0 pods=0:n0/gpus-0", String::new()),
+        ("decided=0:n1/gpus-0 pods=0:n0/gpus-0:over instances=7", String::new()),
+        // What ended by itself comes again.
+        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0:over", "stop pod-0; cam-0 ended".to_owned()),
+        // Who was stopped is to be where another one is, who is to leave: that one leaves, and nobody else does.
+        (
+            "decided=0:n0/gpus-1,1:n0/gpus-0,2:n1/gpus-0 pods=1:n0/gpus-1,2:n0/gpus-0",
+            format!("evict pod-1; {waits}"),
+        ),
+        // Who is there stays where that is decided.
+        ("decided=0:n0/gpus-1,1:n0/gpus-1 pods=1:n0/gpus-1", waits.to_owned()),
+        ("decided=0:n0/gpus-1,1:n0/gpus-0 pods=1:n0/gpus-1:going", waits.to_owned()),
+    ] {
+        let world = World::of(&format!("{world} {rest}"));
+        let mut todo = world.todo();
+        finish_in_flight(&mut todo, &world.seen);
+        assert_eq!(shown(&todo), expected, "{rest}");
+    }
+}
+
+#[test]
+fn moves_blocked_by_an_unevictable_pod_are_refused() {
+    let world = "actors=3 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:0 instances=0,1,2";
+    let exchange = "decided=0:n1/gpus-0,1:n0/gpus-0";
+    for (rest, kept, expected) in [
+        (
+            "pods=1:n1/gpus-0",
+            "1",
+            "cam-0 on n1: n1/gpus-0 is still in use by cam-1, which may not be evicted: a budget",
+        ),
+        // Nobody is held, or somebody else is.
+        ("pods=1:n1/gpus-0", "", ""),
+        ("pods=1:n1/gpus-0,2:n0/gpus-0", "2", ""),
+        // Both run still: nobody lies.
+        ("pods=0:n0/gpus-0,1:n1/gpus-0", "1", ""),
+    ] {
+        let world = World::of(&format!("{world} {exchange} {rest}"));
+        let held = kept.split_whitespace().map(|index| (actor(index), "a budget".to_owned())).collect();
+        let stuck = control::stuck_moves(&world.decision, &world.seen, &world.todo().blocked, &held);
+        let told: Vec<_> =
+            stuck.iter().map(|it| format!("{} on {}: {}", it.actor, it.node, it.reason)).collect();
+        assert_eq!(told.join("; "), expected, "{rest}, {kept}");
+    }
+}
+
+#[test]
+fn nothing_starts_or_moves_while_the_namespace_admits_no_pods() {
+    let world =
+        "actors=1 nodes=n0 nodes=n1 units=n0/cpus-0 units=n1/cpus-0 instances=0 now=100 decided=0:n1/cpus-0";
+    let waits = "cam-0 waits: the quota is full; it is retried with backoff; next at 110";
+    check(&[
+        (&format!("{world} closed=110"), waits),
+        (&format!("{world} closed=100"), "start cam-0 on n1/cpus-0"),
+        (&format!("{world} closed=110 pods=0:n0/cpus-0"), waits),
+        (&format!("{world} closed=100 pods=0:n0/cpus-0"), "evict pod-0"),
+        // what runs where it is to run is nobody's business, and what ended is taken away
+        (&format!("{world} closed=110 pods=0:n1/cpus-0"), ""),
+        (&format!("{world} closed=110 pods=0:n1/cpus-0:over"), "stop pod-0; cam-0 ended"),
+    ]);
+}

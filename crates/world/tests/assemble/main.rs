@@ -1,0 +1,9 @@
+//! Snapshots of small clusters.
+#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
+
+mod cluster;
+mod demand;
+mod nodes;
+mod placements;
+mod quotas;
+mod reading;
