@@ -215,13 +215,10 @@ pub enum PodPhase {
     #[default]
     Starting,
     /// Running.
-    #[strum(serialize = "runs")]
     Running,
     /// Succeeded or failed.
-    #[strum(serialize = "over")]
     Ended,
     /// Has a deletion timestamp.
-    #[strum(serialize = "going")]
     Terminating,
 }
 

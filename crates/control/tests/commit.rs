@@ -1,5 +1,5 @@
-//! Plans that meet: one line of the world that was planned, one of the newest, one of what is committed.
-#![expect(clippy::unwrap_used, reason = "a test's own words")]
+//! Concurrent plans: one line describes the planned snapshot, one the latest one, one the committed plan.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod worlds;
 
@@ -25,7 +25,7 @@ fn places(snapshot: &Snapshot, plan: &Plan) -> String {
     ActorIx::first(snapshot.actors()).filter_map(place).collect::<Vec<_>>().join(" ")
 }
 
-/// What becomes of the plan for `before` in `after`.
+/// The verdict on the plan for `before` in `after`.
 fn committed(before: &str, after: &str, settle: bool) -> String {
     let (before, after) = (snapshot(before), snapshot(after));
     match revalidate_plan(&before, &planned(&before), &after, settle) {
@@ -53,17 +53,17 @@ fn plans_for_an_unchanged_snapshot_are_valid() {
 #[test]
 fn missing_decisions_are_rebuilt_from_running_actors() {
     let table = [
-        // Who talks to each other would be better off together, and stays.
+        // Communicating actors would be better off together, but stay.
         (
             "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n1/gpu0 talk=a-0+a-1:9000",
             "a-0@n0/gpu0 a-1@n1/gpu0",
         ),
-        // Who runs nowhere is placed around those who do.
+        // New actors are placed around running ones.
         ("units=n0/gpu0:1,n1/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@n1/gpu0 a-1@n0/gpu0"),
         ("units=n0/gpu0:1 own=a-0,a-1@n0/gpu0", "a-0@- a-1@n0/gpu0"),
         // What passes a limit already is excused, until a search finds room.
         ("units=n0/gpu0:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0"),
-        // Who may not be where it runs goes elsewhere.
+        // An actor on an infeasible unit moves.
         ("units=n0/fpga0:1,n1/gpu0:2 own=a-0@n0/fpga0,a-1@n1/gpu0", "a-0@n1/gpu0 a-1@n1/gpu0"),
     ];
     for (world, expected) in table {
@@ -71,7 +71,7 @@ fn missing_decisions_are_rebuilt_from_running_actors() {
     }
 }
 
-/// Where everybody is placed without a decision.
+/// Placements of all actors without a decision.
 fn observed(snapshot: &Snapshot) -> String {
     let strategy = KeepRunning(Box::new(Greedy));
     let plan = plan(snapshot, &strategy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
@@ -89,7 +89,7 @@ fn running_actors_stay_under_any_rules() {
     type Rule = fn(&Snapshot) -> Snapshot;
     let together = "talk=a-0+b-0:9000";
     let table: [(Rule, String, &str); 5] = [
-        // A limit that is passed already is written as rules: nobody leaves for that, and nobody comes.
+        // A grandfathered violation becomes rules: running actors stay and no new ones are added.
         (
             Snapshot::clone,
             format!("units=n0/gpu0:1,n1/gpu0:3 own=a-0@n0/gpu0,a-1@n0/gpu0,b-0@n1/gpu0 {together}"),
@@ -100,7 +100,7 @@ fn running_actors_stay_under_any_rules() {
             format!("units=n0/gpu0:1,n1/gpu0:3 own=a-0@n0/gpu0,a-1@n0/gpu0,b-0 {together}"),
             "a-0@n0/gpu0 a-1@n0/gpu0 b-0@n1/gpu0",
         ),
-        // A policy's rule that is kept, and one that is broken already.
+        // A satisfied policy rule, and a violated one.
         (
             ruled,
             format!(
@@ -113,7 +113,7 @@ fn running_actors_stay_under_any_rules() {
             format!("units=n0/gpu0:2,n1/gpu0:3 own=a-0@n0/gpu0,a-1@n0/gpu0,b-0@n1/gpu0 {together}"),
             "a-0@n0/gpu0 a-1@n0/gpu0 b-0@n1/gpu0",
         ),
-        // One that what runs breaks as long as somebody runs nowhere.
+        // Violated by the running actors until another one is placed.
         (
             asking_for_all,
             format!("units=n0/gpu0:1,n0/gpu1:2,n1/gpu0:1 own=a-0@n0/gpu0,a-1,b-0@n1/gpu0 {together}"),
@@ -139,7 +139,7 @@ fn new_actors_satisfy_the_rules_that_running_actors_satisfy() {
     }
 }
 
-/// Everybody must have a place, and there is none for the one who runs nowhere as long as the others stay.
+/// All actors must be placed, which is impossible while the running ones stay.
 #[test]
 fn all_actors_are_searched_if_the_rules_forbid_the_running_ones() {
     let world = "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1,b-0@n1/gpu0 apart=a-0+a-1";
@@ -155,7 +155,7 @@ fn unplaced_actors_and_foreign_churn_block_no_commit() {
     check(&[
         (one, noise, "a-0@n0/gpu0 a-1@-", "a-0@n0/gpu0 a-1@-"),
         (noise, one, "a-0@n0/gpu0 a-1@-", "a-0@n0/gpu0 a-1@-"),
-        // Others came and went elsewhere.
+        // Other actors changed elsewhere.
         (
             one,
             "units=n0/gpu0:1,n1/gpu0:1 own=a-0,a-1 others=x@n1/gpu0",
@@ -169,12 +169,12 @@ fn unplaced_actors_and_foreign_churn_block_no_commit() {
 fn conflicting_plans_are_stale_and_finally_committed_in_part() {
     let two = "units=n0/gpu0:1,n0/gpu1:1 own=a-0,a-1";
     check(&[
-        // The first unit went to another application, or is gone.
+        // The first unit was taken or no longer exists.
         (two, &format!("{two} others=x@n0/gpu0"), "overtaken", "partly a-0@- a-1@n0/gpu1"),
         (two, "units=n0/gpu1:1 own=a-0,a-1", "overtaken", "partly a-0@- a-1@n0/gpu1"),
         // Nothing is left of it.
         (two, &format!("{two} others=x@n0/gpu0,y@n0/gpu1"), "overtaken", "overtaken"),
-        // Who runs goes on, and is no reason to wait.
+        // Running actors continue and are no reason to wait.
         (
             "units=n0/gpu0:1,n0/gpu1:1 own=a-0@n0/gpu0,a-1",
             "units=n0/gpu0:1,n0/gpu1:1 own=a-0@n0/gpu0,a-1 others=x@n0/gpu1",
@@ -193,7 +193,7 @@ fn overloaded_units_make_a_plan_stale_until_it_settles() {
 
 #[test]
 fn moves_without_gain_are_dropped() {
-    // They are to be together on one node; by the time of the commit their partner is bound to be elsewhere.
+    // They must share a node; at commit time their partner is bound elsewhere.
     let world = |b: &str| {
         format!("units=n0/cpu0:1,n0/cpu1:1,n1/cpu0:1,n1/cpu1:1 own=a-0@n0/cpu0,b-0@{b} talk=a-0+b-0:9")
     };
@@ -203,7 +203,7 @@ fn moves_without_gain_are_dropped() {
     ]);
 }
 
-/// The actors whose decided place may not be taken: `decided` as `NAME@UNIT`, `runs` the same.
+/// Actors whose decided place is infeasible: `decided` and `runs` as `NAME@UNIT`.
 fn refused(world: &str, decided: &str, runs: &str) -> String {
     let pairs = |text: &str| -> BTreeMap<String, String> {
         let pair = |item: &str| item.split_once('@').map(|(a, unit)| (a.to_owned(), unit.to_owned()));
@@ -226,11 +226,11 @@ fn decided_places_are_used_only_if_feasible() {
         ("units=n0/gpu0:1 own=a-0@n0/gpu0", "a-0@n0/gpu0", "", ""),
         // Two on one slot: one of them.
         ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0", "", "a-1"),
-        // Who runs there was first.
+        // The running one was first.
         ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0", "a-0@n0/gpu0 a-1@n0/gpu0", "a-1@n0/gpu0", "a-0"),
         ("units=n0/gpu0:1 own=a-0@n0/gpu0 others=x@n0/gpu0", "a-0@n0/gpu0", "", "a-0"),
         ("units=n0/gpu0:1 own=a-0@n0/gpu0 others=x@n0/gpu0", "a-0@n0/gpu0", "a-0@n0/gpu0", ""),
-        // A unit that is not there, and one that the world did not take over.
+        // A unit that does not exist, and an actor that is not in the snapshot.
         ("units=n0/gpu0:1 own=a-0", "a-0@n9/gpu0", "", "a-0"),
         ("units=n0/gpu0:1 own=a-0", "a-0@n9/gpu0", "a-0@n9/gpu0", "a-0"),
         // No implementation for the kind.
@@ -243,14 +243,14 @@ fn decided_places_are_used_only_if_feasible() {
             "a-0@n0/gpu0 b-0@n0/gpu0",
             "",
         ),
-        // What was decided for too many, and does not run, excuses nobody; what runs does.
+        // Decided actors that do not run grandfather nothing; running ones do.
         (
             "units=n0/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu0,a-2@n0/gpu0",
             "a-0@n0/gpu0 a-1@n0/gpu0 a-2@n0/gpu0",
             "a-0@n0/gpu0 a-1@n0/gpu0",
             "a-2",
         ),
-        // An actor without a place is none that could not take it.
+        // An unplaced actor is not infeasible.
         ("units=n0/gpu0:1 own=a-0@n0/gpu0,a-1", "a-0@n0/gpu0", "", ""),
     ];
     for (world, decided, runs, expected) in table {
@@ -272,7 +272,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// Whatever happened between planning and committing: what is committed is feasible, and names everybody.
+    /// Whatever changes between planning and commit: the committed plan is feasible and complete.
     #[test]
     fn committed_plans_are_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
@@ -307,19 +307,19 @@ fn conflicting_actors_are_placed_again_and_the_rest_stays() {
     let three = "units=n0/gpu0:1,n0/gpu1:1,n0/gpu2:1 own=a-0,a-1";
     let table = [
         (three, three.to_owned(), "a-0@n0/gpu0 a-1@n0/gpu1"),
-        // The first unit went to another application, or is gone: one goes elsewhere.
+        // The first unit was taken or no longer exists: one actor is placed elsewhere.
         (three, format!("{three} others=x@n0/gpu0"), "a-0@n0/gpu2 a-1@n0/gpu1"),
         (three, "units=n0/gpu1:1,n0/gpu2:1 own=a-0,a-1".to_owned(), "a-0@n0/gpu2 a-1@n0/gpu1"),
-        // Nobody who has a place is put out for one who has none.
+        // No running actor is displaced for a new one.
         (three, format!("{three} others=x@n0/gpu0,y@n0/gpu2"), "a-0@- a-1@n0/gpu1"),
         (three, format!("{three} others=x@n0/gpu0,y@n0/gpu1,z@n0/gpu2"), "a-0@- a-1@-"),
-        // Where others brought work, who was to come goes where there is less.
+        // If others added load, a new actor is placed where there is less.
         (
             "units=n0/cpu0:9:1,n0/cpu1:9:1 own=a-0",
             "units=n0/cpu0:9:1,n0/cpu1:9:1 own=a-0 others=x@n0/cpu0".to_owned(),
             "a-0@n0/cpu1",
         ),
-        // Whom each talks to counts for all of them, not for the first alone.
+        // Each actor's partner counts, not only the first one's.
         (
             "units=n1/gpu0:1,n1/gpu1:1,n1/gpu2:1 own=a-0,a-1,a-2@n1/gpu0 talk=a-0+a-2:9000,a-1+a-2:9000",
             "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1,n1/gpu1:1,n1/gpu2:1,n1/gpu3:1,n1/gpu4:1 own=a-0,a-1,a-2@n1/gpu0 \
@@ -333,7 +333,7 @@ fn conflicting_actors_are_placed_again_and_the_rest_stays() {
     }
 }
 
-/// The world under a policy's rule that `a-0` and `a-1` are never on the same unit.
+/// The snapshot with a policy rule that `a-0` and `a-1` never share a unit.
 fn ruled(snapshot: &Snapshot) -> Snapshot {
     let own: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&a| !snapshot.is_fixed(a)).collect();
     let units = UnitIx::first(snapshot.units());
@@ -357,7 +357,7 @@ fn ruled(snapshot: &Snapshot) -> Snapshot {
     snapshot.clone().with_rules(Some(rules.unwrap()))
 }
 
-/// The world under a policy's rule that everybody has a place.
+/// The snapshot with a policy rule that all actors are placed.
 fn asking_for_all(snapshot: &Snapshot) -> Snapshot {
     let own: Vec<ActorIx> = ActorIx::first(snapshot.actors()).filter(|&a| !snapshot.is_fixed(a)).collect();
     let units = snapshot.units();
@@ -408,12 +408,12 @@ fn repairs_satisfy_the_policys_rules() {
         let plan = repair_plan(&world, &planned(&world), &newest, &Greedy, &no_clock()).unwrap();
         assert_eq!(places(&newest, &plan), expected, "{after}");
         assert_eq!(newest.violations(&plan.assignment), vec![], "{after}");
-        // It stands in the world that it was mended in, and needs no search.
+        // Valid in its snapshot without a search.
         let Verdict::Valid(_) = revalidate_plan(&newest, &plan, &newest, false) else { panic!("{after}") };
     }
 }
 
-/// Each collision takes some checks to find: when the clock says stop, whoever has a place by then keeps it, and the others wait.
+/// Each conflict takes some checks to find; at the deadline, placed actors stay placed and the others are left out.
 #[test]
 fn repairs_stop_at_the_deadline_with_a_partial_result() {
     let units: Vec<String> = (0..24).map(|unit| format!("n{unit}/gpu0:1")).collect();
@@ -426,7 +426,7 @@ fn repairs_stop_at_the_deadline_with_a_partial_result() {
         own.filter(|&actor| plan.assignment[actor].is_some()).count()
     };
     assert_eq!(places_of(&before, &plan), 16);
-    // Every third of their places goes to others.
+    // Others take every third unit.
     let taken = plan.assignment.iter().flatten().step_by(3).enumerate();
     let others: Vec<String> =
         taken.map(|(other, unit)| format!("x{other}@{}", before.unit_id(*unit))).collect();
@@ -453,7 +453,7 @@ fn repairs_stop_at_the_deadline_with_a_partial_result() {
     assert_eq!(found.last(), Some(&16));
 }
 
-/// They are to be together; by the time of the commit their partner has gone elsewhere, and the move is worth nothing.
+/// They should be together; at commit time their partner has moved, so the move gains nothing.
 #[test]
 fn repairs_make_no_moves_without_gain() {
     let world = |b: &str| {
@@ -463,7 +463,7 @@ fn repairs_make_no_moves_without_gain() {
 }
 
 proptest! {
-    /// Whatever happened between planning and committing: what is mended is feasible, and puts nobody out.
+    /// Whatever changes between planning and commit: the repaired plan is feasible and displaces no running actor.
     #[test]
     fn repaired_plans_are_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));

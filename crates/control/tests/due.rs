@@ -1,5 +1,5 @@
-//! When an application is planned again: one line of what changed, one word of why.
-#![expect(clippy::unwrap_used, reason = "a test's own words")]
+//! Reasons to plan again: one line of changes, one reason.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod worlds;
 
@@ -114,7 +114,7 @@ fn plan_reasons() {
         ("generation paused proposed demand", "demand"),
         ("generation proposed", "manifest"),
         ("generation paused restart", "manifest"),
-        // Others came, went or moved: no matter.
+        // Changes by others do not matter.
         ("others", "-"),
         ("others look=2000", "-"),
         ("demand", "demand"),
@@ -139,19 +139,19 @@ fn plan_reasons() {
         ("restart", "-"),
         ("restart others over=5 broke=slots", "-"),
         ("restart unplaced", "-"),
-        // Room may have come while nobody looked.
+        // Openings may predate the restart.
         ("restart unplaced opening=n0/gpu1", "opening"),
         ("restart opening=n0/gpu1", "-"),
         ("restart demand", "demand"),
         ("restart infeasible", "infeasible"),
         ("restart silent", "incomplete"),
         ("restart undecided", "undecided"),
-        // What was decided cannot be, or says nothing of somebody.
+        // A decided place is infeasible, or the decision lacks an actor.
         ("infeasible", "infeasible"),
         ("infeasible unplaced", "infeasible"),
         ("silent", "incomplete"),
         ("silent infeasible", "incomplete"),
-        // Who waits is due when room comes that it can use, and by nothing else.
+        // Unplaced actors need an opening.
         ("unplaced others", "-"),
         ("unplaced opening=n0/gpu1", "opening"),
         ("unplaced opening=n0/gpu1 opened=n0/gpu1", "-"),
@@ -159,12 +159,12 @@ fn plan_reasons() {
         ("unplaced opening=n0/gpu1,n0/gpu2 opened=n0/gpu1", "opening"),
         ("unplaced others opened=n0/gpu1", "-"),
         ("opening=n0/gpu1", "-"),
-        // A search that the clock ended.
+        // The search reached its deadline.
         ("look=999", "second-look"),
         ("look=1000", "second-look"),
         ("look=1001", "-"),
         ("look=999 unplaced", "second-look"),
-        // In another world it is not taken up again.
+        // It is not resumed for another snapshot.
         ("look=999 others", "-"),
         ("look=999 demand", "demand"),
     ];
@@ -173,7 +173,7 @@ fn plan_reasons() {
     }
 }
 
-/// Foreign pods that come and go beside an actor without a place make nobody search.
+/// Foreign pods that start and end beside an unplaced actor trigger no search.
 #[test]
 fn unusable_churn_triggers_no_plan() {
     let wanted = DesiredState {
@@ -185,7 +185,7 @@ fn unusable_churn_triggers_no_plan() {
     let mut before = PlanInputs { openings: room, ..PlanInputs::default() };
     let mut searches = 0;
     for round in 0..100 {
-        // One GPU, always taken; the capacity of the node, which is not for it, swings.
+        // The only GPU is taken; the node's other capacity fluctuates.
         let world =
             snapshot(&format!("units=n0/gpu0:1:{},n0/fpga0:9 own=big-0 others=x@n0/gpu0", 10 + round % 7));
         let now = PlanInputs { digest: world.write(), openings: openings(&world), ..PlanInputs::default() };
@@ -196,8 +196,8 @@ fn unusable_churn_triggers_no_plan() {
     assert_eq!(searches, 0);
 }
 
-/// A day of foreign pods that take a core and give it back beside an application: it is pressed by none that leaves it
-/// what it needs, and searched for once when one does not.
+/// A day of foreign pods that start and end: only a pod that overloads the application triggers a search, and only
+/// once.
 #[test]
 fn harmless_foreign_load_triggers_no_plan() {
     let world = |capacity: u64| {
@@ -220,7 +220,7 @@ fn harmless_foreign_load_triggers_no_plan() {
             ..PlanInputs::default()
         };
         let why = plan_reason(before.as_ref(), &facts, &wanted, Some(&decision), &BTreeSet::new(), NOW);
-        // The first look is that of an operator that was just started, which knows no demand.
+        // A new operator knows no demand.
         searches.extend(why.filter(|_| minute > 0).map(|why| format!("{minute} {why}")));
         before = Some(match (why, &before) {
             (None, Some(before)) => facts.merge_pressure(before),
@@ -315,7 +315,7 @@ fn background_slots_rotate() {
     assert_eq!(background_slots(wait, NOW, 3), ["c", "e", "b"]);
 }
 
-/// Refusals in a row, `ACTOR/NODE@SECONDS` each, and what counts at a moment, with how often it was said and for how long yet.
+/// Consecutive refusals as `ACTOR/NODE@SECONDS`; the active ones at a time, with count and remaining duration.
 fn told(refused: &str, now: u64, longest: u64) -> String {
     let (mut refusals, at) = (RefusalTracker::default(), Duration::from_secs);
     for one in refused.split_whitespace() {
@@ -347,7 +347,7 @@ fn refusals_prevent_restarts_of_the_same_group() {
         (on("n0"), "log", "gpu", 99, false),
         (on("n0"), "cam", "cpu", 99, false),
         (on("n0"), "cam", "", 99, true),
-        // Of whom the group is not known only the one that was named.
+        // Without a group a refusal applies to its actor only.
         (on("n0"), "", "gpu", 99, false),
         (RefusalScope::Template, "cam", "gpu", 99, true),
         (RefusalScope::Namespace, "", "", 99, false),
@@ -362,13 +362,13 @@ fn refusals_double_in_duration() {
     let table = [
         ("a/n0@100", 100, "a/n0 x1 10s"),
         ("a/n0@100", 110, ""),
-        // those of one group that come together are one
+        // simultaneous refusals of a group are joined
         ("a/n0@100 b/n0@101 c/n0@102", 102, "c/n0 x3 8s"),
         ("a/n0@100 a/n0@110", 110, "a/n0 x1 20s"),
         ("a/n0@100 a/n0@110 a/n0@130 a/n0@170 a/n0@250 a/n0@410", 410, "a/n0 x1 300s"),
         ("a/n0@100 a/n0@110 a/n0@729", 729, "a/n0 x1 40s"),
         ("a/n0@100 a/n0@110 a/n0@730", 730, "a/n0 x1 10s"),
-        // who goes from node to node comes to each before one is asked again
+        // every node is tried once before any is tried again
         ("a/n0@100 a/n1@130", 130, "a/n0 x1 10s, a/n1 x1 10s"),
         ("a/n0@100 a/n1@130 a/n2@160", 160, "a/n0 x1 10s, a/n1 x1 10s, a/n2 x1 10s"),
         ("a/n0@100 a/n1@130 a/n0@160", 160, "a/n0 x1 20s, a/n1 x1 10s"),

@@ -1,12 +1,12 @@
-//! What plans gain, by facts of windows.
-#![expect(clippy::unwrap_used, reason = "a test's own words")]
+//! Gains of plans over windows.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use control::{Gain, gain, require_gain};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, NoPolicy, Snapshot, plan};
 use search::Greedy;
 
-/// Two actors on one of two units; the second has less to do elsewhere by so much of each window.
+/// Two actors on one of two units; moving the second reduces the load by this much in each window.
 fn world(work: &[u64]) -> Snapshot {
     let actors = work
         .iter()

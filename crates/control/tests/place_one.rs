@@ -1,5 +1,5 @@
-//! Who is asked for while its application runs: one line of world, one of places.
-#![expect(clippy::unwrap_used, reason = "a test's own words")]
+//! Actors requested at run time: one line of cluster, one of placements.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 #[allow(dead_code, reason = "other tests plan with it")]
 mod worlds;
@@ -12,7 +12,7 @@ use placement::{Assignment, Snapshot};
 use proptest::prelude::*;
 use worlds::snapshot;
 
-/// Where each actor of the application gets its place, or that a search is needed.
+/// Placements of the application's actors, or that a search is needed.
 fn placed(world: &str, waited: &str) -> String {
     let snapshot = snapshot(world);
     let waited = waited.split_whitespace().map(str::to_owned).collect();
@@ -29,9 +29,9 @@ fn placed(world: &str, waited: &str) -> String {
 fn requested_actors_get_the_cheapest_unit_and_the_others_stay() {
     let three = "units=n0/gpu0:1,n1/gpu0:1,n1/gpu1:1 own=a-0@n1/gpu0";
     for (world, waited, expected) in [
-        // near to whom it talks to
+        // near its partner
         (format!("{three},inst-x talk=a-0+inst-x:9"), "", "a-0@n1/gpu0 inst-x@n1/gpu1"),
-        // nobody moves for it, even where both together would be better off
+        // nothing moves, even if both together would be better off
         (
             "units=n0/gpu0:1,n1/gpu0:1,n1/gpu1:1 own=a-0@n0/gpu0,inst-x talk=a-0+inst-x:900".to_owned(),
             "",
@@ -41,14 +41,14 @@ fn requested_actors_get_the_cheapest_unit_and_the_others_stay() {
         (format!("{three},inst-x,inst-y"), "", "a-0@n1/gpu0 inst-x@n0/gpu0 inst-y@n1/gpu1"),
         // limits count
         (format!("{three},inst-x talk=a-0+inst-x:9 apart=a-0+inst-x"), "", "a-0@n1/gpu0 inst-x@n0/gpu0"),
-        // one that went: everybody else stays
+        // one was released: the others stay
         (three.to_owned(), "", "a-0@n1/gpu0"),
         // others' places are taken
         ("units=n0/gpu0:1,n1/gpu0:1 others=b-0@n0/gpu0 own=inst-x".to_owned(), "", "inst-x@n1/gpu0"),
         // no place without a search, unless it has waited before
         ("units=n0/gpu0:1 own=a-0@n0/gpu0,inst-x".to_owned(), "", "search"),
         ("units=n0/gpu0:1 own=a-0@n0/gpu0,inst-x".to_owned(), "inst-x", "a-0@n0/gpu0 inst-x@-"),
-        // a limit that is broken already is put right by a search
+        // a violated limit needs a search
         (
             "units=n0/gpu0:1,n0/gpu1:1,n1/gpu0:1 own=a-0@n0/gpu0,a-1@n0/gpu1,inst-x apart=a-0+a-1".to_owned(),
             "",
@@ -102,7 +102,7 @@ fn cheapest(snapshot: &Snapshot) -> Option<Vec<i64>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The place is feasible and no other is cheaper, whoever else is where.
+    /// The unit is feasible and no other is cheaper, wherever the other actors are.
     #[test]
     fn no_other_unit_is_cheaper(
         places in proptest::collection::vec(0_usize..6, 1..5),

@@ -11,7 +11,7 @@ use control::{
 mod worlds;
 use worlds::{planned, snapshot};
 
-/// Who has a place, and what the others are told first.
+/// Placed actors, and the reasons of the others.
 fn told(world: &str) -> String {
     let snapshot = snapshot(world);
     let plan = all_or_nothing(&snapshot, planned(&snapshot));
@@ -49,8 +49,7 @@ fn all_or_nothing_unplaces_all_if_one_is_unplaced() {
     }
 }
 
-/// What is started of `a` and `b`, of which those in `pods` have a pod, those in `infeasible` a place that may not be taken, those in
-/// `unmade` no Instance, and those in `taken` a name that somebody else has.
+/// Starts of `a` and `b`; the arguments list those with a pod, an infeasible place, no Instance, or a name conflict.
 fn started(pods: &str, infeasible: &str, [unmade, taken]: [&str; 2]) -> String {
     let actors = ["a", "b"];
     let by_another = || NameConflict::Foreign("Pod b, which is not of this application".to_owned());
@@ -116,7 +115,7 @@ fn all_or_nothing_holds_all_starts_while_one_is_blocked() {
         // Nor while one waits for its Instance, or for its name.
         ("", "", ["b", ""], "a waits"),
         ("", "", ["", "b"], "a waits, b waits"),
-        // What has started goes on: who is lost comes again, whatever becomes of the others.
+        // A started application continues: lost actors restart whatever the state of the others.
         ("a", "", ["", ""], "start b"),
         ("b", "b", ["", ""], "start a"),
     ] {

@@ -1,7 +1,6 @@
-//! How long it takes to decide where an actor runs that an application asks for, on a large cluster, and what the search
-//! in the background finds better afterwards.
+//! Time to place a requested actor on a large cluster, and the improvement that a background search finds afterwards.
 //!
-//! `cargo bench --locked --profile dev --workspace --bench place_one`: a page for `docs/results`.
+//! `cargo bench --locked --profile dev --workspace --bench place_one` prints a page for `docs/results`.
 #![expect(clippy::print_stdout, reason = "the page is what it makes")]
 #![expect(clippy::unwrap_used, reason = "a measurement that cannot be made ends")]
 
@@ -25,9 +24,9 @@ use world::{
 const AIM: f64 = 50.0;
 /// Nodes of eight cores, every other one with two GPUs.
 const NODES: usize = 1000;
-/// Applications of a hundred actors each; the first asks for more.
+/// Applications of a hundred actors each; the first requests more.
 const APPLICATIONS: usize = 20;
-/// How many Instances it asks for, one after the other.
+/// Number of Instances that it requests, one after the other.
 const ASKED: usize = 300;
 /// How long the search in the background takes: what the installed policy gives it, three times.
 const WALL: Duration = Duration::from_secs(6);
@@ -79,7 +78,7 @@ fn key(number: usize) -> ApplicationKey {
     ApplicationKey { namespace: "ns".to_owned(), name: format!("app{number}") }
 }
 
-/// Writes a plan down as the operator does.
+/// Commits a plan as the operator does.
 fn commit(index: &mut Index, key: &ApplicationKey, world: &AssembledSnapshot, plan: &Plan) {
     let snapshot = &world.snapshot;
     let own = ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
@@ -110,7 +109,7 @@ fn asked(number: usize) -> Arc<Instance> {
     Arc::new(serde_json::from_value(instance).unwrap())
 }
 
-/// All that the operator works out between seeing an Instance that was asked for and writing the decision.
+/// Everything that the operator computes between observing a requested Instance and writing the decision.
 fn decide(index: &Index, policy: &Policy) -> (AssembledSnapshot, Plan) {
     let key = key(0);
     let application = index.application(&key).unwrap();
@@ -125,7 +124,7 @@ fn decide(index: &Index, policy: &Policy) -> (AssembledSnapshot, Plan) {
     (world, plan)
 }
 
-/// The levels' values.
+/// Values of the levels.
 fn told(plan: &Plan) -> String {
     let value = |criterion| plan.cost.of(criterion);
     let levels = [Criterion::Overload, Criterion::Communication, Criterion::Migration, Criterion::Annoyance];

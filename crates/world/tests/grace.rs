@@ -1,4 +1,4 @@
-//! What time alone tells: agents that fall silent, and units that are offered no more.
+//! Time-dependent state: stale agents and withdrawn units.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ mod scene;
 
 use scene::everything;
 
-/// A cluster in which nobody is gone before thirty seconds.
+/// A cluster with a grace period of thirty seconds.
 struct Scene {
     all: Objects,
     index: Index,
@@ -34,7 +34,8 @@ impl Scene {
         scene
     }
 
-    /// The same where an operator begins when the first GPU of the first node is lost already, and hears of one kind after the other.
+    /// The same for an operator that starts when the first GPU of the first node is already lost, and receives one kind
+    /// after the other.
     fn heard(kinds: &[&str]) -> Self {
         let mut all = everything();
         all.topologies[0] = with_first_gpu(&all, Health::Lost);
@@ -63,7 +64,7 @@ impl Scene {
         }
     }
 
-    /// It is so many seconds after the beginning.
+    /// Sets the clock to this second.
     fn at(&mut self, second: i64) {
         let now = Timestamp::from_second(1_000_000 + second).unwrap();
         for node in self.index.advance(now) {
@@ -71,7 +72,7 @@ impl Scene {
         }
     }
 
-    /// The units of GPUs by name, marked where who is there stays and nobody comes.
+    /// GPU units by name; cordoned ones are marked.
     fn gpus(&self) -> String {
         let units = units(&self.index, &Policy::builtin("p"));
         let told = units.values().filter(|unit| unit.kind == "gpu").map(|unit| {
@@ -97,7 +98,7 @@ impl Scene {
         places.map(|(_, place)| unit(*place)).collect::<Vec<_>>().join(" ")
     }
 
-    /// The first GPU of the first node is as told, and its agent says that the pod of `web-s-0` holds it.
+    /// The first GPU of the first node has this health, and the pod of `web-s-0` holds it.
     fn first_gpu(&mut self, health: Health) {
         self.index.put_topology(with_first_gpu(&self.all, health));
     }
@@ -109,7 +110,7 @@ impl Scene {
     }
 }
 
-/// The first node's devices where its first GPU is as told, and its agent says that the pod of `web-s-0` holds it.
+/// The first node's topology with this health of its first GPU, which the pod of `web-s-0` holds.
 fn with_first_gpu(all: &Objects, health: Health) -> Arc<NodeTopology> {
     let mut topology: NodeTopology = all.topologies[0].as_ref().clone();
     topology.spec.devices[0].health = health;
@@ -135,7 +136,7 @@ fn units_of_a_stale_agent_keep_their_actors_and_get_no_new_ones() {
     // for as long as it may be
     scene.at(1000);
     assert_eq!(scene.planned(), before);
-    // Its holder is elsewhere now: nobody comes.
+    // Its holder is gone: no new actor is placed.
     scene.index.remove_pod("ns", "web-s-0");
     let mut placement = scene.all.placements[0].as_ref().clone();
     placement.spec.assignments.clear();
@@ -152,7 +153,7 @@ fn withdrawn_units_expire_after_the_grace_period() {
     scene.first_gpu(Health::Lost);
     assert_eq!((scene.gpus(), scene.planned()), ("n0/gpus-0~ n1/gpus-0".to_owned(), before.clone()));
     scene.at(20);
-    // said once more: it does not begin anew
+    // repeated: the period does not restart
     scene.first_gpu(Health::Lost);
     scene.at(29);
     assert_eq!(scene.planned(), before);
@@ -175,7 +176,7 @@ fn a_restarted_operator_restarts_the_grace_period_once() {
             assert!(scene.planned().contains("n0/gpus-0"), "{kinds:?}: {}", scene.planned());
             scene.at(30);
             assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "{kinds:?}");
-            // Whatever is heard again begins no other.
+            // Later events do not restart it.
             scene.hear(&kinds);
             scene.at(31);
             assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "{kinds:?}");

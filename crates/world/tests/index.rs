@@ -1,4 +1,4 @@
-//! The index that events keep, against one that is made of the objects that are left.
+//! Incremental updates of the index, compared with a rebuild.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::collections::BTreeSet;
@@ -18,9 +18,9 @@ mod scene;
 
 use scene::everything;
 
-/// One event about the object at a position among all: it comes or goes.
+/// One event about the object at a position: it is added or removed.
 fn happen(index: &mut Index, left: &mut Objects, all: &Objects, mut at: usize, comes: bool) {
-    /// Looks for the position among one kind, and what to do when it is there.
+    /// Finds the position within a kind, and runs the action if it exists.
     macro_rules! kind {
         ($field:ident, $put:ident, |$it:ident| $remove:expr) => {
             if let Some($it) = all.$field.get(at) {
@@ -48,7 +48,7 @@ fn happen(index: &mut Index, left: &mut Objects, all: &Objects, mut at: usize, c
     unreachable!("{at} is beyond all objects");
 }
 
-/// All that an index is asked.
+/// Results of all queries.
 fn told(index: &Index, all: &Objects) -> String {
     let policies = ["window: 30s", "window: 7s"].map(|parameters| {
         let config_map = serde_yaml::from_str(&format!(
@@ -81,7 +81,7 @@ fn told(index: &Index, all: &Objects) -> String {
 #[test]
 fn incremental_updates_equal_a_rebuild() {
     let mut all = everything();
-    // Two that were asked for, of which one has got its owner.
+    // Two requested ones; one has an owner.
     let owner = "ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: web, uid: web-uid, controller: true}]";
     let asked = |name: &str, owner: &str| {
         format!(
@@ -105,7 +105,7 @@ fn incremental_updates_equal_a_rebuild() {
     };
     let (mut index, mut left) = (Index::default(), Objects::default());
     for event in 0..300 {
-        // More come than go, so that chains are whole now and then.
+        // More additions than removals, so that complete chains occur.
         happen(&mut index, &mut left, &all, next(count), next(3) > 0);
         if event % 3 == 0 {
             assert_eq!(told(&index, &all), told(&Index::of(&left), &all), "after event {event}");
@@ -113,7 +113,7 @@ fn incremental_updates_equal_a_rebuild() {
     }
 }
 
-/// After a gap in a watch nobody tells of what went: it goes all the same, and what was offered because of it.
+/// After a relist, objects that were deleted unnoticed are removed, and so are their units.
 #[test]
 fn a_relist_removes_missing_objects() {
     let all = everything();
@@ -121,7 +121,7 @@ fn a_relist_removes_missing_objects() {
         ($field:ident, $keep:ident) => {
             for at in 0..all.$field.len() {
                 let (mut index, mut left) = (Index::of(&all), all.clone());
-                // What was asked once is remembered.
+                // Fills the caches.
                 drop(told(&index, &all));
                 let gone = left.$field.remove(at);
                 let names = left.$field.iter().map(|it| (it.namespace().unwrap_or_default(), it.name_any()));
@@ -140,13 +140,13 @@ fn a_relist_removes_missing_objects() {
     kind!(pods, retain_pods);
 }
 
-/// What `web` is planned from under a policy.
+/// The snapshot of `web` under a policy.
 fn world_of_web(index: &Index, policy: &Policy) -> AssembledSnapshot {
     let key = ApplicationKey { namespace: "ns".into(), name: "web".into() };
     assemble(index, &key, policy, Timestamp::UNIX_EPOCH).unwrap()
 }
 
-/// Who else `web` sees: on which units how many, and what they have to do there.
+/// Other load that `web` sees: actors and work by unit.
 fn others(index: &Index) -> String {
     let world = world_of_web(index, &Policy::builtin("p"));
     let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
@@ -157,8 +157,8 @@ fn others(index: &Index) -> String {
     units.map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Something happens to `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N`, `typo` in a quantity, `leaves`, and of a pod
-/// `goes`, `ends`, `gone`, and `asks ACTOR CPU`.
+/// An event of `shop`: `decided ACTOR@NODE/POOL-0 …`, `undecided`, `wants N`, `typo` in a quantity, `leaves`, and of a
+/// pod `goes`, `ends`, `gone`, and `asks ACTOR CPU`.
 fn happens(index: &mut Index, all: &Objects, event: &str) {
     let (verb, rest) = event.split_once(' ').unwrap_or((event, ""));
     let name = format!("shop-{rest}");
@@ -235,19 +235,19 @@ fn other_applications_use_room_at_decided_and_actual_places() {
         ("undecided, ends s-0", cpu),
         ("undecided, gone s-1", gpu),
         ("undecided, gone s-1, gone s-0", ""),
-        // a pod that is missing comes again where it was decided to be
+        // a missing pod restarts where it was decided
         ("gone s-0", &both),
-        // one that moves has room at both ends
+        // a moving actor counts at both units
         ("decided s-0@n1/cpus-0 s-1@n0/cpus-0", &format!("{cpu}, n1/cpus-0 1 270000, {gpu}")),
         ("decided s-0@n1/cpus-0 s-1@n0/cpus-0, goes s-0", &format!("{cpu}, n1/cpus-0 1 270000, {gpu}")),
         ("decided s-0@n1/cpus-0 s-1@n0/cpus-0, gone s-0", &format!("{cpu}, n1/cpus-0 1 270000")),
         // and two that exchange their places count once at each, however far they are
         ("decided s-0@n0/cpus-0 s-1@n1/gpus-0", &both),
         ("decided s-0@n0/cpus-0 s-1@n1/gpus-0, gone s-0", &both),
-        // who comes to one that is about to leave
+        // a successor reuses the room of a terminating pod
         ("decided s-1@n1/gpus-0, gone s-0", &both),
         ("decided s-0@n0/cpus-0, gone s-1", &both),
-        // nobody wants it any more, and there it is
+        // it is unwanted but exists
         ("wants 1", &both),
         ("wants 1, gone s-1", gpu),
         ("undecided, wants 0", &both),
@@ -263,7 +263,7 @@ fn other_applications_use_room_at_decided_and_actual_places() {
     }
 }
 
-/// Who else `web` sees on units, what cores are left for it on each node, and whether it is told that somebody cannot be read.
+/// Other load that `web` sees, the remaining cores of each node, and whether a manifest is reported as invalid.
 fn room(index: &Index, policy: &Policy) -> String {
     let world = world_of_web(index, policy);
     let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
@@ -280,16 +280,16 @@ fn room(index: &Index, policy: &Policy) -> String {
 fn invalid_and_terminating_applications_use_room_where_their_pods_are() {
     let all = everything();
     let plain = Policy::builtin("p");
-    // A program may speak of anybody: then everybody is listed who can be.
+    // A program may refer to any actor, so all listable ones are listed.
     let ruled =
         Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
     let both = "n0/cpus-0 1, n1/gpus-0 1";
     for (events, expected) in [
-        // what its pods ask for is known, and no template
+        // the pod's requests are known, the template is not
         ("typo", &*format!("{both}; n0 6000, n1 6000; Partial")),
         ("typo, undecided", &format!("{both}; n0 6000, n1 6000; Partial")),
         ("typo, goes s-0", &format!("{both}; n0 6000, n1 6000; Partial")),
-        // of who has not started nothing is known but its place
+        // without a pod only the place is known
         ("typo, gone s-0", &format!("{both}; n0 6000, n1 7000; Partial")),
         ("typo, ends s-0", &format!("{both}; n0 6000, n1 7000; Partial")),
         ("typo, undecided, gone s-0", "n0/cpus-0 1; n0 6000, n1 7000; Partial"),
@@ -298,7 +298,7 @@ fn invalid_and_terminating_applications_use_room_where_their_pods_are() {
             "n0/cpus-0 1, n1/cpus-0 1, n1/gpus-0 1; n0 6000, n1 6000; Partial",
         ),
         ("gone s-0, gone s-1, undecided, typo", "; n0 7000, n1 7000"),
-        // who is going away starts nothing any more, and is there until its pods are gone
+        // a terminating application starts nothing, and counts until its pods are gone
         ("leaves", &format!("{both}; n0 5000, n1 6000")),
         ("leaves, undecided", &format!("{both}; n0 5000, n1 6000")),
         ("leaves, goes s-0", &format!("{both}; n0 5000, n1 6000")),
@@ -325,13 +325,13 @@ fn pods_that_exceed_their_template_count_with_their_requests() {
         ("asks s-0 1", &*format!("{both}; n0 5000, n1 6000")),
         ("asks s-0 2500m", &format!("{both}; n0 5000, n1 4500")),
         ("asks s-1 3500m", &format!("{both}; n0 3500, n1 6000")),
-        // one that asks for less may be made anew
+        // one with smaller requests may be recreated
         ("asks s-0 500m", &format!("{both}; n0 5000, n1 6000")),
         ("asks s-0 3, asks s-0 1", &format!("{both}; n0 5000, n1 6000")),
-        // what the next one will ask for, the template says
+        // the next pod uses the template
         ("asks s-0 3, gone s-0", &format!("{both}; n0 5000, n1 6000")),
         ("asks s-0 3, ends s-0", &format!("{both}; n0 5000, n1 6000")),
-        // where no decision speaks of it, and at the end that it comes from
+        // undecided, and at the source of a move
         ("undecided, asks s-0 3", &format!("{both}; n0 5000, n1 4000")),
         (
             "decided s-0@n1/cpus-0 s-1@n0/cpus-0, asks s-0 3",
@@ -349,7 +349,7 @@ fn pods_that_exceed_their_template_count_with_their_requests() {
     }
 }
 
-/// Under a policy with a program others are listed: they take as much of their nodes as those who are summed up.
+/// With a program, others are listed: they use as much of their nodes as when they are summed.
 #[test]
 fn listed_actors_count_with_the_requests_of_their_pods() {
     let all = everything();
@@ -387,7 +387,7 @@ fn other_load_is_summed_per_unit_and_subtracted_from_the_node() {
         world.snapshot.file().nodes.iter().map(|node| node.provides[resource]).collect()
     };
     let summed = left(&world, "cpuMilli");
-    // A program may speak of anybody: then everybody is listed.
+    // A program may refer to any actor, so all are listed.
     let ruled =
         Policy { program: Some(":- run_on(A,U), run_on(B,U), A < B.".into()), ..Policy::builtin("p") };
     let world = world_of_web(&index, &ruled);
@@ -402,7 +402,7 @@ fn other_load_is_summed_per_unit_and_subtracted_from_the_node() {
     assert_eq!(fixed(&world), everybody);
     happens(&mut index, &all, "undecided");
     assert_eq!(fixed(&world_of_web(&index, &ruled)), everybody, "they are where they run");
-    // What admission gives a container that asks for nothing is asked for as well.
+    // LimitRange defaults count as requests.
     let memory = |index: &Index| left(&world_of_web(index, &Policy::builtin("p")), "memoryMiB");
     assert_eq!(memory(&index), [8192, 8192]);
     let limits = "{apiVersion: v1, kind: LimitRange, metadata: {name: l, namespace: ns}, \

@@ -1,4 +1,4 @@
-//! A day of small noise at a desk: the rooms that decide, a made-up clock, and nobody else. Nobody moves.
+//! A day of noise without a cluster, on a simulated clock: no actor moves.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::collections::BTreeMap;
@@ -28,15 +28,15 @@ use scene::everything;
 /// How often something happens: once a minute.
 const MINUTES: u64 = 24 * 60;
 
-/// A plan that was found in one minute and is committed in the next one's world.
+/// A plan that is found in one minute and committed in the next.
 struct Found {
     world: AssembledSnapshot,
     plan: Plan,
     facts: PlanInputs,
 }
 
-/// An operator without a cluster: it looks at applications as reconciles do, asks whether they have to be planned, searches,
-/// and commits what still stands a minute later.
+/// An operator without a cluster: it observes, checks for a plan reason, searches, and commits what is still valid a
+/// minute later.
 #[derive(Default)]
 struct Desk {
     index: Index,
@@ -64,7 +64,7 @@ impl Desk {
         let wanted = desired_state(&self.index, application, &policy.name);
         let looked = observe(&self.index, application, &policy, Some(&decided), at).unwrap();
         let mut facts = looked.inputs;
-        // Something came free every minute, and everybody has its turn as often as may be.
+        // Capacity is freed every minute, and every application gets a background slot.
         facts.freed_counter = minute;
         facts.background_slot =
             !background_slots([(&key, self.last_turn.get(&key).copied())], now, 1).is_empty();
@@ -97,7 +97,7 @@ impl Desk {
         require_gain(&world.snapshot, &[], found, policy.min_gain())
     }
 
-    /// Writes what still holds of a plan in the world as it is now, as somebody whom the newest state is held for.
+    /// Commits what is still valid of a plan, as after repeated conflicts.
     fn settle(&mut self, application: &ActorApplication, policy: &Policy, found: Found, at: Timestamp) {
         let key = ApplicationKey::of(application);
         let newest = assemble(&self.index, &key, policy, at).unwrap();
@@ -136,8 +136,8 @@ fn foreign(name: &str, node: &str, cpu: u64) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// Small foreign pods come and go, a kubelet starts anew and offers no GPU for a minute, an agent's object is gone for one, and
-/// a node is silent for one.
+/// Small foreign pods start and end; for a minute each, a restarting kubelet offers no GPU, an agent's object is
+/// missing, and a node is unreachable.
 #[test]
 fn a_day_of_noise_moves_no_actor() {
     let all = everything();

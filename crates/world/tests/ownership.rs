@@ -1,4 +1,4 @@
-//! Whose an object is, and what is believed of it: only the chain of controllers counts.
+//! Ownership of objects: only the chain of controllers counts.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ fn owner(kind: &str, uid: &str) -> String {
     )
 }
 
-/// An Instance `NAME` whose uid is `NAME-uid`, controlled by `owner` if there is one.
+/// An Instance `NAME` with uid `NAME-uid`, controlled by `owner` if given.
 fn instance(name: &str, owned: Option<&str>) -> String {
     let owned = owned.map_or(String::new(), |uid| format!(", {}", owner("ActorApplication", uid)));
     format!(
@@ -106,7 +106,7 @@ fn ownership_needs_the_whole_controller_chain() {
     assert_eq!(planned(&both), observed, "own pods leave a plan its room, and are where they are seen");
 }
 
-/// Before a node has it the API server takes it away at once, and would so with one that a node has got a moment ago.
+/// The API server deletes an unbound pod immediately, even if it was bound a moment ago.
 #[test]
 fn unbound_pods_are_deleted_with_a_resource_version() {
     let version_of = |pod: &str| {
@@ -132,10 +132,10 @@ fn a_foreign_namesake_pod_is_foreign_load() {
     assert_eq!(planned(&foreign), "n0/gpus-0, 3000 cpuMilli; ");
     let elsewhere = pod("anything", None);
     assert_eq!(shown(&elsewhere), left, "a forged annotation takes no unit");
-    // Our Instance is there already: the pod of its name is still not its own.
+    // Our Instance exists, but the pod with its name is not its own.
     let both = instance("web-server-0", Some("web-uid")) + &foreign;
     assert_eq!(shown(&both), format!("server-0\n{taken}\n{left}"));
-    // Controlled by somebody else's Instance, or by ours under another name.
+    // Controlled by a foreign Instance, or by ours under another name.
     let theirs = instance("theirs", None) + &pod("web-server-0", Some("theirs-uid"));
     assert_eq!(shown(&theirs), format!("{taken}\n{left}"));
     let renamed = instance("web-server-0", Some("web-uid")) + &pod("other", Some("web-server-0-uid"));
@@ -146,7 +146,7 @@ fn a_foreign_namesake_pod_is_foreign_load() {
 fn a_foreign_namesake_instance_is_a_name_conflict() {
     let taken = "taken server-0: ByAnother(\"Instance web-server-0, which is not of this application\")";
     assert_eq!(shown(&instance("web-server-0", None)), format!("{taken}\n{ALL}"));
-    // One that nobody wants is nobody's business, and one of ours is surplus.
+    // An unowned Instance is ignored, and an extra one of ours is surplus.
     assert_eq!(shown(&instance("handmade", None)), ALL);
     assert_eq!(shown(&instance("handmade", Some("web-uid"))), format!("surplus handmade\n{ALL}"));
     let other =
@@ -156,7 +156,7 @@ fn a_foreign_namesake_instance_is_a_name_conflict() {
     assert_eq!(shown(&other), format!("{taken}\n{ALL}"));
 }
 
-/// An owner is in the namespace of what it owns: whoever knows a uid may write it into an object anywhere.
+/// Owners are in the namespace of their objects: any user can write a known uid elsewhere.
 #[test]
 fn owners_in_another_namespace_are_foreign() {
     let elsewhere = |object: String| object.replace("namespace: ns", "namespace: elsewhere");
@@ -214,8 +214,7 @@ fn decisions_belong_to_their_application() {
     assert_eq!(wanted.requests[0]["gpu"], [("cpuMilli".to_owned(), 1000), ("pods".to_owned(), 1)].into());
 }
 
-/// A change to the cluster of an actor that runs on the second GPU, and what units there are then; `!`: its holder stays,
-/// and nobody comes.
+/// A change to the cluster of an actor that runs on the second GPU, and the units then; `!` marks cordoned ones.
 #[test]
 fn running_actors_keep_their_unit_whatever_is_offered() {
     let runs = pod("web-server-0", Some("web-server-0-uid")).replace("n0/gpus-0", "n0/gpus-1");

@@ -1,4 +1,4 @@
-//! Whether a decided place where nobody is may still be taken: what leaves it is waited for, what stays there is not.
+//! Feasibility of a decided place without a pod: terminating pods are waited for, others are not.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use world::{
     units,
 };
 
-/// A pool of nodes, and the application `web` with one actor that asks for two cores: it was decided to be on `n0`, and has no pod.
+/// A pool of nodes, and the application `web` with one actor that requests two cores, decided on `n0` without a pod.
 const BASE: &str = r#"
 {apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}
 ---
@@ -68,7 +68,7 @@ fn shop(node: &str) -> String {
     application.to_owned() + &instance + &decided("shop", "s-0", node)
 }
 
-/// What the actor of `web` waits for where these are there too, and whether its place may not be taken.
+/// What the actor of `web` is blocked on given these objects, and whether its place is infeasible.
 fn told(more: &str) -> String {
     let mut objects = Objects::default();
     objects.read("test", &format!("{BASE}{}{more}", decided("web", "server-0", "n0"))).unwrap();
@@ -92,7 +92,7 @@ fn terminating_pods_are_waited_for_and_others_make_a_place_infeasible() {
     let lost = lost.as_str();
     for (more, expected) in [
         (String::new(), "starts"),
-        // What its owner has left behind goes.
+        // Orphaned pods will be deleted.
         (pod("left", "Running", Some("gone")), in_use),
         // Another takes room where its pod is, also while it is decided to be elsewhere, and so does what others made.
         (shop("n1") + &pod("shop-s-0", "Running", Some("shop-s-0-uid")), lost),

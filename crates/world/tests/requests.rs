@@ -1,4 +1,4 @@
-//! Instances that an application's own runtime asks for: a line for each, and what becomes of them.
+//! Instances requested by an application's runtime.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
 use std::fmt::Write as _;
@@ -62,7 +62,7 @@ fn objects(asked: &str) -> Objects {
     objects
 }
 
-/// Which actors there are beyond the manifest's, and which are refused, with the first words of why.
+/// Actors beyond the manifest's, and rejected requests with the start of their message.
 fn asked(text: &str) -> String {
     let objects = objects(text);
     let actors = desired_actors(&Index::of(&objects), &objects.applications[0]);
@@ -82,7 +82,7 @@ fn requests_become_actors_or_are_rejected_with_a_reason() {
             "b server age=02; a client age=03; c server age=01",
             "inst-c of server, inst-b of server, inst-a of client",
         ),
-        // one that goes, or is not the application's yet, is no actor
+        // a terminating or unowned one is no actor
         ("x server going; y server unowned", ""),
         (
             "x server count=2",
@@ -148,7 +148,7 @@ fn requested_instances_are_observed_by_name() {
             pod(""),
             "inst-x asked; inst-x waits: ByAnother(\"Pod x, which is not of this application\")",
         ),
-        // refused ones are seen too: what runs for them goes
+        // rejected ones are observed too, and their pods are stopped
         ("x server count=2", pod(owned), "inst-x asked with x"),
         ("x server unowned", String::new(), ""),
         // a name that the manifest needs

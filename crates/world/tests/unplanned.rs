@@ -42,7 +42,7 @@ fn refused(index: &mut Index, all: &Objects) {
     index.put_placement(Arc::new(placement));
 }
 
-/// The actors of `web` whose places may not be taken after a change; with its pods, and without them.
+/// Actors of `web` with an infeasible place after a change; with pods and without.
 fn found(change: impl Fn(&mut Index, &Objects)) -> [String; 2] {
     [true, false].map(|with_pods| {
         let all = everything();
@@ -64,7 +64,7 @@ fn found(change: impl Fn(&mut Index, &Objects)) -> [String; 2] {
     })
 }
 
-/// Who of `web` could not start again where its pod is, after a change.
+/// Actors of `web` that cannot restart in place after a change.
 fn without_return(change: impl Fn(&mut Index, &Objects)) -> String {
     let all = everything();
     let mut index = Index::of(&all);

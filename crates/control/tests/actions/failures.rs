@@ -6,34 +6,34 @@ use crate::scenario::check;
 fn ended_refused_and_lost_pods_are_stopped() {
     let world = "actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0";
     check(&[
-        (&format!("{world} pods=0:n0/gpus-0:over"), "stop pod-0; cam-0 ended"),
-        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs", "evict pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:ended"), "stop pod-0; cam-0 ended"),
+        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:running", "evict pod-0"),
         (
             &format!("{world} pods=0:n0/gpus-0:starting:- refused=0:no-room"),
             "stop pod-0; refused cam-0 on n0: no-room",
         ),
         (
-            &format!("{world} pods=0:n0/gpus-0:over refused=0:OutOfcpu"),
+            &format!("{world} pods=0:n0/gpus-0:ended refused=0:OutOfcpu"),
             "stop pod-0; refused cam-0 on n0: OutOfcpu",
         ),
-        // Who is leaving for another reason says nothing more about its node.
-        (&format!("{world} pods=0:n0/gpus-0:going refused=0:no-room"), ""),
+        // A terminating pod is not refused.
+        (&format!("{world} pods=0:n0/gpus-0:terminating refused=0:no-room"), ""),
         (
-            "actors=1 nodes=n1 units=n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 pods=0:n0/gpus-0:runs",
+            "actors=1 nodes=n1 units=n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 pods=0:n0/gpus-0:running",
             "stop pod-0 at once",
         ),
         (
-            "actors=1 nodes=n1 units=n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 pods=0:n0/gpus-0:going",
+            "actors=1 nodes=n1 units=n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 pods=0:n0/gpus-0:terminating",
             "stop pod-0 at once",
         ),
         (
-            "actors=1 nodes=n1 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:over refused=0:lost",
+            "actors=1 nodes=n1 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:ended refused=0:lost",
             "stop pod-0 at once",
         ),
     ]);
 }
 
-/// Preemption may make room, and a volume may come: until the scheduler has said no for half a minute, its word is none.
+/// The scheduler may preempt pods or wait for a volume: a rejection counts after half a minute.
 #[test]
 fn unschedulable_pods_get_a_grace_period() {
     let world =
@@ -61,31 +61,31 @@ fn actors_in_backoff_do_not_block_others() {
     check(&[
         (&format!("{world} back=0:110 now=100"), &format!("{waits}; next at 110")),
         (&format!("{world} back=0:110 now=110"), "start cam-0 on n0/gpus-0; start cam-1 on n0/gpus-1"),
-        // A pod that is there is looked after whatever was before.
-        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:runs back=0:110 now=100", "evict pod-0"),
+        // An existing pod is handled whatever its backoff.
+        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:running back=0:110 now=100", "evict pod-0"),
     ]);
 }
 
-/// While many nodes do not answer nobody is moved; who ended, or whose node is gone, is looked after as ever.
+/// During a mass outage nothing moves; ended pods and pods of deleted nodes are handled as usual.
 #[test]
 fn nothing_moves_during_a_mass_outage() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0 silent=yes now=100";
     let stays =
         "cam-0 waits: its move is suspended until at most 30 % of the nodes are unreachable; next at 105";
     check(&[
-        (&format!("{world} pods=0:n0/gpus-0:runs"), stays),
-        (&format!("{world} pods=0:n0/gpus-0:going"), ""),
-        (&format!("{world} pods=0:n1/gpus-0:runs"), ""),
-        (&format!("{world} pods=0:n1/gpus-0:over"), "stop pod-0; cam-0 ended"),
+        (&format!("{world} pods=0:n0/gpus-0:running"), stays),
+        (&format!("{world} pods=0:n0/gpus-0:terminating"), ""),
+        (&format!("{world} pods=0:n1/gpus-0:running"), ""),
+        (&format!("{world} pods=0:n1/gpus-0:ended"), "stop pod-0; cam-0 ended"),
         (
-            &format!("{world} pods=0:n2/gpus-0:runs").replace("decided=0:n1/gpus-0", "decided=0:n2/gpus-0"),
+            &format!("{world} pods=0:n2/gpus-0:running").replace("decided=0:n1/gpus-0", "decided=0:n2/gpus-0"),
             "stop pod-0 at once",
         ),
         (world, "start cam-0 on n1/gpus-0"),
     ]);
 }
 
-/// Nobody can tell whether an actor lives on a node that does not answer: nothing starts elsewhere, whatever is decided.
+/// An actor on an unreachable node may still run: nothing starts elsewhere.
 #[test]
 fn actors_on_unreachable_nodes_do_not_start_elsewhere() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 instances=0 now=100";
@@ -93,7 +93,7 @@ fn actors_on_unreachable_nodes_do_not_start_elsewhere() {
     let waits = "cam-0 waits: n0 is unreachable; it starts elsewhere once its pod or the node is deleted, or the node has the taint \
                  node.kubernetes.io/out-of-service";
     let forced = "cam-0 waits: n0 is unreachable; it starts elsewhere after spec.failover.after; next at 150";
-    let (runs, going) = ("pods=0:n0/gpus-0:runs", "pods=0:n0/gpus-0:going");
+    let (runs, going) = ("pods=0:n0/gpus-0:running", "pods=0:n0/gpus-0:terminating");
     check(&[
         (&format!("{there} {runs} lost=n0:90"), waits),
         (&format!("{elsewhere} {going} lost=n0:90"), waits),
@@ -101,7 +101,7 @@ fn actors_on_unreachable_nodes_do_not_start_elsewhere() {
         // Another node's silence is none of its business; nor is its own, before it is bound.
         (&format!("{there} {runs} lost=n1:90"), ""),
         (&format!("{there} pods=0:n0/gpus-0:starting:- lost=n0:90"), ""),
-        // Somebody says that it is out of service: whatever ran there has ended.
+        // An administrator confirms that the node is out of service.
         (&format!("{there} {runs} lost=n0:out"), "stop pod-0 at once"),
         (&format!("{elsewhere} {going} lost=n0:out"), "stop pod-0 at once"),
         (&format!("{elsewhere} lost=n0:90"), "start cam-0 on n1/gpus-0"),
@@ -110,7 +110,7 @@ fn actors_on_unreachable_nodes_do_not_start_elsewhere() {
         (&format!("{there} {going} lost=n0:90 force=60"), forced),
         (&format!("{there} {runs} lost=n0:40 force=60"), "stop pod-0 at once"),
         (&format!("{elsewhere} {going} lost=n0:40 force=60"), "stop pod-0 at once"),
-        // Since when is not known, or many are silent: nothing is forced.
+        // Nothing is forced during a mass outage, or if the start of the outage is unknown.
         (&format!("{there} {runs} lost=n0 force=60"), waits),
         (&format!("{there} {runs} lost=n0:40 force=60 silent=yes"), waits),
     ]);

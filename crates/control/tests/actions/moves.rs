@@ -7,7 +7,7 @@ fn actors_are_created_started_and_then_left_alone() {
     check(&[
         ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0", "make cam-0"),
         ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0", "start cam-0 on n0/gpus-0"),
-        ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:runs", ""),
+        ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:running", ""),
         ("actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0 pods=0:n0/gpus-0:starting", ""),
         // Not bound yet: it is where it was made for.
         (
@@ -24,12 +24,12 @@ fn actors_are_created_started_and_then_left_alone() {
 fn moves_evict_wait_and_start() {
     let world = "actors=1 nodes=n0,n1 units=n0/gpus-0:1,n1/gpus-0:1 decided=0:n1/gpus-0 instances=0";
     check(&[
-        (&format!("{world} pods=0:n0/gpus-0:runs"), "evict pod-0"),
+        (&format!("{world} pods=0:n0/gpus-0:running"), "evict pod-0"),
         (&format!("{world} pods=0:n0/gpus-0:starting"), "evict pod-0"),
-        (&format!("{world} pods=0:n0/gpus-0:going"), ""),
+        (&format!("{world} pods=0:n0/gpus-0:terminating"), ""),
         (world, "start cam-0 on n1/gpus-0"),
-        // Made for no unit that is known: it is not where it should be.
-        (&format!("{world} pods=0:-:runs"), "evict pod-0"),
+        // Created for an unknown unit: misplaced.
+        (&format!("{world} pods=0:-:running"), "evict pod-0"),
     ]);
 }
 
@@ -37,16 +37,16 @@ fn moves_evict_wait_and_start() {
 fn unwanted_instances_are_deleted() {
     let world = "actors=1 nodes=n0 units=n0/gpus-0:0 decided=0:n0/gpus-0 instances=0";
     check(&[
-        (&format!("{world},1 pods=0:n0/gpus-0:runs"), "remove app-cam-1"),
-        (&format!("{world},1:going pods=0:n0/gpus-0:runs"), ""),
-        // What the application asked for is its own to delete: only what runs for it goes.
-        (&format!("{world},1:asked pods=0:n0/gpus-0:runs"), ""),
-        (&format!("{world},1:asked pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"), "stop pod-1"),
-        (&format!("{world},1:asked pods=0:n0/gpus-0:runs,1:n0/gpus-1:going"), ""),
-        (&format!("{world} pods=0:n0/gpus-0:runs surplus=handmade"), "remove handmade"),
-        (&format!("{world} pods=0:n0/gpus-0:runs surplus=handmade:going"), ""),
-        // One that goes is waited for: its pod goes with it, and a new one would too.
-        ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0:going", ""),
+        (&format!("{world},1 pods=0:n0/gpus-0:running"), "remove app-cam-1"),
+        (&format!("{world},1:terminating pods=0:n0/gpus-0:running"), ""),
+        // A requested Instance is deleted by the runtime; only its pod is stopped.
+        (&format!("{world},1:asked pods=0:n0/gpus-0:running"), ""),
+        (&format!("{world},1:asked pods=0:n0/gpus-0:running,1:n0/gpus-1:running"), "stop pod-1"),
+        (&format!("{world},1:asked pods=0:n0/gpus-0:running,1:n0/gpus-1:terminating"), ""),
+        (&format!("{world} pods=0:n0/gpus-0:running surplus=handmade"), "remove handmade"),
+        (&format!("{world} pods=0:n0/gpus-0:running surplus=handmade:terminating"), ""),
+        // A terminating Instance is waited for, as its pod is deleted with it.
+        ("actors=1 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0 instances=0:terminating", ""),
     ]);
 }
 
@@ -60,9 +60,9 @@ fn foreign_objects_are_untouched_and_block_only_their_actor() {
         (&format!("{world} instances=1 taken=0:by"), &format!("start cam-1 on n0/gpus-1; {by}")),
         (&format!("{world} instances=0,1 taken=0:by"), &format!("start cam-1 on n0/gpus-1; {by}")),
         (&format!("{world} instances=0,1 taken=0:leaving"), &format!("start cam-1 on n0/gpus-1; {leaving}")),
-        (&format!("{world} instances=1 pods=1:n0/gpus-1:runs taken=0:leaving"), leaving),
-        // Our own pod is where the name is: nothing is taken.
-        (&format!("{world} instances=0,1 pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"), ""),
+        (&format!("{world} instances=1 pods=1:n0/gpus-1:running taken=0:leaving"), leaving),
+        // Its own pod has the name: no conflict.
+        (&format!("{world} instances=0,1 pods=0:n0/gpus-0:running,1:n0/gpus-1:running"), ""),
     ]);
 }
 
@@ -72,10 +72,10 @@ fn successors_start_only_once_their_unit_is_free() {
     let used = |what: &str| format!("cam-0 waits: {what} is still in use");
     check(&[
         (
-            &format!("{swap} units=n0/gpus-0:0,n0/gpus-1:0 pods=0:n0/gpus-0:runs,1:n0/gpus-1:runs"),
+            &format!("{swap} units=n0/gpus-0:0,n0/gpus-1:0 pods=0:n0/gpus-0:running,1:n0/gpus-1:running"),
             "evict pod-0; evict pod-1",
         ),
-        (&format!("{swap} units=n0/gpus-0:1,n0/gpus-1:0 pods=1:n0/gpus-1:going"), &used("n0/gpus-1")),
+        (&format!("{swap} units=n0/gpus-0:1,n0/gpus-1:0 pods=1:n0/gpus-1:terminating"), &used("n0/gpus-1")),
         (
             &format!("{swap} units=n0/gpus-0:1,n0/gpus-1:1"),
             "start cam-0 on n0/gpus-1; start cam-1 on n0/gpus-0",
@@ -138,17 +138,17 @@ fn infeasible_placements_are_not_started() {
             "cam-0 waits: n7/gpus-0 is no longer feasible; another place is being searched",
         ),
         (&format!("{world} decided=0:n0/gpus-0 infeasible=0"), bad),
-        // Who runs elsewhere stays until there is a place that it can really move to.
-        (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:runs"), ""),
-        (&format!("{world} decided=0:n0/gpus-0 pods=0:n1/gpus-0:runs"), "evict pod-0"),
+        // A running actor stays until it has a feasible target.
+        (&format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:running"), ""),
+        (&format!("{world} decided=0:n0/gpus-0 pods=0:n1/gpus-0:running"), "evict pod-0"),
         // What ended ends, wherever it was to be.
         (
-            &format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:over"),
+            &format!("{world} decided=0:n0/gpus-0 infeasible=0 pods=0:n1/gpus-0:ended"),
             "stop pod-0; cam-0 ended",
         ),
-        // Nothing is decided of it: it neither starts nor stops.
+        // Undecided: neither started nor stopped.
         (world, ""),
-        (&format!("{world} pods=0:n1/gpus-0:runs"), ""),
+        (&format!("{world} pods=0:n1/gpus-0:running"), ""),
         // A kind that the actor has no implementation for.
         (
             "actors=1 nodes=n0 units=n0/fpgas-0:1 decided=0:n0/fpgas-0 instances=0",

@@ -18,7 +18,7 @@ prop_compose! {
         taken in prop::collection::btree_set(0..6_usize, 0..3),
     ) -> World {
         let units = ["n0/gpus-0", "n0/gpus-1", "n1/gpus-0", "n1/cpus-0"];
-        let states = ["runs", "starting", "over", "going"];
+        let states = ["running", "starting", "ended", "terminating"];
         let mut text = format!("actors=6 nodes=n0:{}:{},n1 pools=gpus:{}", left.0, left.1, left.2);
         text += " units=n0/gpus-0:1,n0/gpus-1:1,n1/gpus-0:0,n1/cpus-0";
         for index in 0..6 {

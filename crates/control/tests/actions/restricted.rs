@@ -11,9 +11,9 @@ fn repair_only_restarts_decided_actors_and_nothing_else() {
         ("", "start cam-0 on n0/cpus-0", false),
         ("pods=0:n0/cpus-0", "", true),
         ("pods=0:n0/cpus-0 old=0", "", false),
-        ("pods=0:n0/cpus-0:over", "stop pod-0; cam-0 ended", false),
-        ("pods=0:n2/cpus-0:runs:n2", "stop pod-0 at once", false),
-        // Who was to move stays for now, and whom nobody wants any more goes when there is a decision.
+        ("pods=0:n0/cpus-0:ended", "stop pod-0; cam-0 ended", false),
+        ("pods=0:n2/cpus-0:running:n2", "stop pod-0 at once", false),
+        // A misplaced pod stays for now, and unwanted ones stay until there is a decision.
         ("pods=0:n1/cpus-0", "", false),
         ("instances=7 pods=0:n0/cpus-0,7:n0/cpus-0", "", true),
         (
@@ -38,20 +38,20 @@ fn finish_in_flight_completes_moves_and_begins_none() {
         ("decided=0:n1/gpus-0", "start cam-0 on n1/gpus-0".to_owned()),
         // From the newest template where that was taken before.
         ("decided=0:n1/gpus-0 update=1", "start newest cam-0 on n1/gpus-0".to_owned()),
-        // Nobody is replaced, moved or taken away.
+        // Nothing is replaced, moved or deleted.
         ("decided=0:n1/gpus-0 pods=0:n1/gpus-0 update=1 ready=0 old=0", String::new()),
         ("decided=0:n1/gpus-0 pods=0:n0/gpus-0", String::new()),
-        ("decided=0:n1/gpus-0 pods=0:n0/gpus-0:over instances=7", String::new()),
-        // What ended by itself comes again.
-        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0:over", "stop pod-0; cam-0 ended".to_owned()),
-        // Who was stopped is to be where another one is, who is to leave: that one leaves, and nobody else does.
+        ("decided=0:n1/gpus-0 pods=0:n0/gpus-0:ended instances=7", String::new()),
+        // Ended pods restart.
+        ("decided=0:n1/gpus-0 pods=0:n1/gpus-0:ended", "stop pod-0; cam-0 ended".to_owned()),
+        // A stopped actor's unit is held by an actor that has to move: that one moves, and no other.
         (
             "decided=0:n0/gpus-1,1:n0/gpus-0,2:n1/gpus-0 pods=1:n0/gpus-1,2:n0/gpus-0",
             format!("evict pod-1; {waits}"),
         ),
-        // Who is there stays where that is decided.
+        // Pods at their decided unit stay.
         ("decided=0:n0/gpus-1,1:n0/gpus-1 pods=1:n0/gpus-1", waits.to_owned()),
-        ("decided=0:n0/gpus-1,1:n0/gpus-0 pods=1:n0/gpus-1:going", waits.to_owned()),
+        ("decided=0:n0/gpus-1,1:n0/gpus-0 pods=1:n0/gpus-1:terminating", waits.to_owned()),
     ] {
         let world = World::of(&format!("{world} {rest}"));
         let mut todo = world.todo();
@@ -70,10 +70,10 @@ fn moves_blocked_by_an_unevictable_pod_are_refused() {
             "1",
             "cam-0 on n1: n1/gpus-0 is still in use by cam-1, which may not be evicted: a budget",
         ),
-        // Nobody is held, or somebody else is.
+        // Nothing is kept, or something else is.
         ("pods=1:n1/gpus-0", "", ""),
         ("pods=1:n1/gpus-0,2:n0/gpus-0", "2", ""),
-        // Both run still: nobody lies.
+        // Both still run: nothing is stuck.
         ("pods=0:n0/gpus-0,1:n1/gpus-0", "1", ""),
     ] {
         let world = World::of(&format!("{world} {exchange} {rest}"));
@@ -95,8 +95,8 @@ fn nothing_starts_or_moves_while_the_namespace_admits_no_pods() {
         (&format!("{world} closed=100"), "start cam-0 on n1/cpus-0"),
         (&format!("{world} closed=110 pods=0:n0/cpus-0"), waits),
         (&format!("{world} closed=100 pods=0:n0/cpus-0"), "evict pod-0"),
-        // what runs where it is to run is nobody's business, and what ended is taken away
+        // pods at their unit are unaffected, and ended ones are deleted
         (&format!("{world} closed=110 pods=0:n1/cpus-0"), ""),
-        (&format!("{world} closed=110 pods=0:n1/cpus-0:over"), "stop pod-0; cam-0 ended"),
+        (&format!("{world} closed=110 pods=0:n1/cpus-0:ended"), "stop pod-0; cam-0 ended"),
     ]);
 }

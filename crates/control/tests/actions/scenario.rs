@@ -10,7 +10,7 @@ use control::{
 
 /// A world in words:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
-/// `closed=UNTIL` `instances=I[:going|asked]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
+/// `closed=UNTIL` `instances=I[:terminating|asked]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
 /// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`
 /// `lost=NODE[:SINCE|:out]` `force=SECONDS`.
 ///
@@ -80,11 +80,11 @@ impl World {
             "instances" => {
                 let instance = seen.instances.entry(name.clone()).or_default();
                 instance.id = id(format!("app-{name}"));
-                instance.terminating = second == Some("going");
+                instance.terminating = second == Some("terminating");
                 instance.requested = second == Some("asked");
             }
             "surplus" => {
-                let (id, going) = (id(first), second == Some("going"));
+                let (id, going) = (id(first), second == Some("terminating"));
                 seen.surplus.push(Instance { id, terminating: going, ..Instance::default() });
             }
             "pods" => {

@@ -84,7 +84,7 @@ fn invalid_manifests_have_actionable_messages() {
     assert!(shown(&busy).ends_with("note Saturated: an actor of cam has more work than any unit can do for one actor; add replicas or a faster kind"));
 }
 
-/// What one application says too much of is told to it, and the others are planned.
+/// An application with excessive numbers gets an error, and the others are planned.
 #[test]
 fn large_numbers_affect_only_their_application() {
     let application = BASE.split("---").last().unwrap().replace("name: app", "name: other");
@@ -101,7 +101,7 @@ fn large_numbers_affect_only_their_application() {
         ("cpu: 500m", "cpu: 1E"),
         ("replicas: 2,", "replicas: 2, stateBytes: 4Ei,"),
         ("serviceTime: 1ms", "serviceTime: 999999999s"),
-        // it fits by itself, and nobody fits beside it
+        // it fits alone, and nothing fits beside it
         ("serviceTime: 1ms", "serviceTime: 300239975s"),
     ] {
         assert!(application.contains(from), "{from}");

@@ -87,7 +87,7 @@ fn node_constraints_have_a_reason() {
                 "{kind: cpu, podDefaults: {tolerations: [{key: k, operator: Exists}]}}}",
             );
     assert_eq!(difference(&tolerated), "");
-    // Who may stay on a cordoned node may not where a taint says so as well.
+    // A taint overrides the leniency of a cordon.
     let node =
         |spec: &str| difference(&changed("{name: n1}, ", &format!("{{name: n1}}, spec: {{{spec}}}, "), ""));
     let cordon = "{key: node.kubernetes.io/unschedulable, effect: NoSchedule}";

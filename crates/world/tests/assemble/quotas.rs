@@ -145,7 +145,7 @@ fn requested_actors_of_others_count_before_they_start() {
     for (more, expected) in [
         (vec![quota, &other, &decided], ""),
         (vec![quota, &other, &decided, &asked], left),
-        // Once its pod is there, that is what counts.
+        // Once its pod exists, the pod counts.
         (vec![quota, &other, &decided, &asked, pod], left),
     ] {
         let more = more.join("\n---\n");
