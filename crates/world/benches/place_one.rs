@@ -125,7 +125,7 @@ fn decide(index: &Index, policy: &Policy) -> (AssembledSnapshot, Plan) {
 }
 
 /// Values of the levels.
-fn told(plan: &Plan) -> String {
+fn levels(plan: &Plan) -> String {
     let value = |criterion| plan.cost.of(criterion);
     let levels = [Criterion::Overload, Criterion::Communication, Criterion::Migration, Criterion::Annoyance];
     levels.map(|criterion| format!("{} {}", <&str>::from(criterion), value(criterion))).join(", ")
@@ -192,9 +192,9 @@ fn main() {
     );
     println!(
         "After {ASKED} Instances the objective is {}; `local` improves it in {} s to {} with {} moves.",
-        told(&stays),
+        levels(&stays),
         WALL.as_secs(),
-        told(&better),
+        levels(&better),
         better.moves.len()
     );
 }

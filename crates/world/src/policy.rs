@@ -207,11 +207,11 @@ impl Policy {
     pub fn attribute_lines(&self, text: &str) -> String {
         let is_named_here = format!("policy {} line ", self.name);
         let mut parts = text.split(&is_named_here);
-        let mut told = parts.next().unwrap_or_default().to_owned();
+        let mut result = parts.next().unwrap_or_default().to_owned();
         for part in parts {
-            told += &self.locate_problem(&format!("{is_named_here}{part}")).1;
+            result += &self.locate_problem(&format!("{is_named_here}{part}")).1;
         }
-        told
+        result
     }
 
     /// Minimum gain of a plan with moves, relative to the incumbent's cost.
@@ -340,9 +340,9 @@ mod tests {
             ("s(1).", "two", 1),
             ("t(1).", "two", 2),
         ] {
-            let (blamed, told) =
+            let (blamed, result) =
                 policy.locate_problem(&format!("policy fast line {}: too much", line_of(text)));
-            assert_eq!((blamed, told), (name, format!("policy {name} line {line}: too much")), "{text}");
+            assert_eq!((blamed, result), (name, format!("policy {name} line {line}: too much")), "{text}");
             let said = policy.attribute_lines(&format!(
                 "2 units: policy fast line {}, A = x; policy fast line 1",
                 line_of(text)

@@ -101,7 +101,10 @@ fn ownership_needs_the_whole_controller_chain() {
     let ours = instance("web-server-0", Some("web-uid"));
     assert_eq!(shown(&ours), format!("server-0\n{ALL}"));
     let both = ours + &pod("web-server-0", Some("web-server-0-uid"));
-    assert_eq!(shown(&both), "server-0 runs n0/gpus-0\nleft n0/gpus-0:0 n0/gpus-1:1 pool 1 cpu 3000 gpu 1");
+    assert_eq!(
+        shown(&both),
+        "server-0 running n0/gpus-0\nleft n0/gpus-0:0 n0/gpus-1:1 pool 1 cpu 3000 gpu 1"
+    );
     let observed = "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ns/web/server-0 at n0/gpus-0";
     assert_eq!(planned(&both), observed, "own pods leave a plan its room, and are where they are seen");
 }

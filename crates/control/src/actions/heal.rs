@@ -7,8 +7,8 @@ use crate::model::{Decision, ObservedState, PodPhase};
 
 /// Keeps only actions that repair: start pods that are missing and delete pods that ended. Moves, rollouts and
 /// Instances are left to the newer decision.
-pub fn repair_only(todo: &mut Actions) {
-    todo.actions.retain(|step| match step {
+pub fn repair_only(actions: &mut Actions) {
+    actions.actions.retain(|step| match step {
         Action::StartPod { .. } | Action::StopPod { mode: StopMode::Delete | StopMode::Force, .. } => true,
         Action::StopPod { mode: StopMode::Evict, .. }
         | Action::CreateInstance { .. }
@@ -19,17 +19,17 @@ pub fn repair_only(todo: &mut Actions) {
 /// Keeps only actions that repair or finish a move that has begun. A stopped actor whose unit is held by another actor
 /// that has to move, as in a swap, also needs that move: otherwise it would be down for as long as the application is
 /// paused.
-pub fn finish_in_flight(todo: &mut Actions, seen: &ObservedState) {
-    let Actions { actions: steps, blocked: waiting, refused_pods: refused, ended, .. } = todo;
+pub fn finish_in_flight(actions: &mut Actions, observed: &ObservedState) {
+    let Actions { actions: steps, blocked: waiting, refused_pods: refused, ended, .. } = actions;
     let has_ended = |actor: &String| ended.contains(actor);
     let mut waits: Vec<&BlockedOn> = waiting.values().collect();
     steps.retain(|step| match step {
         Action::StartPod { .. } => true,
         // One eviction for each blocked actor.
         Action::StopPod { actor, mode: StopMode::Evict, .. } => {
-            let pod = seen.instances.get(actor).and_then(|instance| instance.pod.as_ref());
-            let whose = pod.and_then(|pod| waits.iter().position(|wait| is_in_the_way(pod, wait)));
-            whose.map(|at| waits.swap_remove(at)).is_some()
+            let pod = observed.instances.get(actor).and_then(|instance| instance.pod.as_ref());
+            let holder = pod.and_then(|pod| waits.iter().position(|wait| is_in_the_way(pod, wait)));
+            holder.map(|at| waits.swap_remove(at)).is_some()
         }
         Action::StopPod { actor, mode: StopMode::Delete, .. } => has_ended(actor),
         Action::StopPod { .. } | Action::CreateInstance { .. } | Action::DeleteInstance { .. } => false,
@@ -39,9 +39,9 @@ pub fn finish_in_flight(todo: &mut Actions, seen: &ObservedState) {
 
 /// Whether every decided actor has a healthy pod of the newest template at its unit; then no placement has to be
 /// checked.
-pub fn is_fully_applied(decision: &Decision, seen: &ObservedState) -> bool {
+pub fn is_fully_applied(decision: &Decision, observed: &ObservedState) -> bool {
     decision.places.iter().all(|(actor, unit)| {
-        let pod = seen.instances.get(actor).and_then(|instance| instance.pod.as_ref());
+        let pod = observed.instances.get(actor).and_then(|instance| instance.pod.as_ref());
         pod.is_some_and(|pod| {
             pod.unit.as_ref() == Some(unit)
                 && matches!(pod.phase, PodPhase::Starting | PodPhase::Running)

@@ -96,32 +96,32 @@ impl Actions {
 /// Actors in `infeasible` are not started, and running ones stay where they are until there is another decision; see
 /// [`infeasible`](crate::infeasible).
 pub fn next_actions(
-    wanted: &DesiredState,
+    desired: &DesiredState,
     decision: &Decision,
-    seen: &ObservedState,
+    observed: &ObservedState,
     infeasible: &BTreeSet<String>,
 ) -> Actions {
-    let mut todo = Actions::default();
-    let names: BTreeSet<&str> = wanted.actors.iter().map(|actor| actor.name.as_str()).collect();
-    let unwanted = seen.instances.iter().filter(|(actor, _)| !names.contains(actor.as_str()));
-    let surplus = seen.surplus.iter().map(|instance| (&instance.id.name, instance));
+    let mut result = Actions::default();
+    let names: BTreeSet<&str> = desired.actors.iter().map(|actor| actor.name.as_str()).collect();
+    let unwanted = observed.instances.iter().filter(|(actor, _)| !names.contains(actor.as_str()));
+    let surplus = observed.surplus.iter().map(|instance| (&instance.id.name, instance));
     for (actor, instance) in unwanted.chain(surplus) {
         if instance.requested {
             // Only the runtime deletes the Instance; the operator deletes the pod that no actor needs any more.
-            let is_due = |pod: &&Pod| pod.phase != PodPhase::Terminating || is_node_gone(pod, seen);
+            let is_due = |pod: &&Pod| pod.phase != PodPhase::Terminating || is_node_gone(pod, observed);
             let pod = instance.pod.as_ref().filter(is_due);
-            todo.actions.extend(pod.map(|pod| {
-                let end = if is_node_gone(pod, seen) { StopMode::Force } else { StopMode::Delete };
+            result.actions.extend(pod.map(|pod| {
+                let end = if is_node_gone(pod, observed) { StopMode::Force } else { StopMode::Delete };
                 Action::StopPod { actor: actor.clone(), pod: pod.id.clone(), mode: end }
             }));
         } else if !instance.terminating {
-            todo.actions.push(Action::DeleteInstance { instance: instance.id.clone() });
+            result.actions.push(Action::DeleteInstance { instance: instance.id.clone() });
         }
     }
-    let closed = seen.namespace_backoff.clone().filter(|closed| seen.now < closed.until);
-    let mut room = RoomTracker::new(wanted, &seen.free);
-    let mut update = Update::new(wanted, decision, seen);
-    let mut turns = update.pods_to_replace(wanted, seen, |actor, pod| {
+    let closed = observed.namespace_backoff.clone().filter(|closed| observed.now < closed.until);
+    let mut room = RoomTracker::new(desired, &observed.free);
+    let mut update = Update::new(desired, decision, observed);
+    let mut turns = update.pods_to_replace(desired, observed, |actor, pod| {
         let place = decision.places.get(actor);
         // A pod that does not serve is no loss.
         let may_go = !pod.restart_blocked || !pod.is_serving();
@@ -129,39 +129,39 @@ pub fn next_actions(
     });
     if let Some(closed) = closed.as_ref().filter(|_| !turns.is_empty()) {
         // A replaced pod could not start again.
-        todo.requeue_at_latest(closed.until);
+        result.requeue_at_latest(closed.until);
         turns.clear();
     }
-    for actor in &wanted.actors {
+    for actor in &desired.actors {
         let name = &actor.name;
         let place = decision.places.get(name).map(String::as_str);
         let decided = place.is_some() || decision.unplaced.contains(name);
         let may_start = !infeasible.contains(name);
-        let instance = seen.instances.get(name);
+        let instance = observed.instances.get(name);
         if let Some(pod) = instance.and_then(|instance| instance.pod.as_ref()) {
             let mut goal = if decided && may_start { Goal::At(place) } else { Goal::Keep };
-            if seen.mass_outage && pod.phase != PodPhase::Terminating && is_misplaced(pod, &goal) {
-                todo.blocked.insert(name.clone(), BlockedOn::MassOutage);
-                todo.requeue_at_latest(seen.now + OUTAGE_RECHECK);
+            if observed.mass_outage && pod.phase != PodPhase::Terminating && is_misplaced(pod, &goal) {
+                result.blocked.insert(name.clone(), BlockedOn::MassOutage);
+                result.requeue_at_latest(observed.now + OUTAGE_RECHECK);
                 goal = Goal::Keep;
             } else if let Some(closed) = &closed
                 && !matches!(pod.phase, PodPhase::Terminating | PodPhase::Ended)
                 && is_misplaced(pod, &goal)
             {
-                todo.blocked.insert(name.clone(), BlockedOn::Backoff(closed.reason.clone()));
-                todo.requeue_at_latest(closed.until);
+                result.blocked.insert(name.clone(), BlockedOn::Backoff(closed.reason.clone()));
+                result.requeue_at_latest(closed.until);
                 goal = Goal::Keep;
             }
-            let silent = node_loss(&mut todo, wanted, name, pod, seen);
-            check_pod(&mut todo, name, pod, &goal, turns.contains(name), silent, seen);
+            let silent = node_loss(&mut result, desired, name, pod, observed);
+            check_pod(&mut result, name, pod, &goal, turns.contains(name), silent, observed);
             continue;
         }
-        if let Some(taken) = seen.name_conflicts.get(name) {
-            todo.blocked.insert(name.clone(), BlockedOn::from(taken));
+        if let Some(taken) = observed.name_conflicts.get(name) {
+            result.blocked.insert(name.clone(), BlockedOn::from(taken));
             continue;
         }
         let Some(instance) = instance else {
-            todo.actions.push(Action::CreateInstance { actor: name.clone() });
+            result.actions.push(Action::CreateInstance { actor: name.clone() });
             continue;
         };
         let Some(unit) = place else { continue };
@@ -169,10 +169,10 @@ pub fn next_actions(
         if instance.terminating {
             continue;
         }
-        let held = seen.backoff.get(name).filter(|held| seen.now < held.until);
+        let held = observed.backoff.get(name).filter(|held| observed.now < held.until);
         if let Some(held) = held.or(closed.as_ref()) {
-            todo.blocked.insert(name.clone(), BlockedOn::Backoff(held.reason.clone()));
-            todo.requeue_at_latest(held.until);
+            result.blocked.insert(name.clone(), BlockedOn::Backoff(held.reason.clone()));
+            result.requeue_at_latest(held.until);
             continue;
         }
         let taken = if may_start {
@@ -181,11 +181,11 @@ pub fn next_actions(
             Err(BlockedOn::Infeasible(unit.to_owned()))
         };
         match taken {
-            Err(wait) => drop(todo.blocked.insert(name.clone(), wait)),
-            Ok(()) => todo.actions.push(start(name, instance, unit, update.starts_newest())),
+            Err(wait) => drop(result.blocked.insert(name.clone(), wait)),
+            Ok(()) => result.actions.push(start(name, instance, unit, update.starts_newest())),
         }
     }
-    todo
+    result
 }
 
 fn start(actor: &str, instance: &Instance, unit: &str, newest: bool) -> Action {
@@ -210,28 +210,30 @@ enum NodeLoss {
 
 /// Whether a pod is lost with its node; if this is unconfirmed, the actor is blocked.
 fn node_loss(
-    todo: &mut Actions,
-    wanted: &DesiredState,
+    result: &mut Actions,
+    desired: &DesiredState,
     actor: &str,
     pod: &Pod,
-    seen: &ObservedState,
+    observed: &ObservedState,
 ) -> NodeLoss {
-    let Some((node, loss)) = pod.node.as_ref().and_then(|node| seen.unreachable.get_key_value(node)) else {
+    let Some((node, loss)) = pod.node.as_ref().and_then(|node| observed.unreachable.get_key_value(node))
+    else {
         return NodeLoss::None;
     };
     if loss.confirmed {
         return NodeLoss::Ended;
     }
-    let forced_at = wanted.failover_after.filter(|_| !seen.mass_outage && !wanted.paused).zip(loss.since);
+    let forced_at =
+        desired.failover_after.filter(|_| !observed.mass_outage && !desired.paused).zip(loss.since);
     let forced_at = forced_at.map(|(after, since)| since.saturating_add(after));
-    if forced_at.is_some_and(|at| seen.now >= at) {
+    if forced_at.is_some_and(|at| observed.now >= at) {
         return NodeLoss::Ended;
     }
     if let Some(at) = forced_at {
-        todo.requeue_at_latest(at);
+        result.requeue_at_latest(at);
     }
     let wait = BlockedOn::NodeLost { node: node.clone(), forced: forced_at.is_some() };
-    todo.blocked.insert(actor.to_owned(), wait);
+    result.blocked.insert(actor.to_owned(), wait);
     NodeLoss::Unconfirmed
 }
 
@@ -251,28 +253,28 @@ fn is_misplaced(pod: &Pod, goal: &Goal) -> bool {
 }
 
 /// Whether the pod's node was deleted, so that nothing will ever confirm that it stopped.
-fn is_node_gone(pod: &Pod, seen: &ObservedState) -> bool {
-    pod.node.as_ref().is_some_and(|node| !seen.free.nodes.contains_key(node))
+fn is_node_gone(pod: &Pod, observed: &ObservedState) -> bool {
+    pod.node.as_ref().is_some_and(|node| !observed.free.nodes.contains_key(node))
 }
 
 /// Stops an existing pod if it is refused, misplaced, ended, outdated, or lost with its node.
 fn check_pod(
-    todo: &mut Actions,
+    result: &mut Actions,
     actor: &str,
     pod: &Pod,
     goal: &Goal,
     is_its_turn: bool,
     silent: NodeLoss,
-    seen: &ObservedState,
+    observed: &ObservedState,
 ) {
-    let node_is_gone = silent == NodeLoss::Ended || is_node_gone(pod, seen);
+    let node_is_gone = silent == NodeLoss::Ended || is_node_gone(pod, observed);
     if pod.phase == PodPhase::Terminating && !node_is_gone {
         return;
     }
     let counts_from = pod.refused_since.map(|since| since + UNSCHEDULABLE_GRACE);
-    let refusal = pod.refusal.as_ref().filter(|_| counts_from.is_none_or(|from| seen.now >= from));
+    let refusal = pod.refusal.as_ref().filter(|_| counts_from.is_none_or(|from| observed.now >= from));
     if let Some(from) = counts_from.filter(|_| pod.refusal.is_some() && refusal.is_none()) {
-        todo.requeue_at_latest(from);
+        result.requeue_at_latest(from);
     }
     if let Some(reason) = refusal
         && let Some(unit) = &pod.unit
@@ -280,12 +282,12 @@ fn check_pod(
         && !node_is_gone
     {
         let (actor, node, reason) = (actor.to_owned(), node.to_owned(), reason.clone());
-        todo.refused_pods.push(RefusedPod { actor, unit: unit.clone(), node, reason });
+        result.refused_pods.push(RefusedPod { actor, unit: unit.clone(), node, reason });
     }
     let misplaced = is_misplaced(pod, goal);
     let ended = pod.phase == PodPhase::Ended;
     if ended && !node_is_gone && !misplaced && refusal.is_none() {
-        todo.ended.push(actor.to_owned());
+        result.ended.push(actor.to_owned());
     }
     if node_is_gone || misplaced || refusal.is_some() || ended || is_its_turn {
         let end = match () {
@@ -293,6 +295,6 @@ fn check_pod(
             () if misplaced && !ended && refusal.is_none() => StopMode::Evict,
             () => StopMode::Delete,
         };
-        todo.actions.push(Action::StopPod { actor: actor.to_owned(), pod: pod.id.clone(), mode: end });
+        result.actions.push(Action::StopPod { actor: actor.to_owned(), pod: pod.id.clone(), mode: end });
     }
 }

@@ -5,13 +5,13 @@ use crate::model::{DesiredState, FreeCapacity, ResourceAmounts};
 
 /// Free capacity less the starts of this reconcile.
 pub(crate) struct RoomTracker<'a> {
-    wanted: &'a DesiredState,
+    desired: &'a DesiredState,
     left: FreeCapacity,
 }
 
 impl<'a> RoomTracker<'a> {
-    pub fn new(wanted: &'a DesiredState, left: &FreeCapacity) -> Self {
-        Self { wanted, left: left.clone() }
+    pub fn new(desired: &'a DesiredState, left: &FreeCapacity) -> Self {
+        Self { desired, left: left.clone() }
     }
 
     /// Reserves capacity for an actor of the group on a unit, or returns what it is blocked on.
@@ -19,7 +19,7 @@ impl<'a> RoomTracker<'a> {
         let Some(unit) = self.left.units.get_mut(id) else {
             return Err(BlockedOn::NotOffered(id.to_owned()));
         };
-        let Some(asks) = self.wanted.requests.get(group).and_then(|kinds| kinds.get(&unit.kind)) else {
+        let Some(asks) = self.desired.requests.get(group).and_then(|kinds| kinds.get(&unit.kind)) else {
             return Err(BlockedOn::Infeasible(id.to_owned()));
         };
         if self.left.pools.get(&unit.pool) == Some(&0) {

@@ -25,11 +25,11 @@ pub(crate) fn is_in_the_way(pod: &Pod, wait: &BlockedOn) -> bool {
 /// can.
 pub fn stuck_moves(
     decision: &Decision,
-    seen: &ObservedState,
+    observed: &ObservedState,
     waiting: &BTreeMap<String, BlockedOn>,
     kept: &BTreeMap<String, String>,
 ) -> Vec<RefusedPod> {
-    let pod = |actor: &str| seen.instances.get(actor).and_then(|instance| instance.pod.as_ref());
+    let pod = |actor: &str| observed.instances.get(actor).and_then(|instance| instance.pod.as_ref());
     let refused = waiting.iter().filter(|(actor, _)| pod(actor).is_none()).filter_map(|(actor, wait)| {
         let in_the_way =
             |(other, _): &(&String, &String)| pod(other).is_some_and(|pod| is_in_the_way(pod, wait));

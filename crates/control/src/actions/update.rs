@@ -17,10 +17,10 @@ pub(crate) struct Update {
 }
 
 impl Update {
-    pub fn new(wanted: &DesiredState, decision: &Decision, seen: &ObservedState) -> Self {
+    pub fn new(desired: &DesiredState, decision: &Decision, observed: &ObservedState) -> Self {
         let pods = || {
-            wanted.actors.iter().map(|actor| {
-                let pod = seen.instances.get(&actor.name).and_then(|instance| instance.pod.as_ref());
+            desired.actors.iter().map(|actor| {
+                let pod = observed.instances.get(&actor.name).and_then(|instance| instance.pod.as_ref());
                 (pod, decision.places.contains_key(&actor.name))
             })
         };
@@ -36,7 +36,7 @@ impl Update {
             not_ready_yet: count(&|pod, _| {
                 pod.is_some_and(|pod| !pod.outdated && !pod.is_serving() && !is_going(pod))
             }),
-            max_unavailable: wanted.max_unavailable,
+            max_unavailable: desired.max_unavailable,
         }
     }
 
@@ -46,14 +46,14 @@ impl Update {
     /// that never becomes ready takes down no more than that.
     pub fn pods_to_replace(
         &self,
-        wanted: &DesiredState,
-        seen: &ObservedState,
+        desired: &DesiredState,
+        observed: &ObservedState,
         stays: impl Fn(&str, &Pod) -> bool,
     ) -> BTreeSet<String> {
         let (mut down, mut tried) = (self.unavailable, self.not_ready_yet + self.missing);
         let outdated = |serves: bool| {
-            let pods = wanted.actors.iter().filter_map(move |actor| {
-                let pod = seen.instances.get(&actor.name)?.pod.as_ref()?;
+            let pods = desired.actors.iter().filter_map(move |actor| {
+                let pod = observed.instances.get(&actor.name)?.pod.as_ref()?;
                 (pod.outdated && pod.phase != PodPhase::Terminating && pod.is_serving() == serves)
                     .then_some((actor, pod))
             });

@@ -55,8 +55,8 @@ impl TrackedRefusal {
 
 impl RefusalTracker {
     /// Restores recorded refusals after a restart, unless newer ones are known.
-    pub fn restore(&mut self, told: Vec<Refusal>) {
-        for Refusal { key: about, actor, reason, count, until } in told {
+    pub fn restore(&mut self, refusal: Vec<Refusal>) {
+        for Refusal { key: about, actor, reason, count, until } in refusal {
             self.by_key.entry(about).or_insert(TrackedRefusal { actor, reason, count, streak: 1, until });
         }
     }
@@ -100,7 +100,7 @@ impl RefusalTracker {
 
     /// Active refusals, sorted; if there are too many, those that last longest.
     pub fn active(&self, now: Moment) -> Vec<Refusal> {
-        let told = |(about, known): (&RefusalKey, &TrackedRefusal)| Refusal {
+        let refusal = |(about, known): (&RefusalKey, &TrackedRefusal)| Refusal {
             key: about.clone(),
             actor: known.actor.clone(),
             reason: known.reason.clone(),
@@ -108,7 +108,7 @@ impl RefusalTracker {
             until: known.until,
         };
         let mut active: Vec<Refusal> =
-            self.by_key.iter().filter(|(_, known)| known.until > now).map(told).collect();
+            self.by_key.iter().filter(|(_, known)| known.until > now).map(refusal).collect();
         active.sort_by_key(|refusal| std::cmp::Reverse(refusal.until));
         active.truncate(MAX_REFUSALS);
         active.sort();

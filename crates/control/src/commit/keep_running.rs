@@ -25,8 +25,8 @@ impl Strategy for KeepRunning {
     }
 
     fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
-        let (search, runs) = (self.0.as_ref(), snapshot.incumbent());
-        let broken = snapshot.violations(&runs);
+        let (search, incumbent) = (self.0.as_ref(), snapshot.incumbent());
+        let broken = snapshot.violations(&incumbent);
         // A policy rule may be satisfied by placing another actor; a violated limit cannot.
         if broken.iter().any(|violation| violation.rule != Rule::Policy) {
             return search.solve(snapshot, budget);
@@ -37,7 +37,7 @@ impl Strategy for KeepRunning {
         }
         let may_stay = broken.is_empty();
         if may_stay && file.actors.iter().all(|actor| actor.fixed) {
-            return Ok(unchanged(runs));
+            return Ok(unchanged(incumbent));
         }
         let rules = user_rules(snapshot);
         let rest = match rules {
@@ -59,16 +59,20 @@ impl Strategy for KeepRunning {
         }
         // No placement satisfies the rules. If the running actors alone do, nothing is added.
         if may_stay {
-            return Ok(Answer { effort: answer.effort, stopped_by: answer.stopped_by, ..unchanged(runs) });
+            return Ok(Answer {
+                effort: answer.effort,
+                stopped_by: answer.stopped_by,
+                ..unchanged(incumbent)
+            });
         }
         search.solve(snapshot, budget)
     }
 }
 
 /// The running actors and no others.
-fn unchanged(runs: Assignment) -> Answer {
+fn unchanged(incumbent: Assignment) -> Answer {
     Answer {
-        assignment: runs,
+        assignment: incumbent,
         bound: BTreeMap::new(),
         optimal: false,
         effort: 0,

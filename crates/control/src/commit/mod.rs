@@ -35,7 +35,7 @@ pub enum Verdict {
 /// others. The caller renews the reasons of moves.
 pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settle: bool) -> Verdict {
     let places = transfer(planned, plan, newest);
-    let runs = newest.incumbent();
+    let incumbent = newest.incumbent();
     let lost = |actor: &ActorIx| {
         let before = planned.actor(newest.actor_id(*actor));
         places[*actor].is_none() && before.is_none_or(|before| plan.assignment[before].is_some())
@@ -45,8 +45,8 @@ pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settl
         let cost = full_cost(newest, &places);
         let crowded = cost.of(Criterion::Overload) > plan.cost.of(Criterion::Overload)
             || cost.unplaced > plan.cost.unplaced;
-        let worse = newest.violations(&runs).is_empty()
-            && cost.vector(newest) > full_cost(newest, &runs).vector(newest);
+        let worse = newest.violations(&incumbent).is_empty()
+            && cost.vector(newest) > full_cost(newest, &incumbent).vector(newest);
         if !worse && (settle || !crowded) {
             return Verdict::Valid(Box::new(rebase_plan(planned, plan, newest, places)));
         }
@@ -55,11 +55,12 @@ pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settl
         return Verdict::Stale;
     }
     // Running actors stay, and new ones are added as far as there is room.
-    let comers =
-        ActorIx::first(newest.actors()).filter(|&a| runs[a].is_none()).filter_map(|a| Some((a, places[a]?)));
-    let comers: Vec<(ActorIx, UnitIx)> = comers.collect();
-    let (assignment, _) = insert_feasible(newest, runs.clone(), &comers, &|| false);
-    if assignment == runs {
+    let newcomers = ActorIx::first(newest.actors())
+        .filter(|&a| incumbent[a].is_none())
+        .filter_map(|a| Some((a, places[a]?)));
+    let newcomers: Vec<(ActorIx, UnitIx)> = newcomers.collect();
+    let (assignment, _) = insert_feasible(newest, incumbent.clone(), &newcomers, &|| false);
+    if assignment == incumbent {
         return Verdict::Stale;
     }
     Verdict::Partial(Box::new(rebase_plan(planned, plan, newest, assignment)))
@@ -68,29 +69,29 @@ pub fn revalidate_plan(planned: &Snapshot, plan: &Plan, newest: &Snapshot, settl
 /// Actors of the application whose decided placement is no longer feasible, by short name.
 ///
 /// Actors that run where they were decided are counted first, and are feasible as long as their unit exists.
-pub fn infeasible(snapshot: &Snapshot, decision: &Decision, seen: &ObservedState) -> BTreeSet<String> {
+pub fn infeasible(snapshot: &Snapshot, decision: &Decision, observed: &ObservedState) -> BTreeSet<String> {
     let own = || ActorIx::first(snapshot.actors()).filter(|&actor| !snapshot.is_fixed(actor));
     let name = |actor: ActorIx| short_name(snapshot.actor_id(actor));
     let decided = |actor: ActorIx| decision.places.get(name(actor));
-    let runs = snapshot.incumbent();
-    let is_at = |actor: ActorIx| runs[actor].map(|unit| snapshot.unit_id(unit));
+    let incumbent = snapshot.incumbent();
+    let is_at = |actor: ActorIx| incumbent[actor].map(|unit| snapshot.unit_id(unit));
     let nowhere = own().filter(|&actor| decided(actor).is_some_and(|unit| is_at(actor) != Some(unit)));
     let mut found: BTreeSet<String> = nowhere.map(|actor| name(actor).to_owned()).collect();
     let is_there = |actor: ActorIx| {
-        let pod = seen.instances.get(name(actor)).and_then(|instance| instance.pod.as_ref());
+        let pod = observed.instances.get(name(actor)).and_then(|instance| instance.pod.as_ref());
         pod.is_some_and(|pod| pod.unit.as_ref() == decided(actor))
     };
-    let is_new = |actor: &ActorIx| runs[*actor].is_some() && !is_there(*actor);
-    let comers: Vec<(ActorIx, UnitIx)> =
-        own().filter(is_new).filter_map(|actor| Some((actor, runs[actor]?))).collect();
-    let mut start = runs.clone();
-    for &(actor, _) in &comers {
+    let is_new = |actor: &ActorIx| incumbent[*actor].is_some() && !is_there(*actor);
+    let newcomers: Vec<(ActorIx, UnitIx)> =
+        own().filter(is_new).filter_map(|actor| Some((actor, incumbent[actor]?))).collect();
+    let mut start = incumbent.clone();
+    for &(actor, _) in &newcomers {
         start[actor] = None;
     }
     // Decided actors that do not run yet do not grandfather violations.
     let before = start.clone();
     let broken = |places: &Assignment| sentences(snapshot.violations_after(&before, places));
-    let (_, refused) = insert_without_new_violations(&broken, start, &comers, &|| false);
+    let (_, refused) = insert_without_new_violations(&broken, start, &newcomers, &|| false);
     found.extend(refused.into_iter().map(|actor| name(actor).to_owned()));
     found
 }
@@ -107,21 +108,21 @@ pub(crate) fn short_name(id: &str) -> &str {
 pub(crate) fn insert_feasible(
     snapshot: &Snapshot,
     start: Assignment,
-    comers: &[(ActorIx, UnitIx)],
+    newcomers: &[(ActorIx, UnitIx)],
     stop: &dyn Fn() -> bool,
 ) -> (Assignment, Vec<ActorIx>) {
-    insert_without_new_violations(&|places| sentences(snapshot.violations(places)), start, comers, stop)
+    insert_without_new_violations(&|places| sentences(snapshot.violations(places)), start, newcomers, stop)
 }
 
 fn insert_without_new_violations(
     broken: &dyn Fn(&Assignment) -> BTreeSet<String>,
     start: Assignment,
-    comers: &[(ActorIx, UnitIx)],
+    newcomers: &[(ActorIx, UnitIx)],
     stop: &dyn Fn() -> bool,
 ) -> (Assignment, Vec<ActorIx>) {
     let before = broken(&start);
     let (mut assignment, mut refused) = (start, Vec::new());
-    let mut parts = vec![comers];
+    let mut parts = vec![newcomers];
     while let Some(part) = parts.pop() {
         if stop() {
             let left = parts.into_iter().chain([part]).flatten();
@@ -182,15 +183,15 @@ pub(crate) fn rebase_plan(
         None => Unplaced { actor, reasons: vec![PLACE_TAKEN.to_owned()], holds: None },
     });
     let excused = newest.excused(&assignment);
-    let mut told = Plan { unplaced: unplaced.collect(), excused, ..plan.clone() };
+    let mut rebased = Plan { unplaced: unplaced.collect(), excused, ..plan.clone() };
     if !same {
         // Proofs hold for the former snapshot only.
-        (told.optimal, told.proven_by) = (false, None);
-        told.bound.clear();
-        told.judged = Judged::None;
-        told.moves = newest.moves(&assignment);
-        told.cost = full_cost(newest, &assignment);
+        (rebased.optimal, rebased.proven_by) = (false, None);
+        rebased.bound.clear();
+        rebased.judged = Judged::None;
+        rebased.moves = newest.moves(&assignment);
+        rebased.cost = full_cost(newest, &assignment);
     }
-    told.assignment = assignment;
-    told
+    rebased.assignment = assignment;
+    rebased
 }

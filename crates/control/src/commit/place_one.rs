@@ -16,15 +16,15 @@ const EFFORT: u64 = 1;
 /// Whether desired state and decision differ only in actors requested or released at run time; `is_asked` tells which
 /// those are.
 pub fn only_requests_changed(
-    wanted: &DesiredState,
+    desired: &DesiredState,
     decision: &Decision,
     is_asked: impl Fn(&str) -> bool,
 ) -> bool {
-    if wanted.generation != decision.generation || wanted.policy != decision.policy {
+    if desired.generation != decision.generation || desired.policy != decision.policy {
         return false;
     }
     let decided = |name: &str| decision.places.contains_key(name) || decision.unplaced.contains(name);
-    let mut names: Vec<&str> = wanted.actors.iter().map(|actor| actor.name.as_str()).collect();
+    let mut names: Vec<&str> = desired.actors.iter().map(|actor| actor.name.as_str()).collect();
     names.sort_unstable();
     let is_wanted = |name: &str| names.binary_search(&name).is_ok();
     let all = decision.places.keys().chain(&decision.unplaced).map(String::as_str);
@@ -40,17 +40,17 @@ pub fn only_requests_changed(
 /// `None` means that a search is needed: an actor not in `waited` (short names) finds no unit, a limit is violated
 /// already, or the policy has rules.
 pub fn place_one(snapshot: &Snapshot, waited: &BTreeSet<String>) -> Option<Plan> {
-    let runs = snapshot.incumbent();
+    let incumbent = snapshot.incumbent();
     if snapshot.rules().is_some()
         || snapshot.file().policy.as_ref().is_some_and(|policy| policy.program.is_some())
-        || !snapshot.violations(&runs).is_empty()
+        || !snapshot.violations(&incumbent).is_empty()
     {
         return None;
     }
     // One incremental state for all actors.
-    let mut state = State::of(snapshot, &runs);
+    let mut state = State::of(snapshot, &incumbent);
     let mut unplaced = Vec::new();
-    for actor in ActorIx::first(snapshot.actors()).filter(|&actor| runs[actor].is_none()) {
+    for actor in ActorIx::first(snapshot.actors()).filter(|&actor| incumbent[actor].is_none()) {
         let units = snapshot.candidates(actor).iter().copied().filter(|&unit| state.admits(actor, unit));
         let cheapest =
             units.min_by_key(|&unit| (state.price(actor, unit), state.fullness_with(actor, unit), unit));

@@ -28,24 +28,25 @@ pub fn repair_plan(
     budget: &Budget,
 ) -> Option<Box<Plan>> {
     let places = transfer(planned, plan, newest);
-    let runs = newest.incumbent();
-    let differs =
-        |&actor: &ActorIx| !newest.is_fixed(actor) && places[actor].is_some() && places[actor] != runs[actor];
+    let incumbent = newest.incumbent();
+    let differs = |&actor: &ActorIx| {
+        !newest.is_fixed(actor) && places[actor].is_some() && places[actor] != incumbent[actor]
+    };
     let all: Vec<(ActorIx, UnitIx)> = ActorIx::first(newest.actors())
         .filter(differs)
         .filter_map(|actor| Some((actor, places[actor]?)))
         .collect();
-    let comers: Vec<(ActorIx, UnitIx)> =
-        all.iter().copied().filter(|(actor, _)| runs[*actor].is_none()).collect();
+    let newcomers: Vec<(ActorIx, UnitIx)> =
+        all.iter().copied().filter(|(actor, _)| incumbent[*actor].is_none()).collect();
     // Three variants: without moves, with moves, and with all new actors placed again, which may have been planned
     // together where only some fit now. The last one is skipped for many actors.
     let anew: &[(ActorIx, UnitIx)] = &[];
-    let may_begin_anew = comers.len().saturating_mul(newest.units()) <= MAX_CHOICES;
-    let kept = [comers.as_slice(), all.as_slice()].into_iter().chain(may_begin_anew.then_some(anew));
+    let may_begin_anew = newcomers.len().saturating_mul(newest.units()) <= MAX_CHOICES;
+    let kept = [newcomers.as_slice(), all.as_slice()].into_iter().chain(may_begin_anew.then_some(anew));
     let in_time = kept.take_while(|_| !(budget.stop)());
     let mended = in_time.map(|some| {
-        let kept = insert_feasible(newest, runs.clone(), some, budget.stop).0;
-        place_again((planned, plan), newest, quick, (&kept, comers.as_slice()), budget)
+        let kept = insert_feasible(newest, incumbent.clone(), some, budget.stop).0;
+        place_again((planned, plan), newest, quick, (&kept, newcomers.as_slice()), budget)
     });
     let value = |assignment: &Assignment| {
         let cost = full_cost(newest, assignment);
@@ -56,7 +57,7 @@ pub fn repair_plan(
         user_rules(newest).is_none_or(|rules| rules.violations(assignment).is_empty())
     };
     let best = mended.filter(is_allowed).min_by_key(value)?;
-    if best == runs && (budget.stop)() {
+    if best == incumbent && (budget.stop)() {
         return None;
     }
     Some(Box::new(rebase_plan(planned, plan, newest, best)))
@@ -73,7 +74,7 @@ fn place_again(
     (planned, plan): (&Snapshot, &Plan),
     newest: &Snapshot,
     quick: &dyn Strategy,
-    (kept, comers): (&Assignment, &[(ActorIx, UnitIx)]),
+    (kept, newcomers): (&Assignment, &[(ActorIx, UnitIx)]),
     budget: &Budget,
 ) -> Assignment {
     let before = pressure(planned, &plan.assignment).overload;
@@ -84,7 +85,7 @@ fn place_again(
         .filter_map(|(unit, _)| newest.unit(unit))
         .collect();
     // Sorted by actor.
-    let is_new = |actor: ActorIx| comers.binary_search_by_key(&actor, |(comer, _)| *comer).is_ok();
+    let is_new = |actor: ActorIx| newcomers.binary_search_by_key(&actor, |(comer, _)| *comer).is_ok();
     let is_free = |actor: ActorIx| {
         !newest.is_fixed(actor) && kept[actor].is_none_or(|unit| crowded.contains(&unit) && is_new(actor))
     };

@@ -39,25 +39,26 @@ pub fn all_or_nothing(snapshot: &Snapshot, mut plan: Plan) -> Plan {
 }
 
 /// Whether the application has started: one of its pods exists.
-pub fn has_started(seen: &ObservedState) -> bool {
-    seen.instances.values().any(|instance| instance.pod.is_some())
+pub fn has_started(observed: &ObservedState) -> bool {
+    observed.instances.values().any(|instance| instance.pod.is_some())
 }
 
 /// Holds back all starts of an `AllOrNothing` application while one of its actors is blocked, infeasible, or without an
 /// Instance.
-pub fn hold_start(todo: &mut Actions, seen: &ObservedState, infeasible: &BTreeSet<String>) {
+pub fn hold_start(actions: &mut Actions, observed: &ObservedState, infeasible: &BTreeSet<String>) {
     let is_made = |step: &Action| matches!(step, Action::CreateInstance { .. });
-    let is_whole = infeasible.is_empty() && todo.blocked.is_empty() && !todo.actions.iter().any(is_made);
-    if has_started(seen) || is_whole {
+    let is_whole =
+        infeasible.is_empty() && actions.blocked.is_empty() && !actions.actions.iter().any(is_made);
+    if has_started(observed) || is_whole {
         return;
     }
     let mut held = Vec::new();
-    todo.actions.retain(|step| match step {
+    actions.actions.retain(|step| match step {
         Action::StartPod { actor, .. } => {
             held.push(actor.clone());
             false
         }
         _ => true,
     });
-    todo.blocked.extend(held.into_iter().map(|actor| (actor, BlockedOn::GangStart)));
+    actions.blocked.extend(held.into_iter().map(|actor| (actor, BlockedOn::GangStart)));
 }

@@ -198,18 +198,18 @@ impl PlanReason {
 pub fn plan_reason(
     before: Option<&PlanInputs>,
     now: &PlanInputs,
-    wanted: &DesiredState,
+    desired: &DesiredState,
     decision: Option<&Decision>,
     infeasible: &BTreeSet<String>,
     at: Moment,
 ) -> Option<PlanReason> {
     let Some(decision) = decision else { return Some(PlanReason::Undecided) };
     // The plan of a paused application was computed for this manifest and is only proposed.
-    let is_proposed = wanted.paused && before.is_some_and(|before| before.generation == wanted.generation);
-    if decision.generation != wanted.generation && !is_proposed {
+    let is_proposed = desired.paused && before.is_some_and(|before| before.generation == desired.generation);
+    if decision.generation != desired.generation && !is_proposed {
         return Some(PlanReason::Manifest);
     }
-    if decision.policy != wanted.policy {
+    if decision.policy != desired.policy {
         return Some(PlanReason::Policy);
     }
     if let Some(before) = before.filter(|before| before.digest == now.digest) {
@@ -221,7 +221,7 @@ pub fn plan_reason(
     let is_first = before.is_none();
     let before = before.unwrap_or(now);
     let decided = |name: &String| decision.places.contains_key(name) || decision.unplaced.contains(name);
-    if !is_proposed && !wanted.actors.iter().all(|actor| decided(&actor.name)) {
+    if !is_proposed && !desired.actors.iter().all(|actor| decided(&actor.name)) {
         return Some(PlanReason::Incomplete);
     }
     if !is_proposed && !infeasible.is_empty() {

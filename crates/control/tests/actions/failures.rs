@@ -62,7 +62,10 @@ fn actors_in_backoff_do_not_block_others() {
         (&format!("{world} back=0:110 now=100"), &format!("{waits}; next at 110")),
         (&format!("{world} back=0:110 now=110"), "start cam-0 on n0/gpus-0; start cam-1 on n0/gpus-1"),
         // An existing pod is handled whatever its backoff.
-        ("actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:running back=0:110 now=100", "evict pod-0"),
+        (
+            "actors=1 nodes=n0 unplaced=0 instances=0 pods=0:n0/gpus-0:running back=0:110 now=100",
+            "evict pod-0",
+        ),
     ]);
 }
 
@@ -78,7 +81,8 @@ fn nothing_moves_during_a_mass_outage() {
         (&format!("{world} pods=0:n1/gpus-0:running"), ""),
         (&format!("{world} pods=0:n1/gpus-0:ended"), "stop pod-0; cam-0 ended"),
         (
-            &format!("{world} pods=0:n2/gpus-0:running").replace("decided=0:n1/gpus-0", "decided=0:n2/gpus-0"),
+            &format!("{world} pods=0:n2/gpus-0:running")
+                .replace("decided=0:n1/gpus-0", "decided=0:n2/gpus-0"),
             "stop pod-0 at once",
         ),
         (world, "start cam-0 on n1/gpus-0"),

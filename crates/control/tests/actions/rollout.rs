@@ -17,7 +17,12 @@ fn rollouts_respect_max_unavailable_and_replace_unready_pods_first() {
         (&format!("{world} update=1 {all} ready=0,1,2 old=0,1,2"), "stop pod-0"),
         (&format!("{world} update=2 {all} ready=0,1,2 old=0,1,2"), "stop pod-0; stop pod-1"),
         // The first one is starting with the newest template: no other is replaced.
-        (&format!("{world} update=1 pods=0:n0/cpus-0:terminating,1:n0/cpus-0,2:n0/cpus-0 ready=1,2 old=0,1,2"), ""),
+        (
+            &format!(
+                "{world} update=1 pods=0:n0/cpus-0:terminating,1:n0/cpus-0,2:n0/cpus-0 ready=1,2 old=0,1,2"
+            ),
+            "",
+        ),
         (&format!("{world} update=1 {two} ready=1,2 old=1,2"), "start newest cam-0 on n0/cpus-0"),
         (&format!("{world} update=1 {all} ready=1,2 old=1,2"), ""),
         (&format!("{world} update=1 {all} ready=0,1,2 old=1,2"), "stop pod-1"),
@@ -40,6 +45,11 @@ fn rollouts_respect_max_unavailable_and_replace_unready_pods_first() {
         (&format!("{without} update=2 {two} ready=1,2 old=1,2"), "stop pod-1"),
         (&format!("{without} update=1 {two} ready=2 old=1,2"), "stop pod-1"),
         (&format!("{without} update=1 {two} ready=2 old=2"), ""),
-        (&format!("{without} update=1 pods=0:n0/cpus-0:terminating,1:n0/cpus-0,2:n0/cpus-0 ready=1,2 old=1,2"), ""),
+        (
+            &format!(
+                "{without} update=1 pods=0:n0/cpus-0:terminating,1:n0/cpus-0,2:n0/cpus-0 ready=1,2 old=1,2"
+            ),
+            "",
+        ),
     ]);
 }

@@ -268,11 +268,11 @@ impl Index {
         for node in &nodes {
             self.recount_node(node);
         }
-        let whose = match self.owner_of_instance(instance) {
+        let ownership = match self.owner_of_instance(instance) {
             Ownership::OwnedBy(application) if !nodes.is_empty() => Some(ApplicationKey::of(application)),
             _ => None,
         };
-        if let Some(key) = whose {
+        if let Some(key) = ownership {
             self.load_changed(&key);
         }
     }
@@ -289,15 +289,15 @@ impl Index {
         let mut free = allocatable(node);
         let (mut foreign, mut all, mut held) = (Quantities::new(), Quantities::new(), BTreeMap::new());
         for pod in self.pods_by_node.get(name).into_iter().flatten().filter_map(|name| self.pods.get(name)) {
-            let whose = self.owner_of_pod(&pod.pod);
+            let ownership = self.owner_of_pod(&pod.pod);
             let is_bound = pod.pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-            let is_ours = matches!(whose, Ownership::OwnedBy(_));
+            let is_ours = matches!(ownership, Ownership::OwnedBy(_));
             // Annotations of foreign pods are not trusted.
             if !is_bound && !is_ours {
                 continue;
             }
             let one = Quantities::from([("pods".to_owned(), Exact::from(1))]);
-            let takers = [Some(&mut all), matches!(whose, Ownership::Foreign).then_some(&mut foreign)];
+            let takers = [Some(&mut all), matches!(ownership, Ownership::Foreign).then_some(&mut foreign)];
             for total in takers.into_iter().flatten() {
                 add(total, &one);
                 add(total, &pod.asks);
@@ -314,11 +314,11 @@ impl Index {
             *free.entry(resource).or_default() -= amount;
         }
         let overfull = left.values().any(|amount| *amount < Exact::default());
-        let told = |(resource, amount): (&String, &Exact)| {
+        let rounded = |(resource, amount): (&String, &Exact)| {
             let (name, scale) = resource_unit(resource);
             (name, floor(*amount * scale))
         };
-        let (left, provides) = (left.iter().map(told).collect(), free.iter().map(told).collect());
+        let (left, provides) = (left.iter().map(rounded).collect(), free.iter().map(rounded).collect());
         self.withdrawn.drop_unused(name, |unit| held.contains_key(unit));
         self.rooms.insert(name.to_owned(), NodeRoom { free, provides, left, held, overfull });
         self.begin_grace(name);

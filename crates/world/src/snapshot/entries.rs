@@ -42,7 +42,7 @@ pub(crate) fn file_nodes(
         offer.units.iter().map(|unit| (unit.node.as_str(), unit.zone.as_ref())).collect();
     let asked =
         file.actors.iter().flat_map(|actor| actor.runs_on.values()).flat_map(|r| r.node_requires.keys());
-    let told: BTreeSet<&str> = asked.map(String::as_str).chain(ALWAYS_INCLUDED).collect();
+    let included: BTreeSet<&str> = asked.map(String::as_str).chain(ALWAYS_INCLUDED).collect();
     let mut taken: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
     for unit in offer.units.iter() {
         for (resource, amount) in others.get(&unit.id).into_iter().flat_map(|others| &others.asks) {
@@ -51,9 +51,9 @@ pub(crate) fn file_nodes(
         }
     }
     let node = |node: &FreeNode| {
-        let told = node.room.provides.iter().filter(|(name, _)| told.contains(name.as_str()));
+        let included = node.room.provides.iter().filter(|(name, _)| included.contains(name.as_str()));
         let taken = taken.get(node.name);
-        let provides = told.map(|(name, amount)| {
+        let provides = included.map(|(name, amount)| {
             let of_others = taken.and_then(|taken| taken.get(name.as_str()));
             (name.clone(), amount.saturating_sub(of_others.copied().unwrap_or(0)).min(LARGEST))
         });
@@ -135,9 +135,9 @@ mod tests {
             let sum = |work: u64| LoadSum { count: 1, work, ..LoadSum::default() };
             let others =
                 BTreeMap::from([("n/p-0".to_owned(), sum(work[0])), ("n/p-1".to_owned(), sum(work[1]))]);
-            let told: Vec<u64> =
+            let included: Vec<u64> =
                 file_units(&units, &others).into_iter().filter_map(|unit| Some(unit.others?.work)).collect();
-            assert_eq!(told, expected, "{work:?}");
+            assert_eq!(included, expected, "{work:?}");
         }
     }
 }

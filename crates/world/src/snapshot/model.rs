@@ -103,17 +103,17 @@ pub fn observed_state(
     application: &ActorApplication,
     units: &BTreeMap<String, Unit>,
 ) -> ObservedState {
-    let mut seen = observed_objects(index, application);
-    let pods = seen.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
-    seen.free = free_capacity(index, units, pods);
+    let mut observed = observed_objects(index, application);
+    let pods = observed.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
+    observed.free = free_capacity(index, units, pods);
     for name in desired_actors(index, application).names {
-        let pod = seen.instances.get_mut(&name.short()).and_then(|instance| instance.pod.as_mut());
+        let pod = observed.instances.get_mut(&name.short()).and_then(|instance| instance.pod.as_mut());
         let Some(pod) = pod else { continue };
         let unit = pod.unit.as_ref().and_then(|unit| units.get(unit));
         pod.restart_blocked = unit
             .is_some_and(|it| it.cordoned.is_some() || rejects_group(index, application, &name.group, it));
     }
-    seen
+    observed
 }
 
 /// Observed objects of an application, without free capacity.
@@ -121,7 +121,7 @@ pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) ->
     let namespace = namespace_of(application);
     let prefix = format!("{}-", application.name_any());
     let is_own = |of: &ActorApplication| of.uid() == application.uid();
-    let mut seen = ObservedState {
+    let mut observed = ObservedState {
         unreachable: index.unreachable_nodes(),
         mass_outage: index.is_mass_outage(),
         ..ObservedState::default()
@@ -138,30 +138,30 @@ pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) ->
         let Some(actor) = name.strip_prefix(&prefix) else { continue };
         match index.owner_of_instance(instance) {
             Ownership::OwnedBy(owner) if is_own(owner) && !is_requested(instance) => {
-                seen.instances.insert(actor.to_owned(), found(instance));
+                observed.instances.insert(actor.to_owned(), found(instance));
             }
             Ownership::OwnedBy(owner) if is_own(owner) => {
-                let whose = format!("Instance {name}, which the application requested itself");
-                taken.insert(actor.to_owned(), NameConflict::Foreign(whose));
+                let ownership = format!("Instance {name}, which the application requested itself");
+                taken.insert(actor.to_owned(), NameConflict::Foreign(ownership));
             }
-            whose => drop(taken.insert(actor.to_owned(), name_conflict("Instance", &name, &whose))),
+            ownership => drop(taken.insert(actor.to_owned(), name_conflict("Instance", &name, &ownership))),
         }
     }
     let own = index.instances_of(application).into_iter();
     let own = own.filter(|it| matches!(index.owner_of_instance(it), Ownership::OwnedBy(_)));
     let (requested, own): (Vec<_>, Vec<_>) = own.partition(|instance| is_requested(instance));
     let surplus = own.into_iter().filter(|instance| !instance.name_any().starts_with(&prefix));
-    seen.surplus = surplus.map(|instance| found(instance)).collect();
+    observed.surplus = surplus.map(|instance| found(instance)).collect();
     for pod in index.pods_named(&namespace, &prefix) {
         let name = pod.name_any();
         let Some(actor) = name.strip_prefix(&prefix) else { continue };
         match index.owner_of_pod(pod) {
             Ownership::OwnedBy((owner, _)) if is_own(owner) => {
-                if let Some(instance) = seen.instances.get_mut(actor) {
+                if let Some(instance) = observed.instances.get_mut(actor) {
                     instance.pod = Some(observed_pod(pod));
                 }
             }
-            whose => drop(taken.insert(actor.to_owned(), name_conflict("Pod", &name, &whose))),
+            ownership => drop(taken.insert(actor.to_owned(), name_conflict("Pod", &name, &ownership))),
         }
     }
     for instance in requested {
@@ -174,19 +174,19 @@ pub(crate) fn observed_objects(index: &Index, application: &ActorApplication) ->
                 seen_as.pod = Some(observed_pod(pod));
                 None
             }
-            other => other.map(|(_, whose)| name_conflict("Pod", &name, &whose)),
+            other => other.map(|(_, ownership)| name_conflict("Pod", &name, &ownership)),
         };
         for actor in hosted {
             taken.extend(by_another.clone().map(|taken| (actor.clone(), taken)));
-            seen.instances.insert(actor, seen_as.clone());
+            observed.instances.insert(actor, seen_as.clone());
         }
     }
-    seen.surplus.sort_by(|a, b| a.id.cmp(&b.id));
-    let wanted: BTreeSet<String> =
+    observed.surplus.sort_by(|a, b| a.id.cmp(&b.id));
+    let desired: BTreeSet<String> =
         desired_actors(index, application).names.iter().map(ActorName::short).collect();
-    taken.retain(|actor, _| wanted.contains(actor));
-    seen.name_conflicts = taken;
-    seen
+    taken.retain(|actor, _| desired.contains(actor));
+    observed.name_conflicts = taken;
+    observed
 }
 
 /// Own Instances by name, each with its pod.
@@ -216,8 +216,8 @@ fn id(object: &impl ResourceExt) -> ObjectId {
     ObjectId { name: object.name_any(), uid: object.uid().unwrap_or_default(), resource_version: None }
 }
 
-fn name_conflict<T>(kind: &str, name: &str, whose: &Ownership<T>) -> NameConflict {
-    match whose {
+fn name_conflict<T>(kind: &str, name: &str, ownership: &Ownership<T>) -> NameConflict {
+    match ownership {
         Ownership::Orphaned => {
             NameConflict::Orphaned(format!("{kind} {name}, whose owner no longer exists,"))
         }

@@ -78,7 +78,8 @@ pub fn infeasible_without_plan(
     now: Timestamp,
 ) -> BTreeSet<String> {
     let offer = index.offer(&Policy::builtin("units"));
-    let (refused, seen) = (ActiveRefusals::of(index, application, now), observed_objects(index, application));
+    let (refused, observed) =
+        (ActiveRefusals::of(index, application, now), observed_objects(index, application));
     let may_come = |name: &ActorName, unit: &Unit| {
         unit.cordoned.is_none()
             && !refused.has(name, unit)
@@ -87,7 +88,7 @@ pub fn infeasible_without_plan(
     let found = desired_actors(index, application).names.into_iter().filter_map(|name| {
         let actor = name.short();
         let place = decision.places.get(&actor)?;
-        let pod = seen.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
+        let pod = observed.instances.get(&actor).and_then(|instance| instance.pod.as_ref());
         let is_there = pod.is_some_and(|pod| pod.unit.as_ref() == Some(place));
         let may_be = offer.units.get(place).is_some_and(|unit| is_there || may_come(&name, unit));
         (!may_be).then_some(actor)

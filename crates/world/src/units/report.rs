@@ -23,15 +23,15 @@ impl PoolReport {
         self.units += more.units;
         self.healthy += more.healthy;
         for (type_, problem) in &more.problems {
-            let told = self.problems.entry(type_);
-            told.and_modify(|told| told.others += 1 + problem.others).or_insert_with(|| problem.clone());
+            let entry = self.problems.entry(type_);
+            entry.and_modify(|entry| entry.others += 1 + problem.others).or_insert_with(|| problem.clone());
         }
     }
 
     pub(crate) fn add_problem(&mut self, type_: &'static str, text: String) {
         debug_assert!(POOL_PROBLEMS.contains(&type_), "{type_} is not a known problem of pools");
-        let told = self.problems.entry(type_);
-        told.and_modify(|problem| problem.others += 1).or_insert(PoolProblem { text, others: 0 });
+        let entry = self.problems.entry(type_);
+        entry.and_modify(|problem| problem.others += 1).or_insert(PoolProblem { text, others: 0 });
     }
 }
 
