@@ -123,7 +123,7 @@ fn running_actors_stay_under_any_rules() {
     for (rule, world, expected) in table {
         let ruled = rule(&snapshot(&world));
         assert_eq!(observed(&ruled), expected, "{world}");
-        assert_ne!(searched(&ruled), expected, "{world}: a search moves nobody, so this shows nothing");
+        assert_ne!(searched(&ruled), expected, "{world}: a search moves no actor, so this shows nothing");
     }
 }
 
@@ -278,13 +278,13 @@ proptest! {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
         for settle in [false, true] {
-            let (Verdict::Valid(told) | Verdict::Partial(told)) = revalidate_plan(&before, &plan, &after, settle) else {
+            let (Verdict::Valid(plan_kept) | Verdict::Partial(plan_kept)) = revalidate_plan(&before, &plan, &after, settle) else {
                 continue;
             };
-            prop_assert_eq!(after.violations(&told.assignment), vec![]);
-            let without: Vec<ActorIx> = told.unplaced.iter().map(|unplaced| unplaced.actor).collect();
+            prop_assert_eq!(after.violations(&plan_kept.assignment), vec![]);
+            let without: Vec<ActorIx> = plan_kept.unplaced.iter().map(|unplaced| unplaced.actor).collect();
             let expected: Vec<ActorIx> =
-                ActorIx::first(after.actors()).filter(|&a| !after.is_fixed(a) && told.assignment[a].is_none()).collect();
+                ActorIx::first(after.actors()).filter(|&a| !after.is_fixed(a) && plan_kept.assignment[a].is_none()).collect();
             prop_assert_eq!(without, expected);
         }
     }
@@ -468,16 +468,16 @@ proptest! {
     fn repaired_plans_are_feasible((before, after) in (any_world(), any_world())) {
         let (before, after) = (snapshot(&before), snapshot(&after));
         let plan = planned(&before);
-        let told = repair_plan(&before, &plan, &after, &Greedy, &no_clock()).unwrap();
-        prop_assert_eq!(after.violations(&told.assignment), vec![]);
+        let plan_kept = repair_plan(&before, &plan, &after, &Greedy, &no_clock()).unwrap();
+        prop_assert_eq!(after.violations(&plan_kept.assignment), vec![]);
         for actor in ActorIx::first(after.actors()).filter(|&actor| after.is_fixed(actor)) {
-            prop_assert_eq!(told.assignment[actor], after.current(actor));
+            prop_assert_eq!(plan_kept.assignment[actor], after.current(actor));
         }
         let without = |assignment: &placement::Assignment| {
             ActorIx::first(after.actors()).filter(|&a| !after.is_fixed(a) && assignment[a].is_none()).count()
         };
         if let control::Verdict::Partial(kept) = revalidate_plan(&before, &plan, &after, true) {
-            prop_assert!(without(&told.assignment) <= without(&kept.assignment));
+            prop_assert!(without(&plan_kept.assignment) <= without(&kept.assignment));
         }
     }
 }

@@ -12,11 +12,11 @@ mod worlds;
 use worlds::{planned, snapshot};
 
 /// Placed actors, and the reasons of the others.
-fn told(world: &str) -> String {
+fn summary(world: &str) -> String {
     let snapshot = snapshot(world);
     let plan = all_or_nothing(&snapshot, planned(&snapshot));
     let actors = plan.assignment.enumerate().filter(|(actor, _)| !snapshot.is_fixed(*actor));
-    let told = actors.map(|(actor, unit)| {
+    let summary = actors.map(|(actor, unit)| {
         let name = snapshot.actor_id(actor).rsplit('/').next().unwrap();
         let without = plan.unplaced.iter().find(|unplaced| unplaced.actor == actor);
         assert_eq!(unit.is_none(), without.is_some());
@@ -26,9 +26,9 @@ fn told(world: &str) -> String {
             |unit| format!("{name} on {}", snapshot.unit_id(unit)),
         )
     });
-    let told = told.collect::<Vec<_>>().join("; ");
+    let summary = summary.collect::<Vec<_>>().join("; ");
     assert_eq!(usize::try_from(plan.cost.unplaced).unwrap(), plan.unplaced.len());
-    told
+    summary
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn all_or_nothing_unplaces_all_if_one_is_unplaced() {
         ),
         ("units=n/cpu0:1 own=a,b others=x@n/cpu0", "a: full; b: full"),
     ] {
-        assert_eq!(told(world), expected, "{world}");
+        assert_eq!(summary(world), expected, "{world}");
     }
 }
 

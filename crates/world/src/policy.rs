@@ -353,7 +353,7 @@ mod tests {
                 "{text}"
             );
         }
-        for other in ["policy fast: no line", "policy fast line x", "policy fast line 99: nobody's"] {
+        for other in ["policy fast: no line", "policy fast line x", "policy fast line 99: foreign"] {
             assert_eq!(policy.locate_problem(other), ("fast", other.to_owned()));
         }
     }

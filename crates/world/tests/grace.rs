@@ -75,7 +75,7 @@ impl Scene {
     /// GPU units by name; cordoned ones are marked.
     fn gpus(&self) -> String {
         let units = units(&self.index, &Policy::builtin("p"));
-        let told = units.values().filter(|unit| unit.kind == "gpu").map(|unit| {
+        let summary = units.values().filter(|unit| unit.kind == "gpu").map(|unit| {
             let mark = match unit.cordoned {
                 None => "",
                 Some(CordonReason::Overcommitted) => "!",
@@ -84,7 +84,7 @@ impl Scene {
             };
             format!("{}{mark}", unit.id)
         });
-        told.collect::<Vec<_>>().join(" ")
+        summary.collect::<Vec<_>>().join(" ")
     }
 
     /// Where the actors of `web` are planned to be.
@@ -128,7 +128,7 @@ fn units_of_a_stale_agent_keep_their_actors_and_get_no_new_ones() {
     assert_eq!(scene.gpus(), "n0/gpus-0 n1/gpus-0");
     scene.index.set_agent_stale("n0", true);
     assert_eq!(scene.gpus(), "n0/gpus-0? n1/gpus-0");
-    assert_eq!(scene.planned(), before, "nobody moves");
+    assert_eq!(scene.planned(), before, "no move");
     let reports = world::pools(&scene.index, &Policy::builtin("p"));
     let (gpus, cpus) = (&reports["gpus"].0, &reports["cpus"].0);
     assert_eq!((gpus.healthy, cpus.healthy), (1, 2), "whole nodes need no agent");
@@ -255,5 +255,5 @@ fn units_of_deleted_nodes_expire_at_once() {
     assert_eq!(scene.gpus(), "n1/gpus-0");
     let node: &Arc<Node> = &scene.all.nodes[0];
     scene.index.put_node(node.clone());
-    assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "its GPU is lost, and nobody remembers another time");
+    assert_eq!(scene.gpus(), "n0/gpus-1 n1/gpus-0", "its GPU is lost, and no earlier time is remembered");
 }

@@ -49,7 +49,7 @@ fn happen(index: &mut Index, left: &mut Objects, all: &Objects, mut at: usize, c
 }
 
 /// Results of all queries.
-fn told(index: &Index, all: &Objects) -> String {
+fn summary(index: &Index, all: &Objects) -> String {
     let policies = ["window: 30s", "window: 7s"].map(|parameters| {
         let config_map = serde_yaml::from_str(&format!(
             "{{metadata: {{name: p}}, data: {{policy.yaml: '{parameters}'}}}}"
@@ -108,7 +108,7 @@ fn incremental_updates_equal_a_rebuild() {
         // More additions than removals, so that complete chains occur.
         happen(&mut index, &mut left, &all, next(count), next(3) > 0);
         if event % 3 == 0 {
-            assert_eq!(told(&index, &all), told(&Index::of(&left), &all), "after event {event}");
+            assert_eq!(summary(&index, &all), summary(&Index::of(&left), &all), "after event {event}");
         }
     }
 }
@@ -122,12 +122,12 @@ fn a_relist_removes_missing_objects() {
             for at in 0..all.$field.len() {
                 let (mut index, mut left) = (Index::of(&all), all.clone());
                 // Fills the caches.
-                drop(told(&index, &all));
+                drop(summary(&index, &all));
                 let gone = left.$field.remove(at);
                 let names = left.$field.iter().map(|it| (it.namespace().unwrap_or_default(), it.name_any()));
                 index.$keep(&names.collect());
                 let what = concat!(stringify!($field), " without ").to_owned() + &gone.name_any();
-                assert_eq!(told(&index, &all), told(&Index::of(&left), &all), "{what}");
+                assert_eq!(summary(&index, &all), summary(&Index::of(&left), &all), "{what}");
             }
         };
     }
@@ -382,7 +382,7 @@ fn other_load_is_summed_per_unit_and_subtracted_from_the_node() {
     let world = world_of_web(&index, &Policy::builtin("p"));
     let written: serde_json::Value = serde_json::from_str(&world.snapshot.write()).unwrap();
     let listed = written["actors"].as_array().unwrap().iter().filter(|actor| actor["fixed"] == true);
-    assert_eq!(listed.count(), 0, "nobody else is listed");
+    assert_eq!(listed.count(), 0, "no other is listed");
     let left = |world: &AssembledSnapshot, resource: &str| -> Vec<u64> {
         world.snapshot.file().nodes.iter().map(|node| node.provides[resource]).collect()
     };

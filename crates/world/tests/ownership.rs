@@ -183,7 +183,7 @@ fn orphaned_objects_are_waited_for() {
     let pods = pod("web-server-0", Some("gone-uid"));
     let leaving = "taken server-0: Leaving(\"Pod web-server-0, whose owner no longer exists,\")";
     assert_eq!(shown(&pods), format!("{leaving}\nleft n0/gpus-0:1 n0/gpus-1:1 pool 2 cpu 3000 gpu 1"));
-    assert_eq!(planned(&pods), "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ", "it goes: nobody moves for it");
+    assert_eq!(planned(&pods), "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ", "it is deleted: no move for it");
     let instances = instance("web-server-0", Some("gone-uid"));
     let leaving = "taken server-0: Leaving(\"Instance web-server-0, whose owner no longer exists,\")";
     assert_eq!(shown(&instances), format!("{leaving}\n{ALL}"));
@@ -245,7 +245,7 @@ fn running_actors_keep_their_unit_whatever_is_offered() {
         ("a foreign pod on the free GPU", as_it_is, "foreign", "n0/gpus-1"),
         ("the kubelet starts anew", none_offered, "", "n0/gpus-1!"),
         ("the agent's object is gone", no_agent, "", "n0/gpus-1!"),
-        ("a GPU is degraded, nobody knows whose", one_degraded, "", "n0/gpus-1"),
+        ("a GPU is degraded, its holder is unknown", one_degraded, "", "n0/gpus-1"),
         ("the other GPU is lost", holds("gpu-1"), "", "n0/gpus-1"),
         ("its own GPU is lost", holds("gpu-0"), "", "n0/gpus-0"),
     ];

@@ -69,7 +69,7 @@ fn shop(node: &str) -> String {
 }
 
 /// What the actor of `web` is blocked on given these objects, and whether its place is infeasible.
-fn told(more: &str) -> String {
+fn summary(more: &str) -> String {
     let mut objects = Objects::default();
     objects.read("test", &format!("{BASE}{}{more}", decided("web", "server-0", "n0"))).unwrap();
     let (index, policy) = (Index::of(&objects), Policy::builtin("p"));
@@ -101,8 +101,8 @@ fn terminating_pods_are_waited_for_and_others_make_a_place_infeasible() {
         (pod("foreign", "Running", None), lost),
         (pod("foreign", "Failed", None), "starts"),
     ] {
-        assert_eq!(told(&(two.clone() + &more)), expected, "{more}");
+        assert_eq!(summary(&(two.clone() + &more)), expected, "{more}");
     }
     let not_offered = "n0/cpus-0 is no longer offered; another place is being searched; its place is lost";
-    assert_eq!(told(&node("n1")), not_offered);
+    assert_eq!(summary(&node("n1")), not_offered);
 }

@@ -113,7 +113,7 @@ fn feasibility_without_a_plan() {
     ];
     for (what, change, expected) in table {
         let [with_pods, without] = found(change);
-        let told = [with_pods, without, without_return(change)];
-        assert_eq!(told, expected, "{what}: with pods, without, and who there could not start again");
+        let summary = [with_pods, without, without_return(change)];
+        assert_eq!(summary, expected, "{what}: with pods, without, and who there could not start again");
     }
 }

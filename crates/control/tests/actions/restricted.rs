@@ -79,9 +79,9 @@ fn moves_blocked_by_an_unevictable_pod_are_refused() {
         let world = World::of(&format!("{world} {exchange} {rest}"));
         let held = kept.split_whitespace().map(|index| (actor(index), "a budget".to_owned())).collect();
         let stuck = control::stuck_moves(&world.decision, &world.seen, &world.todo().blocked, &held);
-        let told: Vec<_> =
+        let summary: Vec<_> =
             stuck.iter().map(|it| format!("{} on {}: {}", it.actor, it.node, it.reason)).collect();
-        assert_eq!(told.join("; "), expected, "{rest}, {kept}");
+        assert_eq!(summary.join("; "), expected, "{rest}, {kept}");
     }
 }
 

@@ -12,7 +12,7 @@ fn message_counts_are_rounded_once() {
     let table = [
         ("{from: cam, to: cam, rate: 1/s, pattern: Ring, drag: 2}", "ring"),
         ("{from: cam, to: cam, rate: 1/h, messageBytes: 65Ki, pattern: AllToAll}", "two quanta, rounded up"),
-        ("{from: cam, to: nobody, rate: 1/s, pattern: AllToAll}", "no such group"),
+        ("{from: cam, to: missing, rate: 1/s, pattern: AllToAll}", "no such group"),
     ];
     for (text, name) in table {
         insta::assert_snapshot!(name, difference(&channel(text)));
@@ -116,10 +116,10 @@ fn large_numbers_affect_only_their_application() {
             let world = |name: &str| assemble(&index, &key(name), &policy, Timestamp::UNIX_EPOCH);
             let (app, other) = (world("app").unwrap(), world("other").unwrap_err().to_string());
             assert!(other.starts_with("spec."), "{to}: {other}");
-            let told = |note: &world::SnapshotWarning| {
+            let summary = |note: &world::SnapshotWarning| {
                 note.condition == "Partial" && note.message.contains("of ns/other only")
             };
-            assert!(app.warnings.iter().any(told), "{to}: {:?}", app.warnings);
+            assert!(app.warnings.iter().any(summary), "{to}: {:?}", app.warnings);
         }
     }
 }

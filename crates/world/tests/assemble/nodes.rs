@@ -121,8 +121,8 @@ fn numbers_of_nodes_and_pools_are_capped() {
             "unit n1/cpus-0 9007199254740992 many -",
         ),
     ] {
-        let told = shown(&changed(from, to, ""));
-        assert!(told.lines().any(|line| line == expected), "{expected}: {told}");
+        let summary = shown(&changed(from, to, ""));
+        assert!(summary.lines().any(|line| line == expected), "{expected}: {summary}");
     }
     let licence = |cost: &str| {
         let node = format!("{{name: n1, labels: {{cairn.dev/licence-cost: '{cost}'}}}}");

@@ -59,7 +59,7 @@ fn refusals_respect_their_scope() {
         let refusal =
             format!("{{refusals: [{{{scope}, actor: cam-0, reason: no, until: '1970-01-01T00:01:00Z'}}]}}");
         let world = world_of(&changed("kind: cpu", "kind: cpu", &placement("app", &refusal))).unwrap();
-        let told = world.snapshot.file().constraints.iter().filter_map(|rule| match rule {
+        let summary = world.snapshot.file().constraints.iter().filter_map(|rule| match rule {
             Constraint::Never { actors, places, reason: Some(reason), .. }
                 if reason.starts_with("refused") =>
             {
@@ -68,7 +68,7 @@ fn refusals_respect_their_scope() {
             }
             _ => None,
         });
-        told.collect::<Vec<_>>().join("; ")
+        summary.collect::<Vec<_>>().join("; ")
     };
     let (one, both) = ("ns/app/cam-0", "ns/app/cam-0 ns/app/cam-1");
     let table = [

@@ -7,7 +7,7 @@ use crate::cluster::{BASE, changed, difference, placement, world_of};
 /// What bounds the application: `MAX of RESOURCE in POOLS DOMAIN: REASON`.
 fn quotas(yaml: &str) -> String {
     let world = world_of(yaml).unwrap();
-    let told = world.snapshot.file().constraints.iter().filter_map(|given| match given {
+    let summary = world.snapshot.file().constraints.iter().filter_map(|given| match given {
         Constraint::Quota { actors, pool, pools, numa, resource, max, reason } => Some(format!(
             "{} actors: {max} of {} in {}{}: {}",
             actors.len(),
@@ -18,7 +18,7 @@ fn quotas(yaml: &str) -> String {
         )),
         _ => None,
     });
-    told.collect::<Vec<_>>().join("\n")
+    summary.collect::<Vec<_>>().join("\n")
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Partitions (MIG), NVLinks, and events.
 
-use super::{Device, c_uint, Return, Setting, UNKNOWN, answer, NOT_FOUND, Attributes, c_int, PciInfo, pci, NOT_SUPPORTED, c_ulonglong, XID_EVENT, Events, SUCCESS, asked, EventData, Instant, Duration, thread, TIMEOUT, UtilizationControl, GIB};
+use super::{
+    Attributes, Device, Duration, EventData, Events, GIB, Instant, NOT_FOUND, NOT_SUPPORTED, PciInfo, Return,
+    SUCCESS, Setting, TIMEOUT, UNKNOWN, UtilizationControl, XID_EVENT, answer, asked, c_int, c_uint,
+    c_ulonglong, pci, thread,
+};
 
 /// Whether it is split.
 #[unsafe(no_mangle)]
