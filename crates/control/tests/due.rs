@@ -316,7 +316,7 @@ fn background_slots_rotate() {
 }
 
 /// Consecutive refusals as `ACTOR/NODE@SECONDS`; the active ones at a time, with count and remaining duration.
-fn told(refused: &str, now: u64, longest: u64) -> String {
+fn summary(refused: &str, now: u64, longest: u64) -> String {
     let (mut refusals, at) = (RefusalTracker::default(), Duration::from_secs);
     for one in refused.split_whitespace() {
         let (who, when) = one.split_once('@').unwrap();
@@ -376,9 +376,9 @@ fn refusals_double_in_duration() {
         ("a/n0@100 a/any@130", 130, "a/any x1 10s"),
     ];
     for (refused, now, expected) in table {
-        assert_eq!(told(refused, now, 300), expected, "{refused} at {now}");
+        assert_eq!(summary(refused, now, 300), expected, "{refused} at {now}");
     }
-    assert_eq!(told("a/n0@100 a/n0@110 a/n0@130", 130, 15), "a/n0 x1 15s", "no longer than is asked for");
+    assert_eq!(summary("a/n0@100 a/n0@110 a/n0@130", 130, 15), "a/n0 x1 15s", "no longer than is asked for");
 }
 
 #[test]

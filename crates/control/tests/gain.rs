@@ -69,8 +69,8 @@ fn a_kept_incumbent_lists_its_unplaced_actors() {
     let snapshot = Snapshot::read(text).unwrap();
     let goes: placement::Assignment = [None, Some(UnitIx::new(0))].into_iter().collect();
     let kept = plan(&snapshot, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
-    let told = kept.unplaced[0].clone();
-    let unplaced = vec![placement::Unplaced { actor: ActorIx::new(0), ..told }];
+    let first = kept.unplaced[0].clone();
+    let unplaced = vec![placement::Unplaced { actor: ActorIx::new(0), ..first }];
     let going = placement::Plan { cost: snapshot.cost(&goes), assignment: goes, unplaced, ..kept };
     let waits = |least: f64| require_gain(&snapshot, &[], going.clone(), least).unplaced[0].actor.at();
     assert_eq!([0.2, 0.21].map(waits), [0, 1], "50 to 40 is a fifth");
