@@ -127,7 +127,7 @@ fn unbound_pods_are_deleted_with_a_resource_version() {
 
 #[test]
 fn a_foreign_namesake_pod_is_foreign_load() {
-    let taken = "taken server-0: ByAnother(\"Pod web-server-0, which is not of this application\")";
+    let taken = "taken server-0: Foreign(\"Pod web-server-0, which is not of this application\")";
     // A unit less for plans, a GPU and a core less on the node, no slot and none of the pool's bound: claims count nothing.
     let left = "left n0/gpus-0:1 pool 2 cpu 3000 gpu 1";
     let foreign = pod("web-server-0", None);
@@ -147,7 +147,7 @@ fn a_foreign_namesake_pod_is_foreign_load() {
 
 #[test]
 fn a_foreign_namesake_instance_is_a_name_conflict() {
-    let taken = "taken server-0: ByAnother(\"Instance web-server-0, which is not of this application\")";
+    let taken = "taken server-0: Foreign(\"Instance web-server-0, which is not of this application\")";
     assert_eq!(shown(&instance("web-server-0", None)), format!("{taken}\n{ALL}"));
     // An unowned Instance is ignored, and an extra one of ours is surplus.
     assert_eq!(shown(&instance("handmade", None)), ALL);
@@ -155,7 +155,7 @@ fn a_foreign_namesake_instance_is_a_name_conflict() {
     let other =
         BASE.split("---").last().unwrap().replace("name: web", "name: other").replace("web-uid", "other-uid");
     let other = format!("\n---\n{other}{}", instance("web-server-0", Some("other-uid")));
-    let taken = "taken server-0: ByAnother(\"Instance web-server-0 of another application\")";
+    let taken = "taken server-0: Foreign(\"Instance web-server-0 of another application\")";
     assert_eq!(shown(&other), format!("{taken}\n{ALL}"));
 }
 
@@ -181,11 +181,11 @@ fn owners_in_another_namespace_are_foreign() {
 #[test]
 fn orphaned_objects_are_waited_for() {
     let pods = pod("web-server-0", Some("gone-uid"));
-    let leaving = "taken server-0: Leaving(\"Pod web-server-0, whose owner no longer exists,\")";
+    let leaving = "taken server-0: Orphaned(\"Pod web-server-0, whose owner no longer exists,\")";
     assert_eq!(shown(&pods), format!("{leaving}\nleft n0/gpus-0:1 n0/gpus-1:1 pool 2 cpu 3000 gpu 1"));
     assert_eq!(planned(&pods), "n0/gpus-0 n0/gpus-1, 4000 cpuMilli; ", "it is deleted: no move for it");
     let instances = instance("web-server-0", Some("gone-uid"));
-    let leaving = "taken server-0: Leaving(\"Instance web-server-0, whose owner no longer exists,\")";
+    let leaving = "taken server-0: Orphaned(\"Instance web-server-0, whose owner no longer exists,\")";
     assert_eq!(shown(&instances), format!("{leaving}\n{ALL}"));
 }
 

@@ -146,7 +146,7 @@ fn requested_instances_are_observed_by_name() {
         (
             "x server",
             pod(""),
-            "inst-x asked; inst-x waits: ByAnother(\"Pod x, which is not of this application\")",
+            "inst-x asked; inst-x waits: Foreign(\"Pod x, which is not of this application\")",
         ),
         // rejected ones are observed too, and their pods are stopped
         ("x server count=2", pod(owned), "inst-x asked with x"),
@@ -155,7 +155,7 @@ fn requested_instances_are_observed_by_name() {
         (
             "web-client-0 server",
             String::new(),
-            "inst-web-client-0 asked; client-0 waits: ByAnother(\"Instance web-client-0, which the application requested itself\")",
+            "inst-web-client-0 asked; client-0 waits: Foreign(\"Instance web-client-0, which the application requested itself\")",
         ),
     ] {
         let mut objects = objects(text);

@@ -117,7 +117,7 @@ fn large_numbers_affect_only_their_application() {
             let (app, other) = (world("app").unwrap(), world("other").unwrap_err().to_string());
             assert!(other.starts_with("spec."), "{to}: {other}");
             let summary = |note: &world::SnapshotWarning| {
-                note.condition == "Partial" && note.message.contains("of ns/other only")
+                note.condition == "Partial" && note.message.contains("the manifest of ns/other is invalid")
             };
             assert!(app.warnings.iter().any(summary), "{to}: {:?}", app.warnings);
         }

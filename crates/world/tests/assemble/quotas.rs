@@ -185,7 +185,7 @@ fn limit_range_defaults_count_as_requests() {
 #[test]
 fn pools_can_select_namespaces() {
     let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: ns, labels: {team: vision}}}";
-    let rule = r#"+ rule {"type":"never","actors":["ns/app/cam-0","ns/app/cam-1"],"units":["n0/gpus-0","n0/gpus-1"],"exceptCurrent":true,"reason":"pool gpus does not select namespace ns: see its spec.namespaceSelector"}"#;
+    let rule = r#"+ rule {"type":"never","actors":["ns/app/cam-0","ns/app/cam-1"],"units":["n0/gpus-0","n0/gpus-1"],"exceptCurrent":true,"reason":"pool gpus does not select namespace ns; see its spec.namespaceSelector"}"#;
     for (selector, more, expected) in [
         ("matchLabels: {team: vision}", namespace, ""),
         ("matchLabels: {team: audio}", namespace, rule),
