@@ -56,7 +56,7 @@ fn a_buffer_is_registered_and_returned_where_supported() {
         let slot = rank.memory.register(&rank.space(), buffer).unwrap();
         slot.write(8, &7_u64.to_ne_bytes()).unwrap();
         let rejected = rank.memory.deregister::<u32>(slot).unwrap_err();
-        assert!(rejected.error.to_string().contains("name the type that was registered"));
+        assert!(rejected.error.to_string().contains("name the registered type"));
         assert_eq!(rank.memory.deregister::<u64>(rejected.value).unwrap(), [1, 7, 3]);
         let empty = rank.memory.register(&rank.space(), Vec::<u8>::new()).unwrap_err();
         assert_eq!(empty.error.to_string(), "cannot register 0 bytes: a slot has at least 1 byte");
