@@ -61,7 +61,7 @@ fn an_executable_that_cannot_be_started_costs_only_its_stage() {
 #[test]
 fn an_executable_that_is_no_solver_costs_only_its_stage() {
     let says = Asp::with_executable("/bin/echo", Limits::default()).with_effort(300);
-    falls_back(&says, &for_clingo("P-24x6-s1"), &|| false, &["what is no answer"]);
+    falls_back(&says, &for_clingo("P-24x6-s1"), &|| false, &["invalid answer"]);
     // Its standard error is passed on.
     let complains = Asp::with_executable("/bin/cat", Limits::default()).with_effort(300);
     falls_back(&complains, &for_clingo("P-24x6-s1"), &|| false, &["nrecognized option", "unknown option"]);

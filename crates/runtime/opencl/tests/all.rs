@@ -163,7 +163,7 @@ fn a_unit_and_a_kernel_pass_each_state_once() {
     // A kernel error ends its state, not the unit.
     for (wrong, message) in [
         (state("nothing", vec![Argument::U32(1)]), "cannot run the kernel nothing: "),
-        (state("fill", Vec::new()), "it takes 2 arguments, and was given 1"),
+        (state("fill", Vec::new()), "it takes 2 arguments, but got 1"),
     ] {
         compute.start(&unit, &wrong).unwrap();
         compute.wait(&wrong).done().unwrap();
