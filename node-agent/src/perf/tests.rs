@@ -187,7 +187,10 @@ fn what_cannot_be_counted_says_why() {
     let v1 = tempfile::tempdir().unwrap();
     let mut perf = Perf::new(Box::new(double.clone()), v1.path(), 1000, &metrics);
     let page = metrics.collectors_page();
-    assert!(page.contains("perf_software absent: ") && page.contains("is not a cgroup v2 hierarchy"), "{page}");
+    assert!(
+        page.contains("perf_software absent: ") && page.contains("is not a cgroup v2 hierarchy"),
+        "{page}"
+    );
     perf.watch(&[pod("1")].into());
     assert_eq!(text(&mut perf), "cairn_agent_perf_open_fds 0");
 
