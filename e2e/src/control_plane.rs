@@ -162,9 +162,9 @@ impl Running {
         self.spawn(&plane, "kube-apiserver", flags::apiserver(&plane))?;
         let client = plane.client().await?;
         self.until("the API server is ready", async || ready(&client).await).await?;
-        let mut cables = Vec::new();
+        let mut links = Vec::new();
         for name in names {
-            let (node, child) = real_nodes::start(&plane, &name, &mut cables).await?;
+            let (node, child) = real_nodes::start(&plane, &name, &mut links).await?;
             plane.nodes.push(node);
             self.0.push(child);
         }

@@ -81,10 +81,10 @@ impl FakeKubelet {
     pub fn start(socket: &Path, pods: Vec<PodResources>) -> Self {
         let path = socket.to_owned();
         let pods = Arc::new(Mutex::new(pods));
-        let told = Arc::clone(&pods);
+        let shared_pods = Arc::clone(&pods);
         let server = tokio::spawn(async move {
-            if let Err(error) = serve_pod_resources(&path, told).await {
-                eprintln!("a kubelet that is none: {error:#}");
+            if let Err(error) = serve_pod_resources(&path, shared_pods).await {
+                eprintln!("the fake kubelet failed: {error:#}");
             }
         });
         Self { socket: socket.to_owned(), pods, server: server.abort_handle() }
@@ -128,7 +128,7 @@ pub fn holder(namespace: &str, name: &str, gpu: Option<usize>, cpus: &[i64]) -> 
 /// It has no application, so no operator reconciles it. The pod is deleted with it.
 pub async fn controller(client: &Client, namespace: &str, name: &str) -> Result<OwnerReference> {
     let spec = InstanceSpec {
-        application_name: "nobody".to_owned(),
+        application_name: "no-application".to_owned(),
         origin: InstanceOrigin::Runtime,
         actor_group: Some("none".to_owned()),
         ..InstanceSpec::default()

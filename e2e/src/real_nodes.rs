@@ -1,23 +1,21 @@
-//! Real nodes: a kubelet with containerd, each in namespaces of its own, beside the control plane.
+//! Real nodes: each is a kubelet with containerd in its own namespaces, beside the control plane.
 //!
 //! ```text
 //! cairn-e2e up ──stdin──► cairn-e2e node           the node's namespaces: mounts, network, processes
-//!   │                        └─► process 1 of the node: reaps, and takes everything with it when it ends
+//!   │                        └─► process 1 of the node: reaps processes; when it ends, the kernel kills all others
 //!   │                              └─► containerd, kubelet, and every container
 //!   └─ forwards 10.0.0.1:443 of each node to the API server, as kube-proxy would
 //! ```
 //!
-//! A node ends when its stdin closes, which the kernel does for a supervisor that is killed. With process 1 of a
-//! process namespace every process in it ends, with the last process go its mounts and its network, and the
-//! cgroups, which have no owner, are removed then. The sysctls that a kubelet sets are files of its own. So a node
-//! leaves nothing behind on the machine, unless whoever cleans up is killed as well: its empty cgroups then go when the
-//! next node starts.
+//! A node ends when its stdin closes, also when its supervisor is killed. All processes of a PID namespace end with process 1,
+//! and the node's mounts and network end with its last process. Its cgroups, which have no owner, are removed then. The
+//! sysctls that a kubelet sets are private files. So a node leaves nothing behind on the machine, unless the process that
+//! cleans up is killed as well. The next node that starts then removes its empty cgroups.
 //!
-//! What a node does not have: kube-proxy, so the only Service with an address is that of the API server, and a cluster DNS,
-//! unless one is [started](Cluster::start_dns). Pods reach each other, whatever node they are on, and the API server; the
-//! machine reaches pods.
+//! A node has no kube-proxy, so only the API server's Service is reachable, and no cluster DNS unless one is
+//! [started](Cluster::start_dns). Pods reach the API server and each other across nodes; the machine reaches pods.
 //!
-//! It needs root, for namespaces and mounts, and `ip` of iproute2.
+//! Requires root, for namespaces and mounts, and `ip` of iproute2.
 
 use std::{
     ffi::OsStr,
@@ -51,39 +49,39 @@ mod namespaces;
 pub(crate) mod network;
 mod node;
 
-/// The image that holds a pod's namespaces; each node has it from its start.
+/// The pause image, imported on each node at its start.
 pub const PAUSE_IMAGE: &str = "registry.local/cairn-e2e-pause:e2e";
 
-/// Where it is written, in the state folder of a control plane.
+/// Its archive, in the state folder of a control plane.
 const PAUSE_ARCHIVE: &str = "run/pause.tar";
 
-/// How long a new process may take until it has its namespaces.
+/// The time limit for a new process to enter its namespaces.
 const NAMESPACES_LIMIT: Duration = Duration::from_mins(3);
 
 /// A node with a kubelet, as `cairn-e2e up` prints it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RealNode {
-    /// The name of its Node.
+    /// The name of the Node object.
     pub name: String,
-    /// Everything of this node. `run`, `var-lib` and `var-log` are what it has at `/run`, `/var/lib` and `/var/log`.
+    /// The state folder of this node. `run`, `var-lib` and `var-log` are its `/run`, `/var/lib` and `/var/log`.
     pub state: PathBuf,
-    /// Its address, which the machine reaches.
+    /// The address, reachable from the machine.
     pub address: Ipv4Addr,
 }
 
 impl RealNode {
-    /// The folder of the kubelet, which it knows as `/var/lib/kubelet`: device plugins' sockets are in it.
+    /// The kubelet's folder, inside the node `/var/lib/kubelet`; it contains the sockets of device plugins.
     pub fn kubelet(&self) -> PathBuf {
         self.state.join("var-lib/kubelet")
     }
 
-    /// The socket on which the kubelet says which pod has which device.
+    /// The socket of the kubelet's PodResources API.
     pub fn pod_resources(&self) -> PathBuf {
         self.kubelet().join("pod-resources/kubelet.sock")
     }
 
-    /// The process of the kubelet.
+    /// The kubelet's process.
     pub fn kubelet_process(&self) -> Result<Pid> {
         let flag = configuration::kubelet_config_flag(&self.state);
         let is_it = |id: &i32| {
@@ -96,13 +94,13 @@ impl RealNode {
         id.with_context(|| format!("{} has no kubelet now", self.name))
     }
 
-    /// Kills the kubelet. The node starts another one; what runs in containers goes on meanwhile.
+    /// Kills the kubelet. The node restarts it; containers keep running.
     pub fn kill_kubelet(&self) -> Result<()> {
         kill_process(self.kubelet_process()?, Signal::KILL)
             .with_context(|| format!("cannot kill the kubelet of {}", self.name))
     }
 
-    /// containerd's own client, for the containers of the kubelet.
+    /// A command of containerd's client in the kubelet's namespace.
     fn ctr(&self, bin: &Path, arguments: &[&OsStr]) -> tokio::process::Command {
         let mut ctr = tokio::process::Command::new(bin.join("ctr"));
         ctr.arg("--address").arg(self.state.join("run/containerd/containerd.sock"));
@@ -112,7 +110,7 @@ impl RealNode {
 }
 
 impl Cluster {
-    /// Gives `image` to every real node. Pods that use it say `imagePullPolicy: Never`.
+    /// Imports `image` on every real node. Pods that use it need `imagePullPolicy: Never`.
     pub async fn load(&self, image: &Image) -> Result<()> {
         let archive = self.plane().state.join("run").join(format!("image-{}.tar", self.number()));
         image.write(&archive)?;
@@ -120,35 +118,35 @@ impl Cluster {
         std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
     }
 
-    /// Gives the image in an archive to every real node.
+    /// Imports the image in an archive on every real node.
     pub async fn load_archive(&self, archive: &Path) -> Result<()> {
         let plane = self.plane();
         let words = [OsStr::new("images"), OsStr::new("import"), archive.as_os_str()];
         let imports = plane.nodes.iter().map(async |node| {
             let imported = command::run(node.ctr(&plane.bin, &words), "").await;
-            imported.with_context(|| format!("{} does not take the image {}", node.name, archive.display()))
+            imported.with_context(|| format!("{} cannot import the image {}", node.name, archive.display()))
         });
         futures::future::try_join_all(imports).await.map(drop)
     }
 }
 
-/// What a node is told at its start.
+/// The start-up parameters of a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
     node: RealNode,
     /// The folder of the tools.
     bin: PathBuf,
-    /// The authority that signs clients of the kubelet.
+    /// The certificate authority of the kubelet's clients.
     authority: PathBuf,
-    /// An archive with [`PAUSE_IMAGE`].
+    /// The archive of [`PAUSE_IMAGE`].
     pause: PathBuf,
     network: network::Network,
 }
 
-/// Where the cables of a node end: the process whose network it is, and its addresses.
-pub(crate) struct Cable(u32, network::Network);
+/// The end of a node's network links: the process in its network namespace, and its addresses.
+pub(crate) struct Link(u32, network::Network);
 
-/// Prepares `count` nodes: their names, their certificates, and the image that every node has.
+/// Prepares `count` nodes: names, certificates and the pause image.
 pub(crate) fn prepare(authority: &Authority, state: &Path, count: usize) -> Result<Vec<String>> {
     let names: Vec<_> = (0..count).map(|number| format!("real-{number}")).collect();
     for name in &names {
@@ -162,18 +160,17 @@ pub(crate) fn prepare(authority: &Authority, state: &Path, count: usize) -> Resu
     Ok(names)
 }
 
-/// Starts the node `name` of those that were prepared, beside `plane`, whose API server must answer.
+/// Starts the prepared node `name` beside `plane`, whose API server must be reachable.
 ///
-/// It has started when this returns; when it is Ready, its Node says so. `cables` are those of the nodes that were started
-/// before; it is added to them.
+/// Does not wait until the Node is Ready. `links` are those of the nodes started before; its own is appended.
 pub(crate) async fn start(
     plane: &ControlPlane,
     name: &str,
-    cables: &mut Vec<Cable>,
+    links: &mut Vec<Link>,
 ) -> Result<(RealNode, Child)> {
     ensure!(
         rustix::process::geteuid().is_root(),
-        "real nodes need root, for their namespaces and mounts: run this as root, in a container with --privileged"
+        "real nodes need root for namespaces and mounts; run this as root, in a container with --privileged"
     );
     let state = plane.state.join(name);
     for folder in ["run", "var-lib", "var-log", "containerd", "cni", "cdi", "opt", "sysctls"] {
@@ -194,16 +191,16 @@ pub(crate) async fn start(
     cgroups::remove_abandoned();
     let log = plane.state.join("log").join(format!("{name}.log"));
     let mut child = Child::spawn_held(name, &log, &["node", &cgroups::name(name)])?;
-    let pid = child.pid().context("it has not been waited for")?;
+    let pid = child.pid().context("the node has ended")?;
     let separate = wait::until(NAMESPACES_LIMIT, async || namespaces::are_separate(pid)).await;
     separate.map_err(|seen| {
-        anyhow::anyhow!("{name} gets no namespaces of its own: {seen}\n{}", child.last_words())
+        anyhow::anyhow!("{name} cannot enter its own namespaces: {seen}\n{}", child.last_words())
     })?;
     let (network, listener) = network::Network::join(pid)?;
-    for Cable(other_pid, other) in cables.iter() {
+    for Link(other_pid, other) in links.iter() {
         network.connect(pid, *other, *other_pid)?;
     }
-    cables.push(Cable(pid, network));
+    links.push(Link(pid, network));
     tokio::spawn(network::forward(listener, plane.ports["kube-apiserver"]));
     let node = RealNode { name: name.to_owned(), state, address: network.node() };
     let plan = Plan {

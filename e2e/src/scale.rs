@@ -298,7 +298,7 @@ fn page(all: &[Measured], commit: &str) -> String {
              | applications × nodes | decided | bound | worst bound ÷ target (2 s) | triggered searches (target 1 each) | background searches \
              | changed decisions of other applications (target 0) |\n|---|---:|---:|---:|---:|---:|---:|\n";
     for row in all {
-        let told = |of: fn(&Change) -> f64| {
+        let per_change = |of: fn(&Change) -> f64| {
             let all: Vec<String> = row.changes.iter().map(|change| format!("{:.1}", of(change))).collect();
             all.join(", ")
         };
@@ -308,11 +308,11 @@ fn page(all: &[Measured], commit: &str) -> String {
             "| {} × {} | {} s | {} s | {:.2} | {} | {} | {} |",
             row.size.applications,
             row.size.nodes,
-            told(|change| change.seconds_until_decided),
-            told(|change| change.seconds_until_bound),
+            per_change(|change| change.seconds_until_decided),
+            per_change(|change| change.seconds_until_bound),
             ratio(worst, 2.0),
-            told(|change| caused(&change.searches_by)),
-            told(|change| at_leisure(&change.searches_by)),
+            per_change(|change| caused(&change.searches_by)),
+            per_change(|change| at_leisure(&change.searches_by)),
             row.changes.iter().map(|change| change.others).sum::<usize>()
         );
     }

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use world::Objects;
 
 use crate::args::ClusterArgs;
-use crate::cluster::{block_on, client, list_error};
+use crate::cluster::{CLUSTER_ACCESS_HINT, block_on, client, list_error};
 use crate::error::CliError;
 
 /// The hint when a list is forbidden.
@@ -65,23 +65,26 @@ struct Lister<'a> {
     client: &'a Client,
     /// The namespace to list if listing all namespaces is forbidden.
     namespace: Option<&'a str>,
+    /// An inaccessible kind is an error.
+    needs_all: bool,
     inaccessible: RefCell<BTreeMap<String, InaccessibleKind>>,
 }
 
 impl Lister<'_> {
-    /// Records a forbidden or unknown kind; returns all other errors.
+    /// Records a forbidden or unknown kind unless all are needed; returns all other errors.
     fn record<K: Resource<DynamicType = ()>>(
         &self,
         source: kube::Error,
         except_one_namespace: bool,
     ) -> Result<(), CliError> {
-        let kube::Error::Api(status) = &source else { return Err(list_error::<K>(source, "")) };
-        if !matches!(status.code, 403 | 404) {
-            return Err(list_error::<K>(source, ""));
+        let code = if let kube::Error::Api(status) = &source { status.code } else { 0 };
+        let error =
+            list_error::<K>(source, if self.needs_all { CLUSTER_ACCESS_HINT } else { VIEW_ROLE_HINT });
+        if self.needs_all || !matches!(code, 403 | 404) {
+            return Err(error);
         }
-        let is_unknown = status.code == 404;
-        let why = list_error::<K>(source, VIEW_ROLE_HINT).with_causes();
-        let kind = InaccessibleKind { why, except_one_namespace, is_unknown };
+        let kind =
+            InaccessibleKind { why: error.with_causes(), except_one_namespace, is_unknown: code == 404 };
         self.inaccessible.borrow_mut().insert(K::plural(&()).into_owned(), kind);
         Ok(())
     }
@@ -136,7 +139,12 @@ pub fn applications(args: &ClusterArgs, namespace: Option<&str>) -> Result<Acces
     block_on(async {
         let client = client(args).await?;
         let here = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
-        let lister = Lister { client: &client, namespace: Some(&here), inaccessible: RefCell::default() };
+        let lister = Lister {
+            client: &client,
+            namespace: Some(&here),
+            needs_all: false,
+            inaccessible: RefCell::default(),
+        };
         let (pools, applications, placements, instances) =
             futures::try_join!(lister.all(), lister.namespaced(), lister.namespaced(), lister.namespaced())?;
         let objects = Objects { pools, applications, placements, instances, ..Objects::default() };
@@ -149,9 +157,21 @@ pub fn applications(args: &ClusterArgs, namespace: Option<&str>) -> Result<Acces
 /// # Errors
 /// If the cluster cannot be reached.
 pub fn everything(args: &ClusterArgs) -> Result<AccessibleObjects, CliError> {
+    planning_objects(args, false)
+}
+
+/// All objects that a planning snapshot is built from.
+///
+/// # Errors
+/// If the cluster cannot be reached, or one of the kinds is not accessible.
+pub fn required(args: &ClusterArgs) -> Result<Objects, CliError> {
+    Ok(planning_objects(args, true)?.objects)
+}
+
+fn planning_objects(args: &ClusterArgs, needs_all: bool) -> Result<AccessibleObjects, CliError> {
     block_on(async {
         let client = client(args).await?;
-        let lister = Lister { client: &client, namespace: None, inaccessible: RefCell::default() };
+        let lister = Lister { client: &client, namespace: None, needs_all, inaccessible: RefCell::default() };
         let policies = Api::<ConfigMap>::namespaced(client.clone(), &args.operator_namespace);
         let selector = ListParams::default().labels(&labels::policy_selector());
         let (

@@ -2,67 +2,16 @@
 
 use std::sync::Arc;
 
-use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
-use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota};
+use crds::NodeTopology;
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
-use serde::de::DeserializeOwned;
-use world::Objects;
 
 use crate::args::ClusterArgs;
 use crate::error::CliError;
 
-/// All objects that a planning snapshot is built from.
-pub fn objects(args: &ClusterArgs) -> Result<Objects, CliError> {
-    block_on(async {
-        let client = client(args).await?;
-        let policies = Api::<ConfigMap>::namespaced(client.clone(), &args.operator_namespace);
-        let selector = ListParams::default().labels(&labels::policy_selector());
-        let client = &client;
-        let (
-            (nodes, pods, quotas, limits, namespaces),
-            (topologies, pools, applications, placements, instances),
-            policies,
-        ) = futures::try_join!(
-            async {
-                futures::try_join!(
-                    all::<Node>(client),
-                    all::<Pod>(client),
-                    all::<ResourceQuota>(client),
-                    all::<LimitRange>(client),
-                    all::<Namespace>(client)
-                )
-            },
-            async {
-                futures::try_join!(
-                    all::<NodeTopology>(client),
-                    all::<DevicePool>(client),
-                    all::<ActorApplication>(client),
-                    all::<Placement>(client),
-                    all::<Instance>(client)
-                )
-            },
-            list(policies, selector),
-        )?;
-        Ok(Objects {
-            nodes,
-            pods,
-            quotas,
-            limits,
-            namespaces,
-            topologies,
-            pools,
-            applications,
-            placements,
-            instances,
-            policies,
-        })
-    })
-}
-
 /// The hint when a list that a plan needs is forbidden.
-const CLUSTER_ACCESS_HINT: &str =
+pub const CLUSTER_ACCESS_HINT: &str =
     "; this command needs read access to the whole cluster; `kubectl cairn status` needs only one namespace";
 
 /// The namespace of the kubeconfig's context.
@@ -74,11 +23,13 @@ pub fn namespace(args: &ClusterArgs) -> Result<String, CliError> {
 pub fn topologies(args: &ClusterArgs, node: &str) -> Result<Vec<Arc<NodeTopology>>, CliError> {
     block_on(async {
         let api = Api::<NodeTopology>::all(client(args).await?);
-        match api.get_opt(node).await {
-            Ok(Some(found)) => Ok(vec![Arc::new(found)]),
-            // The error of a list is more helpful: a missing CRD or a missing permission.
-            Ok(None) | Err(_) => list(api, ListParams::default()).await,
+        if let Ok(Some(found)) = api.get_opt(node).await {
+            return Ok(vec![Arc::new(found)]);
         }
+        // The error of a list is more helpful: a missing CRD or a missing permission.
+        let found = api.list(&ListParams::default()).await;
+        let found = found.map_err(|source| list_error::<NodeTopology>(source, CLUSTER_ACCESS_HINT))?;
+        Ok(found.items.into_iter().map(Arc::new).collect())
     })
 }
 
@@ -113,22 +64,6 @@ pub async fn client(args: &ClusterArgs) -> Result<Client, CliError> {
         None => Config::infer().await.map_err(|e| failed(reading, e.into()))?,
     };
     Client::try_from(config).map_err(|e| failed("create a client for the cluster", e.into()))
-}
-
-/// All objects of a kind, in all namespaces.
-async fn all<K>(client: &Client) -> Result<Vec<Arc<K>>, CliError>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
-{
-    list(Api::all(client.clone()), ListParams::default()).await
-}
-
-async fn list<K>(api: Api<K>, parameters: ListParams) -> Result<Vec<Arc<K>>, CliError>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,
-{
-    let found = api.list(&parameters).await.map_err(|source| list_error::<K>(source, CLUSTER_ACCESS_HINT))?;
-    Ok(found.items.into_iter().map(Arc::new).collect())
 }
 
 /// The error of a failed list, with a hint; `forbidden` is the hint for missing permissions.

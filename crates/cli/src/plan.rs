@@ -20,7 +20,7 @@ use crate::report::PlanReport;
 use crate::search::{self, PolicyDefaults, Search, SearchResult};
 use crate::style::Style;
 use crate::summary::{self, Title};
-use crate::{Outcome, cluster, print, print_error, read};
+use crate::{Outcome, access, print, print_error, read};
 
 /// A decision with its input.
 struct Decision {
@@ -154,7 +154,7 @@ fn from_objects(args: &PlanArgs, given: Option<&PolicyFile>) -> Result<Outcome, 
 pub fn objects(args: &PlanArgs) -> Result<(Objects, Timestamp), CliError> {
     let files = &args.input.files;
     if files.is_empty() {
-        return Ok((cluster::objects(&args.cluster)?, Timestamp::now()));
+        return Ok((access::required(&args.cluster)?, Timestamp::now()));
     }
     let (objects, newest) = read::manifests(files)?;
     // Without any timestamp nothing has expired.

@@ -6,7 +6,7 @@ use placement::{Assignment, Criterion, RuleEvaluator, Snapshot, State};
 /// An assignment from which one actor at a time is moved.
 pub(crate) struct Moves<'a> {
     pub state: State<'a>,
-    ruling: Option<RuleEvaluator<'a>>,
+    evaluator: Option<RuleEvaluator<'a>>,
     /// The levels that count grandfathered violations, and penalties.
     levels: [Option<usize>; 2],
 }
@@ -18,7 +18,7 @@ impl<'a> Moves<'a> {
         };
         Self {
             state: State::of(snapshot, assignment),
-            ruling: snapshot.rules().map(|rules| RuleEvaluator::of(rules, assignment)),
+            evaluator: snapshot.rules().map(|rules| RuleEvaluator::of(rules, assignment)),
             levels: [Criterion::Excused, Criterion::Policy].map(level),
         }
     }
@@ -26,16 +26,16 @@ impl<'a> Moves<'a> {
     /// Removes an actor from its unit, and returns the unit.
     pub fn take(&mut self, actor: ActorIx) -> Option<UnitIx> {
         let unit = self.state.take(actor)?;
-        if let Some(ruling) = &mut self.ruling {
-            ruling.take(actor, unit);
+        if let Some(evaluator) = &mut self.evaluator {
+            evaluator.take(actor, unit);
         }
         Some(unit)
     }
 
     pub fn put(&mut self, actor: ActorIx, unit: UnitIx) {
         self.state.put(actor, unit);
-        if let Some(ruling) = &mut self.ruling {
-            ruling.put(actor, unit);
+        if let Some(evaluator) = &mut self.evaluator {
+            evaluator.put(actor, unit);
         }
     }
 
@@ -43,25 +43,25 @@ impl<'a> Moves<'a> {
     /// costs of the whole assignments.
     pub fn price(&mut self, actor: ActorIx, unit: UnitIx) -> Vec<i64> {
         let mut price = self.state.price(actor, unit);
-        if let Some(ruling) = &mut self.ruling {
-            ruling.put(actor, unit);
+        if let Some(evaluator) = &mut self.evaluator {
+            evaluator.put(actor, unit);
             let [excused, policy] = self.levels;
-            for (level, value) in [(excused, ruling.excused()), (policy, ruling.penalty())] {
+            for (level, value) in [(excused, evaluator.excused()), (policy, evaluator.penalty())] {
                 if let Some(level) = level {
                     price[level] += value;
                 }
             }
-            ruling.take(actor, unit);
+            evaluator.take(actor, unit);
         }
         price
     }
 
     /// The policy cases that would be violated if the actor, which has no place now, were on the unit.
     pub fn broken_cases(&mut self, actor: ActorIx, unit: UnitIx) -> Vec<usize> {
-        let Some(ruling) = &mut self.ruling else { return Vec::new() };
-        ruling.put(actor, unit);
-        let broken = if ruling.degree() > 0 { ruling.broken().collect() } else { Vec::new() };
-        ruling.take(actor, unit);
+        let Some(evaluator) = &mut self.evaluator else { return Vec::new() };
+        evaluator.put(actor, unit);
+        let broken = if evaluator.degree() > 0 { evaluator.broken().collect() } else { Vec::new() };
+        evaluator.take(actor, unit);
         broken
     }
 }

@@ -58,12 +58,12 @@ fn broken_cases<'a>(
     actor: ActorIx,
     assignment: &Assignment,
 ) -> impl Iterator<Item = Vec<usize>> + use<'a> {
-    let mut ruling = snapshot.rules().map(|rules| RuleEvaluator::of(rules, assignment));
+    let mut evaluator = snapshot.rules().map(|rules| RuleEvaluator::of(rules, assignment));
     UnitIx::first(snapshot.units()).map(move |unit| {
-        let Some(ruling) = &mut ruling else { return Vec::new() };
-        ruling.put(actor, unit);
-        let broken = ruling.broken().collect();
-        ruling.take(actor, unit);
+        let Some(evaluator) = &mut evaluator else { return Vec::new() };
+        evaluator.put(actor, unit);
+        let broken = evaluator.broken().collect();
+        evaluator.take(actor, unit);
         broken
     })
 }

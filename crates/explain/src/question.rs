@@ -17,7 +17,7 @@ pub(crate) struct Question<'a> {
     bare: SnapshotFile,
     policy: Option<Policy<'a>>,
     /// Limits of the file that are represented by rules, with their cases.
-    lifted: Vec<(Limit, usize)>,
+    suspended: Vec<(Limit, usize)>,
 }
 
 impl<'a> Question<'a> {
@@ -41,10 +41,10 @@ impl<'a> Question<'a> {
         };
         let policy = snapshot.rules().map(|rules| Policy::new(rules, &actors));
         let cases = snapshot.rules().map(Rules::cases).unwrap_or_default().iter().enumerate();
-        let lifted = cases
+        let suspended = cases
             .filter(|(_, case)| case.limit.is_some())
             .flat_map(|(demand, _)| of_case(snapshot, demand).into_iter().map(move |limit| (limit, demand)));
-        Self { snapshot, actors, bare, policy, lifted: lifted.collect() }
+        Self { snapshot, actors, bare, policy, suspended: suspended.collect() }
     }
 
     /// The positions of actors in the question.
@@ -59,8 +59,8 @@ impl<'a> Question<'a> {
             Limit::Case { demand } => Some(*demand),
             _ => None,
         });
-        let lifted = self.lifted.iter().filter(|(limit, _)| dropped.contains(limit));
-        KeptRules::new(self.policy.as_ref(), cases.chain(lifted.map(|(_, demand)| *demand)).collect())
+        let suspended = self.suspended.iter().filter(|(limit, _)| dropped.contains(limit));
+        KeptRules::new(self.policy.as_ref(), cases.chain(suspended.map(|(_, demand)| *demand)).collect())
     }
 
     /// The question's snapshot without `dropped`, apart from the policy's rules. Units keep their positions; actors have those of `actors`.

@@ -1,7 +1,7 @@
 //! Remedies: the smallest changes of a snapshot after which unplaced actors have a place, and all placed ones keep one.
 //!
 //! A set of changes is *sufficient* if with all of them there is a feasible assignment that places the actors in question and all
-//! that have a place; it is *smallest* if no change can be left out and no quantity can be smaller by one. Sufficient sets are
+//! that have a place. It is *smallest* if no change can be left out and no quantity can be smaller by one. Sufficient sets are
 //! found unit by unit, as the obstacles of the actors there while the others stay, and limit by limit, from the irreducible set
 //! that keeps them out; each is then reduced while others may move. Each is tested on a snapshot to which it was applied; the
 //! program of a policy is derived again on it.

@@ -329,19 +329,19 @@ fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignme
             continue;
         }
         state.take(actor);
-        let more = excused.as_mut().map_or(0, |ruling| {
-            let before = ruling.excused();
-            ruling.take(actor, to);
-            ruling.put(actor, from);
-            ruling.excused() - before
+        let more = excused.as_mut().map_or(0, |evaluator| {
+            let before = evaluator.excused();
+            evaluator.take(actor, to);
+            evaluator.put(actor, from);
+            evaluator.excused() - before
         });
         let pays =
             || more > 0 || (more == 0 && state.price(actor, to)[..known] < state.price(actor, from)[..known]);
         // Prices can be expensive, and are not needed for actors that cannot go back.
         if !state.admits(actor, from) || pays() {
-            if let Some(ruling) = &mut excused {
-                ruling.take(actor, from);
-                ruling.put(actor, to);
+            if let Some(evaluator) = &mut excused {
+                evaluator.take(actor, from);
+                evaluator.put(actor, to);
             }
             state.put(actor, to);
         } else {

@@ -212,14 +212,14 @@ impl Snapshot {
 
     /// What a unit provides of a resource, minus reservations, even if the limit is suspended.
     pub fn provided_on(&self, unit: UnitIx, resource: ResourceIx) -> i64 {
-        let lifted = self.problem.suspended_of_units.get(&(unit, resource));
-        lifted.copied().unwrap_or(self.problem.unit_provides[unit][resource])
+        let suspended = self.problem.suspended_of_units.get(&(unit, resource));
+        suspended.copied().unwrap_or(self.problem.unit_provides[unit][resource])
     }
 
     /// What a node provides of a resource, even if the limit is suspended.
     pub fn provided_at(&self, node: NodeIx, resource: ResourceIx) -> i64 {
-        let lifted = self.problem.suspended_of_nodes.get(&(node, resource));
-        lifted.copied().unwrap_or(self.problem.node_provides[node][resource])
+        let suspended = self.problem.suspended_of_nodes.get(&(node, resource));
+        suspended.copied().unwrap_or(self.problem.node_provides[node][resource])
     }
 
     /// The names of nodes, including those that only units mention.

@@ -1,9 +1,9 @@
 //! Ping-pong: `ping_pong [LARGEST] [ROUNDS] [SMALLEST]` within a process, `cairn-run -n 2 [--tcp] ping_pong …` between two.
 //!
-//! From SMALLEST (1 byte) to LARGEST by powers of two; the largest needs six times as much memory. For each size: the
-//! best, median and mean round trip of ROUNDS (10), the deviation, the goodput of the best, and as baselines that of as many
-//! plain copies, on one thread and on two, or with `--tcp` that of blocking TCP over loopback; within
-//! a process also `rtrb` and `crossbeam`, at 1 byte.
+//! From SMALLEST (1 byte) to LARGEST by powers of two; the largest needs six times as much memory. For each size: the best,
+//! median and mean round trip of ROUNDS (10), the deviation, and the goodput of the best. Baselines are as many plain copies,
+//! on one thread and on two, or with `--tcp` blocking TCP over loopback; within a process also `rtrb` and `crossbeam`, at 1
+//! byte.
 
 #![allow(clippy::cast_precision_loss, reason = "times and sizes are small")]
 

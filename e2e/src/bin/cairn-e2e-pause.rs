@@ -1,4 +1,4 @@
-//! `cairn-e2e-pause`: prints its environment and does nothing until it is told to end.
+//! `cairn-e2e-pause`: prints its environment and waits for a signal to end.
 //!
 //! Images of the harness are made of it: the one that holds a pod's namespaces, and stand-ins for actors.
 

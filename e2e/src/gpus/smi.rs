@@ -1,10 +1,10 @@
-//! What `nvidia-smi` says.
+//! Parses the output of `nvidia-smi`.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 
-/// What is asked of each GPU; the last may have commas in it, which `nvidia-smi` does not quote.
+/// The queried fields; the last may contain commas, which `nvidia-smi` does not quote.
 const FIELDS: [&str; 14] = [
     "uuid",
     "pci.bus_id",
@@ -22,17 +22,17 @@ const FIELDS: [&str; 14] = [
     "name",
 ];
 
-/// One GPU: the fields that it told.
+/// One GPU: its known fields.
 pub type Gpu = BTreeMap<&'static str, String>;
 
-/// Of what is asked, what this version has, from what `nvidia-smi --help-query-gpu` says: of a field that it does not
-/// know, it refuses all.
+/// The fields that this version supports, from the output of `nvidia-smi --help-query-gpu`. A query with one unsupported
+/// field fails as a whole.
 pub fn fields(help: &str) -> Vec<&'static str> {
     let known = |field: &&str| help.contains(&format!("\"{field}\""));
     FIELDS.into_iter().filter(known).collect()
 }
 
-/// The GPUs that a list without headers and units has.
+/// Parses the CSV output, which has no headers and units.
 pub fn read(fields: &[&'static str], csv: &str) -> Result<Vec<Gpu>> {
     let gpu = |line: &str| {
         let values: Vec<_> = line.splitn(fields.len(), ',').map(str::trim).collect();
@@ -42,14 +42,14 @@ pub fn read(fields: &[&'static str], csv: &str) -> Result<Vec<Gpu>> {
             values.len(),
             fields.len()
         );
-        let told = fields.iter().zip(values).filter(|(_, value)| is_told(value));
-        Ok(told.map(|(field, value)| (*field, value.to_owned())).collect())
+        let known = fields.iter().zip(values).filter(|(_, value)| is_known(value));
+        Ok(known.map(|(field, value)| (*field, value.to_owned())).collect())
     };
     csv.lines().filter(|line| !line.trim().is_empty()).map(gpu).collect()
 }
 
-/// Whether it is a value: `[N/A]`, `N/A`, `[Not Supported]`, `[Unknown Error]` and `[GPU requires reset]` are none.
-fn is_told(value: &str) -> bool {
+/// Whether it is a value; `[N/A]`, `N/A`, `[Not Supported]`, `[Unknown Error]` and `[GPU requires reset]` are not.
+fn is_known(value: &str) -> bool {
     !(value.is_empty() || value == "N/A" || value.starts_with('['))
 }
 
@@ -76,9 +76,9 @@ mod tests {
         let csv = "GPU-1, 00000000:3B:00.0, 69.43, [N/A], NVIDIA H100 80GB HBM3\n\
             GPU-2, 00000000:86:00.0, [Not Supported], 1980, Quadro, of long ago\n\n";
         let gpus = read(&fields(HELP), csv).unwrap();
-        let told = gpus.iter().map(|gpu| format!("{gpu:?}")).collect::<Vec<_>>();
+        let printed = gpus.iter().map(|gpu| format!("{gpu:?}")).collect::<Vec<_>>();
         assert_eq!(
-            told,
+            printed,
             [
                 r#"{"name": "NVIDIA H100 80GB HBM3", "pci.bus_id": "00000000:3B:00.0", "power.draw": "69.43", "uuid": "GPU-1"}"#,
                 r#"{"clocks.current.sm": "1980", "name": "Quadro, of long ago", "pci.bus_id": "00000000:86:00.0", "uuid": "GPU-2"}"#,

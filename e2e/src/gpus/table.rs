@@ -62,7 +62,7 @@ struct Gpu<'a> {
     opencl: Option<&'a clinfo::Device>,
 }
 
-/// A cell: a number, or words.
+/// A cell: a number or a text.
 #[derive(Clone, Debug, PartialEq)]
 enum Cell {
     Number(f64),
@@ -109,7 +109,7 @@ pub fn page(first: &Moment, last: &Moment, opencl: &clinfo::Devices, commit: &st
     )
 }
 
-/// The row of a quantity, if anybody tells it.
+/// The row of a quantity, if a tool reports it.
 fn row(number: usize, quantity: &Quantity, gpu: &Gpu<'_>, first: &Moment, last: &Moment) -> Option<String> {
     let (ours, theirs) = (ours(quantity, gpu, first, last), theirs(quantity, gpu));
     let opencl = opencl(quantity, gpu);
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::gpus::{agent::Said, smi};
 
-    /// What the agent says of a GPU that counts energy, and of one that nobody else knows.
+    /// The metrics of a GPU with an energy counter, and of one that no other tool reports.
     fn scrape(joules: u32) -> Said {
         Said::read(&format!(
             "cairn_device_info{{device=\"gpu-0000:3b:00.0\",driver=\"nvidia 580.65.06\",kind=\"gpu\",model=\"NVIDIA H100\",\

@@ -1,4 +1,4 @@
-//! The alerts of the chart: Prometheus' own tool accepts them, and makes each of them fire.
+//! The alerts of the chart: promtool accepts them, and each of them fires on its test series.
 
 use std::{collections::BTreeSet, fs};
 
@@ -11,14 +11,14 @@ use crate::rendered;
 const ALERTS: &str = "charts/cairn/files/alerts.yaml";
 const TESTS: &str = "e2e/tests/metrics/alerts.test.yaml";
 
-/// Every alert, as it is in the file.
+/// Every alert of the rules file.
 pub fn alerts() -> Vec<Value> {
     let groups: Value = serde_yaml::from_str(&fs::read_to_string(tree(ALERTS)).unwrap()).unwrap();
     let groups = groups["groups"].as_array().unwrap().iter();
     groups.flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
 }
 
-/// The words of an alert.
+/// The annotations of an alert.
 pub fn text<'a>(alert: &'a Value, key: &str) -> &'a str {
     alert[key].as_str().unwrap_or_else(|| panic!("no {key}: {alert}"))
 }
@@ -36,7 +36,7 @@ async fn every_alert_fires_when_it_should_and_not_before() {
         let fired = format!("ALERTS{{alertname=\"{}\"", text(&alert, "alert"));
         let fired = tests.lines().find(|line| line.contains(&fired));
         let fired = fired.unwrap_or_else(|| panic!("no test makes {} fire", alert["alert"]));
-        // what its sentences name is there when it fires
+        // everything that its annotations name exists when it fires
         let annotations = alert["annotations"].to_string();
         for named in annotations.split("$labels.").skip(1) {
             let end = named.find(|next: char| !(next.is_alphanumeric() || next == '_')).unwrap();

@@ -1,4 +1,4 @@
-//! The dashboards of the chart, as Grafana reads them.
+//! The dashboards of the chart, parsed as by Grafana.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::rendered;
 
-/// Each dashboard by its file's name.
+/// Each dashboard, by file name.
 pub fn dashboards() -> BTreeMap<String, Value> {
     let files =
         fs::read_dir(tree("charts/cairn/files/dashboards")).unwrap().map(|entry| entry.unwrap().path());

@@ -1,4 +1,4 @@
-//! Agents with GPUs of the stand-in for NVIDIA's driver, one of which serves a pod of an actor, too.
+//! Agents with the stub NVML library; a pod of an actor uses one of the GPUs.
 
 use e2e::{
     Cluster, Namespace, Process,
@@ -20,23 +20,23 @@ fn pod(controller: &OwnerReference) -> String {
     .to_string()
 }
 
-/// Two machines: GPUs of now, of which an actor holds one, and GPUs of long ago.
+/// Two machines: one with current GPUs, one of which an actor uses, and one with old GPUs.
 pub struct Gpus {
-    /// By name of the node.
+    /// By node name.
     pub agents: Vec<(&'static str, Process)>,
     _kubelets: [FakeKubelet; 2],
     _cgroups: Option<PodCgroups>,
 }
 
 impl Gpus {
-    /// Upgrades the chart to agents that look at hardware, and starts them.
+    /// Upgrades the chart to agents that discover hardware, and starts them.
     pub async fn start(cluster: &Cluster, namespace: &Namespace<'_>) -> Self {
         let chart = tree("charts/cairn");
         let upgrade = ["upgrade", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE];
         let settings = [
             "--set=operator.replicas=0",
             "--set=agent.nodeSelector.nowhere=here",
-            crate::ANYBODY,
+            crate::NO_ADMISSION_POLICIES,
             "--set=agent.podResources=Enabled",
             "--set=agent.perf.enabled=true",
         ];
@@ -50,7 +50,7 @@ impl Gpus {
             cgroups.add(&uid.stdout).unwrap();
         }
         let run = cluster.plane().state.join("run");
-        // where there is no hierarchy, the agent is to say so
+        // without a cgroup hierarchy the agent must report that
         let root = cgroups.as_ref().map_or(run.as_path(), PodCgroups::root);
 
         let crop = holder(namespace.name(), "crop-0", Some(1), &[2, 3]);
@@ -65,7 +65,7 @@ impl Gpus {
             let process = workload.start(&keeper::built(AGENT).unwrap()).await.unwrap();
             process.wait_ready().await.unwrap();
             if node == "new" {
-                // events are told of from when they are watched
+                // only events after the watch began are reported
                 wait_for("XID errors are watched", crate::SOON, async || {
                     let (_, text) = http_get(process.port(9101)?, "/metrics").await?;
                     anyhow::ensure!(text.contains("kind=\"xid\""), "no count of them");
@@ -79,7 +79,7 @@ impl Gpus {
         Self { agents, _kubelets: kubelets, _cgroups: cgroups }
     }
 
-    /// The state of a collector of the agent whose pod is an actor's.
+    /// The state of a collector of the agent on the actor's node.
     pub async fn collector(&self, name: &str) -> String {
         let (status, page) = http_get(self.agents[0].1.port(9101).unwrap(), "/collectors").await.unwrap();
         assert_eq!(status, 200, "{page}");

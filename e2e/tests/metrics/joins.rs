@@ -1,4 +1,4 @@
-//! What dashboards join, while an agent starts anew: for some minutes what the one before said is there, too.
+//! Joins in dashboards while an agent restarts: for some minutes the series of its predecessor still exist.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
     queries::filled,
 };
 
-/// One GPU of 100 W that an actor holds, as two agents say it, one after the other. The second counts on, as the GPU does.
+/// The series of a GPU of 100 W that an actor uses, from an agent and its successor. The counters continue, as in the GPU.
 const SERIES: [(&str, &str, &str); 8] = [
     ("cairn_device_energy_joules_total", "", "COUNTER"),
     ("cairn_device_power_limit_watts", "", "400"),
@@ -23,17 +23,17 @@ const SERIES: [(&str, &str, &str); 8] = [
     ("cairn_pod_device_info", r#", namespace="vision", pod="crop-0", container="actor""#, "1"),
 ];
 
-/// Panels that join, and what they show of that GPU.
+/// Panels with joins, and their values for that GPU.
 const PANELS: [(&str, &str, &str, f64); 6] = [
     ("cairn-actors.json", "Power", r#"{namespace="vision", pod="crop-0"}"#, 100.0),
     ("cairn-actors.json", "Utilisation", r#"{namespace="vision", pod="crop-0"}"#, 0.5),
     ("cairn-devices.json", "Memory in use", r#"{node="a", device="gpu-0"}"#, 0.5),
-    ("cairn-devices.json", "Power, of what is allowed", r#"{node="a", device="gpu-0"}"#, 0.25),
+    ("cairn-devices.json", "Power relative to the limit", r#"{node="a", device="gpu-0"}"#, 0.25),
     ("cairn-devices.json", "Health", r#"{state="ok"}"#, 1.0),
     ("cairn-devices.json", "Devices", r#"{node="a", device="gpu-0", state="ok", vendor="acme"}"#, 1.0),
 ];
 
-/// The query of a panel whose answer has these labels: two panels may have one title.
+/// The query of the panel whose result has these labels; two panels may have the same title.
 fn query(file: &str, title: &str) -> String {
     let dashboard = &dashboards()[file];
     let panels = each(&dashboard["panels"]).iter().filter(|panel| panel["title"] == title);
@@ -52,7 +52,7 @@ async fn joins_are_stable_while_an_agent_is_replaced() {
         });
         series.into()
     };
-    // every 15 s; at the end of five minutes both are there
+    // scraped every 15 s; at the end of the five minutes both exist
     let before = of_agent("before", &|value| match value {
         "COUNTER" => "0+1500x20".to_owned(),
         value => format!("{value}x20"),

@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes agents and operator as the chart says, and every name of the documentation is there.
+//! A real Prometheus scrapes agents and operator as the chart configures it, and finds every documented metric.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -21,7 +21,7 @@ use serde_json::Value;
 
 const SOON: Duration = Duration::from_mins(3);
 
-/// A machine with all that a description can have.
+/// A machine description with every possible field.
 const MACHINE: &str = r#"{"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology", "metadata": {"name": "metered"},
     "spec": {"devices": [
         {"id": "gpu-0", "type": "GPU", "vendor": "acme", "model": "one", "health": "degraded",
@@ -31,7 +31,7 @@ const MACHINE: &str = r#"{"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopol
      "links": [{"source": "gpu-0", "destination": "numa-0", "kind": "PCIe",
          "bandwidthBytesPerSecond": 31500000000, "relativeLatency": 21}]}}"#;
 
-/// An application for the operator to place: something is planned, written and counted.
+/// An application for the operator to place, so that all its metrics have values.
 const APPLICATION: &str = r"
 apiVersion: cairn.dev/v1alpha1
 kind: DevicePool
@@ -52,14 +52,14 @@ spec:
       template: {spec: {containers: [{name: actor, image: none, resources: {requests: {cpu: 500m, memory: 64Mi}}}]}}
 ";
 
-/// What a description says of a device; every other name that begins as these do comes from a driver.
+/// The device metrics that a machine description can provide; all others with these prefixes come from a driver.
 const DESCRIBED: [&str; 3] = ["cairn_device_info", "cairn_device_health", "cairn_device_compute_resources"];
 
-/// What the kernel counts of pods on any machine that has cgroups of version 2.
+/// The pod metrics that the kernel provides on every machine with cgroups v2.
 const SOFTWARE: [&str; 2] = ["cairn_pod_cpu_task_clock_seconds_total", "cairn_pod_context_switches_total"];
 
-/// The collector that says whether the machine can tell a name, and what the machine would need: so it is with what is
-/// counted of pods as a whole.
+/// The collector that reports whether the machine provides a metric, and what the machine would need for it. This applies
+/// to the metrics of whole pods.
 fn needs(name: &str, row: &Documented) -> Option<(&'static str, &'static str)> {
     let is_counted = name.starts_with("cairn_pod_") && row.labels == ["node", "namespace", "pod"];
     let needed = if SOFTWARE.contains(&name) {
@@ -70,20 +70,20 @@ fn needs(name: &str, row: &Documented) -> Option<(&'static str, &'static str)> {
     is_counted.then_some(needed)
 }
 
-/// Whether only hardware, a kubelet or cgroups of pods can tell it.
+/// Whether the metric needs hardware, a kubelet or cgroups of pods.
 fn is_elsewhere(name: &str) -> bool {
     name.starts_with("cairn_pod_")
         || name == "cairn_agent_perf_open_fds"
         || (name.starts_with("cairn_device_") && !DESCRIBED.contains(&name))
 }
 
-/// What a row of a table of `docs/reference/metrics.md` says of a name.
+/// A metric as documented in `docs/reference/metrics.md`.
 struct Documented {
     kind: String,
     labels: Vec<String>,
 }
 
-/// Each row of a table of `docs/reference/metrics.md`, by name.
+/// The rows of the tables in `docs/reference/metrics.md`, by metric name.
 fn documented(table: &str) -> BTreeMap<String, Documented> {
     let text = fs::read_to_string(tree("docs/reference/metrics.md")).unwrap();
     let (_, rest) = text.split_once(&format!("<!-- {table}:")).unwrap();
@@ -97,7 +97,7 @@ fn documented(table: &str) -> BTreeMap<String, Documented> {
     rows.map(parse).collect()
 }
 
-/// What the chart renders of a kind, by name.
+/// The chart's rendered objects of a kind, by name.
 async fn rendered(cluster: &Cluster, kind: &str, settings: &[&str]) -> BTreeMap<String, Value> {
     let chart = tree("charts/cairn");
     let arguments = ["template", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE];
@@ -107,7 +107,7 @@ async fn rendered(cluster: &Cluster, kind: &str, settings: &[&str]) -> BTreeMap<
     of_kind.map(|object| (object["metadata"]["name"].as_str().unwrap().to_owned(), object)).collect()
 }
 
-/// The jobs by which Prometheus finds a program: by the chart's `PodMonitor`, and by the annotations of its pods.
+/// The scrape jobs that find a program: by the chart's `PodMonitor`, and by the annotations of its pods.
 async fn jobs_of(cluster: &Cluster, kind: &str, name: &str) -> [Job; 2] {
     let monitored = ["--set=metrics.podMonitor.create=true", "--set=agent.simulate=/machines"];
     let monitors = rendered(cluster, "PodMonitor", &monitored).await;
@@ -118,9 +118,9 @@ async fn jobs_of(cluster: &Cluster, kind: &str, name: &str) -> [Job; 2] {
     [of_monitor, Job::of_annotations(name, template).unwrap()]
 }
 
-/// A pod below says by itself that it is an actor's. Without this from the start, as an API server goes on for a moment to
-/// ask a policy that is gone.
-const ANYBODY: &str = "--set=admissionPolicies.install=false";
+/// A pod below carries the labels of an actor's pod, which the admission policies refuse. They are not installed at all,
+/// because an API server still evaluates a deleted policy for a moment.
+const NO_ADMISSION_POLICIES: &str = "--set=admissionPolicies.install=false";
 
 #[tokio::test]
 async fn every_documented_metric_is_scraped() {
@@ -129,10 +129,10 @@ async fn every_documented_metric_is_scraped() {
     fs::create_dir_all(&machines).unwrap();
     fs::write(machines.join("metered.yaml"), MACHINE.replace("degraded", "ok")).unwrap();
     let _nodes = cluster.nodes(["metered", "new", "old"].map(SimulatedNode::new)).await.unwrap();
-    cluster.install(&machines, &[ANYBODY]).await.unwrap();
+    cluster.install(&machines, &[NO_ADMISSION_POLICIES]).await.unwrap();
     let agent = cluster.start_agent().await.unwrap();
     let operator = cluster.start_operator().await.unwrap();
-    // a change and a problem, so that there is something to be counted
+    // a change and a problem, so that their counters have values
     fs::write(machines.join("metered.yaml"), MACHINE).unwrap();
     fs::write(machines.join("broken.yaml"), "devices: none").unwrap();
     let namespace = cluster.namespace("metrics").await.unwrap();
@@ -176,7 +176,7 @@ async fn every_documented_metric_is_scraped() {
     let of_operator = documented("operator");
     are_seen(&prometheus, &of_operator, &operators.map(|job| format!("job=\"{}\"", job.name))).await;
 
-    // what is scraped is documented, with the type that it has
+    // every scraped metric is documented, with its type
     for (job, _) in &jobs {
         for (name, type_) in prometheus.types(&job.name).await.unwrap() {
             let row = names.get(&name).or_else(|| of_operator.get(&name));
@@ -189,7 +189,7 @@ async fn every_documented_metric_is_scraped() {
     let is_needy = |name: &str| names.get(name).is_some_and(|row| needs(name, row).is_some());
     queries::are_known_and_answered(&prometheus, |name| !is_needy(name) && !name.starts_with("actor_")).await;
 
-    // a machine that is gone has no series, while the agent is scraped on
+    // a removed machine has no series, while the agent is still scraped
     fs::remove_file(machines.join("metered.yaml")).unwrap();
     wait_for("its series are removed", SOON, async || {
         let left = prometheus.query("cairn_device_info{node=\"metered\"}").await?;
@@ -201,7 +201,7 @@ async fn every_documented_metric_is_scraped() {
     cluster.helm(["uninstall", "cairn", "-n", NAMESPACE]).await.unwrap();
 }
 
-/// Waits until each of these names, with its kind, has series that `selectors` match, each of them.
+/// Waits until each of these metrics, by kind, has series that match each of `selectors`.
 async fn are_seen(
     prometheus: &Prometheus,
     names: impl IntoIterator<Item = (&String, &Documented)>,
@@ -222,7 +222,7 @@ async fn are_seen(
     assert!(seen >= 7, "{seen} names");
 }
 
-/// Values and labels arrive as they were told, so that series can be joined.
+/// Values and labels arrive as reported, so that series can be joined.
 async fn values_arrive(prometheus: &Prometheus, described: &str) {
     let join = format!(
         "cairn_memory_space_capacity_bytes{{job=\"{described}\"}} \
@@ -235,10 +235,10 @@ async fn values_arrive(prometheus: &Prometheus, described: &str) {
     prometheus.seen("cairn_operator_leading == 1").await.unwrap();
     prometheus.seen("cairn_operator_actors{state=\"placed\"} == 1").await.unwrap();
 
-    // as docs/reference/node-agent.md has it, without the rate: a GPU of the stand-in always says the same
+    // as in docs/reference/node-agent.md, but without the rate: the values of a stub GPU are constant
     let energy = "max by (node, device) (cairn_device_energy_joules_total) * on (node, device) group_right () \
                   max by (node, namespace, pod, device) (cairn_pod_device_info)";
-    // collectors have the same names in every family about them
+    // collectors have the same names in all their metrics
     let families = ["collector_state", "collect_errors_total"];
     for (one, other) in [(families[0], families[1]), (families[1], families[0])] {
         let missing = format!("cairn_agent_{one} unless on (collector, instance) cairn_agent_{other}");

@@ -1,4 +1,4 @@
-//! What dashboards and alerts ask: Prometheus understands it, every name and label is registered, and it has an answer.
+//! The queries of dashboards and alerts: Prometheus accepts them, every name and label is registered, and they have results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,29 +11,29 @@ use crate::{
     documented,
 };
 
-/// Labels of the target: whoever scrapes adds them.
+/// Labels of the target, which the scraper adds.
 const OF_TARGETS: [&str; 4] = ["job", "instance", "namespace", "pod"];
-/// What Prometheus makes of a histogram.
+/// The series of a histogram.
 const OF_HISTOGRAMS: [&str; 3] = ["_bucket", "_sum", "_count"];
 
-/// One query, and where it stands.
+/// One query, and its location.
 struct Query {
     place: String,
     expression: String,
-    /// Whether it is one of an alert, which has no answer while all is well.
+    /// Whether it belongs to an alert, which has no result while all is well.
     waits: bool,
 }
 
-/// What an expression, or a part of it, is about.
+/// The metrics and labels of an expression.
 #[derive(Default)]
 struct About {
     names: BTreeSet<String>,
     labels: BTreeSet<String>,
-    /// Whether it leaves out what does not compare as wanted.
+    /// Whether it filters by a comparison.
     filters: bool,
 }
 
-/// The labels of each name of the documentation.
+/// The labels of each documented metric.
 struct Registry(BTreeMap<String, BTreeSet<String>>);
 
 impl Registry {
@@ -53,7 +53,7 @@ impl Registry {
         Self(all)
     }
 
-    /// What a syntax tree is about; panics where it says what is not registered.
+    /// Collects the metrics and labels of a syntax tree; panics at one that is not registered.
     fn about(&self, tree: &Value, place: &str) -> About {
         let mut about = About::default();
         let children = match tree {
@@ -94,8 +94,8 @@ fn are_among<'a>(labels: impl Iterator<Item = &'a Value>, known: &BTreeSet<Strin
     }
 }
 
-/// What is joined is added up or chosen first: an agent that started anew says what the one before said, under another
-/// `instance`, and series that are there twice cannot be joined.
+/// Operands of joins are aggregated first: a restarted agent has the series of its predecessor under another `instance`, and
+/// duplicate series cannot be joined.
 fn joins_are_of_one_each(tree: &Value, place: &str) {
     match tree {
         Value::Object(fields) => fields.values().for_each(|child| joins_are_of_one_each(child, place)),
@@ -109,7 +109,7 @@ fn joins_are_of_one_each(tree: &Value, place: &str) {
     }
 }
 
-/// Whether an aggregation, or what is made of aggregations, by numbers or by joining them.
+/// Whether it is an aggregation, or consists of aggregations and numbers.
 fn is_of_one_each(tree: &Value) -> bool {
     match tree["type"].as_str().unwrap_or_default() {
         "aggregation" => true,
@@ -122,7 +122,7 @@ fn is_of_one_each(tree: &Value) -> bool {
     }
 }
 
-/// An expression with a value for each of Grafana's variables.
+/// The expression with values for Grafana's variables.
 pub fn filled(expression: &str, variables: &[Value]) -> String {
     let filled = expression.replace("$__rate_interval", "1m");
     let names = variables.iter().map(|variable| format!("${}", variable["name"].as_str().unwrap()));
@@ -131,7 +131,7 @@ pub fn filled(expression: &str, variables: &[Value]) -> String {
     filled
 }
 
-/// Every query of the chart.
+/// All queries of the chart.
 fn queries() -> Vec<Query> {
     let mut all = Vec::new();
     for (file, dashboard) in dashboards() {
@@ -160,7 +160,7 @@ fn queries() -> Vec<Query> {
     all
 }
 
-/// Asks everything; what is about names that are all `at_hand` and filters nothing must have an answer.
+/// Runs all queries; one that does not filter, and whose metrics are all `at_hand`, must have a result.
 pub async fn are_known_and_answered(prometheus: &Prometheus, at_hand: impl Fn(&str) -> bool) {
     let registry = Registry::new();
     let mut answered = 0;

@@ -109,7 +109,7 @@ async fn one_write_per_change(topologies: &Api<NodeTopology>, when: &str) {
     let before = cluster.audit().await.unwrap();
     let mut changed = machine(node);
     changed["spec"]["devices"][0]["model"] = json!(when);
-    let by_another_manager = PatchParams::apply("somebody").force();
+    let by_another_manager = PatchParams::apply("another-manager").force();
     topologies.patch(node, &by_another_manager, &Patch::Apply(changed)).await.unwrap();
     wait_for("the agent restores it", SOON, async || {
         let model = topologies.get(node).await?.spec.devices[0].model.clone();

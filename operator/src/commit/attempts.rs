@@ -12,8 +12,6 @@ pub enum Recheck {
     Judged,
     /// Feasible and judged, but the policy derives other facts than where it was judged.
     PolicyChanged,
-    /// Feasible, but changed since it was judged.
-    Unjudged,
     /// Partly feasible; conflicting actors are left out.
     Partial,
     /// Infeasible.
@@ -38,8 +36,6 @@ pub enum Next {
 /// The steps taken so far.
 #[derive(Debug)]
 pub struct CommitAttempts {
-    /// Whether changed plans are judged before the commit.
-    is_judged: bool,
     /// Repairs left.
     repairs: u32,
     may_follow_policy: bool,
@@ -51,15 +47,8 @@ pub struct CommitAttempts {
 
 impl CommitAttempts {
     /// No steps yet.
-    pub fn new(is_judged: bool) -> Self {
-        Self {
-            is_judged,
-            repairs: MAX_WORK,
-            may_follow_policy: true,
-            has_waited: false,
-            missed: 0,
-            worked: 0,
-        }
+    pub fn new() -> Self {
+        Self { repairs: MAX_WORK, may_follow_policy: true, has_waited: false, missed: 0, worked: 0 }
     }
 
     /// Whether the snapshot changes faster than derived facts can be computed ahead.
@@ -85,12 +74,11 @@ impl CommitAttempts {
         let may_work = self.worked < MAX_WORK;
         let is_repaired =
             matches!(recheck, Recheck::Partial | Recheck::Infeasible) && self.repairs > 0 && may_work;
-        let is_judged_first = self.is_judged
-            && match recheck {
-                Recheck::Unjudged | Recheck::Partial => true,
-                Recheck::PolicyChanged => self.may_follow_policy && may_work,
-                Recheck::Judged | Recheck::Infeasible => false,
-            };
+        let is_judged_first = match recheck {
+            Recheck::Partial => true,
+            Recheck::PolicyChanged => self.may_follow_policy && may_work,
+            Recheck::Judged | Recheck::Infeasible => false,
+        };
         if !is_repaired && !is_judged_first {
             return Next::Commit;
         }
@@ -98,7 +86,7 @@ impl CommitAttempts {
             return Next::GiveUp;
         }
         let follows_policy = recheck == Recheck::PolicyChanged;
-        if self.is_judged && !follows_policy && !self.has_waited {
+        if !follows_policy && !self.has_waited {
             self.has_waited = true;
             // The plans before it have changed the snapshot; none in repair does from now on.
             self.missed = self.missed.min(MAX_AHEAD - 1);
@@ -114,10 +102,10 @@ impl CommitAttempts {
 mod tests {
     use super::*;
 
-    /// The steps after a row of checks: `m` snapshot changed, `s` feasible as judged, `l` other facts, `u` not judged, `c`
-    /// infeasible, `p` partly feasible, `n` infeasible and not repairable. `f` where facts are derived under the lock.
-    fn done(checks: &str, is_judged: bool) -> String {
-        let mut attempts = CommitAttempts::new(is_judged);
+    /// The steps after a row of checks: `m` snapshot changed, `s` feasible as judged, `l` other facts, `c` infeasible,
+    /// `p` partly feasible, `n` infeasible and not repairable. `f` where facts are derived under the lock.
+    fn done(checks: &str) -> String {
+        let mut attempts = CommitAttempts::new();
         let mut done = String::new();
         for check in checks.chars() {
             if check == 'm' {
@@ -128,7 +116,6 @@ mod tests {
             let next = attempts.next(match check {
                 's' => Recheck::Judged,
                 'l' => Recheck::PolicyChanged,
-                'u' => Recheck::Unjudged,
                 'p' => Recheck::Partial,
                 _ => Recheck::Infeasible,
             });
@@ -148,25 +135,24 @@ mod tests {
 
     #[test]
     fn only_plans_that_were_judged_are_committed() {
-        for (checks, is_judged, expected) in [
-            ("s", true, "C"),
-            ("c", false, "M"),
-            ("ls", true, "JC"),
-            ("ll", true, "JC"),
-            ("ccs", true, "WMC"),
-            ("ns", true, "WC"),
-            ("nns", true, "WMC"),
-            ("nnn", true, "WMC"),
-            ("nnp", true, "WMJ"),
+        for (checks, expected) in [
+            ("s", "C"),
+            ("ls", "JC"),
+            ("ll", "JC"),
+            ("ccs", "WMC"),
+            ("ns", "WC"),
+            ("nns", "WMC"),
+            ("nnn", "WMC"),
+            ("nnp", "WMJ"),
             // It conflicts each time: it is planned again, and its rest is never committed without a judgement.
-            ("ccccccc", true, "WMMMMMC"),
-            ("ccccccp", true, "WMMMMM!"),
+            ("ccccccc", "WMMMMMC"),
+            ("ccccccp", "WMMMMM!"),
             // It is feasible at last, under other facts than where it was judged.
-            ("ccccccl", true, "WMMMMMC"),
+            ("ccccccl", "WMMMMMC"),
             // After two misses the facts are derived under the lock, and ahead once more after a wait.
-            ("mmmmcmmmcs", true, "--ffW-ffMC"),
+            ("mmmmcmmmcs", "--ffW-ffMC"),
         ] {
-            assert_eq!(done(checks, is_judged), expected, "{checks}");
+            assert_eq!(done(checks), expected, "{checks}");
         }
     }
 }

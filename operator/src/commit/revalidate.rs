@@ -25,14 +25,12 @@ const REPAIR_STRATEGY: &str = "greedy";
 /// overtaken once more.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A plan with its snapshot.
+/// A plan that clingo judged, with its snapshot.
 pub struct Revalidation<'a> {
     pub planned: &'a Arc<AssembledSnapshot>,
     pub plan: Plan,
     /// Whether the feasible part is kept.
     pub keep_partial: bool,
-    /// Whether it was judged, so that changes must be judged, too.
-    pub is_judged: bool,
     pub key: &'a ApplicationKey,
     pub policy: &'a Policy,
     pub application: &'a ActorApplication,
@@ -91,13 +89,11 @@ fn same_policy_facts(
     derived == before && (derived.rules.is_none() || are_same_units() && are_same_actors())
 }
 
-/// The plan, with the snapshot it was last made, repaired or judged for.
+/// The plan, with the snapshot for which clingo last judged it.
 struct Candidate {
     known: DerivedWorld,
     plan: Plan,
     change: Change,
-    /// Whether clingo judged it for that snapshot.
-    is_judged: bool,
 }
 
 /// The plan checked against a newer snapshot.
@@ -121,9 +117,8 @@ impl<'a> Revalidation<'a> {
         &self,
     ) -> Result<Option<(CommitGuard<'a>, Arc<AssembledSnapshot>, Verdict)>, Error> {
         let known = self.planned_world().await?;
-        let mut candidate =
-            Candidate { known, plan: self.plan.clone(), change: Change::None, is_judged: true };
-        let (mut attempts, mut repair_lock) = (CommitAttempts::new(self.is_judged), None);
+        let mut candidate = Candidate { known, plan: self.plan.clone(), change: Change::None };
+        let (mut attempts, mut repair_lock) = (CommitAttempts::new(), None);
         loop {
             let derive_under_lock = attempts.derive_under_lock();
             let ahead = if derive_under_lock { None } else { self.derive_ahead(&candidate).await? };
@@ -158,8 +153,8 @@ impl<'a> Revalidation<'a> {
                 (Next::Judge, Verdict::Partial(plan)) => (*plan, Change::Partial),
                 (Next::GiveUp | Next::Commit, _) | (Next::Judge, Verdict::Stale) => return Ok(None),
             };
-            let plan = if self.is_judged { self.judged(&known, plan).await? } else { plan };
-            candidate = Candidate { known, plan, change, is_judged: self.is_judged };
+            let plan = self.judged(&known, plan).await?;
+            candidate = Candidate { known, plan, change };
         }
     }
 
@@ -242,13 +237,12 @@ impl<'a> Revalidation<'a> {
         let world = latest_snapshot_unqueued(self.ctx, self.key, self.policy).await?;
         let digest = world.digest();
         let is_ruled = self.is_ruled();
-        let Candidate { known: before, plan, change, is_judged } = candidate;
+        let Candidate { known: before, plan, change } = candidate;
         if digest == before.world.digest() {
             let known =
                 DerivedWorld { world, snapshot: before.snapshot.clone(), derived: before.derived.clone() };
             let verdict = change.verdict(plan.clone());
-            let recheck = if *is_judged { Recheck::Judged } else { Recheck::Unjudged };
-            return Ok(Some(Rechecked { known, verdict, recheck }));
+            return Ok(Some(Rechecked { known, verdict, recheck: Recheck::Judged }));
         }
         let derived = match (is_ruled, ahead) {
             (false, _) => Derived::default(),
@@ -271,17 +265,14 @@ impl<'a> Revalidation<'a> {
         let (verdict, known) = task.await.map_err(|e| Error::Search(e.to_string()))??;
         let recheck = match &verdict {
             Verdict::Stale => Recheck::Infeasible,
-            Verdict::Partial(_) => Recheck::Partial,
-            Verdict::Valid(_) if *is_judged && known.has_policy_facts_of(before) => Recheck::Judged,
-            Verdict::Valid(_) if *is_judged => Recheck::PolicyChanged,
-            Verdict::Valid(_) | Verdict::Repaired(_) => Recheck::Unjudged,
+            Verdict::Partial(_) | Verdict::Repaired(_) => Recheck::Partial,
+            Verdict::Valid(_) if known.has_policy_facts_of(before) => Recheck::Judged,
+            Verdict::Valid(_) => Recheck::PolicyChanged,
         };
         let verdict = match verdict {
             Verdict::Valid(mut stands) => {
-                if *is_judged {
-                    // An unchanged plan keeps its judgement.
-                    stands.judged = plan.judged;
-                }
+                // An unchanged plan keeps its judgement.
+                stands.judged = plan.judged;
                 change.verdict(*stands)
             }
             other => other,

@@ -339,8 +339,7 @@ async fn commit_result(
         return Ok(true);
     }
     let keep_partial = attempt >= MAX_OVERTAKEN;
-    let revalidation =
-        Revalidation { planned: &world, plan, keep_partial, is_judged: true, key, policy, application, ctx };
+    let revalidation = Revalidation { planned: &world, plan, keep_partial, key, policy, application, ctx };
     let Some((lock, newest, verdict)) = revalidation.revalidate().await? else {
         return Ok(false);
     };

@@ -129,11 +129,10 @@ impl Program {
 
     /// The lower bound that `multipliers`, one per row, prove for all 0-1 solutions.
     ///
-    /// Weak duality (Geoffrion, Lagrangean relaxation for integer programming, 1974): for any multipliers, not negative
-    /// for inequalities, min c·x ≥ λ·b + min over x of (c − λA)·x, where the right minimum respects only the easy
-    /// constraints: here the choices, and that variables are between 0 and 1. Multipliers are rounded first and
-    /// everything after is exact, so the bound does not depend on floating-point numbers. All costs are integers, hence
-    /// the bound is rounded up.
+    /// Weak duality (Geoffrion, Lagrangean relaxation for integer programming, 1974): for any multipliers, not negative for
+    /// inequalities, min c·x ≥ λ·b + min over x of (c − λA)·x. The right minimum respects only the easy constraints: here
+    /// the choices, and that variables are between 0 and 1. Multipliers are rounded first and everything after is exact, so
+    /// the bound does not depend on floating-point numbers. All costs are integers, hence the bound is rounded up.
     ///
     /// `None` where a number exceeds 128 bits.
     pub fn proven_bound(&self, multipliers: &[f64]) -> Option<i64> {

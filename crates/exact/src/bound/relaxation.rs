@@ -1,8 +1,8 @@
 //! The linear relaxation of one level, over kinds of units and over pairs of actors that share a place.
 //!
-//! Units of one kind are aggregated: x(a,k) says that actor a is on kind k, y(a,b,k,l) that a is on k and b on l,
-//! z(a,b,k) that both are on one unit of kind k, and further variables that they share a node or a zone. A message then
-//! costs at least Σ cost(k,l)·y − Σ cost(k,k)·z + otherNode·(1 − same node) + otherZone·(1 − same zone). The y form the
+//! Units of one kind are aggregated. x(a,k) says that actor a is on kind k, y(a,b,k,l) that a is on k and b on l, z(a,b,k)
+//! that both are on one unit of kind k. Further variables say that they share a node or a zone. A message then costs at
+//! least Σ cost(k,l)·y − Σ cost(k,k)·z + otherNode·(1 − same node) + otherZone·(1 − same zone). The y form the
 //! local-marginal polytope (Wainwright and Jordan, 2008, 4.1); the z form the clique partitioning polytope (Grötschel and
 //! Wakabayashi, 1990) with a knapsack row per actor: an actor and those that share its unit must fit on one.
 //!

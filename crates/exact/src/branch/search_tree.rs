@@ -40,9 +40,9 @@ pub struct Solved {
 /// Searches for assignments better than `start`. `found` receives each one, and returns whether to go on.
 ///
 /// Levels are compared lexicographically. Assignments found place every actor and overload no unit; where there is none the
-/// status is open. `start` must be feasible. `None` where the snapshot is not supported: more than 64 movable actors or
-/// classes of units, overload that is not the first level or can be equal on all units, criteria other than sums over
-/// actors and pairs, rules, power caps, or numbers that do not fit.
+/// status is open. `start` must be feasible. `None` where the snapshot is not supported. That is the case with more than 64
+/// movable actors or classes of units, with overload that is not the first level or can be equal on all units, and with
+/// criteria other than sums over actors and pairs. Rules, power caps and numbers that do not fit are not supported either.
 pub fn solve(
     snapshot: &Snapshot,
     start: &Assignment,

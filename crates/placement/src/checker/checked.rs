@@ -53,7 +53,7 @@ pub(crate) struct Checked<'a> {
     /// The current placement, whose violations are grandfathered.
     pub now: &'a Assignment,
     /// Limits that rules represent, inherited from the original snapshot.
-    pub lifted: Option<&'a SuspendedLimits>,
+    pub suspended: Option<&'a SuspendedLimits>,
     /// Limits that rules represent in addition, for searches that follow rules.
     pub ruled: &'a SuspendedLimits,
 }
@@ -104,8 +104,8 @@ impl<'a> Checked<'a> {
     }
 
     /// Whether the snapshot's rules represent a limit.
-    pub fn is_lifted(&self, what: &'static str, place: &str, of: &str) -> bool {
-        self.lifted.is_some_and(|lifted| lifted.has(what, place, of))
+    pub fn is_suspended(&self, what: &'static str, place: &str, of: &str) -> bool {
+        self.suspended.is_some_and(|suspended| suspended.has(what, place, of))
     }
 
     /// What the file says of an actor.

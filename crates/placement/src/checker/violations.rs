@@ -18,13 +18,19 @@ impl Snapshot {
         if let Some(problem) = self.malformed(assignment) {
             return vec![Violation { rule: Rule::Malformed, says: problem }];
         }
-        let (file, reading, lifted) = (self.file(), self.reading(), self.inherited());
-        let checked =
-            Checked { file, reading, assignment, now: before, lifted, ruled: &self.problem.suspended_limits };
+        let (file, reading, suspended) = (self.file(), self.reading(), self.inherited());
+        let checked = Checked {
+            file,
+            reading,
+            assignment,
+            now: before,
+            suspended,
+            ruled: &self.problem.suspended_limits,
+        };
         let mut found = constraints::check(&checked);
         // Limits of the file in the rules have been checked by the file.
         let of_policy =
-            self.rules().map(|rules| rules.broken(assignment, lifted.is_some())).unwrap_or_default();
+            self.rules().map(|rules| rules.broken(assignment, suspended.is_some())).unwrap_or_default();
         found.extend(of_policy.into_iter().map(|says| Violation { rule: Rule::Policy, says }));
         found
     }

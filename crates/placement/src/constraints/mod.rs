@@ -98,8 +98,8 @@ pub(crate) trait ConstraintKind: Sync {
     }
 
     /// Suspends those of them that are its own, before candidates are computed.
-    fn lift(&self, lifted: &SuspendedLimits, file: &SnapshotFile, problem: &mut Problem) {
-        let _ = (lifted, file, problem);
+    fn suspend(&self, suspended: &SuspendedLimits, file: &SnapshotFile, problem: &mut Problem) {
+        let _ = (suspended, file, problem);
     }
 
     /// Grounds its suspended limits.
@@ -256,19 +256,19 @@ pub(crate) fn enter(file: &SnapshotFile, problem: &mut Problem) {
 
 /// Suspends the limits that the current placement violates, and returns them; or suspends known ones, of a snapshot that this one
 /// is a part or a scaling of.
-pub(crate) fn lift(known: Option<SuspendedLimits>, file: &SnapshotFile, problem: &mut Problem) {
-    let lifted = known.unwrap_or_else(|| {
+pub(crate) fn suspend(known: Option<SuspendedLimits>, file: &SnapshotFile, problem: &mut Problem) {
+    let suspended = known.unwrap_or_else(|| {
         let (now, mut found) = (Now::new(file, problem), SuspendedLimits::default());
         for kind in CONSTRAINT_KINDS {
             kind.broken(&now, &mut found);
         }
         found
     });
-    if !lifted.is_empty() {
+    if !suspended.is_empty() {
         for kind in CONSTRAINT_KINDS {
-            kind.lift(&lifted, file, problem);
+            kind.suspend(&suspended, file, problem);
         }
-        problem.suspended_limits = lifted;
+        problem.suspended_limits = suspended;
     }
 }
 

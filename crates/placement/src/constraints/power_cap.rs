@@ -80,10 +80,10 @@ impl ConstraintKind for PowerCap {
         }
     }
 
-    fn lift(&self, lifted: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
+    fn suspend(&self, suspended: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
         for cap in &mut problem.caps {
             for place in cap.limit.positions() {
-                if lifted.has(CAP, &listed(cap.constraint), &cap.name[place]) {
+                if suspended.has(CAP, &listed(cap.constraint), &cap.name[place]) {
                     cap.limit[place] = UNLIMITED;
                 }
             }
@@ -92,14 +92,14 @@ impl ConstraintKind for PowerCap {
 
     fn write_out(&self, writer: &mut Writer) {
         let (file, problem) = (writer.file, writer.problem);
-        if writer.lifted.of(CAP).next().is_none() {
+        if writer.suspended.of(CAP).next().is_none() {
             return;
         }
         let loads = watts::most_loads(problem);
         for cap in &problem.caps {
             let Constraint::PowerCap { max, .. } = &file.constraints[cap.constraint] else { continue };
             for (place, name) in cap.name.enumerate() {
-                if !writer.lifted.has(CAP, &listed(cap.constraint), name) {
+                if !writer.suspended.has(CAP, &listed(cap.constraint), name) {
                     continue;
                 }
                 let units = || cap.place.enumerate().filter(|(_, at)| **at == place).map(|(unit, _)| unit);
@@ -162,7 +162,7 @@ impl ConstraintKind for PowerCap {
             }
             let name = listed(position);
             for (place, is_named, drawn, fixed) in drawn.into_iter().filter(|(.., drawn, _)| *drawn > max) {
-                if checked.is_lifted(CAP, &name, place) {
+                if checked.is_suspended(CAP, &name, place) {
                     continue;
                 }
                 let is_here = |unit: &Unit| {

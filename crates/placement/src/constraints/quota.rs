@@ -154,7 +154,7 @@ impl ConstraintKind for Quota {
     fn write_out(&self, writer: &mut Writer) {
         for (position, given) in writer.file.constraints.iter().enumerate() {
             let Constraint::Quota { actors, max, .. } = given else { continue };
-            if !writer.lifted.has(QUOTA, &listed(position), "") {
+            if !writer.suspended.has(QUOTA, &listed(position), "") {
                 continue;
             }
             let mut uses = Vec::new();
@@ -209,7 +209,7 @@ impl ConstraintKind for Quota {
                 used
             };
             let (all, limit) = (used(checked.assignment), number(*max));
-            let known = checked.is_lifted(QUOTA, &listed(position), "");
+            let known = checked.is_suspended(QUOTA, &listed(position), "");
             if all.passes(limit) && !known && !all.is_excused_by(&used(checked.now)) {
                 let what = resource.as_ref().map(|resource| format!(" of {resource}")).unwrap_or_default();
                 let demands = super::says(checked.file, position);

@@ -96,9 +96,9 @@ fn most_literals(
 /// Grounds the demands among actors that currently satisfy a relation, and the pairs that violate it: domain by domain rather than
 /// pair by pair.
 fn write_out(writer: &mut Writer, relation: &dense::Relation) {
-    let (file, problem, lifted) = (writer.file, writer.problem, writer.lifted);
+    let (file, problem, suspended) = (writer.file, writer.problem, writer.suspended);
     let name = listed(relation.constraint);
-    if !lifted.has_any(RELATED, &name) {
+    if !suspended.has_any(RELATED, &name) {
         return;
     }
     let (Constraint::Apart { actors, .. } | Constraint::Together { actors, .. }) =
@@ -108,8 +108,8 @@ fn write_out(writer: &mut Writer, relation: &dense::Relation) {
     };
     let actors: BTreeSet<ActorIx> = actors.iter().map(|id| problem.actor_by_id[id]).collect();
     let actors: Vec<ActorIx> = actors.into_iter().collect();
-    let is_lifted = |actor: &ActorIx| lifted.has(RELATED, &name, &file.actors[actor.at()].id);
-    let in_breach: Vec<ActorIx> = actors.iter().copied().filter(is_lifted).collect();
+    let is_suspended = |actor: &ActorIx| suspended.has(RELATED, &name, &file.actors[actor.at()].id);
+    let in_breach: Vec<ActorIx> = actors.iter().copied().filter(is_suspended).collect();
     let (mut crowds, mut others) = (GroupUnitCounts::new(), Vec::new());
     for &actor in &actors {
         match problem.current[actor] {
@@ -326,18 +326,18 @@ impl<T: Relation> ConstraintKind for T {
         }
     }
 
-    fn lift(&self, lifted: &SuspendedLimits, file: &SnapshotFile, problem: &mut Problem) {
+    fn suspend(&self, suspended: &SuspendedLimits, file: &SnapshotFile, problem: &mut Problem) {
         for relation in problem.relations.positions() {
             let given = &mut problem.relations[relation];
             if given.apart != T::APART {
                 continue;
             }
             let name = listed(given.constraint);
-            let is_lifted = |actor: &ActorIx| lifted.has(RELATED, &name, &file.actors[actor.at()].id);
-            for actor in given.actors.iter().filter(|actor| is_lifted(actor)) {
+            let is_suspended = |actor: &ActorIx| suspended.has(RELATED, &name, &file.actors[actor.at()].id);
+            for actor in given.actors.iter().filter(|actor| is_suspended(actor)) {
                 problem.relations_of[*actor].retain(|known| *known != relation);
             }
-            given.actors.retain(|actor| !is_lifted(actor));
+            given.actors.retain(|actor| !is_suspended(actor));
         }
     }
 
@@ -359,7 +359,7 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
         let placed: Vec<(ActorIx, UnitIx)> =
             actors.iter().filter_map(|&actor| Some((actor, checked.assignment[actor]?))).collect();
         let name = listed(position);
-        let is_lifted = |actor: ActorIx| checked.is_lifted(RELATED, &name, &checked.actor(actor).id);
+        let is_suspended = |actor: ActorIx| checked.is_suspended(RELATED, &name, &checked.actor(actor).id);
         // A relation that is not grounded binds, whatever the current placement.
         let is_written = checked.ruled.has_any(RELATED, &name);
         let is_excused = |a: ActorIx, b: ActorIx| {
@@ -370,7 +370,7 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
             let clash = |&&(b, at_b): &&(ActorIx, UnitIx)| {
                 let clashes = is_same_place(checked, scope, at_a, at_b) == T::APART;
                 let stay = checked.is_fixed(a) && checked.is_fixed(b);
-                clashes && !(stay || is_lifted(a) || is_lifted(b) || is_excused(a, b))
+                clashes && !(stay || is_suspended(a) || is_suspended(b) || is_excused(a, b))
             };
             placed[i + 1..].iter().find(clash).map(|&(b, _)| (a, b))
         });

@@ -77,7 +77,7 @@ impl ConstraintKind for Resources {
                 provided - reserved.and_then(|all| all.get(resource)).copied().unwrap_or(0)
             };
             for (resource, says) in passed(&given.id, wanted, left) {
-                let known = checked.is_lifted(OF_UNIT, &given.id, resource);
+                let known = checked.is_suspended(OF_UNIT, &given.id, resource);
                 let before = now.0[unit].get(resource);
                 if !known && !before.is_some_and(|now| wanted[resource].is_excused_by(now)) {
                     let rule = checked.kind((OF_UNIT, &given.id, resource), Rule::Resource);
@@ -91,7 +91,7 @@ impl ConstraintKind for Resources {
                 provides.and_then(|provides| provides.get(resource)).map_or(0, |quantity| number(*quantity))
             };
             for (resource, says) in passed(node, wanted, left) {
-                let known = checked.is_lifted(OF_NODE, node, resource);
+                let known = checked.is_suspended(OF_NODE, node, resource);
                 let before = now.1.get(*node).and_then(|now| now.get(resource));
                 if !known && !before.is_some_and(|now| wanted[resource].is_excused_by(now)) {
                     let rule = checked.kind((OF_NODE, node, resource), Rule::Resource);
@@ -127,11 +127,11 @@ impl ConstraintKind for Resources {
         }
     }
 
-    fn lift(&self, lifted: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
+    fn suspend(&self, suspended: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
         let position = |names: &IxVec<ResourceIx, String>, name: &str| {
             names.enumerate().find(|(_, known)| *known == name).map(|(resource, _)| resource)
         };
-        for (id, name) in lifted.of(OF_UNIT) {
+        for (id, name) in suspended.of(OF_UNIT) {
             let resource = position(&problem.resources, name);
             if let Some((unit, resource)) = problem.unit_by_id.get(id).zip(resource) {
                 let unit = *unit;
@@ -139,7 +139,7 @@ impl ConstraintKind for Resources {
                 problem.suspended_of_units.insert((unit, resource), given);
             }
         }
-        for (id, name) in lifted.of(OF_NODE) {
+        for (id, name) in suspended.of(OF_NODE) {
             let node = problem.nodes.enumerate().find(|(_, known)| *known == id).map(|(node, _)| node);
             if let Some((node, resource)) = node.zip(position(&problem.resources, name)) {
                 let given = std::mem::replace(&mut problem.node_provides[node][resource], UNLIMITED);
@@ -150,7 +150,7 @@ impl ConstraintKind for Resources {
 
     fn write_out(&self, writer: &mut Writer) {
         let (file, problem) = (writer.file, writer.problem);
-        for (id, name) in writer.lifted.of(OF_UNIT) {
+        for (id, name) in writer.suspended.of(OF_UNIT) {
             let (unit, resource) = (problem.unit_by_id[id], problem.resource(&name.to_owned()));
             let provided = file.units[unit.at()].provides.get(name).map_or(0, |quantity| number(*quantity));
             let takes = file.constraints.iter().map(|given| match given {
@@ -164,7 +164,7 @@ impl ConstraintKind for Resources {
             let limit = SuspendedLimit::OfUnit(unit, resource);
             writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
         }
-        for (id, name) in writer.lifted.of(OF_NODE) {
+        for (id, name) in writer.suspended.of(OF_NODE) {
             let resource = problem.resource(&name.to_owned());
             let provides = file.nodes.iter().find(|node| node.id == id).map(|node| &node.provides);
             let left = provides.and_then(|all| all.get(name)).map_or(0, |quantity| number(*quantity));

@@ -35,7 +35,7 @@ impl ConstraintKind for Slots {
         for (unit, used) in hosted(checked.assignment).enumerate() {
             let given = checked.unit(unit);
             let Some(slots) = given.slots.map(number).filter(|slots| used.passes(*slots)) else { continue };
-            let known = checked.is_lifted(SLOTS, &given.id, "");
+            let known = checked.is_suspended(SLOTS, &given.id, "");
             let now = now.get_or_insert_with(|| hosted(checked.now));
             if !known && !used.is_excused_by(&now[unit]) {
                 let says = format!("{} hosts {} actors and has {slots} slots", given.id, used.sum);
@@ -53,8 +53,8 @@ impl ConstraintKind for Slots {
         }
     }
 
-    fn lift(&self, lifted: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
-        for (id, _) in lifted.of(SLOTS) {
+    fn suspend(&self, suspended: &SuspendedLimits, _: &SnapshotFile, problem: &mut Problem) {
+        for (id, _) in suspended.of(SLOTS) {
             if let Some(unit) = problem.unit_by_id.get(id) {
                 problem.slots[*unit] = None;
             }
@@ -62,7 +62,7 @@ impl ConstraintKind for Slots {
     }
 
     fn write_out(&self, writer: &mut Writer) {
-        for (id, _) in writer.lifted.of(SLOTS) {
+        for (id, _) in writer.suspended.of(SLOTS) {
             let unit = writer.problem.unit_by_id[id];
             let actors = writer.problem.current.positions();
             let here = actors.filter(|actor| writer.is_place(*actor, unit));

@@ -5,8 +5,8 @@ use crate::problem::channels::{Channel, Channels};
 
 /// By group and unit: the cost of the group's channels for an actor there, given all other placements.
 ///
-/// A look-up is O(1), an update one step per unit for each channel of the group: the sum over all pairs is
-/// ½ Σ n(a,u) · n(b,v) · c(a,b,u,v) over groups and units, n the number of a group on a unit, and this is its derivative.
+/// A look-up is O(1), an update one step per unit for each channel of the group. The sum over all pairs is ½ Σ n(a,u) ·
+/// n(b,v) · c(a,b,u,v) over groups and units, with n the number of a group on a unit; this is its derivative.
 #[derive(Clone, Debug)]
 pub struct GroupCosts {
     units: usize,

@@ -76,7 +76,7 @@ impl Snapshot {
         check(&file, &objectives, &channels)?;
         let enter = |file: &SnapshotFile, problem: &mut Problem| {
             constraints::enter(file, problem);
-            constraints::lift(known, file, problem);
+            constraints::suspend(known, file, problem);
         };
         let problem = Problem::new(&file, &objectives, channels, enter);
         let written = (!is_made).then(|| constraints::write_out(&file, &problem, false));

@@ -63,7 +63,7 @@ impl<'a> Now<'a> {
 pub(crate) struct Writer<'a> {
     pub file: &'a SnapshotFile,
     pub problem: &'a Problem,
-    pub lifted: &'a SuspendedLimits,
+    pub suspended: &'a SuspendedLimits,
     /// Whether every unit counts as a candidate of every movable actor, for questions about dropped limits.
     pub everywhere: bool,
     written: RuleCircuit,
@@ -83,7 +83,7 @@ impl<'a> Writer<'a> {
         Self {
             file,
             problem,
-            lifted: &problem.suspended_limits,
+            suspended: &problem.suspended_limits,
             everywhere,
             written: RuleCircuit::default(),
             next: 1,

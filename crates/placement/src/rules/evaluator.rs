@@ -9,15 +9,15 @@ use crate::rules::ground::{NONE, Rules};
 impl Rules {
     /// The violations of an assignment, as sentences.
     pub fn violations(&self, assignment: &Assignment) -> Vec<String> {
-        let ruling = RuleEvaluator::of(self, assignment);
-        let says = ruling.broken().map(|demand| self.demands[demand].says.clone());
+        let evaluator = RuleEvaluator::of(self, assignment);
+        let says = evaluator.broken().map(|demand| self.demands[demand].says.clone());
         says.collect()
     }
 
     /// The same, with or without limits of the file.
     pub(crate) fn broken(&self, assignment: &Assignment, with_limits: bool) -> Vec<String> {
-        let ruling = RuleEvaluator::of(self, assignment);
-        let demands = ruling.broken().map(|demand| &self.demands[demand]);
+        let evaluator = RuleEvaluator::of(self, assignment);
+        let demands = evaluator.broken().map(|demand| &self.demands[demand]);
         demands
             .filter(|demand| with_limits || demand.limit.is_none())
             .map(|demand| demand.says.clone())
@@ -58,7 +58,7 @@ impl<'a> RuleEvaluator<'a> {
 
     /// With no actor placed, ignoring these cases, by position.
     pub fn without(rules: &'a Rules, waived: BTreeSet<usize>) -> Self {
-        let mut ruling = Self {
+        let mut evaluator = Self {
             rules,
             waived,
             sums: Vec::with_capacity(rules.ground.len()),
@@ -71,29 +71,29 @@ impl<'a> RuleEvaluator<'a> {
         };
         for rule in &rules.ground {
             let denied = rule.body.iter().filter(|(literal, _)| *literal < 0);
-            ruling.sums.push(denied.map(|(_, weight)| weight).sum());
+            evaluator.sums.push(denied.map(|(_, weight)| weight).sum());
         }
         for body in 0..rules.ground.len() {
             let rule = &rules.ground[body];
             // Changes made by propagation are counted already.
             let denied: i64 = rule.body.iter().filter(|(l, _)| *l < 0).map(|(_, weight)| weight).sum();
             if denied >= rule.lower {
-                ruling.gain(rule.head);
+                evaluator.gain(rule.head);
             }
         }
-        ruling.settle();
-        ruling
+        evaluator.settle();
+        evaluator
     }
 
     /// With the placements of an assignment.
     pub fn of(rules: &'a Rules, assignment: &Assignment) -> Self {
-        let mut ruling = Self::new(rules);
+        let mut evaluator = Self::new(rules);
         for (actor, place) in assignment.enumerate() {
             if let Some(unit) = *place {
-                ruling.put(actor, unit);
+                evaluator.put(actor, unit);
             }
         }
-        ruling
+        evaluator
     }
 
     /// Places an unplaced actor.

@@ -46,9 +46,9 @@ impl Rules {
 
     /// The actors in grandfathered violations of a feasible assignment, each with the violated rules as sentences.
     pub fn excused(&self, assignment: &Assignment) -> Vec<(ActorIx, Vec<String>)> {
-        let ruling = RuleEvaluator::of(self, assignment);
+        let evaluator = RuleEvaluator::of(self, assignment);
         let of_actor = |excuse: &GrandfatheredViolation| {
-            let cases = excuse.cases.iter().filter(|(atom, _)| ruling.holds(*atom));
+            let cases = excuse.cases.iter().filter(|(atom, _)| evaluator.holds(*atom));
             let says: Vec<String> = cases.map(|(_, says)| says.clone()).collect();
             (!says.is_empty()).then_some((excuse.actor, says))
         };

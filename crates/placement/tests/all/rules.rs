@@ -57,16 +57,16 @@ proptest! {
             (last - 3..last).map(|atom| GroundConstraint { atom, rule: "policy p line 1".into(), says: atom.to_string(), limit: None }).collect();
         let penalties: Vec<(u32, i64)> = (last - 6..last).map(|atom| (atom, i64::from(atom) % 5)).collect();
         let rules = Rules::new(RULED_ACTORS, ground.clone(), &inputs(), demands.clone(), penalties.clone()).unwrap();
-        let mut ruling = RuleEvaluator::new(&rules);
+        let mut evaluator = RuleEvaluator::new(&rules);
         let mut assignment = Assignment::of(None, RULED_ACTORS);
         for _ in 0..20 {
             let actor = ActorIx::new(rng.usize(..RULED_ACTORS));
             if let Some(unit) = assignment[actor] {
-                ruling.take(actor, unit);
+                evaluator.take(actor, unit);
             }
             assignment[actor] = if rng.u8(..4) == 0 { None } else { Some(UnitIx::new(rng.usize(..RULED_UNITS))) };
             if let Some(unit) = assignment[actor] {
-                ruling.put(actor, unit);
+                evaluator.put(actor, unit);
             }
             let holds = holds(&ground, &assignment);
             let broken: Vec<String> =
@@ -74,10 +74,10 @@ proptest! {
             let penalty: i64 = penalties.iter().filter(|(atom, _)| holds.contains(atom)).map(|(_, w)| w).sum();
             prop_assert_eq!(rules.violations(&assignment), broken.clone());
             prop_assert_eq!(rules.penalty(&assignment), penalty);
-            prop_assert_eq!(ruling.penalty(), penalty);
-            prop_assert!(ruling.degree() >= i64::try_from(broken.len()).unwrap());
-            prop_assert_eq!(ruling.degree() == 0, broken.is_empty());
-            prop_assert_eq!(RuleEvaluator::of(&rules, &assignment).degree(), ruling.degree());
+            prop_assert_eq!(evaluator.penalty(), penalty);
+            prop_assert!(evaluator.degree() >= i64::try_from(broken.len()).unwrap());
+            prop_assert_eq!(evaluator.degree() == 0, broken.is_empty());
+            prop_assert_eq!(RuleEvaluator::of(&rules, &assignment).degree(), evaluator.degree());
         }
     }
 }
@@ -85,11 +85,11 @@ proptest! {
 #[test]
 fn a_count_tells_how_far_it_is_from_what_it_should_be() {
     let rules = at_most_two();
-    let mut ruling = RuleEvaluator::new(&rules);
+    let mut evaluator = RuleEvaluator::new(&rules);
     let degrees: Vec<i64> = ActorIx::first(RULED_ACTORS)
         .map(|actor| {
-            ruling.put(actor, UnitIx::new(0));
-            ruling.degree()
+            evaluator.put(actor, UnitIx::new(0));
+            evaluator.degree()
         })
         .collect();
     assert_eq!(degrees, [0, 0, 1, 2]);
@@ -103,10 +103,10 @@ fn a_count_tells_how_far_it_is_from_what_it_should_be() {
         limit: None,
     }];
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
-    let mut ruling = RuleEvaluator::new(&rules);
-    assert_eq!(ruling.degree(), 3);
-    ruling.put(ActorIx::new(0), UnitIx::new(0));
-    assert_eq!(ruling.degree(), 2);
+    let mut evaluator = RuleEvaluator::new(&rules);
+    assert_eq!(evaluator.degree(), 3);
+    evaluator.put(ActorIx::new(0), UnitIx::new(0));
+    assert_eq!(evaluator.degree(), 2);
 }
 
 /// Of alternatives one is enough: more of them break the demand no further.
@@ -116,11 +116,11 @@ fn of_alternatives_it_is_no_matter_how_many_hold() {
     ground[0] = GroundRule { lower: 1, any: true, ..ground[0].clone() };
     let demands = at_most_two().cases().to_vec();
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
-    let mut ruling = RuleEvaluator::new(&rules);
-    let mut degrees = vec![ruling.degree()];
+    let mut evaluator = RuleEvaluator::new(&rules);
+    let mut degrees = vec![evaluator.degree()];
     for actor in ActorIx::first(RULED_ACTORS) {
-        ruling.put(actor, UnitIx::new(0));
-        degrees.push(ruling.degree());
+        evaluator.put(actor, UnitIx::new(0));
+        degrees.push(evaluator.degree());
     }
     assert_eq!(degrees, [0, 1, 1, 1, 1]);
 }
@@ -134,10 +134,10 @@ fn places_may_come_to_any_number() {
     ground[0] = GroundRule { lower: (1 << 61) + 1, body, ..ground[0].clone() };
     let demands = at_most_two().cases().to_vec();
     let rules = Rules::new(RULED_ACTORS, ground, &inputs(), demands, vec![]).unwrap();
-    let mut ruling = RuleEvaluator::new(&rules);
+    let mut evaluator = RuleEvaluator::new(&rules);
     let degrees = [0, 1].map(|actor| {
-        ruling.put(ActorIx::new(actor), UnitIx::new(actor));
-        ruling.degree()
+        evaluator.put(ActorIx::new(actor), UnitIx::new(actor));
+        evaluator.degree()
     });
     assert_eq!(degrees, [0, 1 << 61]);
 }

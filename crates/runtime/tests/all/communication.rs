@@ -148,7 +148,7 @@ fn exchanges_wait_for_late_members_and_return_the_union() {
             let global = exchange(rank, 10, slots).unwrap();
             let seen: Vec<_> = global.iter().map(|slot| (slot.key().0, slot.size(), slot.owner())).collect();
             assert_eq!(seen, [(3, 24, rank.ids()[1]), (7, 8, rank.ids()[1])]);
-            // All members must fence, whoever destroyed a slot; then the tag is free again.
+            // All members must fence, no matter which member destroyed a slot; then the tag is free again.
             for slot in global {
                 if rank.index() == 2 {
                     rank.communication.destroy(slot).unwrap();

@@ -20,12 +20,12 @@ pub(crate) fn drop_violators(
     stop: &dyn Fn() -> bool,
 ) -> Assignment {
     let Some(rules) = snapshot.rules() else { return assignment };
-    let ruling = RuleEvaluator::of(rules, &assignment);
-    if ruling.degree() == 0 {
+    let evaluator = RuleEvaluator::of(rules, &assignment);
+    if evaluator.degree() == 0 {
         return assignment;
     }
     let components = components(snapshot, rules, &assignment);
-    let mut removal = Removal { ruling, assignment, components };
+    let mut removal = Removal { evaluator, assignment, components };
     if removal.greedily(&mut StopClock::new(stop)) == Err(Expired) {
         removal.in_one_pass();
     }
@@ -43,7 +43,7 @@ struct Candidate {
 
 /// Actors that are unplaced, and the rules over the others.
 struct Removal<'a> {
-    ruling: RuleEvaluator<'a>,
+    evaluator: RuleEvaluator<'a>,
     assignment: Assignment,
     /// Actors that may be unplaced, ascending, in components whose rules are connected. The gain within one component
     /// does not depend on another.
@@ -63,7 +63,7 @@ impl Removal<'_> {
                 self.components[component].binary_search_by_key(&actor, |candidate| candidate.actor)
             {
                 let candidate = self.components[component].remove(at);
-                self.ruling.take(actor, candidate.unit);
+                self.evaluator.take(actor, candidate.unit);
                 self.assignment[actor] = None;
             }
             next.extend(self.best_of(component, clock)?.map(Reverse));
@@ -77,13 +77,13 @@ impl Removal<'_> {
         component: usize,
         clock: &mut StopClock,
     ) -> Result<Option<(i64, ActorIx, usize)>, Expired> {
-        let before = self.ruling.degree();
+        let before = self.evaluator.degree();
         let mut best: Option<(i64, ActorIx, usize)> = None;
         for candidate in &self.components[component] {
             clock.spend(candidate.work)?;
-            self.ruling.take(candidate.actor, candidate.unit);
-            let found = (self.ruling.degree() - before, candidate.actor, component);
-            self.ruling.put(candidate.actor, candidate.unit);
+            self.evaluator.take(candidate.actor, candidate.unit);
+            let found = (self.evaluator.degree() - before, candidate.actor, component);
+            self.evaluator.put(candidate.actor, candidate.unit);
             if found.0 < 0 && best.is_none_or(|best| found < best) {
                 best = Some(found);
             }
@@ -96,15 +96,15 @@ impl Removal<'_> {
         let mut all: Vec<Candidate> = self.components.concat();
         all.sort_unstable_by_key(|candidate| candidate.actor);
         for Candidate { actor, unit, .. } in all {
-            let before = self.ruling.degree();
+            let before = self.evaluator.degree();
             if before == 0 {
                 return;
             }
-            self.ruling.take(actor, unit);
-            if self.ruling.degree() < before {
+            self.evaluator.take(actor, unit);
+            if self.evaluator.degree() < before {
                 self.assignment[actor] = None;
             } else {
-                self.ruling.put(actor, unit);
+                self.evaluator.put(actor, unit);
             }
         }
     }
@@ -191,21 +191,21 @@ mod tests {
 
     /// Reference: tries every actor each time.
     fn by_trying_all(snapshot: &Snapshot, mut assignment: Assignment) -> Assignment {
-        let mut ruling = RuleEvaluator::of(snapshot.rules().unwrap(), &assignment);
-        while ruling.degree() > 0 {
+        let mut evaluator = RuleEvaluator::of(snapshot.rules().unwrap(), &assignment);
+        while evaluator.degree() > 0 {
             let mut best: Option<(i64, ActorIx, UnitIx)> = None;
             for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
                 let Some(unit) = assignment[actor] else { continue };
-                ruling.take(actor, unit);
-                let degree = ruling.degree();
-                ruling.put(actor, unit);
+                evaluator.take(actor, unit);
+                let degree = evaluator.degree();
+                evaluator.put(actor, unit);
                 if best.is_none_or(|(least, _, _)| degree < least) {
                     best = Some((degree, actor, unit));
                 }
             }
             match best {
-                Some((degree, actor, unit)) if degree < ruling.degree() => {
-                    ruling.take(actor, unit);
+                Some((degree, actor, unit)) if degree < evaluator.degree() => {
+                    evaluator.take(actor, unit);
                     assignment[actor] = None;
                 }
                 _ => break,

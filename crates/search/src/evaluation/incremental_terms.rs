@@ -28,7 +28,7 @@ pub(crate) struct IncrementalTerms<'m> {
     /// Constraints whose violation is tracked incrementally.
     limits: Vec<Box<dyn ViolationTracker>>,
     /// The weights of a grandfathered actor and of a penalty, and the policy's rules.
-    ruling: Option<(i64, i64, RuleEvaluator<'m>)>,
+    evaluator: Option<(i64, i64, RuleEvaluator<'m>)>,
     /// The present sums, and those before the last changes.
     now: Sums,
     before: Sums,
@@ -53,7 +53,7 @@ impl<'m> IncrementalTerms<'m> {
             hosted: IxVec::of(0, model.units),
             terms: terms.collect(),
             limits: violation_trackers(snapshot).into_iter().map(|(_, excess)| excess).collect(),
-            ruling: snapshot.rules().map(|rules| {
+            evaluator: snapshot.rules().map(|rules| {
                 (weights.of(Criterion::Excused), weights.of(Criterion::Policy), RuleEvaluator::new(rules))
             }),
             now: Sums::default(),
@@ -99,7 +99,7 @@ impl<'m> IncrementalTerms<'m> {
 
     /// Whether there are such constraints or rules.
     pub fn has_limits(&self) -> bool {
-        self.ruling.is_some() || !self.limits.is_empty()
+        self.evaluator.is_some() || !self.limits.is_empty()
     }
 
     /// By how much such constraints and rules are violated.
@@ -144,7 +144,7 @@ impl<'m> IncrementalTerms<'m> {
 
     /// Number of actors in a grandfathered violation.
     pub fn grandfathered(&self) -> i64 {
-        self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.excused())
+        self.evaluator.as_ref().map_or(0, |(_, _, evaluator)| evaluator.excused())
     }
 
     /// The same after changes.
@@ -167,17 +167,16 @@ impl<'m> IncrementalTerms<'m> {
 
     fn sums(&self) -> Sums {
         let terms: i64 = self.terms.iter().map(|(weight, figure)| weight * figure.value(self.snapshot)).sum();
-        let penalty = self
-            .ruling
-            .as_ref()
-            .map_or(0, |(excused, penalty, ruling)| excused * ruling.excused() + penalty * ruling.penalty());
+        let penalty = self.evaluator.as_ref().map_or(0, |(excused, penalty, evaluator)| {
+            excused * evaluator.excused() + penalty * evaluator.penalty()
+        });
         Sums { value: terms + penalty, violation: self.violation_degree() }
     }
 
     fn violation_degree(&self) -> i64 {
         // Each number fits, but a file may have any number of them.
         let limits = self.limits.iter().map(|excess| excess.value()).fold(0, i64::saturating_add);
-        limits.saturating_add(self.ruling.as_ref().map_or(0, |(_, _, ruling)| ruling.degree()))
+        limits.saturating_add(self.evaluator.as_ref().map_or(0, |(_, _, evaluator)| evaluator.degree()))
     }
 
     /// Applies `count` to the changes that anything here depends on.
@@ -228,8 +227,12 @@ impl<'m> IncrementalTerms<'m> {
     fn apply_to_limits(&mut self, step: &Step) {
         let snapshot = self.snapshot;
         self.limits.iter_mut().for_each(|excess| excess.count(snapshot, step));
-        if let Some((_, _, ruling)) = &mut self.ruling {
-            if step.comes { ruling.put(step.actor, step.unit) } else { ruling.take(step.actor, step.unit) }
+        if let Some((_, _, evaluator)) = &mut self.evaluator {
+            if step.comes {
+                evaluator.put(step.actor, step.unit);
+            } else {
+                evaluator.take(step.actor, step.unit);
+            }
         }
     }
 
