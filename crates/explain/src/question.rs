@@ -135,9 +135,7 @@ impl<'a> Question<'a> {
             }
             other => {
                 let names_no_actor = other.actors().is_empty();
-                if let Some(actors) = other.actors_mut() {
-                    actors.retain(takes_part);
-                }
+                other.retain_actors(takes_part);
                 names_no_actor || other.actors().iter().any(takes_part)
             }
         };

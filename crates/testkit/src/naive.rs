@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use placement::file::{Actor, CapScope, Constraint, Message, Places, Scope, SnapshotFile, Unit};
+use placement::file::{
+    Actor, CapScope, Constraint, Domain, Join, Message, Places, Scope, SnapshotFile, Unit,
+};
 
 use crate::limits::{self, Passed};
 
@@ -317,6 +319,36 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
             };
             let all = used(&|_| true);
             all <= u128::from(*max) || all == used(&|actor| fixed(actor))
+        }
+        Constraint::Peers { actors, peers, domains, max, skew, join, .. } => {
+            let arrives = |id: &String| {
+                let home = file.actors.iter().find(|a| a.id == *id).and_then(|a| a.current.as_ref());
+                free(id).is_some_and(|there| home != Some(&there.id))
+            };
+            let is_in = |id: &String, domain: &Domain| {
+                at.get(id.as_str()).is_some_and(|unit| domain.nodes.contains(&unit.node))
+            };
+            let count = |domain: &Domain, counts: &dyn Fn(&String) -> bool| {
+                let counted = file.actors.iter().map(|actor| &actor.id).filter(|id| peers.contains(*id));
+                domain.others + counted.filter(|id| counts(id) && is_in(id, domain)).count() as u64
+            };
+            let seeds = |domain: &Domain| count(domain, &|id| !(actors.contains(id) && arrives(id)));
+            let comes =
+                |domain: &Domain, ids: &[String]| ids.iter().any(|id| is_in(id, domain) && arrives(id));
+            let fewest = domains.iter().map(|domain| count(domain, &|_| true)).min().unwrap_or(0);
+            let no_seed = domains.iter().all(|domain| seeds(domain) == 0);
+            let reached = domains.iter().filter(|domain| comes(domain, actors)).count();
+            domains.iter().all(|domain| {
+                let active = comes(domain, actors) || comes(domain, peers);
+                actors.iter().filter(|id| is_in(id, domain)).all(|id| {
+                    max.is_none_or(|max| !active || count(domain, &|other| other != id) <= max)
+                        && skew.is_none_or(|skew| !arrives(id) || count(domain, &|_| true) <= fewest + skew)
+                        && join.is_none_or(|join| {
+                            let shares_one = join == Join::First && no_seed && reached <= 1;
+                            !arrives(id) || seeds(domain) > 0 || shares_one
+                        })
+                })
+            })
         }
         Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }

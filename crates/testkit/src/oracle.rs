@@ -1,9 +1,11 @@
 //! The definitions of snapshot files once more, naively and by position: every assignment, what is feasible, what it
 //! costs. Shares nothing with the crates under test but the file's types.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use placement::file::{Actor, CapScope, Constraint, Levels, Message, Places, Scope, SnapshotFile, Unit};
+use placement::file::{
+    Actor, CapScope, Constraint, Join, Levels, Message, Places, Scope, SnapshotFile, Unit,
+};
 use placement::ix::UnitIx;
 use placement::{Assignment, Criterion};
 
@@ -356,6 +358,34 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
                 used[usize::from(fixed(id))] += amount;
             }
             used[0] == 0 || used[0] + used[1] <= *max
+        }
+        Constraint::Peers { actors, peers, domains, max, skew, join, .. } => {
+            let mut counts: Vec<u64> = domains.iter().map(|domain| domain.others).collect();
+            let (mut seeds, mut arrivals) = (counts.clone(), vec![false; domains.len()]);
+            let mut bound = Vec::new();
+            for (actor, unit) in file.actors.iter().zip(places) {
+                let Some(unit) = unit.map(|unit| &file.units[unit]) else { continue };
+                let Some(domain) = domains.iter().position(|it| it.nodes.contains(&unit.node)) else {
+                    continue;
+                };
+                let [is_bound, is_peer] = [actors, peers].map(|ids| ids.contains(&actor.id));
+                let is_new = !actor.fixed && actor.current.as_ref() != Some(&unit.id);
+                counts[domain] += u64::from(is_peer);
+                seeds[domain] += u64::from(is_peer && !(is_bound && is_new));
+                arrivals[domain] |= is_new && (is_bound || is_peer);
+                if is_bound {
+                    bound.push((domain, u64::from(is_peer), is_new));
+                }
+            }
+            let fewest = counts.iter().min().copied().unwrap_or(0);
+            let new: BTreeSet<usize> = bound.iter().filter(|it| it.2).map(|(domain, ..)| *domain).collect();
+            let is_first = *join == Some(Join::First) && seeds.iter().all(|seeds| *seeds == 0);
+            bound.iter().all(|&(domain, own, is_new)| match (max, skew) {
+                (Some(max), _) => !arrivals[domain] || counts[domain] - own <= *max,
+                (_, Some(skew)) => !is_new || counts[domain] - fewest <= *skew,
+                _ if is_first => new.len() <= 1,
+                _ => !is_new || seeds[domain] > 0,
+            })
         }
         Constraint::Prefer { .. } | Constraint::Reserve { .. } => true,
     }

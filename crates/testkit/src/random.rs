@@ -1,12 +1,12 @@
 //! Random small worlds with a bit of everything that a snapshot can say, by seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
 use placement::Criterion;
 use placement::file::{
-    Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, PairCost, Places, RunsOn, Scope,
-    SnapshotFile, Unit,
+    Actor, CapScope, Constraint, Domain, Drag, ExchangeCost, Join, Levels, Message, Node, PairCost, Places,
+    RunsOn, Scope, SnapshotFile, Unit,
 };
 
 const KINDS: [&str; 3] = ["cpu", "gpu", "fpga"];
@@ -272,7 +272,7 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
         1 => Places::Nodes(vec![unit.node.clone()]),
         _ => unit.zone.clone().map_or(Places::Units(vec![unit.id.clone()]), |zone| Places::Zones(vec![zone])),
     };
-    Some(match rng.u8(..17) {
+    Some(match rng.u8(..20) {
         0 | 8 => Constraint::Apart { on, actors, reason: None },
         1 | 9 => Constraint::Together { on, actors, reason: None },
         2 => {
@@ -300,8 +300,37 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
             let (pool, pools) = if max % 2 == 0 { (pool, None) } else { (None, pool.map(|pool| vec![pool])) };
             Constraint::Quota { actors, pool, pools, numa, resource, max, reason: None }
         }
+        17..=19 => peers(rng, file, actors),
         _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: rng.u64(2..9) },
     })
+}
+
+/// Some actors bound by some, by domains of one or two nodes; a domain may lack nodes, and a node a domain.
+fn peers(rng: &mut Rng, file: &SnapshotFile, actors: Vec<String>) -> Constraint {
+    let mut peers = actors.clone();
+    if rng.u8(..3) == 0 {
+        peers = file.actors.iter().filter(|_| rng.bool()).map(|actor| actor.id.clone()).collect();
+    }
+    let nodes: BTreeSet<&String> = file.units.iter().map(|unit| &unit.node).collect();
+    let mut domains: Vec<Domain> = Vec::new();
+    for node in nodes {
+        let (is_outside, joins) = (rng.u8(..8) == 0, rng.u8(..3) == 0);
+        match domains.last_mut() {
+            _ if is_outside => {}
+            Some(last) if joins => last.nodes.push(node.clone()),
+            _ => domains.push(Domain { nodes: vec![node.clone()], others: rng.u64(..8).saturating_sub(5) }),
+        }
+    }
+    if rng.u8(..6) == 0 {
+        domains.push(Domain::default());
+    }
+    let (max, skew, join) = match rng.u8(..4) {
+        0 => (Some(rng.u64(..2)), None, None),
+        1 => (None, Some(rng.u64(..3)), None),
+        2 => (None, None, Some(Join::Peer)),
+        _ => (None, None, Some(Join::First)),
+    };
+    Constraint::Peers { actors, peers, domains, max, skew, join, reason: None }
 }
 
 /// The default, or what the facts ask for, now and then; else some criteria in any order, some of them summed.

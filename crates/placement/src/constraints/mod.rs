@@ -9,6 +9,7 @@ mod fixed;
 mod kinds;
 mod never;
 mod only;
+mod peers;
 mod pin;
 mod places;
 mod power_cap;

@@ -7,6 +7,8 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::file::format::is_zero;
+
 /// Passes the list of constraints to a macro: description, name, module in `constraints`, and fields in the file.
 ///
 /// In the file, types are named after their modules and fields as here, in camel case.
@@ -109,6 +111,27 @@ macro_rules! each_constraint {
                 #[serde(skip_serializing_if = "Option::is_none")]
                 reason: Option<String>,
             }
+            /// The peers in the domain of an actor that arrives: exactly one of `max`, `skew` and `join`.
+            Peers in peers {
+                /// The actors that it binds, while they arrive: an actor that stays on its current unit is exempt.
+                actors: Vec<String>,
+                /// The actors that are counted.
+                peers: Vec<String>,
+                /// The domains; actors outside of them are neither bound nor counted.
+                domains: Vec<Domain>,
+                /// The maximum number of other peers in the domain.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                max: Option<u64>,
+                /// The maximum difference to the domain with the fewest peers.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                skew: Option<u64>,
+                /// Whether the domain needs a peer that does not arrive under the same constraint.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                join: Option<Join>,
+                /// The reason, as a sentence.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                reason: Option<String>,
+            }
             /// Costs its weight, in the criterion `policy`, if the actor is placed elsewhere.
             Prefer in prefer {
                 /// The actor.
@@ -188,6 +211,16 @@ impl Constraint {
         self.field_mut(names_actors)?.names_mut()
     }
 
+    /// Keeps only some of the actors that it binds or counts.
+    pub fn retain_actors(&mut self, is_kept: impl Fn(&String) -> bool) {
+        if let Self::Peers { peers, .. } = self {
+            peers.retain(&is_kept);
+        }
+        if let Some(actors) = self.actors_mut() {
+            actors.retain(is_kept);
+        }
+    }
+
     /// Whether it names a single actor rather than a list.
     pub(crate) fn is_of_one_actor(&self) -> bool {
         self.field(names_actors).is_some_and(|(name, _)| name == "actor")
@@ -219,6 +252,28 @@ pub enum Places {
     Nodes(Vec<String>),
     /// Zones by name.
     Zones(Vec<String>),
+}
+
+/// What an actor joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Join {
+    /// A peer that is there.
+    Peer,
+    /// A peer that is there; without any peer in any domain, all actors share one domain.
+    First,
+}
+
+/// A set of nodes, such as a rack, and the peers in it that are no actors of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Domain {
+    /// The nodes by name; each is in one domain of a constraint at most.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// The number of other peers there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub others: u64,
 }
 
 /// The topology level of `apart` and `together`.
@@ -350,6 +405,7 @@ needed! {
     u64 {}
     Scope {}
     CapScope {}
+    Vec<Domain> {}
     String {
         fn names(&self) -> &[String] {
             std::slice::from_ref(self)
@@ -381,6 +437,18 @@ impl Field for Option<String> {
 
     fn text(&self) -> Option<&str> {
         self.as_deref()
+    }
+}
+
+impl Field for Option<u64> {
+    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+        given.take(name)
+    }
+}
+
+impl Field for Option<Join> {
+    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+        given.take(name)
     }
 }
 

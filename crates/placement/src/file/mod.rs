@@ -9,7 +9,7 @@ pub(crate) mod read;
 pub(crate) mod strict;
 pub(crate) mod validation;
 
-pub use constraint::{CapScope, Constraint, Places, Scope};
+pub use constraint::{CapScope, Constraint, Domain, Join, Places, Scope};
 pub use format::{
     Actor, Drag, ExchangeCost, GroupMessage, Levels, Message, Node, Others, PairCost, Policy, RunsOn,
     SnapshotFile, Unit, VERSION,

@@ -78,6 +78,14 @@ impl<'a> Names<'a> {
         given.places().map_or(Ok(()), |places| self.places(position, places))
     }
 
+    /// Refuses an unknown node, reported at `path`.
+    pub fn node(&self, path: impl Fn() -> String, id: &str) -> Result<(), SnapshotError> {
+        if self.nodes.contains(id) {
+            return Ok(());
+        }
+        Err(SnapshotError::new(path(), format!("there is no node `{id}`; add it or correct the name")))
+    }
+
     /// Records that an actor is pinned to a unit, and returns an earlier pin.
     pub fn pin(&mut self, actor: &'a str, unit: &'a str) -> Option<&'a str> {
         self.pins.insert(actor, unit)
@@ -89,13 +97,10 @@ impl<'a> Names<'a> {
             Places::Units(units) => units.iter().enumerate().try_for_each(|(i, unit)| {
                 self.unit(|| format!("constraints[{position}].units[{i}]"), unit).map(|_| ())
             }),
-            Places::Nodes(nodes) => nodes.iter().enumerate().try_for_each(|(i, node)| {
-                if self.nodes.contains(node.as_str()) {
-                    return Ok(());
-                }
-                let problem = format!("there is no node `{node}`; add it or correct the name");
-                Err(SnapshotError::new(format!("constraints[{position}].nodes[{i}]"), problem))
-            }),
+            Places::Nodes(nodes) => nodes
+                .iter()
+                .enumerate()
+                .try_for_each(|(i, node)| self.node(|| format!("constraints[{position}].nodes[{i}]"), node)),
             Places::Zones(zones) => zones.iter().enumerate().try_for_each(|(i, zone)| {
                 if self.file.units.iter().any(|unit| unit.zone.as_ref() == Some(zone)) {
                     return Ok(());
