@@ -41,7 +41,7 @@ async fn actors_of_an_unreachable_node_restart_after_confirmation_or_force() {
     env.nodes.silence(&lost).await.unwrap();
     let named = env.wait_until("app", |state| {
         let message = state.message("NodeLost", "True")?;
-        ensure!(message.starts_with(&format!("a-0: {lost} does not answer")), "{message}");
+        ensure!(message.starts_with(&format!("a-0: {lost} is unreachable")), "{message}");
         state.message("Ready", "False").map(drop)
     });
     assert_eq!(pod(&named.await, "a-0").uid(), pod(&before, "a-0").uid());
@@ -191,7 +191,7 @@ async fn actors_within_the_quota_are_placed_and_the_rest_after_it_grows() {
     env.wait_reconciled("app", placed(2, "ResourceQuota few allows pods 2")).await;
     // after the quota is raised the pool's limit remains
     env.apply(&quota(9)).await;
-    env.wait_reconciled("app", placed(3, "pool cpus takes 3 instances of namespace")).await;
+    env.wait_reconciled("app", placed(3, "pool cpus allows 3 instances of namespace")).await;
     pool["spec"]["quota"]["perNamespace"] = json!(4);
     cluster().kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
     env.wait_reconciled("app", AppState::all_placed).await;

@@ -239,7 +239,7 @@ async fn pods_are_recreated_by_the_last_placement_if_planning_fails() {
         // each edit corrects the previous one
         (
             json!([{"op": "remove", "path": "/spec/policy"}, {"op": "add", "path": limits, "value": {"acme.com/gpu": "1"}}]),
-            "asks for acme.com/gpu itself",
+            "requests acme.com/gpu itself",
         ),
         (
             json!([{"op": "remove", "path": limits}, {"op": "replace", "path": "/spec/actors/0/replicas", "value": 5001}]),

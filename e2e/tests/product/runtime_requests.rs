@@ -94,7 +94,7 @@ async fn instances_are_requested_and_released_at_runtime() {
 
     // rejected with the reason
     ask(&env, &account, "wide", json!({"count": 2})).await;
-    wait_condition(&env, "wide", "Placed", "False Unsupported it asks for 2 devices").await;
+    wait_condition(&env, "wide", "Placed", "False Unsupported it requests 2 devices").await;
     ask(&env, &account, "other", json!({"kind": "fpga"})).await;
     wait_condition(&env, "other", "Placed", "False NoImplementation worker cannot run on fpga").await;
     // the third device, and none for the next one, which waits with the reason
@@ -148,7 +148,7 @@ async fn requests_above_the_pool_limit_wait() {
     ask(&env, &account, "third", json!({})).await;
     let third = wait_condition(&env, "third", "Placed", "False Unplaced").await;
     let why = condition_text(&third, "Placed").unwrap();
-    assert!(why.contains("pool gpus takes 2 instances"), "{why}");
+    assert!(why.contains("pool gpus allows 2 instances"), "{why}");
     assert!(env.api::<Pod>().get_opt("third").await.unwrap().is_none(), "it has no pod");
 
     env.namespace.kubectl(["delete", "instance", "second", &account]).await.unwrap();

@@ -99,7 +99,7 @@ async fn a_mass_outage_moves_no_actor() {
     let waiting = env.wait_until("app", |state| {
         ensure!(state.places().get("a-0") == Some(&"two/cpus-0"), "{:?}", state.places());
         let message = state.message("Ready", "False")?;
-        ensure!(message.contains("of the nodes do not answer"), "{message}");
+        ensure!(message.contains("of the nodes are unreachable"), "{message}");
         Ok(())
     });
     let waiting = waiting.await;
