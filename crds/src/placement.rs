@@ -82,6 +82,12 @@ pub struct PlacementSpec {
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub levels: Vec<String>,
 
+    /// Rules of pod templates that only kube-scheduler evaluates; a proof of optimality does not cover them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub left_to_scheduler: Vec<String>,
+
     /// The value of each objective term over the whole cluster, by criterion.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32))]

@@ -43,6 +43,9 @@ pub struct PlanReport {
     #[serde(skip_serializing_if = "Option::is_none")]
     seconds: Option<f64>,
     moves: Vec<MoveReport>,
+    /// Rules of pod templates that only kube-scheduler evaluates.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_to_scheduler: Vec<String>,
     /// Present with `--explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<ExplanationReport>,
@@ -132,6 +135,7 @@ impl PlanReport {
                     reason: step.reason.clone(),
                 })
                 .collect(),
+            left_to_scheduler: snapshot.file().left_to_scheduler.clone(),
             explanation: explained.map(ExplanationReport::new),
             notes: notes.to_vec(),
         }

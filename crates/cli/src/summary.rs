@@ -135,7 +135,13 @@ impl PlanPage<'_> {
         let (count, quality) = (self.style.paint(tone, &count), quality(self.snapshot, plan));
         let (found, proven) = (plan.found_by.into(), plan.proven_by.map(Into::into));
         let words = provenance(Some(found), proven, Some(plan.judged.into()));
-        format!("{count} · {cost}\n{quality} ({words})\n")
+        let left = &self.snapshot.file().left_to_scheduler;
+        let left = if left.is_empty() {
+            String::new()
+        } else {
+            format!("Left to the scheduler: {}.\n", left.join("; "))
+        };
+        format!("{count} · {cost}\n{quality} ({words})\n{left}")
     }
 }
 
@@ -155,7 +161,9 @@ pub fn objective(snapshot: &Snapshot, cost: &Cost) -> String {
 /// What is known about the optimality of the plan.
 fn quality(snapshot: &Snapshot, plan: &Plan) -> String {
     if plan.optimal {
-        return "Proven optimal.".to_owned();
+        let is_whole = snapshot.file().left_to_scheduler.is_empty();
+        let limits = if is_whole { "" } else { " under the rules that Cairn models" };
+        return format!("Proven optimal{limits}.");
     }
     let why = match plan.stopped_by {
         StoppedBy::Deadline => "the search reached its time limit",

@@ -69,6 +69,7 @@ pub fn spec(
         gap_percent: plan.gap_percent(snapshot),
         bound: plan.bound.clone(),
         levels,
+        left_to_scheduler: snapshot.file().left_to_scheduler.iter().take(64).cloned().collect(),
         optimal: plan.optimal,
         found_by: Some(plan.found_by.to_string()),
         proven_by: plan.proven_by.map(|by| by.to_string()),

@@ -285,7 +285,13 @@ pub fn describe_objective(spec: &PlacementSpec) -> String {
     let value = |level: &String| -> i64 { level.split('+').map(|c| own.get(c).copied().unwrap_or(0)).sum() };
     let values: Vec<String> = spec.levels.iter().map(|level| format!("{level} {}", value(level))).collect();
     let proof = match (spec.optimal, spec.gap_percent) {
-        (true, _) => ", proven to be the best".to_owned(),
+        (true, _) if spec.left_to_scheduler.is_empty() => ", proven to be the best".to_owned(),
+        (true, _) => {
+            let left = spec.left_to_scheduler.join("; ");
+            format!(
+                ", proven to be the best under the rules that Cairn models; left to the scheduler: {left}"
+            )
+        }
         (false, Some(gap)) => format!(", at most {gap} % from the best"),
         (false, None) => String::new(),
     };

@@ -61,6 +61,9 @@ pub struct SnapshotFile {
     /// Hard rules, and preferences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,
+    /// Rules of pod templates that only kube-scheduler evaluates, each as a sentence; a proof does not cover them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_to_scheduler: Vec<String>,
     /// The policy of the snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,

@@ -1,11 +1,17 @@
 //! Placement constraints: from the manifest, nodes, quotas and refusals.
 
 pub(crate) mod admits;
+pub(crate) mod host_ports;
+pub(crate) mod left_to_scheduler;
+pub(crate) mod pod_affinity;
+pub(crate) mod pod_templates;
 pub(crate) mod pool_access;
 pub(crate) mod quotas;
 pub(crate) mod refusals;
 pub(crate) mod selectors;
+pub(crate) mod topology_spread;
 pub(crate) mod unreachable;
+pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
 
@@ -14,10 +20,15 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
+use crate::constraints::host_ports::host_port_constraints;
+use crate::constraints::pod_affinity::pod_affinity;
+use crate::constraints::pod_templates::{existing_pods, templates};
 use crate::constraints::pool_access::denied_pools;
 use crate::constraints::quotas::quotas;
 use crate::constraints::refusals::ActiveRefusals;
 use crate::constraints::selectors::{Objection, objection};
+use crate::constraints::topology_spread::topology_spread;
+use crate::constraints::volumes::volume_constraints;
 use crate::demand::actors::ApplicationActors;
 use crate::units::FreeNode;
 use crate::units::offer::Offer;
@@ -41,6 +52,7 @@ pub(crate) fn constraints(
     rules.extend(memory_constraints(actors, offer));
     rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, application, actors));
+    rules.extend(between_pods(index, (application, actors), offer));
     rules.extend(ActiveRefusals::of(index, application, now).rules(actors, offer));
     rules
 }
@@ -94,6 +106,21 @@ fn group_constraints(
         let reason = Some(format!("pinTo node {}{absent}", pin.node));
         rules.push(Constraint::Only { actors: own, places: Places::Nodes(nodes), reason });
     }
+    rules
+}
+
+/// The scheduler's rules between pods, and between pods and volumes.
+fn between_pods(
+    index: &Index,
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    offer: &Offer,
+) -> Vec<Constraint> {
+    let namespace = ApplicationKey::of(application).namespace;
+    let (templates, existing) = (templates(application, actors), existing_pods(index, application, actors));
+    let mut rules = pod_affinity(index, &namespace, &templates, &existing, offer);
+    rules.extend(topology_spread(index, &namespace, &templates, &existing, offer));
+    rules.extend(host_port_constraints(&templates, &existing, offer));
+    rules.extend(volume_constraints(index, &namespace, &templates, &existing, offer));
     rules
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crds::DevicePool;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use placement::file::{Constraint, Places};
 
@@ -57,7 +58,11 @@ impl Index {
 
     /// Whether applications of a namespace may use a pool.
     pub fn may_use(&self, namespace: &str, pool: &DevicePool) -> bool {
-        let Some(selector) = &pool.spec.namespace_selector else { return true };
+        pool.spec.namespace_selector.as_ref().is_none_or(|selector| self.selects(selector, namespace))
+    }
+
+    /// Whether a selector matches the labels of a namespace.
+    pub(crate) fn selects(&self, selector: &LabelSelector, namespace: &str) -> bool {
         match self.namespaces.labels.get(namespace) {
             Some(labels) => labels_match(selector, labels),
             // The label that every namespace has.

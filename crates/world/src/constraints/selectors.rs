@@ -42,6 +42,18 @@ pub(crate) fn objection(spec: &PodSpec, more_tolerations: &[Toleration], node: &
         .or_else(|| taint_objection(spec, more_tolerations, node))
 }
 
+/// Whether node selector or required node affinity reject a node.
+pub(crate) fn rejects_by_selector(spec: &PodSpec, node: &Node) -> bool {
+    selector_objection(spec, node).is_some()
+}
+
+/// Whether the pod tolerates all taints of a node that keep pods away.
+pub(crate) fn tolerates_all(spec: &PodSpec, node: &Node) -> bool {
+    let keeps_away = |taint: &&Taint| taint.effect != "PreferNoSchedule";
+    let tolerated = |taint: &Taint| spec.tolerations.iter().flatten().any(|it| tolerates(it, taint));
+    taints(node).filter(keeps_away).all(tolerated)
+}
+
 fn selector_objection(spec: &PodSpec, node: &Node) -> Option<String> {
     let labels = node.labels();
     for (key, value) in spec.node_selector.iter().flatten() {
@@ -51,11 +63,12 @@ fn selector_objection(spec: &PodSpec, node: &Node) -> Option<String> {
     }
     let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
-    let matches = required.node_selector_terms.iter().any(|term| term_matches(term, node));
+    let matches = required.node_selector_terms.iter().any(|term| node_term_matches(term, node));
     (!matches).then(|| "its node affinity selects other nodes".to_owned())
 }
 
-fn term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
+/// Whether a node matches a term of a node selector.
+pub(crate) fn node_term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
     // As in kube-scheduler, a term without requirements selects nothing.

@@ -12,6 +12,7 @@ use placement::file::{
 use placement::{MOST_EDGES, Snapshot, SnapshotError};
 use sha2::{Digest, Sha256};
 
+use crate::constraints::left_to_scheduler::left_to_scheduler;
 use crate::constraints::refusals::ActiveRefusals;
 use crate::constraints::unreachable::UnschedulablePods;
 use crate::constraints::{avoided_pairs, constraints};
@@ -112,6 +113,7 @@ pub fn assemble(
         policy: Some(PolicyName { name: policy.name.clone(), program: policy.rules() }),
         objectives: policy.objectives.clone(),
         constraints: constraints(index, (application, &actors), &free, &offer, now),
+        left_to_scheduler: left_to_scheduler(application),
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);
@@ -271,6 +273,7 @@ impl AssembledSnapshot {
             group_messages: whole.group_messages.iter().filter(is_own).cloned().collect(),
             annoyance: annoyance.cloned().collect(),
             constraints: Vec::new(),
+            left_to_scheduler: Vec::new(),
             version: whole.version,
             name: whole.name.clone(),
             application: whole.application.clone(),

@@ -28,7 +28,7 @@ use crate::units::unit::{CordonReason, Unit};
 use crate::{Index, Policy};
 
 /// Label with a node's zone.
-const ZONE: &str = "topology.kubernetes.io/zone";
+pub(crate) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// A node less the requests of foreign pods.
 pub(crate) struct FreeNode<'a> {

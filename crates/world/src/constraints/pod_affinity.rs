@@ -1,0 +1,199 @@
+//! Required affinity and anti-affinity between pods: the plug-in `InterPodAffinity` of kube-scheduler.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec};
+use kube::ResourceExt;
+use placement::file::{Constraint, Join, Scope};
+
+use crate::Index;
+use crate::constraints::pod_templates::{ExistingPod, Labels, PodTemplate, PodTerm, TopologyDomains};
+use crate::units::ZONE;
+use crate::units::offer::Offer;
+
+/// Constraints by pod affinity and anti-affinity, in both directions.
+pub(crate) fn pod_affinity(
+    index: &Index,
+    namespace: &str,
+    templates: &[PodTemplate],
+    existing: &[ExistingPod],
+    offer: &Offer,
+) -> Vec<Constraint> {
+    let mut rules = Vec::new();
+    let mut apart: Vec<(PodTerm, BTreeSet<String>)> = Vec::new();
+    let mut near: Vec<(Vec<PodTerm>, BTreeSet<String>)> = Vec::new();
+    for template in templates {
+        for term in anti_affinity(&template.spec, namespace, &template.labels) {
+            rules.extend(repelled_by_existing(index, template, &term, existing, offer));
+            collect(&mut apart, term, &template.ids);
+        }
+        rules.extend(repelling(index, namespace, template, existing, offer));
+        let terms = affinity(&template.spec, namespace, &template.labels);
+        if !terms.is_empty() {
+            for term in &terms {
+                rules.extend(without_label(index, template, term, offer));
+            }
+            collect(&mut near, terms, &template.ids);
+        }
+    }
+    rules.extend(apart.iter().filter_map(|(term, actors)| {
+        let peers = selected(index, namespace, templates, std::slice::from_ref(term));
+        kept_apart(index, term, actors, &peers, offer)
+    }));
+    for (terms, actors) in &near {
+        let peers = selected(index, namespace, templates, terms);
+        rules.extend(joined(index, terms, (actors, &peers), existing, offer));
+    }
+    rules
+}
+
+/// Adds actors to those of an equal key.
+fn collect<T: PartialEq>(all: &mut Vec<(T, BTreeSet<String>)>, key: T, ids: &[String]) {
+    match all.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, actors)) => actors.extend(ids.iter().cloned()),
+        None => all.push((key, ids.iter().cloned().collect())),
+    }
+}
+
+/// The application's actors that all terms select.
+fn selected(
+    index: &Index,
+    namespace: &str,
+    templates: &[PodTemplate],
+    terms: &[PodTerm],
+) -> BTreeSet<String> {
+    let is_selected = |it: &&PodTemplate| terms.iter().all(|term| term.matches(index, namespace, &it.labels));
+    templates.iter().filter(is_selected).flat_map(|template| template.ids.iter().cloned()).collect()
+}
+
+fn anti_affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
+    let of = spec.affinity.as_ref().and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+    terms(
+        of.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()),
+        namespace,
+        labels,
+    )
+}
+
+fn affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
+    let of = spec.affinity.as_ref().and_then(|affinity| affinity.pod_affinity.as_ref());
+    terms(
+        of.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref()),
+        namespace,
+        labels,
+    )
+}
+
+fn terms(given: Option<&Vec<PodAffinityTerm>>, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
+    given.into_iter().flatten().map(|term| PodTerm::of(term, namespace, labels)).collect()
+}
+
+/// Existing pods that the template's anti-affinity selects.
+fn repelled_by_existing(
+    index: &Index,
+    template: &PodTemplate,
+    term: &PodTerm,
+    existing: &[ExistingPod],
+    offer: &Offer,
+) -> Option<Constraint> {
+    let domains = TopologyDomains::of(index, &term.topology_key, |_| true);
+    let selected = existing.iter().filter(|pod| term.matches(index, pod.namespace, &pod.labels));
+    let taken: BTreeSet<&str> = selected.filter_map(|pod| domains.at(pod.node)).collect();
+    let reason = format!("its anti-affinity excludes each {} with {}", term.topology_key, term.pods());
+    template.never_on(offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
+}
+
+/// Existing pods whose anti-affinity selects the template's pods.
+fn repelling(
+    index: &Index,
+    namespace: &str,
+    template: &PodTemplate,
+    existing: &[ExistingPod],
+    offer: &Offer,
+) -> Vec<Constraint> {
+    let mut nodes: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
+    for pod in existing {
+        for term in anti_affinity(&pod.spec, pod.namespace, &pod.labels) {
+            if term.matches(index, namespace, &template.labels) {
+                nodes.entry((term.topology_key, pod.name.clone())).or_default().insert(pod.node);
+            }
+        }
+    }
+    let rule = |((key, pod), at): ((String, String), BTreeSet<&str>)| {
+        let domains = TopologyDomains::of(index, &key, |_| true);
+        let taken: BTreeSet<&str> = at.into_iter().filter_map(|node| domains.at(node)).collect();
+        let reason = format!("the anti-affinity of pod {pod} excludes it from the same {key}");
+        template.never_on(offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
+    };
+    nodes.into_iter().filter_map(rule).collect()
+}
+
+/// Actors that may not share a domain with peers.
+fn kept_apart(
+    index: &Index,
+    term: &PodTerm,
+    actors: &BTreeSet<String>,
+    peers: &BTreeSet<String>,
+    offer: &Offer,
+) -> Option<Constraint> {
+    if peers.is_empty() || (peers.len() == 1 && peers == actors) {
+        return None;
+    }
+    let domains = TopologyDomains::of(index, &term.topology_key, |_| true);
+    let reason = Some(format!("anti-affinity to {} by {}", term.pods(), term.topology_key));
+    let all_known = offer.units.iter().all(|unit| domains.at(&unit.node).is_some());
+    let scope = match term.topology_key.as_str() {
+        _ if !all_known || peers != actors => None,
+        ZONE => Some(Scope::Zone),
+        _ => domains.are_nodes().then_some(Scope::Node),
+    };
+    let (actors, peers): (Vec<String>, Vec<String>) =
+        (actors.iter().cloned().collect(), peers.iter().cloned().collect());
+    Some(match scope {
+        Some(on) => Constraint::Apart { on, actors, reason },
+        None => {
+            let domains = domains.listed(offer, &BTreeMap::new());
+            Constraint::Peers { actors, peers, domains, max: Some(0), skew: None, join: None, reason }
+        }
+    })
+}
+
+/// Nodes without the label of a term of affinity.
+fn without_label(index: &Index, template: &PodTemplate, term: &PodTerm, offer: &Offer) -> Option<Constraint> {
+    let key = &term.topology_key;
+    let reason = format!("its affinity needs a node with the label {key}");
+    let has_label = |node: &str| index.nodes.get(node).is_some_and(|node| node.labels().contains_key(key));
+    template.never_on(offer, reason, |node| !has_label(node))
+}
+
+/// Actors that need a peer in their domain. A pod counts if all terms select it.
+fn joined(
+    index: &Index,
+    terms: &[PodTerm],
+    (actors, peers): (&BTreeSet<String>, &BTreeSet<String>),
+    existing: &[ExistingPod],
+    offer: &Offer,
+) -> Vec<Constraint> {
+    // The first pod of a group that selects itself needs no other.
+    let join = if actors.is_subset(peers) { Join::First } else { Join::Peer };
+    let is_selected =
+        |pod: &&ExistingPod| terms.iter().all(|term| term.matches(index, pod.namespace, &pod.labels));
+    let there: Vec<&ExistingPod> = existing.iter().filter(is_selected).collect();
+    let rule = |term: &PodTerm| {
+        let domains = TopologyDomains::of(index, &term.topology_key, |_| true);
+        let mut others: BTreeMap<&str, u64> = BTreeMap::new();
+        for at in there.iter().filter_map(|pod| domains.at(pod.node)) {
+            *others.entry(at).or_default() += 1;
+        }
+        Constraint::Peers {
+            actors: actors.iter().cloned().collect(),
+            peers: peers.iter().cloned().collect(),
+            domains: domains.listed(offer, &others),
+            max: None,
+            skew: None,
+            join: Some(join),
+            reason: Some(format!("affinity to {} by {}", term.pods(), term.topology_key)),
+        }
+    };
+    terms.iter().map(rule).collect()
+}

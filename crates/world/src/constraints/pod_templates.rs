@@ -1,0 +1,318 @@
+//! Pods as kube-scheduler's inter-pod filters see them: templates of the application, and pods that are there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::{ActorApplication, ActorGroup, labels};
+use k8s_openapi::api::core::v1::{Node, Pod, PodAffinityTerm, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use kube::ResourceExt;
+use placement::file::{Constraint, Domain, Places};
+
+use crate::constraints::selectors::labels_match;
+use crate::demand::actors::{ApplicationActors, actors_of_instance};
+use crate::demand::pods::is_terminal;
+use crate::index::IndexedPod;
+use crate::index::ownership::Ownership;
+use crate::units::offer::Offer;
+use crate::{ActorName, ApplicationKey, Index};
+
+/// Labels of an object.
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// The pods of a group on some kinds.
+pub(crate) struct PodTemplate<'a> {
+    /// Snapshot ids of the group's actors.
+    pub ids: Vec<String>,
+    /// The kinds with this template.
+    pub kinds: BTreeSet<&'a str>,
+    /// Labels that all of its pods have.
+    pub labels: Labels,
+    pub spec: PodSpec,
+}
+
+/// The templates of an application. Implementations that differ only in what no filter reads are one.
+pub(crate) fn templates<'a>(
+    application: &'a ActorApplication,
+    actors: &ApplicationActors,
+) -> Vec<PodTemplate<'a>> {
+    let mut found: Vec<PodTemplate<'a>> = Vec::new();
+    for group in &application.spec.actors {
+        let first = found.len();
+        for implementation in &group.implementations {
+            let spec = implementation.template.spec.clone().unwrap_or_default();
+            let own = implementation.template.metadata.as_ref().and_then(|of| of.labels.clone());
+            let labels = pod_labels(application, group, own.unwrap_or_default());
+            let is_alike = |known: &&mut PodTemplate| known.labels == labels && is_alike(&known.spec, &spec);
+            match found[first..].iter_mut().find(is_alike) {
+                Some(known) => drop(known.kinds.insert(&implementation.kind)),
+                None => found.push(PodTemplate {
+                    ids: actors.ids(&group.name),
+                    kinds: BTreeSet::from([implementation.kind.as_str()]),
+                    labels,
+                    spec,
+                }),
+            }
+        }
+    }
+    found.retain(|template| !template.ids.is_empty());
+    found
+}
+
+/// Labels that all pods of a group have. The hash of a template stands for itself: only pods of one template share it.
+fn pod_labels(application: &ActorApplication, group: &ActorGroup, mut own: Labels) -> Labels {
+    let added = [
+        (labels::APPLICATION, application.name_any()),
+        (labels::ACTOR_GROUP, group.name.clone()),
+        (labels::TEMPLATE_HASH, format!("of {}", group.name)),
+    ];
+    own.extend(added.map(|(key, value)| (key.to_owned(), value)));
+    own
+}
+
+/// Whether filters between pods treat two templates alike.
+fn is_alike(a: &PodSpec, b: &PodSpec) -> bool {
+    let ports = |spec: &PodSpec| spec.containers.iter().map(|it| it.ports.clone()).collect::<Vec<_>>();
+    a.affinity == b.affinity
+        && a.node_selector == b.node_selector
+        && a.topology_spread_constraints == b.topology_spread_constraints
+        && a.tolerations == b.tolerations
+        && a.volumes == b.volumes
+        && a.host_network == b.host_network
+        && ports(a) == ports(b)
+}
+
+impl PodTemplate<'_> {
+    /// Keeps the template's actors off some nodes, except those that run there.
+    pub fn never_on(
+        &self,
+        offer: &Offer,
+        reason: String,
+        is_excluded: impl Fn(&str) -> bool,
+    ) -> Option<Constraint> {
+        let is_own = |kind: &str| self.kinds.contains(kind);
+        let units = offer.units.iter().filter(|unit| is_own(&unit.kind) && is_excluded(&unit.node));
+        let units: Vec<String> = units.map(|unit| unit.id.clone()).collect();
+        (!units.is_empty()).then(|| Constraint::Never {
+            actors: self.ids.clone(),
+            places: Places::Units(units),
+            except_current: true,
+            reason: Some(reason),
+        })
+    }
+}
+
+/// A pod that is there, or another application's actor that has no pod yet.
+pub(crate) struct ExistingPod<'a> {
+    /// Namespace and name.
+    pub name: String,
+    pub namespace: &'a str,
+    pub labels: Labels,
+    pub node: &'a str,
+    pub spec: PodSpec,
+    pub is_terminating: bool,
+}
+
+/// Pods other than the application's own actors'.
+pub(crate) fn existing_pods<'a>(
+    index: &'a Index,
+    application: &ActorApplication,
+    actors: &ApplicationActors,
+) -> Vec<ExistingPod<'a>> {
+    let own: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
+    let mut hosted: BTreeSet<(ApplicationKey, String)> = BTreeSet::new();
+    let mut found = Vec::new();
+    for (name, held) in &index.pods {
+        let (Some(node), false) = (held.node.as_deref(), is_terminal(&held.pod)) else { continue };
+        if let Ownership::OwnedBy((owner, instance)) = index.owner_of_pod(&held.pod) {
+            let actor = actors_of_instance(instance).into_iter().next().map(|actor| actor.short());
+            if owner.uid() == application.uid() && actor.as_ref().is_some_and(|actor| own.contains(actor)) {
+                continue;
+            }
+            hosted.extend(actor.map(|actor| (ApplicationKey::of(owner), actor)));
+        } else if !is_bound(&held.pod) {
+            continue;
+        }
+        found.push(existing_pod(name, held, node));
+    }
+    found.extend(decided_pods(index, &ApplicationKey::of(application), &hosted));
+    found
+}
+
+fn is_bound(pod: &Pod) -> bool {
+    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
+}
+
+fn existing_pod<'a>(name: &'a (String, String), held: &'a IndexedPod, node: &'a str) -> ExistingPod<'a> {
+    ExistingPod {
+        name: format!("{}/{}", name.0, name.1),
+        namespace: &name.0,
+        labels: held.pod.labels().clone(),
+        node,
+        spec: held.pod.spec.clone().unwrap_or_default(),
+        is_terminating: held.pod.metadata.deletion_timestamp.is_some(),
+    }
+}
+
+/// Actors of other applications that are decided and have no pod yet.
+fn decided_pods<'a>(
+    index: &'a Index,
+    key: &ApplicationKey,
+    hosted: &BTreeSet<(ApplicationKey, String)>,
+) -> Vec<ExistingPod<'a>> {
+    let mut found = Vec::new();
+    for (other, application) in index.applications.iter().filter(|(other, _)| *other != key) {
+        let Some(placement) = index.placement(other) else { continue };
+        let actors = crate::demand::requested::desired_actors(index, application);
+        let group_of: BTreeMap<String, &String> =
+            actors.names.iter().map(|name| (name.short(), &name.group)).collect();
+        for assignment in &placement.spec.assignments {
+            let pool = index.pool(&assignment.pool);
+            let group = group_of.get(&assignment.actor);
+            let (Some(pool), Some(group)) = (pool, group) else { continue };
+            let group = application.spec.actors.iter().find(|it| it.name == **group);
+            let way = group.and_then(|group| {
+                Some((group, group.implementations.iter().find(|way| way.kind == pool.spec.kind)?))
+            });
+            let Some((group, way)) = way else { continue };
+            if hosted.contains(&(other.clone(), assignment.actor.clone())) {
+                continue;
+            }
+            let own = way.template.metadata.as_ref().and_then(|of| of.labels.clone());
+            found.push(ExistingPod {
+                name: format!("{other}/{}", assignment.actor),
+                namespace: &other.namespace,
+                labels: pod_labels(application, group, own.unwrap_or_default()),
+                node: &assignment.node,
+                spec: way.template.spec.clone().unwrap_or_default(),
+                is_terminating: false,
+            });
+        }
+    }
+    found
+}
+
+/// A term of pod affinity or anti-affinity, or the selector of a spread.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PodTerm {
+    selector: Option<LabelSelector>,
+    namespaces: BTreeSet<String>,
+    namespace_selector: Option<LabelSelector>,
+    pub topology_key: String,
+}
+
+impl PodTerm {
+    /// A term in a pod of this namespace and with these labels.
+    pub fn of(term: &PodAffinityTerm, namespace: &str, labels: &Labels) -> Self {
+        let mut selector = term.label_selector.clone();
+        merge(&mut selector, term.match_label_keys.as_deref(), "In", labels);
+        merge(&mut selector, term.mismatch_label_keys.as_deref(), "NotIn", labels);
+        let mut namespaces: BTreeSet<String> = term.namespaces.iter().flatten().cloned().collect();
+        if namespaces.is_empty() && term.namespace_selector.is_none() {
+            namespaces.insert(namespace.to_owned());
+        }
+        Self {
+            selector,
+            namespaces,
+            namespace_selector: term.namespace_selector.clone(),
+            topology_key: term.topology_key.clone(),
+        }
+    }
+
+    /// The selector of a spread, which counts pods of its own namespace.
+    pub fn in_namespace(
+        selector: Option<&LabelSelector>,
+        keys: Option<&[String]>,
+        topology_key: &str,
+        (namespace, labels): (&str, &Labels),
+    ) -> Self {
+        let mut selector = selector.cloned();
+        merge(&mut selector, keys, "In", labels);
+        Self {
+            selector,
+            namespaces: BTreeSet::from([namespace.to_owned()]),
+            namespace_selector: None,
+            topology_key: topology_key.to_owned(),
+        }
+    }
+
+    /// Whether it selects a pod. A missing selector selects none.
+    pub fn matches(&self, index: &Index, namespace: &str, labels: &Labels) -> bool {
+        let by_namespace = self.namespaces.contains(namespace)
+            || self.namespace_selector.as_ref().is_some_and(|selector| index.selects(selector, namespace));
+        by_namespace && self.selector.as_ref().is_some_and(|selector| labels_match(selector, labels))
+    }
+
+    /// The selected pods, for users.
+    pub fn pods(&self) -> String {
+        let by_label = self.selector.iter().flat_map(|of| of.match_labels.iter().flatten());
+        let mut parts: Vec<String> = by_label.map(|(key, value)| format!("{key}={value}")).collect();
+        for of in self.selector.iter().flat_map(|of| of.match_expressions.iter().flatten()) {
+            let values = of.values.as_deref().unwrap_or_default().join(",");
+            parts.push(format!("{} {} {values}", of.key, of.operator).trim_end().to_owned());
+        }
+        if parts.is_empty() { "pods".to_owned() } else { format!("pods with {}", parts.join(", ")) }
+    }
+}
+
+/// Adds the pod's own values of some labels to a selector, as the API server does.
+fn merge(selector: &mut Option<LabelSelector>, keys: Option<&[String]>, operator: &str, labels: &Labels) {
+    let Some(selector) = selector else { return };
+    for key in keys.unwrap_or_default() {
+        if let Some(value) = labels.get(key) {
+            selector.match_expressions.get_or_insert_default().push(LabelSelectorRequirement {
+                key: key.clone(),
+                operator: operator.to_owned(),
+                values: Some(vec![value.clone()]),
+            });
+        }
+    }
+}
+
+/// Nodes by the value of a label.
+pub(crate) struct TopologyDomains<'a> {
+    nodes: BTreeMap<&'a str, Vec<&'a str>>,
+    of_node: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> TopologyDomains<'a> {
+    /// The eligible nodes that have the label.
+    pub fn of(index: &'a Index, key: &str, is_eligible: impl Fn(&Node) -> bool) -> Self {
+        let mut domains = Self { nodes: BTreeMap::new(), of_node: BTreeMap::new() };
+        for (name, node) in index.nodes.iter().filter(|(_, node)| is_eligible(node)) {
+            if let Some(value) = node.labels().get(key) {
+                domains.nodes.entry(value).or_default().push(name);
+                domains.of_node.insert(name, value);
+            }
+        }
+        domains
+    }
+
+    /// The domain of a node.
+    pub fn at(&self, node: &str) -> Option<&'a str> {
+        self.of_node.get(node).copied()
+    }
+
+    /// Number of domains.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether each node is a domain.
+    pub fn are_nodes(&self) -> bool {
+        self.nodes.values().all(|nodes| nodes.len() == 1)
+    }
+
+    /// The domains of a constraint: nodes with units, and the pods on each that are no actors of the application.
+    pub fn listed(&self, offer: &Offer, others: &BTreeMap<&str, u64>) -> Vec<Domain> {
+        let hosts: BTreeSet<&str> = offer.units.iter().map(|unit| unit.node.as_str()).collect();
+        let domain = |(value, nodes): (&&str, &Vec<&str>)| Domain {
+            nodes: nodes
+                .iter()
+                .filter(|node| hosts.contains(**node))
+                .map(|node| (*node).to_owned())
+                .collect(),
+            others: others.get(value).copied().unwrap_or(0),
+        };
+        self.nodes.iter().map(domain).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! `topologySpreadConstraints` with `DoNotSchedule`: the plug-in `PodTopologySpread` of kube-scheduler.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{Node, TopologySpreadConstraint};
+use kube::ResourceExt;
+use placement::file::{Constraint, Domain};
+
+use crate::Index;
+use crate::constraints::pod_templates::{ExistingPod, PodTemplate, PodTerm, TopologyDomains};
+use crate::constraints::selectors::{rejects_by_selector, tolerates_all};
+use crate::units::offer::Offer;
+
+/// A spread with equal peers and domains binds several groups together.
+type Bound = (Vec<String>, Vec<Domain>, u64, String);
+
+/// Constraints by required spreads.
+pub(crate) fn topology_spread(
+    index: &Index,
+    namespace: &str,
+    templates: &[PodTemplate],
+    existing: &[ExistingPod],
+    offer: &Offer,
+) -> Vec<Constraint> {
+    let mut rules = Vec::new();
+    let mut bound: Vec<(Bound, BTreeSet<String>)> = Vec::new();
+    for template in templates {
+        let all: Vec<&TopologySpreadConstraint> = required(template).collect();
+        let has_keys = |node: &Node| all.iter().all(|of| node.labels().contains_key(&of.topology_key));
+        if !all.is_empty() {
+            let keys: BTreeSet<&str> = all.iter().map(|of| of.topology_key.as_str()).collect();
+            let keys = keys.into_iter().collect::<Vec<_>>().join(" and ");
+            let reason = format!("its topology spread needs a node with the label {keys}");
+            let lacks = |node: &str| index.nodes.get(node).is_none_or(|node| !has_keys(node));
+            rules.extend(template.never_on(offer, reason, lacks));
+        }
+        for of in &all {
+            let of_pod = (namespace, &template.labels);
+            let keys = of.match_label_keys.as_deref();
+            let term = PodTerm::in_namespace(of.label_selector.as_ref(), keys, &of.topology_key, of_pod);
+            let honors =
+                |policy: Option<&String>, default: bool| policy.map_or(default, |policy| policy == "Honor");
+            let by_affinity = honors(of.node_affinity_policy.as_ref(), true);
+            let by_taints = honors(of.node_taints_policy.as_ref(), false);
+            let is_eligible = |node: &Node| {
+                has_keys(node)
+                    && !(by_affinity && rejects_by_selector(&template.spec, node))
+                    && !(by_taints && !tolerates_all(&template.spec, node))
+            };
+            let domains = TopologyDomains::of(index, &of.topology_key, is_eligible);
+            let mut others: BTreeMap<&str, u64> = BTreeMap::new();
+            let counted = existing
+                .iter()
+                .filter(|pod| !pod.is_terminating && term.matches(index, pod.namespace, &pod.labels));
+            for at in counted.filter_map(|pod| domains.at(pod.node)) {
+                *others.entry(at).or_default() += 1;
+            }
+            let peers = templates.iter().filter(|it| term.matches(index, namespace, &it.labels));
+            let peers: BTreeSet<String> = peers.flat_map(|it| it.ids.iter().cloned()).collect();
+            let mut listed = domains.listed(offer, &others);
+            // With fewer domains the fewest pods of a domain count as none.
+            if domains.len() < usize::try_from(of.min_domains.unwrap_or(1)).unwrap_or(1) {
+                listed.push(Domain::default());
+            }
+            let skew = u64::try_from(of.max_skew).unwrap_or(1);
+            let reason = format!("topology spread of {} by {}, maxSkew {skew}", term.pods(), of.topology_key);
+            let key = (peers.into_iter().collect(), listed, skew, reason);
+            match bound.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, actors)) => actors.extend(template.ids.iter().cloned()),
+                None => bound.push((key, template.ids.iter().cloned().collect())),
+            }
+        }
+    }
+    rules.extend(bound.into_iter().map(|((peers, domains, skew, reason), actors)| Constraint::Peers {
+        actors: actors.into_iter().collect(),
+        peers,
+        domains,
+        max: None,
+        skew: Some(skew),
+        join: None,
+        reason: Some(reason),
+    }));
+    rules
+}
+
+fn required<'a>(template: &'a PodTemplate) -> impl Iterator<Item = &'a TopologySpreadConstraint> {
+    let all = template.spec.topology_spread_constraints.iter().flatten();
+    all.filter(|of| of.when_unsatisfiable == "DoNotSchedule")
+}
