@@ -175,11 +175,11 @@ impl<'a> Workload<'a> {
             expiration_seconds: Some(TOKEN_SECONDS),
             ..TokenRequestSpec::default()
         };
-        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let answer = accounts.create_token_request(account, &PostParams::default(), &request).await;
         let answer =
             answer.with_context(|| format!("no token for ServiceAccount {}/{account}", self.namespace))?;
-        let token = answer.status.context("the API server made no token")?.token;
+        let token = answer.status.and_then(|status| status.token).context("the API server made no token")?;
         let plane = self.cluster.plane();
         let folder = plane.state.join("run");
         fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;

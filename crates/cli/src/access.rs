@@ -199,6 +199,7 @@ fn planning_objects(args: &ClusterArgs, needs_all: bool) -> Result<AccessibleObj
             placements,
             instances,
             policies,
+            ..Objects::default()
         };
         Ok(AccessibleObjects { objects, inaccessible: lister.inaccessible.into_inner() })
     })

@@ -87,9 +87,9 @@ fn watches_pods(agent: &DaemonSet) -> bool {
 
 /// The policy of a binding whose action is `Deny`.
 fn denying_policy(binding: &ValidatingAdmissionPolicyBinding) -> Option<String> {
-    let spec = binding.spec.as_ref()?;
-    let denies = spec.validation_actions.iter().flatten().any(|action| action == "Deny");
-    spec.policy_name.clone().filter(|_| denies)
+    let spec = &binding.spec;
+    let denies = spec.validation_actions.iter().any(|action| action == "Deny");
+    denies.then(|| spec.policy_name.clone())
 }
 
 /// The required permissions that operator and agents lack.

@@ -25,6 +25,7 @@ pub use index::objects::{ApplicationKey, Objects, ReadError};
 pub use index::owner::{controller_ref, is_decision_for};
 pub use index::ownership::Ownership;
 pub use index::room::NodeRoom;
+pub use index::scheduling::{SchedulingKey, SchedulingKind, SchedulingObjects};
 pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};
 pub use policy::{PROGRAM, Policy, PolicyError};
 pub use snapshot::assemble::{

@@ -19,7 +19,7 @@ use crate::foreign_objects::{OPERATOR_USER, is_refused};
 async fn names(env: &TestEnv, application: &str) -> Result<BTreeMap<String, String>> {
     let of_it = ListParams::default().labels(&format!("kubernetes.io/service-name={application}"));
     let slices = env.api::<EndpointSlice>().list(&of_it).await?;
-    let endpoints = slices.into_iter().flat_map(|slice| slice.endpoints);
+    let endpoints = slices.into_iter().filter_map(|slice| slice.endpoints).flatten();
     Ok(endpoints.map(|it| (it.hostname.unwrap_or_default(), it.addresses.join(" "))).collect())
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod placements;
 pub(crate) mod relist;
 pub(crate) mod room;
 pub(crate) mod runtime_requests;
+pub(crate) mod scheduling;
 pub(crate) mod topologies;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +29,7 @@ use crate::index::owner::{controller_ref, is_decision_for, uid};
 use crate::index::ownership::Ownership;
 use crate::index::room::NodeRoom;
 use crate::index::runtime_requests::Requests;
+use crate::index::scheduling::SchedulingObjects;
 use crate::numbers::{Exact, floor};
 use crate::units::offer::OfferCache;
 use crate::units::withdrawn::WithdrawnUnits;
@@ -45,6 +47,7 @@ pub struct Index {
     pub(crate) pods: BTreeMap<Name, IndexedPod>,
     pub(crate) quotas: BTreeMap<Name, Arc<ResourceQuota>>,
     pub(crate) namespaces: Namespaces,
+    pub(crate) scheduling: SchedulingObjects,
     /// By uid.
     application_by_uid: BTreeMap<String, ApplicationKey>,
     /// By uid.
@@ -82,7 +85,7 @@ pub(crate) struct IndexedPod {
 impl Index {
     /// Indexes all these objects.
     pub fn of(objects: &Objects) -> Self {
-        let mut index = Self::default();
+        let mut index = Self { scheduling: objects.scheduling.clone(), ..Self::default() };
         for it in &objects.nodes {
             index.put_node(it.clone());
         }

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::index::owner::is_decision_for;
+use crate::index::scheduling::SchedulingObjects;
 
 /// Namespace and name.
 pub(crate) type Name = (String, String);
@@ -42,6 +43,8 @@ pub struct Objects {
     pub namespaces: Vec<Arc<Namespace>>,
     /// `ConfigMap`s with policies.
     pub policies: Vec<Arc<ConfigMap>>,
+    /// Objects that pod templates refer to.
+    pub scheduling: SchedulingObjects,
 }
 
 /// Namespace and name of an application, written `namespace/name`.
@@ -157,7 +160,11 @@ impl Objects {
             (false, "Namespace") => self.namespaces.push(parse(file, &at, value)?),
             (false, "Pod") => self.pods.push(parse(file, &at, value)?),
             (false, "ConfigMap") if is_policy(&value) => self.policies.push(parse(file, &at, value)?),
-            _ => {}
+            _ => {
+                // The core group has no name.
+                let group = group.rsplit_once('/').map_or("", |(group, _)| group);
+                self.scheduling.read((group, &kind), (file, &at), value)?;
+            }
         }
         Ok(())
     }
@@ -180,7 +187,8 @@ fn is_policy(config_map: &Value) -> bool {
     value.is_some_and(|value| crds::labels::POLICY_VALUES.contains(&value))
 }
 
-fn parse<T: DeserializeOwned>(file: &str, path: &str, value: Value) -> Result<Arc<T>, ReadError> {
+/// An object of a file.
+pub(crate) fn parse<T: DeserializeOwned>(file: &str, path: &str, value: Value) -> Result<Arc<T>, ReadError> {
     serde_path_to_error::deserialize(Strict(value)).map(Arc::new).map_err(|e| ReadError {
         file: file.to_owned(),
         path: format!("{path}, {}", e.path()),

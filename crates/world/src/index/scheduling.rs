@@ -1,0 +1,135 @@
+//! Objects that pod templates refer to, and that decide whether and where the scheduler accepts a pod.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, ServiceAccount};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
+use kube::{Resource, ResourceExt};
+use serde_json::Value;
+
+use crate::Index;
+use crate::index::objects::{Name, ReadError, namespace_of, parse};
+
+/// A kind of [`SchedulingObjects`].
+pub trait SchedulingKind: Resource<DynamicType = ()> + Sized {
+    /// Its name, with the namespace if it has one.
+    type Key: SchedulingKey;
+
+    /// All objects of this kind.
+    fn of(objects: &mut SchedulingObjects) -> &mut BTreeMap<Self::Key, Arc<Self>>;
+}
+
+/// The key of an object among those of its kind.
+pub trait SchedulingKey: Ord {
+    /// The key of this object.
+    fn of(object: &impl ResourceExt) -> Self;
+
+    /// Whether namespace and name are among these; cluster-scoped objects have an empty namespace.
+    fn is_among(&self, names: &BTreeSet<(String, String)>) -> bool;
+}
+
+impl SchedulingKey for String {
+    fn of(object: &impl ResourceExt) -> Self {
+        object.name_any()
+    }
+
+    fn is_among(&self, names: &BTreeSet<(String, String)>) -> bool {
+        names.contains(&(Self::new(), self.clone()))
+    }
+}
+
+impl SchedulingKey for Name {
+    fn of(object: &impl ResourceExt) -> Self {
+        (namespace_of(object), object.name_any())
+    }
+
+    fn is_among(&self, names: &BTreeSet<(String, String)>) -> bool {
+        names.contains(self)
+    }
+}
+
+macro_rules! scheduling_objects {
+    ($($field:ident: $kind:ty, $key:ty;)*) => {
+        /// Objects that pod templates refer to, by name or by namespace and name.
+        #[derive(Clone, Debug, Default)]
+        pub struct SchedulingObjects {
+            $(pub(crate) $field: BTreeMap<$key, Arc<$kind>>,)*
+        }
+
+        $(impl SchedulingKind for $kind {
+            type Key = $key;
+
+            fn of(objects: &mut SchedulingObjects) -> &mut BTreeMap<Self::Key, Arc<Self>> {
+                &mut objects.$field
+            }
+        })*
+
+        impl SchedulingObjects {
+            /// Adds an object of a file; other kinds are ignored. Older versions of an API group are read as the newest.
+            pub(crate) fn read(
+                &mut self,
+                (group, kind): (&str, &str),
+                (file, path): (&str, &str),
+                value: Value,
+            ) -> Result<(), ReadError> {
+                $(if group == <$kind>::group(&()) && kind == <$kind>::kind(&()) {
+                    self.put::<$kind>(parse(file, path, value)?);
+                    return Ok(());
+                })*
+                Ok(())
+            }
+        }
+    };
+}
+
+scheduling_objects! {
+    runtime_classes: RuntimeClass, String;
+    priority_classes: PriorityClass, String;
+    service_accounts: ServiceAccount, Name;
+    claims: PersistentVolumeClaim, Name;
+    volumes: PersistentVolume, String;
+    storage_classes: StorageClass, String;
+    csi_nodes: CSINode, String;
+    resource_claim_templates: ResourceClaimTemplate, Name;
+    resource_claims: ResourceClaim, Name;
+    device_classes: DeviceClass, String;
+    resource_slices: ResourceSlice, String;
+}
+
+impl SchedulingObjects {
+    /// Adds or updates an object.
+    pub fn put<K: SchedulingKind>(&mut self, object: Arc<K>) {
+        K::of(self).insert(K::Key::of(object.as_ref()), object);
+    }
+}
+
+impl Index {
+    /// Adds or updates an object that pod templates refer to.
+    pub fn put_scheduling<K: SchedulingKind>(&mut self, object: Arc<K>) {
+        self.scheduling.put(object);
+        self.scheduling_changed::<K>();
+    }
+
+    /// Removes an object that pod templates refer to.
+    pub fn remove_scheduling<K: SchedulingKind>(&mut self, object: &K) {
+        K::of(&mut self.scheduling).remove(&K::Key::of(object));
+        self.scheduling_changed::<K>();
+    }
+
+    /// Removes the objects of a kind that are not among `names`.
+    pub fn retain_scheduling<K: SchedulingKind>(&mut self, names: &BTreeSet<(String, String)>) {
+        K::of(&mut self.scheduling).retain(|key, _| key.is_among(names));
+        self.scheduling_changed::<K>();
+    }
+
+    /// The overhead of a `RuntimeClass` counts as load.
+    fn scheduling_changed<K: SchedulingKind>(&mut self) {
+        if K::kind(&()) == RuntimeClass::kind(&()) {
+            self.forget_loads();
+        }
+    }
+}
