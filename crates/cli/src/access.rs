@@ -6,15 +6,20 @@ use std::sync::Arc;
 
 use crds::labels;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, ServiceAccount};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::api::ListParams;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use world::Objects;
+use world::{Objects, SchedulingKind, SchedulingObjects};
 
 use crate::args::ClusterArgs;
 use crate::cluster::{CLUSTER_ACCESS_HINT, block_on, client, list_error};
 use crate::error::CliError;
+use crate::print_warning;
 
 /// The hint when a list is forbidden.
 const VIEW_ROLE_HINT: &str = "; you need the role view in the namespace";
@@ -107,6 +112,55 @@ impl Lister<'_> {
         self.list(Api::all(self.client.clone()), ListParams::default()).await
     }
 
+    /// Adds the objects of a kind that pod templates refer to. A forbidden list is recorded, and no object judged missing.
+    async fn add<K>(&self, objects: &RefCell<SchedulingObjects>) -> Result<(), CliError>
+    where
+        K: SchedulingKind + Clone + std::fmt::Debug + DeserializeOwned,
+    {
+        match Api::<K>::all(self.client.clone()).list(&ListParams::default()).await {
+            Ok(found) => {
+                let mut objects = objects.borrow_mut();
+                found.items.into_iter().for_each(|it| objects.put(Arc::new(it)));
+            }
+            // An older API server does not serve the kind.
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(source) => {
+                let is_forbidden = matches!(&source, kube::Error::Api(status) if status.code == 403);
+                let error = list_error::<K>(source, "; what its objects decide is not checked");
+                if !is_forbidden {
+                    return Err(error);
+                }
+                let kind = InaccessibleKind {
+                    why: error.with_causes(),
+                    except_one_namespace: false,
+                    is_unknown: false,
+                };
+                self.inaccessible.borrow_mut().insert(K::plural(&()).into_owned(), kind);
+                objects.borrow_mut().set_unknown::<K>();
+            }
+        }
+        Ok(())
+    }
+
+    /// The objects that pod templates refer to.
+    async fn scheduling(&self) -> Result<SchedulingObjects, CliError> {
+        let objects = RefCell::default();
+        futures::try_join!(
+            self.add::<RuntimeClass>(&objects),
+            self.add::<PriorityClass>(&objects),
+            self.add::<ServiceAccount>(&objects),
+            self.add::<PersistentVolumeClaim>(&objects),
+            self.add::<PersistentVolume>(&objects),
+            self.add::<StorageClass>(&objects),
+            self.add::<CSINode>(&objects),
+            self.add::<ResourceClaimTemplate>(&objects),
+            self.add::<ResourceClaim>(&objects),
+            self.add::<DeviceClass>(&objects),
+            self.add::<ResourceSlice>(&objects),
+        )?;
+        Ok(objects.into_inner())
+    }
+
     /// Lists the objects of all namespaces, or of one if that is forbidden.
     async fn namespaced<K>(&self) -> Result<Vec<Arc<K>>, CliError>
     where
@@ -163,9 +217,14 @@ pub fn everything(args: &ClusterArgs) -> Result<AccessibleObjects, CliError> {
 /// All objects that a planning snapshot is built from.
 ///
 /// # Errors
-/// If the cluster cannot be reached, or one of the kinds is not accessible.
+/// If the cluster cannot be reached, or one of the kinds is not accessible. For those that only templates refer to it is a
+/// warning.
 pub fn required(args: &ClusterArgs) -> Result<Objects, CliError> {
-    Ok(planning_objects(args, true)?.objects)
+    let found = planning_objects(args, true)?;
+    for kind in found.inaccessible.values() {
+        print_warning(&kind.why);
+    }
+    Ok(found.objects)
 }
 
 fn planning_objects(args: &ClusterArgs, needs_all: bool) -> Result<AccessibleObjects, CliError> {
@@ -178,6 +237,7 @@ fn planning_objects(args: &ClusterArgs, needs_all: bool) -> Result<AccessibleObj
             (nodes, pods, quotas, limits, namespaces),
             (topologies, pools, applications, placements, instances),
             policies,
+            scheduling,
         ) = futures::try_join!(
             async {
                 futures::try_join!(lister.all(), lister.all(), lister.all(), lister.all(), lister.all())
@@ -186,6 +246,7 @@ fn planning_objects(args: &ClusterArgs, needs_all: bool) -> Result<AccessibleObj
                 futures::try_join!(lister.all(), lister.all(), lister.all(), lister.all(), lister.all())
             },
             lister.list(policies, selector),
+            lister.scheduling(),
         )?;
         let objects = Objects {
             nodes,
@@ -199,7 +260,7 @@ fn planning_objects(args: &ClusterArgs, needs_all: bool) -> Result<AccessibleObj
             placements,
             instances,
             policies,
-            ..Objects::default()
+            scheduling,
         };
         Ok(AccessibleObjects { objects, inaccessible: lister.inaccessible.into_inner() })
     })

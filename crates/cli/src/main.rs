@@ -98,6 +98,11 @@ fn print_error(error: &CliError) {
     let _ = writeln!(std::io::stderr(), "error: {}", error.with_causes());
 }
 
+/// Prints a warning.
+fn print_warning(text: &str) {
+    let _ = writeln!(std::io::stderr(), "warning: {text}");
+}
+
 /// Prints a result. A closed pipe is not an error.
 fn print(text: &str) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();

@@ -228,10 +228,17 @@ pub fn feasible(file: &SnapshotFile, places: &Assigned) -> bool {
 /// The same, given the amounts by which the current placement exceeds limits.
 pub fn feasible_beside(file: &SnapshotFile, passed: Option<&Passed>, places: &Assigned) -> bool {
     if let Some(passed) = passed {
-        let of_single = |given: &&Constraint| {
-            matches!(given, Constraint::Pin { .. } | Constraint::Only { .. } | Constraint::Never { .. })
+        // Nothing of these is excused.
+        let binds = |given: &&Constraint| {
+            matches!(
+                given,
+                Constraint::Pin { .. }
+                    | Constraint::Only { .. }
+                    | Constraint::Never { .. }
+                    | Constraint::Peers { .. }
+            )
         };
-        return file.constraints.iter().filter(of_single).all(|given| is_obeyed(file, places, given))
+        return file.constraints.iter().filter(binds).all(|given| is_obeyed(file, places, given))
             && limits::excused(file, passed, places).is_some();
     }
     let units = (0..file.units.len()).all(|unit| unit_is_feasible(file, places, unit));

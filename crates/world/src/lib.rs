@@ -18,7 +18,7 @@ mod units;
 
 pub use demand::actors::{ApplicationActors, RejectedRequest, actors_of_instance};
 pub use demand::application::{ActorName, GroupMember, manifest_actors, template_problem};
-pub use demand::pods::{is_terminal, requests, unit_of};
+pub use demand::pods::{is_terminal, pod_requests, unit_of};
 pub use demand::requested::desired_actors;
 pub use index::Index;
 pub use index::objects::{ApplicationKey, Objects, ReadError};
@@ -26,7 +26,7 @@ pub use index::owner::{controller_ref, is_decision_for};
 pub use index::ownership::Ownership;
 pub use index::room::NodeRoom;
 pub use index::scheduling::{SchedulingKey, SchedulingKind, SchedulingObjects};
-pub use numbers::{Exact, NumberError, duration, quantity, rate, rational};
+pub use numbers::{Exact, NumberError, duration, quantity, rate, rational, to_quantity};
 pub use policy::{PROGRAM, Policy, PolicyError};
 pub use snapshot::assemble::{
     AssembleError, AssembledSnapshot, SnapshotWarning, assemble, pools, units, units_at, units_on,

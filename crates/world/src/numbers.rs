@@ -1,5 +1,6 @@
 //! Parsers for numbers in manifests; results are exact rationals.
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use num_rational::Ratio;
 
 /// An exact rational.
@@ -120,6 +121,17 @@ pub fn quantity(text: &str) -> Result<Exact, NumberError> {
     }
     let parts = Exact::from(PARTS);
     Ok((exact * parts).ceil() / parts)
+}
+
+/// Suffixes of a quantity, the largest first, by how many make one.
+const SUFFIXES: [(&str, i128); 4] = [("", 1), ("m", 1_000), ("u", 1_000_000), ("n", PARTS)];
+
+/// A quantity in the largest exact suffix, rounded up to a billionth.
+pub fn to_quantity(exact: Exact) -> Quantity {
+    let in_units = |of_one: i128| exact * Exact::from(of_one);
+    let (unit, of_one) =
+        *SUFFIXES.iter().find(|(_, of_one)| in_units(*of_one).is_integer()).unwrap_or(&SUFFIXES[3]);
+    Quantity(format!("{}{unit}", in_units(of_one).ceil()))
 }
 
 /// At most 18 digits with an optional fraction.

@@ -32,7 +32,11 @@ async fn a_cluster_dump_is_planned_as_by_the_operator() {
 
     // byte-identical snapshots, once the operator has observed everything
     let debug = env.product.operator.port(8081).unwrap();
-    let kinds = "nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,instances,configmaps,leases";
+    let kinds = concat!(
+        "nodes,pods,resourcequotas,limitranges,namespaces,actorapplications,devicepools,nodetopologies,placements,",
+        "instances,configmaps,leases,runtimeclasses,priorityclasses,serviceaccounts,persistentvolumeclaims,",
+        "persistentvolumes,storageclasses,csinodes,resourceclaimtemplates,resourceclaims,deviceclasses,resourceslices"
+    );
     let from_dump = e2e::wait_for("both snapshots are equal", TIMEOUT, async || {
         let answer = e2e::process::http(debug, &format!("/debug/snapshot/{app}")).await?;
         ensure!(answer.status == 200, "{}", answer.body);

@@ -149,6 +149,10 @@ fn pin(spec: &mut PodSpec, node: &str) {
     for term in &mut required.node_selector_terms {
         term.match_fields.get_or_insert_default().push(here.clone());
     }
+    // The scheduler counts only nodes that the pod selects, so a pinned pod never has several domains. The plan has counted all.
+    for spread in spec.topology_spread_constraints.iter_mut().flatten() {
+        spread.min_domains = None;
+    }
 }
 
 /// The container that gets the device: the one named `actor`, else the only one.

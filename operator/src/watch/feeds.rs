@@ -14,6 +14,7 @@ use crate::plan::policies::Policies;
 use crate::watch::caches::{Caches, CachesCell, Requests};
 use crate::watch::indexed::Indexed;
 use crate::watch::owned_cache::OwnedResources;
+use crate::watch::scheduling;
 use crate::watch::slim;
 use crate::watch::watches::{ChangeFilter, Feed, Names, Watches, name_of};
 
@@ -37,6 +38,7 @@ pub fn watch(
     add::<ResourceQuota>(&mut watches, slim::quota, &later);
     add::<LimitRange>(&mut watches, slim::metadata, &later);
     add::<Namespace>(&mut watches, slim::namespace, &later);
+    scheduling::watch(&mut watches, &later);
     let applications = add_applications(&mut watches, &later);
     add_policies(&mut watches, namespace, policies, refused, &later);
     let owned_resources = OwnedResources::watch(&mut watches, &later);
@@ -47,10 +49,16 @@ pub fn watch(
 }
 
 /// Watches a kind that only the index holds.
-fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
+pub fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
     let mut listener = Listener::new(caches);
     let api = Api::all(watches.client());
     watches.events(api, watcher::Config::default(), slim, move |event| listener.on_event(event, Arc::new));
+}
+
+/// Watches a kind that only the index holds and that older API servers lack.
+pub fn add_if_served<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
+    let mut listener = Listener::new(caches);
+    watches.events_if_served(slim, move |event| listener.on_event(event, Arc::new));
 }
 
 /// Watches the applications, which also have a store for the reconciles.

@@ -9,6 +9,7 @@ pub mod feeds;
 pub mod indexed;
 pub mod owned_cache;
 pub mod quotas;
+pub mod scheduling;
 pub mod slim;
 pub mod versions;
 pub mod watches;

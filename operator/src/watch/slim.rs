@@ -2,8 +2,9 @@
 
 use crds::{Instance, Placement};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, Namespace,
-    Node, NodeStatus, Pod, PodSpec, PodStatus, ResourceQuota, ResourceRequirements, Service, Taint,
+    Affinity, ConfigMap, Container, ContainerPort, ContainerState, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus,
+    ResourceQuota, Service, Taint, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -109,18 +110,33 @@ fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
     })
 }
 
-/// Suffixes of a quantity, the largest first, by how many make one.
-const UNITS: [(&str, i128); 4] = [("", 1), ("m", 1_000), ("u", 1_000_000), ("n", 1_000_000_000)];
-
-/// A quantity in the largest exact suffix, rounded up to a billionth.
-fn amount(exact: world::Exact) -> Quantity {
-    let in_units = |of_one: i128| exact * world::Exact::from(of_one);
-    let (unit, of_one) =
-        *UNITS.iter().find(|(_, of_one)| in_units(*of_one).is_integer()).unwrap_or(&UNITS[3]);
-    Quantity(format!("{}{unit}", in_units(of_one).ceil()))
+/// Keeps required anti-affinity, which binds other pods too.
+fn anti_affinity(affinity: Option<Affinity>) -> Option<Affinity> {
+    let mut own = affinity?.pod_anti_affinity?;
+    own.preferred_during_scheduling_ignored_during_execution = None;
+    let has_terms = own.required_during_scheduling_ignored_during_execution.as_ref()?.first().is_some();
+    has_terms.then(|| Affinity { pod_anti_affinity: Some(own), ..Affinity::default() })
 }
 
-/// Keeps owner, node, requests and status; of an actor's pod also why it is not ready.
+/// Keeps the containers with ports of the host; on the host's network each port is one.
+fn with_host_ports(containers: Vec<Container>, on_host: bool) -> Vec<Container> {
+    let slim = |container: Container| {
+        let is_of_host = |port: &ContainerPort| on_host || port.host_port.is_some_and(|number| number > 0);
+        let mut ports = container.ports?;
+        ports.retain(is_of_host);
+        let restart_policy = container.restart_policy;
+        (!ports.is_empty()).then(|| Container { ports: Some(ports), restart_policy, ..Container::default() })
+    };
+    containers.into_iter().filter_map(slim).collect()
+}
+
+/// Keeps the volumes of claims.
+fn claims(volumes: Vec<Volume>) -> Vec<Volume> {
+    let is_claim = |volume: &Volume| volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some();
+    volumes.into_iter().filter(is_claim).collect()
+}
+
+/// Keeps labels, owner, node, requests, what binds other pods, and status; of an actor's pod also why it is not ready.
 ///
 /// Restart counts and times are dropped: a crash loop is one fact, not one change per restart.
 pub fn pod(pod: &mut Pod) {
@@ -130,16 +146,23 @@ pub fn pod(pod: &mut Pod) {
         *map = Some(kept.collect::<BTreeMap<_, _>>()).filter(|kept| !kept.is_empty());
     };
     keep(&mut pod.metadata.annotations, &[crds::labels::UNIT]);
-    keep(&mut pod.metadata.labels, &[crds::labels::TEMPLATE_HASH, crds::labels::ACTOR]);
+    let asks = world::pod_requests(pod).unwrap_or_default();
+    let asks: BTreeMap<String, Quantity> =
+        asks.into_iter().map(|(name, it)| (name, world::to_quantity(it))).collect();
     if let Some(spec) = pod.spec.take() {
-        // Pod-level requests replace those of the containers, which take two kilobytes each.
-        let asks = world::requests(&spec).unwrap_or_default();
-        let asks: BTreeMap<String, Quantity> =
-            asks.into_iter().map(|(name, it)| (name, amount(it))).collect();
-        let resources = ResourceRequirements { requests: Some(asks), ..ResourceRequirements::default() };
+        let on_host = spec.host_network == Some(true);
+        // The overhead counts as it is, whatever the resource. Containers take two kilobytes each.
         pod.spec = Some(PodSpec {
+            affinity: anti_affinity(spec.affinity),
+            containers: with_host_ports(spec.containers, on_host),
+            init_containers: spec
+                .init_containers
+                .map(|all| with_host_ports(all, on_host))
+                .filter(|all| !all.is_empty()),
+            host_network: on_host.then_some(true),
+            volumes: spec.volumes.map(claims).filter(|volumes| !volumes.is_empty()),
             node_name: spec.node_name,
-            resources: Some(resources).filter(|it| it.requests.as_ref().is_some_and(|asks| !asks.is_empty())),
+            overhead: Some(asks).filter(|asks| !asks.is_empty()),
             ..PodSpec::default()
         });
     }
@@ -181,17 +204,36 @@ mod tests {
             (["1.1Gi", "0"], "1181116006400m"),
             (["1.25Gi", "250m"], "1342177280250m"),
             (["9Ei", "1"], "10376293541461622785"),
-            (["1Ti", "1n"], "1099511627776000000001n"),
+            // the API server rounds up to thousandths
+            (["1Ti", "1n"], "1099511627776001m"),
             // as much as many containers with the largest quantity of the API server
             (["1000Ei", "1Ei"], "1001Ei"),
-            (["1000Ei", "1n"], "1152921504606846976000000000001n"),
+            (["1000Ei", "1n"], "1152921504606846976000001m"),
         ] {
             let containers = asked.map(|it| json!({"name": "c", "resources": {"requests": {"memory": it}}}));
             let mut of: Pod = serde_json::from_value(json!({"spec": {"containers": containers}})).unwrap();
-            let whole = world::requests(of.spec.as_ref().unwrap()).unwrap();
+            let whole = world::pod_requests(&of).unwrap();
             pod(&mut of);
-            assert_eq!(world::requests(of.spec.as_ref().unwrap()).unwrap(), whole, "{asked:?}");
+            assert_eq!(world::pod_requests(&of).unwrap(), whole, "{asked:?}");
             assert_eq!(whole["memory"], world::quantity(kept).unwrap(), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn slimming_twice_counts_a_resized_pod_once() {
+        let sizes = json!({"name": "c", "image": "i", "imageID": "i", "ready": false, "restartCount": 0,
+            "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "2"}}});
+        let mut of: Pod = serde_json::from_value(json!({
+            "metadata": {"ownerReferences": [{"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "name": "a", "uid": "u"}]},
+            "spec": {"overhead": {"cpu": "250m"}, "resources": {"requests": {"memory": "1Ki"}}, "containers": [
+                {"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"acme.com/gpu": "1", "ephemeral-storage": "1Gi"}}}]},
+            "status": {"containerStatuses": [sizes], "resources": {"requests": {"memory": "2Ki"}}}}))
+        .unwrap();
+        let whole = world::pod_requests(&of).unwrap();
+        assert_eq!(whole["cpu"], world::quantity("3250m").unwrap());
+        for _ in 0..2 {
+            pod(&mut of);
+            assert_eq!(world::pod_requests(&of).unwrap(), whole);
         }
     }
 
@@ -212,9 +254,9 @@ mod tests {
         pod(&mut kept);
         let expected = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": "a", "uid": "1", "annotations": {"cairn.dev/unit": "n/p-0"},
-                "labels": {"cairn.dev/actor": "a-0", "cairn.dev/template-hash": "h"}},
+                "labels": {"app": "x", "cairn.dev/actor": "a-0", "cairn.dev/template-hash": "h"}},
             "spec": {"nodeName": "n", "containers": [],
-                "resources": {"requests": {"acme.com/gpu": "1", "cpu": "1750m", "memory": "1024"}}},
+                "overhead": {"acme.com/gpu": "1", "cpu": "1750m", "memory": "1024"}},
             "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
         assert_eq!(serde_json::to_value(&kept).unwrap(), expected);
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
@@ -13,6 +14,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use crate::watch::devices;
+
+/// How often an API server that lacks a kind is asked again: it may be upgraded.
+const DISCOVERY_INTERVAL: Duration = Duration::from_mins(10);
+/// Pause after a failed discovery.
+const DISCOVERY_RETRY: Duration = Duration::from_secs(2);
 
 /// Namespaces and names of objects.
 pub type Names = BTreeSet<(String, String)>;
@@ -79,6 +85,34 @@ impl<'a> Watches<'a> {
         }));
     }
 
+    /// Watches a kind that the API server may not serve; until it does, the kind counts as synced without objects.
+    pub fn events_if_served<K>(
+        &mut self,
+        slim: fn(&mut K),
+        on: impl FnMut(watcher::Event<K>) + Send + 'static,
+    ) where
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+    {
+        self.events(Api::all(self.client()), watcher::Config::default(), slim, on);
+        let (Some(feed), Some(synced)) = (self.feeds.pop(), self.ready.pop()) else { return };
+        let (absent, is_absent) = watch::channel(false);
+        let client = self.client();
+        self.feeds.push(Box::pin(async move {
+            wait_until_served::<K>(&client, &absent).await;
+            feed.await;
+        }));
+        self.ready.push(Box::new(move || {
+            let (synced, mut is_absent) = (synced(), is_absent.clone());
+            Box::pin(async move {
+                tokio::select! {
+                    () = synced => {}
+                    // The sender lives in the feed, for the lifetime of the process.
+                    _ = is_absent.wait_for(|is| *is) => {}
+                }
+            })
+        }));
+    }
+
     /// Watches a kind with a store; `on` handles every event.
     pub fn store<K>(
         &mut self,
@@ -108,6 +142,24 @@ impl<'a> Watches<'a> {
             async move { drop(filled.wait_until_ready().await) }.boxed()
         }));
         reader
+    }
+}
+
+/// Returns once the API server serves a kind; sets `absent` while it does not.
+async fn wait_until_served<K: Resource<DynamicType = ()>>(client: &Client, absent: &watch::Sender<bool>) {
+    loop {
+        match client.list_api_group_resources(&K::api_version(&())).await {
+            Ok(served) if served.resources.iter().any(|kind| kind.name == K::plural(&())) => return,
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(e) => {
+                tracing::warn!(kind = %K::kind(&()), error = %e, "discovery failed; retrying");
+                tokio::time::sleep(DISCOVERY_RETRY).await;
+                continue;
+            }
+        }
+        absent.send_replace(true);
+        tokio::time::sleep(DISCOVERY_INTERVAL).await;
     }
 }
 

@@ -37,14 +37,21 @@ const LIST_WATCH: &[&str] = &["list", "watch"];
 const CAIRN: &str = "cairn.dev";
 const COORDINATION: &str = "coordination.k8s.io";
 
-const RULES: [RoleRule; 23] = {
+const RULES: [RoleRule; 28] = {
     use Scope::{AgentNamespace, Cluster, OperatorNamespace};
     let nodes: &[&str] = &["nodes", "pods", "resourcequotas", "limitranges", "namespaces"];
+    let volumes: &[&str] = &["serviceaccounts", "persistentvolumeclaims", "persistentvolumes"];
+    let devices: &[&str] = &["resourceclaimtemplates", "resourceclaims", "deviceclasses", "resourceslices"];
     let kinds: &[&str] = &["actorapplications", "devicepools", "nodetopologies", "placements", "instances"];
     let statuses: &[&str] =
         &["actorapplications/status", "devicepools/status", "placements/status", "instances/status"];
     [
         rule(OPERATOR, Cluster, "", nodes, LIST_WATCH),
+        rule(OPERATOR, Cluster, "", volumes, LIST_WATCH),
+        rule(OPERATOR, Cluster, "node.k8s.io", &["runtimeclasses"], LIST_WATCH),
+        rule(OPERATOR, Cluster, "scheduling.k8s.io", &["priorityclasses"], LIST_WATCH),
+        rule(OPERATOR, Cluster, "storage.k8s.io", &["storageclasses", "csinodes"], LIST_WATCH),
+        rule(OPERATOR, Cluster, "resource.k8s.io", devices, LIST_WATCH),
         rule(OPERATOR, Cluster, "", &["nodes"], &["get"]),
         rule(OPERATOR, Cluster, CAIRN, kinds, LIST_WATCH),
         rule(OPERATOR, Cluster, CAIRN, &["placements"], &["create", "patch"]),

@@ -20,7 +20,7 @@ struct Server {
 }
 
 impl Server {
-    /// Serves these manifests. The kind `without` is unknown; `*` forbids lists over all namespaces, `**` all requests.
+    /// Serves these manifests. The kind `without` is unknown, or forbidden after a `!`; `*` forbids lists over all namespaces, `**` all requests.
     fn new(texts: &[String], without: &'static str) -> Self {
         let mut lists: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for text in texts {
@@ -85,6 +85,7 @@ fn respond(
     let (code, body) = match path.as_slice() {
         _ if without == "*" && spans_namespaces => (403, status(403, "Forbidden")),
         _ if without == "**" => (403, status(403, "Forbidden")),
+        [.., plural] if without.strip_prefix('!') == Some(*plural) => (403, status(403, "Forbidden")),
         [.., plural] if known(plural) => (404, status(404, "NotFound")),
         [.., plural, name] if lists.contains_key(*plural) => {
             match all(plural).into_iter().find(|object| object["metadata"]["name"] == *name) {
@@ -138,14 +139,47 @@ fn plan_lists_each_kind_once() {
     GET /api/v1/namespaces
     GET /api/v1/namespaces/cairn-system/configmaps
     GET /api/v1/nodes
+    GET /api/v1/persistentvolumeclaims
+    GET /api/v1/persistentvolumes
     GET /api/v1/pods
     GET /api/v1/resourcequotas
+    GET /api/v1/serviceaccounts
     GET /apis/cairn.dev/v1alpha1/actorapplications
     GET /apis/cairn.dev/v1alpha1/devicepools
     GET /apis/cairn.dev/v1alpha1/instances
     GET /apis/cairn.dev/v1alpha1/nodetopologies
     GET /apis/cairn.dev/v1alpha1/placements
+    GET /apis/node.k8s.io/v1/runtimeclasses
+    GET /apis/resource.k8s.io/v1/deviceclasses
+    GET /apis/resource.k8s.io/v1/resourceclaims
+    GET /apis/resource.k8s.io/v1/resourceclaimtemplates
+    GET /apis/resource.k8s.io/v1/resourceslices
+    GET /apis/scheduling.k8s.io/v1/priorityclasses
+    GET /apis/storage.k8s.io/v1/csinodes
+    GET /apis/storage.k8s.io/v1/storageclasses
     ");
+}
+
+/// A template names a PriorityClass: it is missing, exists, cannot be listed, or the kind is not served.
+#[test]
+fn kinds_that_only_templates_refer_to_are_optional() {
+    let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1}";
+    let forbidden = "warning: cannot list priorityclasses; what its objects decide is not checked: ";
+    for (more, without, expected) in [
+        ("", "", (Some(2), false)),
+        (class, "", (Some(0), false)),
+        ("", "!priorityclasses", (Some(0), true)),
+        ("", "priorityclasses", (Some(2), false)),
+    ] {
+        let texts = examples(more).into_iter();
+        let texts =
+            texts.map(|text| text.replace("containers:", "priorityClassName: high\n          containers:"));
+        let server = Server::new(&texts.collect::<Vec<_>>(), without);
+        let ran = cairn(&["plan", "--kubeconfig", server.kubeconfig.path(), "--effort", "1000"]);
+        assert_eq!((ran.code, ran.err.starts_with(forbidden)), expected, "{more} {without}: {}", ran.all());
+        let is_missing = ran.out.contains("PriorityClass high of its template does not exist");
+        assert_eq!(is_missing, ran.code == Some(2), "{}", ran.out);
+    }
 }
 
 #[test]

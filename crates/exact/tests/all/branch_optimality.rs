@@ -25,8 +25,12 @@ fn world(seed: u64) -> SnapshotFile {
     let mut file = testkit::world(seed);
     let levels: Levels = LEVELS[usize::try_from(seed).unwrap() % LEVELS.len()].parse().unwrap();
     file.objectives = levels;
-    file.constraints
-        .retain(|constraint| !matches!(constraint, Constraint::PowerCap { .. } | Constraint::Quota { .. }));
+    file.constraints.retain(|constraint| {
+        !matches!(
+            constraint,
+            Constraint::PowerCap { .. } | Constraint::Quota { .. } | Constraint::Peers { .. }
+        )
+    });
     file
 }
 

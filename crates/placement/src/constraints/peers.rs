@@ -244,8 +244,14 @@ impl ConstraintKind for Peers {
 
     fn tell_apart(&self, snapshot: &Snapshot, _: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
         for (_, ledger) in all(snapshot) {
+            let as_number = |count: usize| i64::try_from(count).ok();
+            let members = ledger.parts.enumerate().filter(|(_, part)| **part != Part::default());
+            let homes: BTreeSet<UnitIx> =
+                members.filter_map(|(actor, _)| snapshot.problem().current[actor]).collect();
             for (unit, domain) in ledger.domain.enumerate() {
-                tell(unit, vec![domain.and_then(|domain| i64::try_from(domain).ok())]);
+                // On its current unit an actor is exempt.
+                let home = as_number(unit.at()).filter(|_| homes.contains(&unit));
+                tell(unit, vec![domain.and_then(as_number), home]);
             }
         }
     }

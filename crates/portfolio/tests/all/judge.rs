@@ -80,7 +80,7 @@ fn the_shipped_programs_match_the_definitions() {
 #[test]
 fn unused_units_are_summarised_correctly() {
     let (mut feasible, mut infeasible, mut by) = (0, 0, BTreeMap::<Criterion, usize>::new());
-    for seed in 0..20 {
+    for seed in 0..30 {
         let (mut file, rng) = (testkit::world(seed), &mut fastrand::Rng::with_seed(seed));
         for number in 0..12 {
             let mut unit = rng.choice(&file.units).unwrap().clone();

@@ -1,19 +1,71 @@
 //! Whether a node accepts new pods of a group.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::Index;
+use crate::constraints::never_scheduled::obstacle;
 use crate::constraints::selectors::objection;
+use crate::demand::admission::PodAdmission;
+use crate::index::objects::namespace_of;
 use crate::units::unit::Unit;
 
-/// Whether the unit's node rejects new pods of this group, by the templates of `application`.
-pub(crate) fn rejects_group(index: &Index, application: &ActorApplication, group: &str, unit: &Unit) -> bool {
-    let group = application.spec.actors.iter().find(|it| it.name == group);
-    let mut ways = group.into_iter().flat_map(|group| &group.implementations);
-    let template = ways.find(|way| way.kind == unit.kind).and_then(|way| way.template.spec.as_ref());
-    let defaults = index.pool(&unit.pool).and_then(|pool| pool.spec.pod_defaults.as_ref());
-    let more = defaults.map(|defaults| defaults.tolerations.as_slice()).unwrap_or_default();
-    let node = index.nodes.get(&unit.node);
-    node.is_some_and(|node| objection(template.unwrap_or(&PodSpec::default()), more, node).is_some())
+/// A spec after admission.
+struct Admitted {
+    spec: Rc<PodSpec>,
+    /// Why its pods start on no node.
+    obstacle: Option<String>,
+}
+
+/// Specs of an application's pods after admission, each computed once.
+pub(crate) struct AdmittedSpecs<'a> {
+    index: &'a Index,
+    application: &'a ActorApplication,
+    admission: PodAdmission,
+    /// By group and kind, then by pool.
+    specs: RefCell<BTreeMap<(&'a str, &'a str), BTreeMap<String, Rc<Admitted>>>>,
+}
+
+impl<'a> AdmittedSpecs<'a> {
+    pub fn of(index: &'a Index, application: &'a ActorApplication) -> Self {
+        let admission = PodAdmission::of(index, &namespace_of(application));
+        Self { index, application, admission, specs: RefCell::default() }
+    }
+
+    /// The spec of a group's pods on a unit, if the group has an implementation for its kind.
+    pub fn spec(&self, group: &str, unit: &Unit) -> Option<Rc<PodSpec>> {
+        self.admitted(group, unit).map(|it| Rc::clone(&it.spec))
+    }
+
+    /// Why pods of a group, in the pool of this unit, start on no node.
+    pub fn obstacle(&self, group: &str, unit: &Unit) -> Option<String> {
+        self.admitted(group, unit)?.obstacle.clone()
+    }
+
+    fn admitted(&self, group: &str, unit: &Unit) -> Option<Rc<Admitted>> {
+        let group = self.application.spec.actors.iter().find(|it| it.name == group)?;
+        let way = group.implementations.iter().find(|way| way.kind == unit.kind)?;
+        let mut specs = self.specs.borrow_mut();
+        let by_pool = specs.entry((&group.name, &way.kind)).or_default();
+        if let Some(admitted) = by_pool.get(&unit.pool) {
+            return Some(Rc::clone(admitted));
+        }
+        let pool = self.index.pool(&unit.pool).map(AsRef::as_ref);
+        let spec = self.admission.spec(way.template.spec.as_ref(), pool);
+        let obstacle = obstacle(self.index, &namespace_of(self.application), &spec);
+        let admitted = Rc::new(Admitted { spec: Rc::new(spec), obstacle });
+        by_pool.insert(unit.pool.clone(), Rc::clone(&admitted));
+        Some(admitted)
+    }
+
+    /// Whether the unit's node rejects new pods of this group, or every node does.
+    pub fn rejects(&self, group: &str, unit: &Unit) -> bool {
+        let Some(node) = self.index.nodes.get(&unit.node) else { return false };
+        let rejects = |it: Rc<Admitted>| it.obstacle.is_some() || objection(&it.spec, node).is_some();
+        self.admitted(group, unit).is_some_and(rejects)
+    }
 }

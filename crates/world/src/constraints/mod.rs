@@ -3,6 +3,7 @@
 pub(crate) mod admits;
 pub(crate) mod host_ports;
 pub(crate) mod left_to_scheduler;
+pub(crate) mod never_scheduled;
 pub(crate) mod pod_affinity;
 pub(crate) mod pod_templates;
 pub(crate) mod pool_access;
@@ -17,10 +18,11 @@ use std::collections::BTreeMap;
 
 use crds::{ActorApplication, ActorGroup, SpreadLevel};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodSpec;
 use placement::file::{Constraint, Places, Scope};
 
+use crate::constraints::admits::AdmittedSpecs;
 use crate::constraints::host_ports::host_port_constraints;
+use crate::constraints::never_scheduled::never_scheduled;
 use crate::constraints::pod_affinity::pod_affinity;
 use crate::constraints::pod_templates::{existing_pods, templates};
 use crate::constraints::pool_access::denied_pools;
@@ -47,7 +49,9 @@ pub(crate) fn constraints(
     for group in &application.spec.actors {
         rules.extend(group_constraints((application, actors), group, nodes));
     }
-    rules.extend(node_constraints((application, actors), nodes, offer));
+    let specs = AdmittedSpecs::of(index, application);
+    rules.extend(never_scheduled(index, (application, actors), &specs, offer));
+    rules.extend(node_constraints((application, actors), &specs, nodes, offer));
     rules.extend(cordon_constraints(actors, offer));
     rules.extend(memory_constraints(actors, offer));
     rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
@@ -116,7 +120,8 @@ fn between_pods(
     offer: &Offer,
 ) -> Vec<Constraint> {
     let namespace = ApplicationKey::of(application).namespace;
-    let (templates, existing) = (templates(application, actors), existing_pods(index, application, actors));
+    let (templates, existing) =
+        (templates(index, application, actors), existing_pods(index, application, actors));
     let mut rules = pod_affinity(index, &namespace, &templates, &existing, offer);
     rules.extend(topology_spread(index, &namespace, &templates, &existing, offer));
     rules.extend(host_port_constraints(&templates, &existing, offer));
@@ -135,6 +140,7 @@ pub(crate) fn avoided_pairs(application: &ActorApplication, sizes: &BTreeMap<&st
 /// Node selectors, affinity and taints: one constraint for each reason and set of units.
 fn node_constraints(
     (application, actors): (&ActorApplication, &ApplicationActors),
+    specs: &AdmittedSpecs,
     nodes: &[FreeNode],
     offer: &Offer,
 ) -> Vec<Constraint> {
@@ -142,15 +148,12 @@ fn node_constraints(
     let mut kept_out: BTreeMap<(Objection, Vec<String>), Vec<String>> = BTreeMap::new();
     for group in &application.spec.actors {
         let mut units: BTreeMap<Objection, Vec<String>> = BTreeMap::new();
-        let empty = PodSpec::default();
         for unit in offer.units.iter() {
-            let implementation = group.implementations.iter().find(|i| i.kind == unit.kind);
-            let (Some(implementation), Some(node)) = (implementation, by_name.get(unit.node.as_str())) else {
+            let (Some(spec), Some(node)) = (specs.spec(&group.name, unit), by_name.get(unit.node.as_str()))
+            else {
                 continue;
             };
-            let spec = implementation.template.spec.as_ref().unwrap_or(&empty);
-            let more = offer.tolerations.get(&unit.pool).map(Vec::as_slice).unwrap_or_default();
-            if let Some(objection) = objection(spec, more, node.node) {
+            if let Some(objection) = objection(&spec, node.node) {
                 units.entry(objection).or_default().push(unit.id.clone());
             }
         }

@@ -10,6 +10,7 @@ use placement::file::{Constraint, Domain, Places};
 
 use crate::constraints::selectors::labels_match;
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
+use crate::demand::admission::PodAdmission;
 use crate::demand::pods::is_terminal;
 use crate::index::IndexedPod;
 use crate::index::ownership::Ownership;
@@ -30,16 +31,18 @@ pub(crate) struct PodTemplate<'a> {
     pub spec: PodSpec,
 }
 
-/// The templates of an application. Implementations that differ only in what no filter reads are one.
+/// The templates of an application, as after admission. Implementations that differ only in what no filter reads are one.
 pub(crate) fn templates<'a>(
+    index: &Index,
     application: &'a ActorApplication,
     actors: &ApplicationActors,
 ) -> Vec<PodTemplate<'a>> {
+    let admission = PodAdmission::of(index, &ApplicationKey::of(application).namespace);
     let mut found: Vec<PodTemplate<'a>> = Vec::new();
     for group in &application.spec.actors {
         let first = found.len();
         for implementation in &group.implementations {
-            let spec = implementation.template.spec.clone().unwrap_or_default();
+            let spec = admission.spec(implementation.template.spec.as_ref(), None);
             let own = implementation.template.metadata.as_ref().and_then(|of| of.labels.clone());
             let labels = pod_labels(application, group, own.unwrap_or_default());
             let is_alike = |known: &&mut PodTemplate| known.labels == labels && is_alike(&known.spec, &spec);

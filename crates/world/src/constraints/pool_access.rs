@@ -12,7 +12,6 @@ use placement::file::{Constraint, Places};
 use crate::Index;
 use crate::constraints::selectors::labels_match;
 use crate::demand::actors::ApplicationActors;
-use crate::demand::pods::Quantities;
 use crate::index::objects::namespace_of;
 use crate::units::offer::Offer;
 
@@ -49,11 +48,6 @@ impl Index {
     pub fn retain_limits(&mut self, names: &BTreeSet<(String, String)>) {
         self.forget_loads();
         self.namespaces.limits.retain(|name, _| names.contains(name));
-    }
-
-    /// Default requests of a container in this namespace.
-    pub(crate) fn defaults(&self, namespace: &str) -> Quantities {
-        self.namespaces.defaults(namespace)
     }
 
     /// Whether applications of a namespace may use a pool.

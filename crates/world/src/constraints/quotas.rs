@@ -10,7 +10,7 @@ use placement::file::Constraint;
 
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
-use crate::demand::pods::{add, is_terminal, requests_with, resource_amounts, resource_unit};
+use crate::demand::pods::{add, is_terminal, requests, resource_amounts, resource_unit};
 use crate::demand::requested;
 use crate::index::objects::namespace_of;
 use crate::index::ownership::Ownership;
@@ -208,8 +208,7 @@ fn pools_providing<'a>(index: &'a Index, resource: &str) -> BTreeMap<Option<Stri
 /// Upper bound on the application's requests of a resource.
 fn max_requests((application, actors): (&ActorApplication, &ApplicationActors), unit: &str) -> u64 {
     let of_way = |way: &crds::Implementation| {
-        let spec = way.template.spec.as_ref();
-        let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
+        let asked = actors.admission.requests(way).unwrap_or_default();
         resource_amounts(&asked).get(unit).copied().unwrap_or(0)
     };
     let of_group = |group: &crds::ActorGroup| {
@@ -249,7 +248,7 @@ fn used_by_others(
     for (other, it) in applications.filter(|(other, _)| other.namespace == key.namespace) {
         let groups: BTreeMap<&str, &crds::ActorGroup> =
             it.spec.actors.iter().map(|group| (group.name.as_str(), group)).collect();
-        let ApplicationActors { names, defaults, .. } = requested::desired_actors(index, it);
+        let ApplicationActors { names, admission, .. } = requested::desired_actors(index, it);
         let names: BTreeMap<String, ActorName> = names.into_iter().map(|name| (name.short(), name)).collect();
         let placement = index.placement(other).into_iter().flat_map(|placement| &placement.spec.assignments);
         for assignment in placement {
@@ -262,8 +261,8 @@ fn used_by_others(
                 continue;
             }
             let way = group.implementations.iter().find(|way| way.kind == pool.spec.kind);
-            let spec = way.and_then(|way| way.template.spec.as_ref());
-            let mut asked = spec.and_then(|spec| requests_with(spec, &defaults).ok()).unwrap_or_default();
+            let spec = admission.spec(way.and_then(|way| way.template.spec.as_ref()), Some(pool));
+            let mut asked = requests(&spec).unwrap_or_default();
             let number = assignment.unit.rsplit_once('-').map_or("", |(_, number)| number);
             if let Some(resource) = resource_of(pool, number) {
                 add(&mut asked, &BTreeMap::from([(resource, Exact::from(1))]));

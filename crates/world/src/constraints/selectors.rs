@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Node, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
+    Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Taint, Toleration,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
@@ -35,11 +35,11 @@ pub(crate) struct Objection {
     pub except_current: bool,
 }
 
-/// The first reason why a node does not accept a pod, given the pool's tolerations.
-pub(crate) fn objection(spec: &PodSpec, more_tolerations: &[Toleration], node: &Node) -> Option<Objection> {
+/// The first reason why a node does not accept a pod.
+pub(crate) fn objection(spec: &PodSpec, node: &Node) -> Option<Objection> {
     selector_objection(spec, node)
         .map(|reason| Objection { reason, except_current: false })
-        .or_else(|| taint_objection(spec, more_tolerations, node))
+        .or_else(|| taint_objection(spec, node))
 }
 
 /// Whether node selector or required node affinity reject a node.
@@ -63,12 +63,16 @@ fn selector_objection(spec: &PodSpec, node: &Node) -> Option<String> {
     }
     let affinity = spec.affinity.as_ref()?.node_affinity.as_ref()?;
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
-    let matches = required.node_selector_terms.iter().any(|term| node_term_matches(term, node));
-    (!matches).then(|| "its node affinity selects other nodes".to_owned())
+    (!selects(required, node)).then(|| "its node affinity selects other nodes".to_owned())
+}
+
+/// Whether one of the terms matches the node.
+pub(crate) fn selects(selector: &NodeSelector, node: &Node) -> bool {
+    selector.node_selector_terms.iter().any(|term| node_term_matches(term, node))
 }
 
 /// Whether a node matches a term of a node selector.
-pub(crate) fn node_term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
+fn node_term_matches(term: &NodeSelectorTerm, node: &Node) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
     // As in kube-scheduler, a term without requirements selects nothing.
@@ -100,11 +104,10 @@ fn holds(operator: &str, value: Option<&String>, values: &[String]) -> bool {
     }
 }
 
-fn taint_objection(spec: &PodSpec, more: &[Toleration], node: &Node) -> Option<Objection> {
+fn taint_objection(spec: &PodSpec, node: &Node) -> Option<Objection> {
     let node_spec = node.spec.as_ref()?;
     let name = node.name_any();
-    let tolerated =
-        |taint: &Taint| spec.tolerations.iter().flatten().chain(more).any(|t| tolerates(t, taint));
+    let tolerated = |taint: &Taint| spec.tolerations.iter().flatten().any(|t| tolerates(t, taint));
     let refused = |taint: &&Taint| taint.effect != "PreferNoSchedule" && !tolerated(taint);
     // The strictest taint decides whether running pods may stay; a cordon lets them.
     let taint =

@@ -1,11 +1,13 @@
 //! Unreachable nodes.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use control::NodeOutage;
 use crds::ActorApplication;
 use k8s_openapi::api::core::v1::Node;
 
+use crate::constraints::admits::AdmittedSpecs;
 use crate::constraints::selectors::{
     has_repelling_taint, is_not_ready, is_out_of_service, not_ready_taints, objection,
 };
@@ -13,7 +15,6 @@ use crate::demand::actors::actors_of_instance;
 use crate::demand::pods::{is_terminal, unit_of};
 use crate::snapshot::model::owned_objects;
 use crate::units::FreeNode;
-use crate::units::offer::Offer;
 use crate::units::unit::Unit;
 use crate::{ActorName, Index};
 
@@ -45,55 +46,50 @@ fn node_outage(node: &Node) -> NodeOutage {
     NodeOutage { since, confirmed: is_out_of_service(node) }
 }
 
-/// Actors that could not restart at their decided unit: their pod is gone or ends, and the node accepts no new one.
+/// Actors that could not restart at their decided unit: their pod is gone or ends, and no new one can start there.
 ///
 /// A pod that runs on a cordoned or unreachable node stays; once evicted, its actor is placed elsewhere.
 pub(crate) struct UnschedulablePods<'a> {
+    index: &'a Index,
     application: &'a ActorApplication,
-    offer: &'a Offer,
+    specs: AdmittedSpecs<'a>,
     /// Nodes that may reject pods.
     nodes: BTreeMap<&'a str, &'a Node>,
     /// Units of live pods, by the actor's short name.
-    live: BTreeMap<String, String>,
+    live: OnceCell<BTreeMap<String, String>>,
 }
 
 impl<'a> UnschedulablePods<'a> {
-    pub fn of(
-        index: &Index,
-        application: &'a ActorApplication,
-        free: &'a [FreeNode<'a>],
-        offer: &'a Offer,
-    ) -> Self {
+    pub fn of(index: &'a Index, application: &'a ActorApplication, free: &'a [FreeNode<'a>]) -> Self {
         let nodes = free.iter().filter(|free| has_repelling_taint(free.node));
-        let nodes: BTreeMap<&str, &Node> = nodes.map(|free| (free.name, free.node)).collect();
-        let mut lives = BTreeMap::new();
-        if !nodes.is_empty() {
-            for (instance, pod) in owned_objects(index, application).values() {
-                let pod =
-                    pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod));
-                if let Some(unit) = pod.and_then(|pod| unit_of(pod)) {
-                    lives.extend(
-                        actors_of_instance(instance).iter().map(|name| (name.short(), unit.to_owned())),
-                    );
-                }
-            }
-        }
-        Self { application, offer, nodes, live: lives }
+        let nodes = nodes.map(|free| (free.name, free.node)).collect();
+        let specs = AdmittedSpecs::of(index, application);
+        Self { index, application, specs, nodes, live: OnceCell::new() }
     }
 
     /// Whether this actor, decided on this unit, cannot restart there.
     pub fn has(&self, actor: &ActorName, unit: &Unit) -> bool {
-        let Some(node) = self.nodes.get(unit.node.as_str()) else { return false };
-        if self.live.get(&actor.short()) == Some(&unit.id) {
-            return false;
-        }
-        let group = self.application.spec.actors.iter().find(|group| group.name == actor.group);
-        let mut ways = group.into_iter().flat_map(|group| &group.implementations);
-        let template = ways.find(|way| way.kind == unit.kind).map(|way| &way.template);
-        let spec = template.and_then(|template| template.spec.clone()).unwrap_or_default();
-        let more = self.offer.tolerations.get(&unit.pool).map(Vec::as_slice).unwrap_or_default();
-        objection(&spec, more, node).is_some_and(|objection| objection.except_current)
+        let repels = || {
+            let node = self.nodes.get(unit.node.as_str())?;
+            objection(&*self.specs.spec(&actor.group, unit)?, node)
+        };
+        let is_rejected = self.specs.obstacle(&actor.group, unit).is_some()
+            || repels().is_some_and(|objection| objection.except_current);
+        let live = || self.live.get_or_init(|| live_pods(self.index, self.application));
+        is_rejected && live().get(&actor.short()) != Some(&unit.id)
     }
+}
+
+/// Units of an application's live pods, by the actor's short name.
+fn live_pods(index: &Index, application: &ActorApplication) -> BTreeMap<String, String> {
+    let mut live = BTreeMap::new();
+    for (instance, pod) in owned_objects(index, application).values() {
+        let pod = pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none() && !is_terminal(pod));
+        if let Some(unit) = pod.and_then(|pod| unit_of(pod)) {
+            live.extend(actors_of_instance(instance).iter().map(|name| (name.short(), unit.to_owned())));
+        }
+    }
+    live
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use placement::file::{Constraint, Domain};
 
 use crate::Index;
 use crate::constraints::pod_templates::{ExistingPod, PodTemplate};
-use crate::constraints::selectors::node_term_matches;
+use crate::constraints::selectors::{labels_match, selects};
 use crate::numbers::{Exact, quantity};
 use crate::units::offer::Offer;
 
@@ -157,8 +157,7 @@ fn every_node(index: &Index) -> BTreeSet<String> {
 /// Whether a node can use a volume, by its node affinity and its labels of zones.
 fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
     let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref()?.required.as_ref());
-    let by_affinity = affinity
-        .is_none_or(|required| required.node_selector_terms.iter().any(|term| node_term_matches(term, node)));
+    let by_affinity = affinity.is_none_or(|required| selects(required, node));
     let has_zones = ZONES.iter().any(|label| node.labels().contains_key(*label));
     let by_zone = ZONES.iter().all(|label| match volume.labels().get(*label) {
         // Several zones are joined by two underscores.
@@ -170,7 +169,7 @@ fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
     by_affinity && by_zone
 }
 
-/// Whether a volume that nobody claimed satisfies a claim of this class.
+/// Whether an unclaimed volume satisfies a claim of this class.
 fn is_free_for(volume: &PersistentVolume, claim: &PersistentVolumeClaimSpec, class: &str) -> bool {
     let Some(spec) = &volume.spec else { return false };
     let storage = |amounts: Option<&BTreeMap<String, _>>| -> Option<Exact> {
@@ -185,10 +184,7 @@ fn is_free_for(volume: &PersistentVolume, claim: &PersistentVolumeClaimSpec, cla
         && claim.access_modes.iter().flatten().all(|it| modes.contains(it))
         && mode(&spec.volume_mode) == mode(&claim.volume_mode)
         && asked <= storage(spec.capacity.as_ref())
-        && claim
-            .selector
-            .as_ref()
-            .is_none_or(|it| crate::constraints::selectors::labels_match(it, volume.labels()))
+        && claim.selector.as_ref().is_none_or(|it| labels_match(it, volume.labels()))
 }
 
 fn is_in_topology(term: &TopologySelectorTerm, node: &Node) -> bool {

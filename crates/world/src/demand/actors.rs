@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crds::{ActorApplication, Instance, InstanceOrigin};
 use kube::ResourceExt;
 
+use crate::demand::admission::PodAdmission;
 use crate::demand::application::{ActorName, GroupMember, manifest_actors};
-use crate::demand::pods::Quantities;
 use crate::index::objects::{ApplicationKey, namespace_of};
 
 /// Maximum number of actors of an application.
@@ -21,8 +21,8 @@ pub struct ApplicationActors {
     pub names: Vec<ActorName>,
     /// Requirements of requested actors, by short name.
     pub(crate) needs: BTreeMap<String, Needs>,
-    /// Default requests of a container.
-    pub(crate) defaults: Quantities,
+    /// What admission adds to their pods.
+    pub(crate) admission: PodAdmission,
     /// Rejected requests, by the Instance's name.
     pub rejected: BTreeMap<String, RejectedRequest>,
 }

@@ -1,6 +1,7 @@
 //! Work and messages of an application, computed from its manifest.
 
 pub(crate) mod actors;
+pub(crate) mod admission;
 pub(crate) mod application;
 pub(crate) mod flows;
 pub(crate) mod pods;
@@ -13,8 +14,9 @@ use num_rational::Ratio;
 
 use crate::Policy;
 use crate::demand::actors::ApplicationActors;
+use crate::demand::admission::PodAdmission;
 use crate::demand::flows::{Flow, GroupFlow, group_flows, group_of, pair_messages};
-use crate::demand::pods::{Quantities, requests_with, resource_amounts};
+use crate::demand::pods::{Quantities, resource_amounts};
 use crate::numbers::{Exact, ceil, duration, product, quantity, rate};
 
 /// Maximum per actor of work, messages, move cost and requests. The sum over 5,000 actors stays below 2^53, the limit
@@ -123,7 +125,7 @@ impl Numbers {
                 }),
             }
         }
-        let of_group = |(group, towards)| group_numbers(group, towards, policy, &actors.defaults);
+        let of_group = |(group, towards)| group_numbers(group, towards, policy, &actors.admission);
         let groups = groups.iter().zip(towards).map(of_group);
         let groups = groups.collect::<Result<_, _>>()?;
         let messages = flows.iter().flat_map(|(&(a, b), flow)| {
@@ -153,7 +155,7 @@ fn group_numbers(
     group: &ActorGroup,
     towards: Exact,
     policy: &Policy,
-    defaults: &Quantities,
+    admission: &PodAdmission,
 ) -> Result<GroupNumbers, String> {
     let at = |field: &str| format!("spec.actors[{}].{field}", group.name);
     let arrivals = group.arrivals.as_deref().map_or(Ok(Exact::default()), rate);
@@ -164,8 +166,7 @@ fn group_numbers(
         let at = |field: &str| at(&format!("implementations[{}].{field}", implementation.kind));
         let service =
             duration(&implementation.service_time).map_err(|e| format!("{}: {e}", at("serviceTime")))?;
-        let spec = implementation.template.spec.clone().unwrap_or_default();
-        let asked = requests_with(&spec, defaults).map_err(|e| format!("{}: {e}", at("template")))?;
+        let asked = admission.requests(implementation).map_err(|e| format!("{}: {e}", at("template")))?;
         if let Some((resource, _)) =
             resource_amounts(&asked).into_iter().find(|(_, amount)| *amount > MAX_PER_ACTOR)
         {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crds::labels;
-use k8s_openapi::api::core::v1::{Container, Node, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerStatus, Node, Pod, PodSpec, PodStatus, ResourceRequirements,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
@@ -11,6 +13,9 @@ use crate::numbers::{Exact, NumberError, ceil, quantity};
 
 /// Amounts by resource, in the resource's own unit (cores, bytes, pieces).
 pub(crate) type Quantities = BTreeMap<String, Exact>;
+
+/// Amounts by resource, as written.
+pub(crate) type Amounts = BTreeMap<String, Quantity>;
 
 /// Whether the pod succeeded or failed, so that it holds nothing.
 pub fn is_terminal(pod: &Pod) -> bool {
@@ -23,68 +28,145 @@ pub fn unit_of(pod: &Pod) -> Option<&str> {
     pod.annotations().get(labels::UNIT).map(String::as_str)
 }
 
-/// Effective requests as kube-scheduler computes them: the larger of containers and init containers, plus overhead.
+/// Requests of a pod with this spec, as kube-scheduler counts them before the pod runs.
 ///
 /// # Errors
 /// An invalid quantity.
 pub fn requests(spec: &PodSpec) -> Result<BTreeMap<String, Exact>, NumberError> {
-    requests_with(spec, &Quantities::new())
+    total(spec, None)
 }
 
-/// Effective requests before admission: containers get `defaults` for resources that they do not set.
+/// Requests of a pod as kube-scheduler counts them: during a resize, the largest of what it wants, holds and uses.
 ///
 /// # Errors
 /// An invalid quantity.
-pub(crate) fn requests_with(spec: &PodSpec, defaults: &Quantities) -> Result<Quantities, NumberError> {
-    let of_container = |container: &Container| {
-        let mut own = of_container(container)?;
-        for (resource, amount) in defaults {
-            own.entry(resource.clone()).or_insert(*amount);
-        }
-        Ok(own)
+pub fn pod_requests(pod: &Pod) -> Result<BTreeMap<String, Exact>, NumberError> {
+    pod.spec.as_ref().map_or_else(|| Ok(Quantities::new()), |spec| total(spec, pod.status.as_ref()))
+}
+
+/// `PodRequests` of `k8s.io/component-helpers/resource`.
+fn total(spec: &PodSpec, status: Option<&PodStatus>) -> Result<Quantities, NumberError> {
+    let is_infeasible = status.is_some_and(is_resize_infeasible);
+    let effective = |asked: Quantities, used: &ResourceRequirements, allocated: Option<&Amounts>| {
+        let mut most = if is_infeasible { Quantities::new() } else { asked };
+        add_largest(&mut most, parse(used.requests.as_ref(), None)?);
+        add_largest(&mut most, parse(allocated, None)?);
+        Ok(most)
     };
-    let mut total = Quantities::new();
-    for container in &spec.containers {
-        add(&mut total, &of_container(container)?);
-    }
-    let (mut sidecars, mut most) = (Quantities::new(), Quantities::new());
-    for container in spec.init_containers.iter().flatten() {
-        let own = of_container(container)?;
-        let mut at_once = sidecars.clone();
-        add(&mut at_once, &own);
-        for (resource, amount) in at_once {
-            let entry = most.entry(resource).or_default();
-            *entry = amount.max(*entry);
+    let mut total = aggregate(spec, |container, is_resizable| {
+        let asked = requested(container)?;
+        let status = status.filter(|_| is_resizable).and_then(|status| status_of(status, &container.name));
+        match status.and_then(|status| Some((status, status.resources.as_ref()?))) {
+            Some((status, used)) => effective(asked, used, status.allocated_resources.as_ref()),
+            None => Ok(asked),
         }
-        if container.restart_policy.as_deref() == Some("Always") {
-            add(&mut sidecars, &own);
+    })?;
+    let mut of_pod = pod_level_requests(spec)?;
+    if let Some((status, used)) = status.and_then(|status| Some((status, status.resources.as_ref()?))) {
+        let effective = effective(of_pod.clone(), used, status.allocated_resources.as_ref())?;
+        for (resource, amount) in &mut of_pod {
+            *amount = effective.get(resource).copied().unwrap_or_default();
         }
     }
-    add(&mut total, &sidecars);
-    for (resource, amount) in most {
-        let entry = total.entry(resource).or_default();
-        *entry = amount.max(*entry);
-    }
-    // Pod-level requests override those of the containers.
-    let of_pod = spec.resources.as_ref();
-    let of_pod = parse(of_pod.and_then(|r| r.requests.as_ref()), of_pod.and_then(|r| r.limits.as_ref()))?;
     total.extend(of_pod);
     add(&mut total, &parse(spec.overhead.as_ref(), None)?);
     Ok(total)
 }
 
-fn of_container(container: &Container) -> Result<Quantities, NumberError> {
+/// Sum over the containers. Sidecars run all the time, other init containers one after another before the containers.
+///
+/// `of` also learns whether a running container can be resized.
+fn aggregate(
+    spec: &PodSpec,
+    of: impl Fn(&Container, bool) -> Result<Quantities, NumberError>,
+) -> Result<Quantities, NumberError> {
+    let mut total = Quantities::new();
+    for container in &spec.containers {
+        add(&mut total, &of(container, true)?);
+    }
+    let (mut sidecars, mut most) = (Quantities::new(), Quantities::new());
+    for container in spec.init_containers.iter().flatten() {
+        let is_sidecar = container.restart_policy.as_deref() == Some("Always");
+        let own = of(container, is_sidecar)?;
+        let mut at_once = sidecars.clone();
+        add(&mut at_once, &own);
+        if is_sidecar {
+            add(&mut total, &own);
+            sidecars.clone_from(&at_once);
+        }
+        add_largest(&mut most, at_once);
+    }
+    add_largest(&mut total, most);
+    Ok(total)
+}
+
+/// Requests of the pod as a whole, which replace those of its containers, with the API server's defaults.
+pub(crate) fn pod_level_requests(spec: &PodSpec) -> Result<Quantities, NumberError> {
+    let Some(resources) = &spec.resources else { return Ok(Quantities::new()) };
+    let mut requests = parse(resources.requests.as_ref(), None)?;
+    let mut limits = parse(resources.limits.as_ref(), None)?;
+    if !requests.is_empty() || !limits.is_empty() {
+        let of_containers = aggregate(spec, |container, _| {
+            parse(container.resources.as_ref().and_then(|it| it.limits.as_ref()), None)
+        })?;
+        for (resource, amount) in of_containers {
+            if is_huge_page(&resource) && !requests.contains_key(&resource) {
+                limits.entry(resource).or_insert(amount);
+            }
+        }
+    }
+    if !limits.is_empty() {
+        let of_containers = aggregate(spec, |container, _| requested(container))?;
+        let may_be_exceeded = |resource: &str| matches!(resource, "cpu" | "memory");
+        for (resource, amount) in
+            of_containers.into_iter().filter(|(it, _)| may_be_exceeded(it)).chain(limits)
+        {
+            requests.entry(resource).or_insert(amount);
+        }
+    }
+    requests.retain(|resource, _| matches!(resource.as_str(), "cpu" | "memory") || is_huge_page(resource));
+    Ok(requests)
+}
+
+fn is_huge_page(resource: &str) -> bool {
+    resource.starts_with("hugepages-")
+}
+
+/// Whether the kubelet found that the node can never fit the new size.
+fn is_resize_infeasible(status: &PodStatus) -> bool {
+    let pending = status.conditions.iter().flatten().find(|it| it.type_ == "PodResizePending");
+    pending.is_some_and(|it| it.reason.as_deref() == Some("Infeasible"))
+}
+
+fn status_of<'a>(status: &'a PodStatus, container: &str) -> Option<&'a ContainerStatus> {
+    let mut all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    all.find(|it| it.name == container)
+}
+
+fn requested(container: &Container) -> Result<Quantities, NumberError> {
     let resources = container.resources.as_ref();
     parse(resources.and_then(|r| r.requests.as_ref()), resources.and_then(|r| r.limits.as_ref()))
 }
 
-/// Requests; a missing one defaults to the limit.
-fn parse(
-    requests: Option<&BTreeMap<String, Quantity>>,
-    limits: Option<&BTreeMap<String, Quantity>>,
-) -> Result<Quantities, NumberError> {
+/// Requests; a missing one defaults to the limit. The API server rounds up to thousandths.
+fn parse(requests: Option<&Amounts>, limits: Option<&Amounts>) -> Result<Quantities, NumberError> {
     let given = limits.into_iter().flatten().chain(requests.into_iter().flatten());
-    given.map(|(resource, amount)| Ok((resource.clone(), quantity(&amount.0)?))).collect()
+    let milli = Exact::from(1000);
+    let rounded = |amount: Exact| if amount.is_integer() { amount } else { (amount * milli).ceil() / milli };
+    given.map(|(resource, amount)| Ok((resource.clone(), rounded(quantity(&amount.0)?)))).collect()
+}
+
+/// Raises each amount to the larger one.
+pub(crate) fn add_largest(total: &mut Quantities, to: Quantities) {
+    for (resource, amount) in to {
+        let most = total.entry(resource).or_default();
+        *most = amount.max(*most);
+    }
+}
+
+/// Whether amounts differ, however they are written; nothing is no amounts.
+pub(crate) fn amounts_differ(one: Option<&Amounts>, other: Option<&Amounts>) -> bool {
+    parse(one, None) != parse(other, None)
 }
 
 pub(crate) fn add(total: &mut Quantities, more: &Quantities) {

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use crds::{ActorApplication, Instance, InstanceOrigin};
 
 use crate::demand::actors::ApplicationActors;
+use crate::demand::admission::PodAdmission;
 use crate::index::objects::{Name, namespace_of};
 use crate::{ApplicationKey, Index};
 
 /// All actors of an application, and the rejected requests.
 pub fn desired_actors(index: &Index, application: &ActorApplication) -> ApplicationActors {
-    let defaults = index.defaults(&namespace_of(application));
-    ApplicationActors { defaults, ..ApplicationActors::of(application, index.requests_of(application)) }
+    let admission = PodAdmission::of(index, &namespace_of(application));
+    ApplicationActors { admission, ..ApplicationActors::of(application, index.requests_of(application)) }
 }
 
 impl Index {

@@ -18,10 +18,10 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
-use k8s_openapi::api::core::v1::{Node, Pod, PodSpec, ResourceQuota};
+use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
-use crate::demand::pods::{Quantities, add, allocatable, is_terminal, requests, resource_unit, unit_of};
+use crate::demand::pods::{Quantities, add, allocatable, is_terminal, pod_requests, resource_unit, unit_of};
 use crate::index::loads::{Loads, Measure};
 use crate::index::namespaces::Namespaces;
 use crate::index::objects::{Name, namespace_of};
@@ -217,12 +217,15 @@ impl Index {
     /// Adds or updates a pod.
     pub fn put_pod(&mut self, pod: Arc<Pod>) {
         let name = (namespace_of(pod.as_ref()), pod.name_any());
-        let spec = pod.spec.as_ref();
-        let bound = spec.and_then(|spec| spec.node_name.clone());
+        let bound = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let pinned = || unit_of(&pod)?.rsplit_once('/').map(|(node, _)| node.to_owned());
         let node = bound.or_else(pinned).filter(|_| !is_terminal(&pod));
-        let is_elsewhere =
-            self.pods.get(&name).is_none_or(|held| placement_facts(&held.pod) != placement_facts(&pod));
+        // The API server rejects invalid quantities.
+        let asks = pod_requests(&pod).unwrap_or_default();
+        let is_elsewhere = self
+            .pods
+            .get(&name)
+            .is_none_or(|held| held.asks != asks || placement_facts(&held.pod) != placement_facts(&pod));
         if is_elsewhere {
             self.pod_changed(&name);
         }
@@ -233,8 +236,6 @@ impl Index {
         if let Some(node) = &node {
             self.pods_by_node.entry(node.clone()).or_default().insert(name.clone());
         }
-        // The API server rejects invalid quantities.
-        let asks = spec.and_then(|spec| requests(spec).ok()).unwrap_or_default();
         self.pods.insert(name.clone(), IndexedPod { pod, asks, node: node.clone() });
         if is_elsewhere {
             self.pod_changed(&name);
@@ -458,10 +459,11 @@ impl Index {
     }
 }
 
-/// The facts of a pod that its application's load depends on.
-fn placement_facts(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&PodSpec>) {
+/// The facts of a pod, beside its requests, that its application's load depends on.
+fn placement_facts(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&str>) {
     let owner = controller_ref(pod, "Instance").map(|owner| owner.uid.as_str());
-    (owner, unit_of(pod), is_terminal(pod), pod.spec.as_ref())
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    (owner, unit_of(pod), is_terminal(pod), node)
 }
 
 /// Uid of an object's controller of one of our kinds.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::LimitRange;
 
-use crate::demand::pods::Quantities;
+use crate::demand::pods::Amounts;
 use crate::index::objects::Name;
 use crate::numbers::quantity;
 
@@ -21,8 +21,8 @@ impl Namespaces {
     ///
     /// A `LimitRange` from a file may lack what the API server fills in: the default request falls back to the default
     /// limit, then to the maximum, then to the minimum.
-    pub fn defaults(&self, namespace: &str) -> Quantities {
-        let mut defaults = Quantities::new();
+    pub fn defaults(&self, namespace: &str) -> Amounts {
+        let mut defaults = Amounts::new();
         let from = self.limits.range((namespace.to_owned(), String::new())..);
         for (_, limits) in from.take_while(|((of, _), _)| of == namespace) {
             let items = limits.spec.iter().flat_map(|spec| &spec.limits);
@@ -30,8 +30,8 @@ impl Namespaces {
                 let by_rank = [&item.default_request, &item.default, &item.max, &item.min];
                 for (resource, amount) in by_rank.into_iter().flatten().flatten() {
                     // The first `LimitRange` that sets a resource wins, as in admission.
-                    if let Ok(amount) = quantity(&amount.0) {
-                        defaults.entry(resource.clone()).or_insert(amount);
+                    if quantity(&amount.0).is_ok() {
+                        defaults.entry(resource.clone()).or_insert_with(|| amount.clone());
                     }
                 }
             }

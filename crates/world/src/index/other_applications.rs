@@ -7,8 +7,9 @@ use crds::{ActorApplication, Implementation};
 use kube::ResourceExt;
 
 use crate::demand::actors::actors_of_instance;
+use crate::demand::admission::PodAdmission;
 use crate::demand::application::{ActorName, GroupMember};
-use crate::demand::pods::{Quantities, exceeded_resources, is_terminal, requests_with, unit_of};
+use crate::demand::pods::{Quantities, exceeded_resources, is_terminal, unit_of};
 use crate::demand::requested::desired_actors;
 use crate::index::IndexedPod;
 use crate::index::loads::{ApplicationFacts, LoadSum, Loads, Measure, RunningPod};
@@ -100,9 +101,7 @@ impl Index {
         let pool = self.pools.get(pool_of(unit_of(&held.pod)?)?)?;
         let Ownership::OwnedBy((application, instance)) = self.owner_of_pod(&held.pod) else { return None };
         let way = implementation_of(application, instance.spec.actor_group.as_deref()?, &pool.spec.kind)?;
-        let defaults = self.defaults(&namespace_of(application));
-        let asked = way.template.spec.as_ref().map(|spec| requests_with(spec, &defaults));
-        let asked = asked.transpose().ok()?.unwrap_or_default();
+        let asked = PodAdmission::of(self, &namespace_of(application)).requests(way).ok()?;
         let is_more =
             exceeded_resources(&held.asks, &asked).any(|resource| provides(pool, resource) == Provides::None);
         is_more.then(|| ApplicationKey::of(application))

@@ -20,7 +20,10 @@ pub trait SchedulingKind: Resource<DynamicType = ()> + Sized {
     type Key: SchedulingKey;
 
     /// All objects of this kind.
-    fn of(objects: &mut SchedulingObjects) -> &mut BTreeMap<Self::Key, Arc<Self>>;
+    fn all(objects: &SchedulingObjects) -> &BTreeMap<Self::Key, Arc<Self>>;
+
+    /// All objects of this kind, to change them.
+    fn all_mut(objects: &mut SchedulingObjects) -> &mut BTreeMap<Self::Key, Arc<Self>>;
 }
 
 /// The key of an object among those of its kind.
@@ -58,12 +61,18 @@ macro_rules! scheduling_objects {
         #[derive(Clone, Debug, Default)]
         pub struct SchedulingObjects {
             $(pub(crate) $field: BTreeMap<$key, Arc<$kind>>,)*
+            /// Kinds whose objects cannot be read.
+            unknown: BTreeSet<String>,
         }
 
         $(impl SchedulingKind for $kind {
             type Key = $key;
 
-            fn of(objects: &mut SchedulingObjects) -> &mut BTreeMap<Self::Key, Arc<Self>> {
+            fn all(objects: &SchedulingObjects) -> &BTreeMap<Self::Key, Arc<Self>> {
+                &objects.$field
+            }
+
+            fn all_mut(objects: &mut SchedulingObjects) -> &mut BTreeMap<Self::Key, Arc<Self>> {
                 &mut objects.$field
             }
         })*
@@ -103,7 +112,22 @@ scheduling_objects! {
 impl SchedulingObjects {
     /// Adds or updates an object.
     pub fn put<K: SchedulingKind>(&mut self, object: Arc<K>) {
-        K::of(self).insert(K::Key::of(object.as_ref()), object);
+        K::all_mut(self).insert(K::Key::of(object.as_ref()), object);
+    }
+
+    /// The objects of this kind cannot be read, so none is judged missing.
+    pub fn set_unknown<K: SchedulingKind>(&mut self) {
+        self.unknown.insert(K::kind(&()).into_owned());
+    }
+
+    /// Whether the objects of this kind cannot be read.
+    pub(crate) fn is_unknown<K: SchedulingKind>(&self) -> bool {
+        self.unknown.contains(K::kind(&()).as_ref())
+    }
+
+    /// Whether there is no object with this key.
+    pub(crate) fn lacks<K: SchedulingKind>(&self, key: &K::Key) -> bool {
+        !self.is_unknown::<K>() && !K::all(self).contains_key(key)
     }
 }
 
@@ -116,13 +140,13 @@ impl Index {
 
     /// Removes an object that pod templates refer to.
     pub fn remove_scheduling<K: SchedulingKind>(&mut self, object: &K) {
-        K::of(&mut self.scheduling).remove(&K::Key::of(object));
+        K::all_mut(&mut self.scheduling).remove(&K::Key::of(object));
         self.scheduling_changed::<K>();
     }
 
     /// Removes the objects of a kind that are not among `names`.
     pub fn retain_scheduling<K: SchedulingKind>(&mut self, names: &BTreeSet<(String, String)>) {
-        K::of(&mut self.scheduling).retain(|key, _| key.is_among(names));
+        K::all_mut(&mut self.scheduling).retain(|key, _| key.is_among(names));
         self.scheduling_changed::<K>();
     }
 

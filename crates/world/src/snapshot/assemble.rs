@@ -125,7 +125,7 @@ pub fn assemble(
         .iter()
         .map(|group| (group.name.as_str(), group.implementations.iter().map(|i| i.kind.as_str()).collect()))
         .collect();
-    let outcasts = UnschedulablePods::of(index, application, &free, &offer);
+    let outcasts = UnschedulablePods::of(index, application, &free);
     let place = |name: &ActorName, unit: &&Unit| {
         !outcasts.has(name, unit)
             && !refused.has(name, unit)

@@ -13,10 +13,10 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt;
 
 use crate::Index;
-use crate::constraints::admits::rejects_group;
+use crate::constraints::admits::AdmittedSpecs;
 use crate::demand::actors::actors_of_instance;
 use crate::demand::application::{ActorName, GroupMember};
-use crate::demand::pods::{is_terminal, requests_with, resource_amounts, unit_of};
+use crate::demand::pods::{is_terminal, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
 use crate::index::objects::namespace_of;
 use crate::index::ownership::Ownership;
@@ -43,8 +43,7 @@ pub fn desired_state(index: &Index, application: &ActorApplication, policy: &str
     let actor = |name: &ActorName| DesiredActor { name: name.short(), group: position[name.group.as_str()] };
     let actors = desired_actors(index, application);
     let of_kind = |implementation: &crds::Implementation| {
-        let spec = implementation.template.spec.as_ref();
-        let asked = spec.and_then(|spec| requests_with(spec, &actors.defaults).ok()).unwrap_or_default();
+        let asked = actors.admission.requests(implementation).unwrap_or_default();
         (implementation.kind.clone(), resource_amounts(&asked))
     };
     DesiredState {
@@ -106,12 +105,12 @@ pub fn observed_state(
     let mut observed = observed_objects(index, application);
     let pods = observed.instances.values().filter_map(|instance| instance.pod.as_ref()?.node.as_deref());
     observed.free = free_capacity(index, units, pods);
+    let specs = AdmittedSpecs::of(index, application);
     for name in desired_actors(index, application).names {
         let pod = observed.instances.get_mut(&name.short()).and_then(|instance| instance.pod.as_mut());
         let Some(pod) = pod else { continue };
         let unit = pod.unit.as_ref().and_then(|unit| units.get(unit));
-        pod.restart_blocked = unit
-            .is_some_and(|it| it.cordoned.is_some() || rejects_group(index, application, &name.group, it));
+        pod.restart_blocked = unit.is_some_and(|it| it.cordoned.is_some() || specs.rejects(&name.group, it));
     }
     observed
 }

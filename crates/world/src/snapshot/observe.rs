@@ -7,7 +7,7 @@ use control::{Decision, PlanInputs};
 use crds::ActorApplication;
 use jiff::Timestamp;
 
-use crate::constraints::admits::rejects_group;
+use crate::constraints::admits::AdmittedSpecs;
 use crate::constraints::refusals::ActiveRefusals;
 use crate::demand::application::ActorName;
 use crate::demand::requested::desired_actors;
@@ -80,10 +80,9 @@ pub fn infeasible_without_plan(
     let offer = index.offer(&Policy::builtin("units"));
     let (refused, observed) =
         (ActiveRefusals::of(index, application, now), observed_objects(index, application));
+    let specs = AdmittedSpecs::of(index, application);
     let may_come = |name: &ActorName, unit: &Unit| {
-        unit.cordoned.is_none()
-            && !refused.has(name, unit)
-            && !rejects_group(index, application, &name.group, unit)
+        unit.cordoned.is_none() && !refused.has(name, unit) && !specs.rejects(&name.group, unit)
     };
     let found = desired_actors(index, application).names.into_iter().filter_map(|name| {
         let actor = name.short();

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Toleration;
-
 use crate::units::report::PoolReport;
 use crate::units::unit::{Unit, Units};
 
@@ -13,8 +11,6 @@ use crate::units::unit::{Unit, Units};
 pub(crate) struct Offer {
     pub units: Units,
     pub reports: BTreeMap<String, PoolReport>,
-    /// Tolerations that a pool adds to its pods.
-    pub tolerations: BTreeMap<String, Vec<Toleration>>,
 }
 
 /// Units and pool reports of one node.

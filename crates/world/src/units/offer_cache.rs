@@ -58,7 +58,6 @@ impl OfferCache {
         let mut offer = Offer {
             units: self.by_node.values().flat_map(|at| &at.units).cloned().collect(),
             reports: BTreeMap::new(),
-            tolerations: BTreeMap::new(),
         };
         for (name, pool) in &index.pools {
             let mut report = PoolReport::default();
@@ -68,8 +67,6 @@ impl OfferCache {
             for more in self.by_node.values().filter_map(|at| at.reports.get(name)) {
                 report.add(more);
             }
-            let tolerations = pool.spec.pod_defaults.as_ref().map(|defaults| defaults.tolerations.clone());
-            offer.tolerations.insert(name.clone(), tolerations.unwrap_or_default());
             offer.reports.insert(name.clone(), report);
         }
         let offer = Arc::new(offer);

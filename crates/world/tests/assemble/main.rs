@@ -7,3 +7,4 @@ mod nodes;
 mod placements;
 mod quotas;
 mod reading;
+mod templates;

@@ -1,0 +1,141 @@
+//! The pod spec of a template as the API server stores it: with its defaults and those of admission.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crds::{DevicePool, Implementation};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Toleration};
+use k8s_openapi::api::node::v1::RuntimeClass;
+
+use crate::Index;
+use crate::demand::pods::{Amounts, Quantities, add_largest, pod_level_requests, requests};
+use crate::numbers::{NumberError, to_quantity};
+
+/// What admission adds to the pods of a namespace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PodAdmission {
+    /// Default requests of a container, from `LimitRange`s.
+    container_defaults: Amounts,
+    runtime_classes: BTreeMap<String, Arc<RuntimeClass>>,
+    pools: Vec<Arc<DevicePool>>,
+}
+
+impl PodAdmission {
+    /// That of a namespace.
+    pub fn of(index: &Index, namespace: &str) -> Self {
+        Self {
+            container_defaults: index.namespaces.defaults(namespace),
+            runtime_classes: index.scheduling.runtime_classes.clone(),
+            pools: index.pools.values().cloned().collect(),
+        }
+    }
+
+    /// The spec of a template's pods in a pool, after admission.
+    ///
+    /// What makes admission reject the pod is left as it is.
+    pub fn spec(&self, template: Option<&PodSpec>, pool: Option<&DevicePool>) -> PodSpec {
+        let mut spec = template.cloned().unwrap_or_default();
+        if let Some(defaults) = pool.and_then(|pool| pool.spec.pod_defaults.as_ref()) {
+            spec.tolerations.get_or_insert_default().extend(defaults.tolerations.iter().cloned());
+            if spec.runtime_class_name.is_none() {
+                spec.runtime_class_name.clone_from(&defaults.runtime_class_name);
+            }
+        }
+        set_defaults(&mut spec);
+        let class = spec.runtime_class_name.as_ref().and_then(|name| self.runtime_classes.get(name));
+        if let Some(class) = class {
+            add_runtime_class(&mut spec, class);
+        }
+        for container in containers(&mut spec) {
+            let own = container.resources.get_or_insert_default().requests.get_or_insert_default();
+            for (resource, amount) in &self.container_defaults {
+                own.entry(resource.clone()).or_insert_with(|| amount.clone());
+            }
+        }
+        spec
+    }
+
+    /// Requests of an implementation's pods: the largest, as the pools of its kind may set different runtime classes.
+    ///
+    /// # Errors
+    /// An invalid quantity.
+    pub fn requests(&self, way: &Implementation) -> Result<Quantities, NumberError> {
+        let template = way.template.spec.as_ref();
+        let mut most = requests(&self.spec(template, None))?;
+        let sets_class = |pool: &&Arc<DevicePool>| {
+            pool.spec.pod_defaults.as_ref().is_some_and(|defaults| defaults.runtime_class_name.is_some())
+        };
+        for pool in self.pools.iter().filter(|pool| pool.spec.kind == way.kind).filter(sets_class) {
+            add_largest(&mut most, requests(&self.spec(template, Some(pool)))?);
+        }
+        Ok(most)
+    }
+}
+
+fn containers(spec: &mut PodSpec) -> impl Iterator<Item = &mut Container> {
+    spec.init_containers.iter_mut().flatten().chain(&mut spec.containers)
+}
+
+/// `SetDefaults_Pod`: limits are default requests. The pod as a whole gets its defaults before a `LimitRange` adds others.
+fn set_defaults(spec: &mut PodSpec) {
+    // Invalid quantities are reported where the requests are read.
+    let of_pod = pod_level_requests(spec).unwrap_or_default();
+    if let Some(resources) = &mut spec.resources {
+        let own = resources.requests.get_or_insert_default();
+        for (resource, amount) in of_pod {
+            own.entry(resource).or_insert_with(|| to_quantity(amount));
+        }
+    }
+    for resources in containers(spec).filter_map(|container| container.resources.as_mut()) {
+        for (resource, limit) in resources.limits.iter().flatten() {
+            let own = resources.requests.get_or_insert_default();
+            own.entry(resource.clone()).or_insert_with(|| limit.clone());
+        }
+    }
+}
+
+/// Adds overhead, node selector and tolerations of a `RuntimeClass`.
+fn add_runtime_class(spec: &mut PodSpec, class: &RuntimeClass) {
+    if let Some(overhead) = &class.overhead
+        && spec.overhead.is_none()
+    {
+        spec.overhead.clone_from(&overhead.pod_fixed);
+    }
+    let Some(scheduling) = &class.scheduling else { return };
+    if let Some(selector) = &scheduling.node_selector {
+        let own = spec.node_selector.get_or_insert_default();
+        for (key, value) in selector {
+            own.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    let all = spec.tolerations.iter().chain(&scheduling.tolerations).flatten();
+    spec.tolerations = Some(merged(&all.cloned().collect::<Vec<_>>()));
+}
+
+/// `MergeTolerations`: drops those that another one includes; of equal ones the first is kept.
+fn merged(all: &[Toleration]) -> Vec<Toleration> {
+    let mut kept: Vec<Toleration> = Vec::new();
+    for (position, toleration) in all.iter().enumerate() {
+        let is_included = kept.iter().any(|other| includes(other, toleration))
+            || all[position + 1..].iter().any(|other| other != toleration && includes(other, toleration));
+        if !is_included {
+            kept.push(toleration.clone());
+        }
+    }
+    kept
+}
+
+/// Whether a toleration tolerates all that another does, for at least as long.
+fn includes(one: &Toleration, other: &Toleration) -> bool {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let is_exists = text(&one.operator) == "Exists";
+    let has_key = text(&one.key) == text(&other.key) || (text(&one.key).is_empty() && is_exists);
+    let has_effect = text(&one.effect) == text(&other.effect) || text(&one.effect).is_empty();
+    let is_longer = text(&one.effect) != "NoExecute"
+        || one.toleration_seconds.is_none_or(|most| other.toleration_seconds.is_some_and(|it| it <= most));
+    let has_value = is_exists
+        || (matches!(text(&one.operator).as_str(), "" | "Equal")
+            && text(&other.operator) == "Equal"
+            && text(&one.value) == text(&other.value));
+    one == other || (has_key && has_effect && is_longer && has_value)
+}
