@@ -27,6 +27,8 @@ pub async fn plan(world: &Path) -> Result<(Plan, String)> {
     let json: Value = serde_json::from_str(&text).context("the plan is no JSON")?;
     let short = |id: &str| id.rsplit('/').next().unwrap_or(id).to_owned();
     let node = |unit: &Value| unit.as_str().and_then(|unit| Some(unit.split_once('/')?.0.to_owned()));
+    let applications = json["applications"].as_object().into_iter().flatten();
+    let (_, json) = applications.last().context("no application is planned")?;
     let mut plan = Plan::default();
     for (actor, unit) in json["assignments"].as_object().context("the plan has no assignments")? {
         plan.placed.insert(short(actor), node(unit).with_context(|| format!("{actor} is on {unit}"))?);

@@ -31,8 +31,9 @@ pub struct Difference {
 pub enum Contradiction {
     /// The plan places it, and kube-scheduler refuses its pod.
     Refused { node: String, message: String },
-    /// The plan leaves it out, and kube-scheduler binds its pod.
-    Bound { node: String, reasons: Vec<String> },
+    /// The plan leaves it out, and kube-scheduler binds its pod; and the message if it refuses the pod that the operator would
+    /// create for this node.
+    Bound { node: String, reasons: Vec<String>, if_pinned: Option<String> },
 }
 
 impl fmt::Display for Difference {
@@ -41,17 +42,19 @@ impl fmt::Display for Difference {
             Contradiction::Refused { node, message } => {
                 write!(f, "{} is placed on {node}, but kube-scheduler refuses it: {message}", self.actor)
             }
-            Contradiction::Bound { node, reasons } => {
-                write!(
-                    f,
-                    "{} is unplaced ({}), but kube-scheduler binds it to {node}",
-                    self.actor,
-                    reasons.join("; ")
-                )
+            Contradiction::Bound { node, reasons, if_pinned } => {
+                let (actor, reasons) = (&self.actor, reasons.join("; "));
+                write!(f, "{actor} is unplaced ({reasons}), but kube-scheduler binds it to {node}")?;
+                if_pinned
+                    .iter()
+                    .try_for_each(|message| write!(f, ", although not if pinned there: {message}"))
             }
         }
     }
 }
+
+/// The suffix of pods that kube-scheduler may bind anywhere.
+const UNPINNED: &str = "unpinned";
 
 /// Kube-scheduler's verdict about a pod.
 #[derive(Clone, Debug)]
@@ -120,16 +123,43 @@ impl<'a> Trial<'a> {
                 }
             }
         }
-        let others = plan.unplaced.keys().map(|actor| (actor.clone(), pod(self.world, actor, None)));
-        let others = collect(others)?;
-        self.create(&others, "unpinned").await?;
-        for (actor, verdict) in self.verdicts(&others, "unpinned").await? {
-            if let Verdict::Bound(node) = verdict {
-                let reasons = plan.unplaced[&actor].clone();
-                differences.push(Difference { actor, what: Contradiction::Bound { node, reasons } });
-            }
+        // Refused pods leave room, and others may have needed them.
+        if differences.is_empty() {
+            differences = self.try_unplaced(plan).await?;
         }
         Ok(differences)
+    }
+
+    /// Creates the pods of unplaced actors without a node.
+    async fn try_unplaced(&self, plan: &Plan) -> Result<Vec<Difference>> {
+        let pods = plan.unplaced.keys().map(|actor| (actor.clone(), pod(self.world, actor, None)));
+        let pods = collect(pods)?;
+        self.create(&pods, UNPINNED).await?;
+        let mut differences = Vec::new();
+        for (actor, verdict) in self.verdicts(&pods, UNPINNED).await? {
+            let Verdict::Bound(node) = verdict else { continue };
+            let if_pinned = self.pin(&actor, &pods[&actor], &node).await?;
+            let reasons = plan.unplaced[&actor].clone();
+            differences.push(Difference { actor, what: Contradiction::Bound { node, reasons, if_pinned } });
+        }
+        Ok(differences)
+    }
+
+    /// Replaces a bound pod by one that is pinned to its node; returns the message if it is refused.
+    async fn pin(&self, actor: &str, bound: &Pod, node: &str) -> Result<Option<String>> {
+        let name = name_in(bound, UNPINNED);
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.api().delete(&name, &now).await?;
+        let gone = wait::until(TIMEOUT, async || {
+            ensure!(self.api().get_opt(&name).await?.is_none(), "{name} is there");
+            anyhow::Ok(())
+        });
+        gone.await.map_err(|seen| anyhow!("a pod is not deleted: {seen}"))?;
+        let pinned = BTreeMap::from([(actor.to_owned(), pod(self.world, actor, Some(node))?)]);
+        Ok(match self.settle(pinned).await?.remove(actor) {
+            Some(Verdict::Refused(message)) => Some(message),
+            _ => None,
+        })
     }
 
     /// Creates pods and returns the final verdicts; pods that are refused in the end are deleted.
@@ -229,7 +259,9 @@ fn verdict(pod: &Pod) -> Option<Verdict> {
     let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
     let scheduled = conditions.find(|condition| condition.type_ == "PodScheduled")?;
     let is_refused = matches!(scheduled.reason.as_deref(), Some("Unschedulable" | "SchedulingGated"));
-    is_refused.then(|| Verdict::Refused(scheduled.message.clone().unwrap_or_default()))
+    // What it says about preemption and devices does not depend on the pod.
+    let message = scheduled.message.as_deref().unwrap_or_default().split(" no new claims").next();
+    is_refused.then(|| Verdict::Refused(message.unwrap_or_default().to_owned()))
 }
 
 fn collect(pods: impl Iterator<Item = (String, Result<Pod>)>) -> Result<BTreeMap<String, Pod>> {

@@ -55,8 +55,9 @@ impl World {
     }
 }
 
-/// Reads several YAML documents.
+/// Reads several YAML documents; empty ones are skipped.
 pub fn documents(text: &str) -> Result<Vec<Value>> {
     let all = serde_yaml::Deserializer::from_str(text);
-    all.map(|document| Value::deserialize(document).context("no YAML")).collect()
+    let all = all.map(|document| Value::deserialize(document).context("no YAML"));
+    all.filter(|document| !matches!(document, Ok(Value::Null))).collect()
 }

@@ -119,11 +119,12 @@ impl Draw {
     /// A bound pod. It tolerates all taints, because the controller manager would delete it otherwise.
     fn foreign(&mut self, index: usize, nodes: &[Value]) -> Value {
         let node = self.pick(nodes)["metadata"]["name"].clone();
+        let labels = self.labels();
         let namespace = if self.chance(65) { "a" } else { "b" };
         let mut spec = json!({"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [{}]});
         self.containers(&mut spec);
         if self.chance(40) {
-            let term = self.pod_term();
+            let term = self.pod_term(&labels);
             spec["affinity"] =
                 json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
         }
@@ -137,7 +138,7 @@ impl Draw {
             spec["nodeSelector"] = json!({WORLD: self.name});
         }
         json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": format!("foreign-{index}"), "namespace": self.own(namespace), "labels": self.labels()},
+            "metadata": {"name": format!("foreign-{index}"), "namespace": self.own(namespace), "labels": labels},
             "spec": spec, "status": {"phase": "Running"}})
     }
 

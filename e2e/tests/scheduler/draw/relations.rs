@@ -8,9 +8,9 @@ const HOST: &str = "kubernetes.io/hostname";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 impl Draw {
-    /// A term of a required affinity or anti-affinity.
-    pub(super) fn pod_term(&mut self) -> Value {
-        let (selector, names_tier) = self.selector();
+    /// A term of a required affinity or anti-affinity of a pod with these labels.
+    pub(super) fn pod_term(&mut self, labels: &Value) -> Value {
+        let (selector, names_tier) = self.selector(labels);
         let rack = self.own_key("rack");
         let mut term =
             json!({"topologyKey": self.pick(&[HOST, HOST, ZONE, rack.as_str()]), "labelSelector": selector});
@@ -32,9 +32,9 @@ impl Draw {
         term
     }
 
-    /// A topology spread constraint, mostly a hard one.
-    pub(super) fn spread(&mut self) -> Value {
-        let (selector, names_tier) = self.selector();
+    /// A topology spread constraint of a pod with these labels, mostly a hard one.
+    pub(super) fn spread(&mut self, labels: &Value) -> Value {
+        let (selector, names_tier) = self.selector(labels);
         let is_hard = self.chance(90);
         // Without the node affinity other worlds would count, unless the key is of this world.
         let ignores_affinity = self.chance(20);
@@ -60,8 +60,11 @@ impl Draw {
         constraint
     }
 
-    /// A selector of pods, and whether it names the label `tier`.
-    fn selector(&mut self) -> (Value, bool) {
+    /// A selector of pods, often of those with the same `app`, and whether it names the label `tier`.
+    fn selector(&mut self, labels: &Value) -> (Value, bool) {
+        if self.chance(40) {
+            return (json!({"matchLabels": {"app": labels["app"]}}), false);
+        }
         let app = self.pick(&["x", "y", "z"]);
         let tier = self.pick(&["front", "back"]);
         match self.rng.u32(0..12) {

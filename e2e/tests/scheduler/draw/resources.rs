@@ -6,7 +6,7 @@ use super::{DONGLE, Draw};
 
 impl Draw {
     pub(super) fn amounts_of_node(&mut self) -> Value {
-        let mut amounts = json!({"cpu": self.pick(&["2", "3", "4", "3500m"]), "memory": self.pick(&["2Gi", "4Gi", "3500M"]),
+        let mut amounts = json!({"cpu": self.pick(&["3", "4", "6", "3500m"]), "memory": self.pick(&["4Gi", "8Gi", "3500M"]),
             "pods": self.pick(&["110", "110", "110", "3"])});
         if self.chance(50) {
             amounts["ephemeral-storage"] = json!("8Gi");
@@ -43,8 +43,8 @@ impl Draw {
 
     fn container(&mut self, name: &str) -> Value {
         let mut container = json!({"name": name, "image": "none"});
-        let cpu = self.pick(&["100m", "0.3", "500m", "1", "1.2", "1500m"]);
-        let memory = self.pick(&["64Mi", "128M", "0.5Gi", "1e8", "1Gi"]);
+        let cpu = self.pick(&["100m", "0.3", "250m", "500m", "0.7", "1200m"]);
+        let memory = self.pick(&["64Mi", "128M", "0.25Gi", "1e8", "600Mi"]);
         let (mut requests, mut limits) = (Map::new(), Map::new());
         match self.rng.u32(0..8) {
             0 => {}

@@ -18,11 +18,10 @@ enum Feature {
     RuntimeClass,
 }
 
-const FEATURES: [Feature; 12] = [
+const FEATURES: [Feature; 11] = [
     Feature::NodeSelector,
     Feature::NodeAffinity,
     Feature::Tolerations,
-    Feature::Affinity,
     Feature::Affinity,
     Feature::AntiAffinity,
     Feature::AntiAffinity,
@@ -46,12 +45,12 @@ impl Draw {
         // It replaces the containers, so the ports come later.
         features.sort_by_key(|feature| *feature != Feature::PodLevelResources);
         for feature in features {
-            self.add(feature, &mut spec);
+            self.add(feature, &labels, &mut spec);
         }
         json!({"metadata": {"labels": labels}, "spec": spec})
     }
 
-    fn add(&mut self, feature: Feature, spec: &mut Value) {
+    fn add(&mut self, feature: Feature, labels: &Value, spec: &mut Value) {
         match feature {
             Feature::NodeSelector => spec["nodeSelector"]["disk"] = json!(self.pick(&["ssd", "hdd"])),
             Feature::NodeAffinity => {
@@ -60,15 +59,15 @@ impl Draw {
             }
             Feature::Tolerations => spec["tolerations"] = json!([self.toleration()]),
             Feature::Affinity => {
-                let terms: Vec<Value> = (0..self.few()).map(|_| self.pod_term()).collect();
+                let terms: Vec<Value> = (0..self.few()).map(|_| self.pod_term(labels)).collect();
                 spec["affinity"]["podAffinity"] = json!({REQUIRED: terms});
             }
             Feature::AntiAffinity => {
-                let terms: Vec<Value> = (0..self.few()).map(|_| self.pod_term()).collect();
+                let terms: Vec<Value> = (0..self.few()).map(|_| self.pod_term(labels)).collect();
                 spec["affinity"]["podAntiAffinity"] = json!({REQUIRED: terms});
             }
             Feature::Spread => {
-                let mut constraints: Vec<Value> = (0..self.few()).map(|_| self.spread()).collect();
+                let mut constraints: Vec<Value> = (0..self.few()).map(|_| self.spread(labels)).collect();
                 // The API server refuses two with the same key and the same reaction.
                 constraints.dedup_by_key(|it| (it["topologyKey"].clone(), it["whenUnsatisfiable"].clone()));
                 spec["topologySpreadConstraints"] = json!(constraints);
