@@ -145,18 +145,16 @@ impl<'a> Env<'a> {
     }
 
     /// Waits until so many actors of an application run and so many are unplaced with a reason.
+    ///
+    /// # Panics
+    /// At once, if kube-scheduler refuses a pod.
     pub async fn wait_placed(&self, name: &str, placed: usize, unplaced: usize) -> State {
         let what = format!("{placed} actors of {name} run and {unplaced} are unplaced");
         wait_for(&what, TIMEOUT, async || {
+            assert_eq!(self.history.unschedulable(), Vec::<String>::new(), "refused by kube-scheduler");
             let state = self.observe(name).await?;
             let found = (state.nodes.len(), state.unplaced.len());
-            let refused = self.history.unschedulable();
-            ensure!(
-                found == (placed, unplaced),
-                "{} run, {:?} are unplaced; refused: {refused:?}",
-                found.0,
-                state.unplaced
-            );
+            ensure!(found == (placed, unplaced), "{} run, unplaced: {:?}", found.0, state.unplaced);
             anyhow::Ok(state)
         })
         .await
