@@ -32,7 +32,7 @@ fn manifests() -> String {
     let application = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": "app"},
         "spec": {"actors": [group], "channels": [channel]}});
     let objects = (0..NODES).map(node).chain([application]);
-    objects.map(|object| format!("{object}\n---\n")).collect()
+    objects.map(|object| object.to_string()).collect::<Vec<_>>().join("\n---\n")
 }
 
 /// A second application: once its new generation is reconciled, what happened before is processed.

@@ -73,7 +73,7 @@ impl Draw {
 
     fn node(&mut self, index: usize) -> Value {
         let name = self.own(&format!("n{index}"));
-        let zone = self.own(self.name_of_zone(index));
+        let zone = self.own(if index.is_multiple_of(2) { "east" } else { "west" });
         let mut labels = Map::from_iter([(WORLD.to_owned(), json!(self.name))]);
         let mut label = |key: String, value: Value| drop(labels.insert(key, value));
         label("kubernetes.io/os".to_owned(), json!("linux"));
@@ -110,10 +110,6 @@ impl Draw {
             "metadata": {"name": name, "labels": labels, "annotations": {annotation: value}},
             "spec": {"taints": taints, "unschedulable": is_cordoned},
             "status": {"addresses": addresses, "allocatable": amounts, "capacity": amounts}})
-    }
-
-    fn name_of_zone(&self, index: usize) -> &'static str {
-        if index % 2 == 0 { "east" } else { "west" }
     }
 
     /// A bound pod. It tolerates all taints, because the controller manager would delete it otherwise.

@@ -48,7 +48,7 @@ impl Draw {
         let (mut requests, mut limits) = (Map::new(), Map::new());
         match self.rng.u32(0..8) {
             0 => {}
-            1 => drop(limits.extend([("cpu".to_owned(), json!(cpu)), ("memory".to_owned(), json!(memory))])),
+            1 => limits.extend([("cpu".to_owned(), json!(cpu)), ("memory".to_owned(), json!(memory))]),
             2 => drop(requests.insert("memory".to_owned(), json!(memory))),
             3 => {
                 // Without a request of memory the limit is it.
