@@ -138,8 +138,12 @@ impl Ledger {
             return None;
         };
         let mut parts = IxVec::of(Part::default(), snapshot.actors());
-        actors.iter().for_each(|id| parts[problem.actor_by_id[id]].bound = true);
-        peers.iter().for_each(|id| parts[problem.actor_by_id[id]].counted = true);
+        for id in actors {
+            parts[problem.actor_by_id[id]].bound = true;
+        }
+        for id in peers {
+            parts[problem.actor_by_id[id]].counted = true;
+        }
         let domain_of: BTreeMap<&String, usize> = domains
             .iter()
             .enumerate()

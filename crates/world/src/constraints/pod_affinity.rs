@@ -140,6 +140,9 @@ fn kept_apart(
         return None;
     }
     let domains = TopologyDomains::of(index, &term.topology_key, |_| true);
+    if domains.len() == 0 {
+        return None;
+    }
     let reason = Some(format!("anti-affinity to {} by {}", term.pods(), term.topology_key));
     let all_known = offer.units.iter().all(|unit| domains.at(&unit.node).is_some());
     let scope = match term.topology_key.as_str() {
@@ -149,13 +152,11 @@ fn kept_apart(
     };
     let (actors, peers): (Vec<String>, Vec<String>) =
         (actors.iter().cloned().collect(), peers.iter().cloned().collect());
-    Some(match scope {
-        Some(on) => Constraint::Apart { on, actors, reason },
-        None => {
-            let domains = domains.listed(offer, &BTreeMap::new());
-            Constraint::Peers { actors, peers, domains, max: Some(0), skew: None, join: None, reason }
-        }
-    })
+    if let Some(on) = scope {
+        return Some(Constraint::Apart { on, actors, reason });
+    }
+    let domains = domains.listed(offer, &BTreeMap::new());
+    Some(Constraint::Peers { actors, peers, domains, max: Some(0), skew: None, join: None, reason })
 }
 
 /// Nodes without the label of a term of affinity.

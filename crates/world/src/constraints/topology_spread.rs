@@ -45,7 +45,7 @@ pub(crate) fn topology_spread(
             let is_eligible = |node: &Node| {
                 has_keys(node)
                     && !(by_affinity && rejects_by_selector(&template.spec, node))
-                    && !(by_taints && !tolerates_all(&template.spec, node))
+                    && (!by_taints || tolerates_all(&template.spec, node))
             };
             let domains = TopologyDomains::of(index, &of.topology_key, is_eligible);
             let mut others: BTreeMap<&str, u64> = BTreeMap::new();

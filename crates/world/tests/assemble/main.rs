@@ -5,6 +5,7 @@ mod cluster;
 mod demand;
 mod nodes;
 mod placements;
+mod pods;
 mod quotas;
 mod reading;
 mod templates;
