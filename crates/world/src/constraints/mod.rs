@@ -2,6 +2,7 @@
 
 pub(crate) mod admits;
 pub(crate) mod never_scheduled;
+pub(crate) mod obstacles;
 pub(crate) mod pool_access;
 pub(crate) mod quotas;
 pub(crate) mod refusals;
