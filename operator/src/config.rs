@@ -46,6 +46,11 @@ pub struct Planning {
     /// Namespace of the node agents' Leases; without it every agent counts as alive
     #[arg(long, env = "CAIRN_AGENT_NAMESPACE", value_name = "NAMESPACE")]
     pub agent_namespace: Option<String>,
+
+    /// The API server has the admission plugin `ExtendedResourceToleration`: pods tolerate taints with the names of the resources
+    /// that they request
+    #[arg(long, env = "CAIRN_EXTENDED_RESOURCE_TOLERATION")]
+    pub extended_resource_toleration: bool,
 }
 
 impl Planning {

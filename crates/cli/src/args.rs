@@ -216,6 +216,9 @@ pub struct ExplainArgs {
     /// The policy of applications that do not set spec.policy
     #[arg(long, value_name = "NAME", default_value = "throughput")]
     pub default_policy: String,
+    /// The API server has the admission plugin `ExtendedResourceToleration`, as for `plan`
+    #[arg(long)]
+    pub extended_resource_toleration: bool,
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Output format
@@ -241,6 +244,7 @@ impl ExplainArgs {
                 application: Some(application),
                 now: None,
                 default_policy: self.default_policy.clone(),
+                extended_resource_toleration: self.extended_resource_toleration,
             },
             search: SearchArgs { seed: 1, ..SearchArgs::default() },
             cluster: self.cluster.clone(),
@@ -270,6 +274,10 @@ pub struct InputArgs {
     /// The policy of applications that do not set spec.policy
     #[arg(long, value_name = "NAME", default_value = "throughput")]
     pub default_policy: String,
+    /// The API server has the admission plugin `ExtendedResourceToleration`: pods tolerate taints with the names of the
+    /// resources that they request
+    #[arg(long, conflicts_with = "snapshot")]
+    pub extended_resource_toleration: bool,
 }
 
 /// The settings of the search.

@@ -153,12 +153,17 @@ fn from_objects(args: &PlanArgs, given: Option<&PolicyFile>) -> Result<Outcome, 
 /// The objects of the cluster or the files, and the time at which refusals are evaluated.
 pub fn objects(args: &PlanArgs) -> Result<(Objects, Timestamp), CliError> {
     let files = &args.input.files;
-    if files.is_empty() {
-        return Ok((access::required(&args.cluster)?, Timestamp::now()));
+    let (mut objects, now) = if files.is_empty() {
+        (access::required(&args.cluster)?, Timestamp::now())
+    } else {
+        let (objects, newest) = read::manifests(files)?;
+        // Without any timestamp nothing has expired.
+        (objects, args.input.now.or(newest).unwrap_or(Timestamp::UNIX_EPOCH))
+    };
+    if args.input.extended_resource_toleration {
+        objects.scheduling.tolerate_extended_resources();
     }
-    let (objects, newest) = read::manifests(files)?;
-    // Without any timestamp nothing has expired.
-    Ok((objects, args.input.now.or(newest).unwrap_or(Timestamp::UNIX_EPOCH)))
+    Ok((objects, now))
 }
 
 /// The applications to plan, sorted by name.

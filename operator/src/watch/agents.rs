@@ -34,7 +34,12 @@ pub struct AgentLeases {
 
 /// Starts the periodic check, and the watch of the agents' Leases if their namespace is known.
 pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> AgentLeases {
-    caches.change(|index| index.set_grace_period(planning.unit_grace()));
+    caches.change(|index| {
+        index.set_grace_period(planning.unit_grace());
+        if planning.extended_resource_toleration {
+            index.tolerate_extended_resources();
+        }
+    });
     let agents = Agents::default();
     // Sets the clock first: without it a lost unit would count as lost since 1970.
     agents.update(caches);

@@ -4,7 +4,14 @@ use std::sync::{Arc, OnceLock};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
 use futures::channel::mpsc::UnboundedSender;
-use k8s_openapi::api::core::v1::{ConfigMap, LimitRange, Namespace, Node, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
+    ServiceAccount,
+};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -38,7 +45,7 @@ pub fn watch(
     add::<ResourceQuota>(&mut watches, slim::quota, &later);
     add::<LimitRange>(&mut watches, slim::metadata, &later);
     add::<Namespace>(&mut watches, slim::namespace, &later);
-    scheduling::watch(&mut watches, &later);
+    add_scheduling(&mut watches, &later);
     let applications = add_applications(&mut watches, &later);
     add_policies(&mut watches, namespace, policies, refused, &later);
     let owned_resources = OwnedResources::watch(&mut watches, &later);
@@ -48,15 +55,30 @@ pub fn watch(
     (caches, owned_resources, feeds)
 }
 
+/// Watches the kinds that pod templates refer to.
+fn add_scheduling(watches: &mut Watches, caches: &CachesCell) {
+    add::<RuntimeClass>(watches, scheduling::identity, caches);
+    add::<PriorityClass>(watches, scheduling::priority_class, caches);
+    add::<ServiceAccount>(watches, scheduling::account, caches);
+    add::<PersistentVolumeClaim>(watches, scheduling::unversioned, caches);
+    add::<PersistentVolume>(watches, scheduling::unversioned, caches);
+    add::<StorageClass>(watches, scheduling::identity, caches);
+    add::<CSINode>(watches, scheduling::identity, caches);
+    add_if_served::<DeviceClass>(watches, scheduling::device_class, caches);
+    add_if_served::<ResourceClaim>(watches, scheduling::identity, caches);
+    add_if_served::<ResourceClaimTemplate>(watches, scheduling::identity, caches);
+    add_if_served::<ResourceSlice>(watches, scheduling::slice, caches);
+}
+
 /// Watches a kind that only the index holds.
-pub fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
+fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
     let mut listener = Listener::new(caches);
     let api = Api::all(watches.client());
     watches.events(api, watcher::Config::default(), slim, move |event| listener.on_event(event, Arc::new));
 }
 
 /// Watches a kind that only the index holds and that older API servers lack.
-pub fn add_if_served<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
+fn add_if_served<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
     let mut listener = Listener::new(caches);
     watches.events_if_served(slim, move |event| listener.on_event(event, Arc::new));
 }

@@ -12,26 +12,10 @@ use kube::ResourceExt;
 use serde::Serialize;
 use world::{ApplicationKey, Index, SchedulingKind};
 
-use crate::watch::caches::{Caches, CachesCell};
-use crate::watch::feeds::{add, add_if_served};
+use crate::watch::caches::Caches;
 use crate::watch::indexed::Indexed;
 use crate::watch::slim;
-use crate::watch::watches::{ChangeFilter, Names, Watches};
-
-/// Watches all kinds.
-pub fn watch(watches: &mut Watches, caches: &CachesCell) {
-    add::<RuntimeClass>(watches, identity, caches);
-    add::<PriorityClass>(watches, priority_class, caches);
-    add::<ServiceAccount>(watches, account, caches);
-    add::<PersistentVolumeClaim>(watches, unversioned, caches);
-    add::<PersistentVolume>(watches, unversioned, caches);
-    add::<StorageClass>(watches, identity, caches);
-    add::<CSINode>(watches, identity, caches);
-    add_if_served::<DeviceClass>(watches, device_class, caches);
-    add_if_served::<ResourceClaim>(watches, identity, caches);
-    add_if_served::<ResourceClaimTemplate>(watches, identity, caches);
-    add_if_served::<ResourceSlice>(watches, slice, caches);
-}
+use crate::watch::watches::{ChangeFilter, Names};
 
 /// Makes kinds indexed; the function says whether pods of a template depend on the kind.
 macro_rules! indexed {
@@ -99,14 +83,14 @@ fn on_event<K: SchedulingKind + Serialize>(
 }
 
 /// Drops the version, which changes with every write.
-fn unversioned<K: ResourceExt>(object: &mut K) {
+pub fn unversioned<K: ResourceExt>(object: &mut K) {
     slim::metadata(object);
     let metadata = object.meta_mut();
     (metadata.resource_version, metadata.generation) = (None, None);
 }
 
 /// Keeps name and deletion of the metadata.
-fn identity<K: ResourceExt>(object: &mut K) {
+pub fn identity<K: ResourceExt>(object: &mut K) {
     let metadata = object.meta_mut();
     *metadata = ObjectMeta {
         name: metadata.name.take(),
@@ -117,23 +101,26 @@ fn identity<K: ResourceExt>(object: &mut K) {
     };
 }
 
-fn priority_class(class: &mut PriorityClass) {
+/// Keeps name and value.
+pub fn priority_class(class: &mut PriorityClass) {
     identity(class);
     class.description = None;
 }
 
-fn account(account: &mut ServiceAccount) {
+/// Keeps the name.
+pub fn account(account: &mut ServiceAccount) {
     identity(account);
     (account.secrets, account.image_pull_secrets) = (None, None);
 }
 
-fn device_class(class: &mut DeviceClass) {
+/// Keeps the name.
+pub fn device_class(class: &mut DeviceClass) {
     identity(class);
     (class.spec.config, class.spec.selectors) = (None, None);
 }
 
 /// Keeps which nodes can use the devices; a slice describes up to 128 devices with all attributes.
-fn slice(slice: &mut ResourceSlice) {
+pub fn slice(slice: &mut ResourceSlice) {
     identity(slice);
     slice.spec.shared_counters = None;
     for device in slice.spec.devices.iter_mut().flatten() {
@@ -143,6 +130,9 @@ fn slice(slice: &mut ResourceSlice) {
 
 #[cfg(test)]
 mod tests {
+    use crds::ActorApplication;
+    use futures::channel::mpsc;
+    use kube::runtime::{reflector, watcher};
     use serde_json::json;
 
     use super::*;
@@ -162,6 +152,50 @@ mod tests {
         slice(&mut other);
         assert_eq!(one, other, "a change of attributes is no news");
         assert_eq!(one.spec.devices.unwrap()[0].node_name.as_deref(), Some("n"));
+    }
+
+    #[test]
+    fn a_change_enqueues_the_applications_whose_templates_depend_on_the_kind() {
+        let (store, mut writer) = reflector::store();
+        for (namespace, name, spec) in [
+            ("shop", "devices", json!({"containers": [], "resourceClaims": [{"name": "c"}]})),
+            ("away", "devices", json!({"containers": [], "resourceClaims": [{"name": "c"}]})),
+            ("shop", "accounts", json!({"containers": [], "serviceAccountName": "me"})),
+            ("shop", "plain", json!({"containers": []})),
+        ] {
+            let ways = json!([{"kind": "cpu", "serviceTime": "1ms", "template": {"spec": spec}}]);
+            let spec = json!({"actors": [{"name": "a", "implementations": ways}]});
+            let mut application = ActorApplication::new(name, serde_json::from_value(spec).unwrap());
+            application.metadata.namespace = Some(namespace.to_owned());
+            writer.apply_watcher_event(&watcher::Event::Apply(application));
+        }
+        let (requests, mut enqueued) = mpsc::unbounded();
+        let caches = Caches::new(store, requests, Arc::default(), Vec::new());
+        let mut drain = || {
+            let all = std::iter::from_fn(|| enqueued.try_recv().ok());
+            let mut names: Vec<_> =
+                all.map(|it| format!("{}/{}", it.namespace.unwrap_or_default(), it.name)).collect();
+            names.sort();
+            names.join(" ")
+        };
+        let mut filter = ChangeFilter::default();
+        let object = |version: &str| json!({"metadata": {"name": "o", "namespace": "shop", "resourceVersion": version}});
+        let account: ServiceAccount = serde_json::from_value(object("1")).unwrap();
+        ServiceAccount::on_event(&caches, &mut filter, Arc::new(account.clone()), true);
+        assert_eq!(drain(), "shop/accounts");
+        ServiceAccount::on_event(&caches, &mut filter, Arc::new(account.clone()), true);
+        assert_eq!(drain(), "", "nothing changed");
+        ServiceAccount::on_event(&caches, &mut filter, Arc::new(account), false);
+        assert_eq!(drain(), "shop/accounts");
+        let claim: ResourceClaim = serde_json::from_value(object("1")).unwrap();
+        ResourceClaim::on_event(&caches, &mut ChangeFilter::default(), Arc::new(claim), true);
+        assert_eq!(drain(), "shop/devices");
+        let class: DeviceClass = serde_json::from_value(json!({"metadata": {"name": "o"}})).unwrap();
+        DeviceClass::on_event(&caches, &mut ChangeFilter::default(), Arc::new(class), true);
+        assert_eq!(drain(), "away/devices shop/devices");
+        let class = RuntimeClass::default();
+        RuntimeClass::on_event(&caches, &mut ChangeFilter::default(), Arc::new(class), true);
+        assert_eq!(drain(), "away/devices shop/accounts shop/devices shop/plain");
     }
 
     #[test]

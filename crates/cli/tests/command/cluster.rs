@@ -58,7 +58,8 @@ impl Server {
 
 fn plural(kind: &str) -> String {
     let small = kind.to_lowercase();
-    small.strip_suffix('y').map_or(format!("{small}s"), |stem| format!("{stem}ies"))
+    let end = if small.ends_with('s') { "es" } else { "s" };
+    small.strip_suffix('y').map_or(format!("{small}{end}"), |stem| format!("{stem}ies"))
 }
 
 /// Reads one request, records it, and responds.
@@ -160,7 +161,7 @@ fn plan_lists_each_kind_once() {
     ");
 }
 
-/// A template names a PriorityClass: it is missing, exists, cannot be listed, or the kind is not served.
+/// A template names a `PriorityClass`: it is missing, exists, cannot be listed, or the kind is not served.
 #[test]
 fn kinds_that_only_templates_refer_to_are_optional() {
     let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1}";

@@ -8,10 +8,11 @@ use crds::ActorApplication;
 use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::Index;
-use crate::constraints::never_scheduled::obstacle;
+use crate::constraints::obstacles::obstacle;
 use crate::constraints::selectors::objection;
 use crate::demand::admission::PodAdmission;
-use crate::index::objects::namespace_of;
+use crate::demand::requested::admission;
+use crate::index::names::namespace_of;
 use crate::units::unit::Unit;
 
 /// A spec after admission.
@@ -21,18 +22,20 @@ struct Admitted {
     obstacle: Option<String>,
 }
 
+type ByPool = BTreeMap<String, Rc<Admitted>>;
+
 /// Specs of an application's pods after admission, each computed once.
 pub(crate) struct AdmittedSpecs<'a> {
     index: &'a Index,
     application: &'a ActorApplication,
     admission: PodAdmission,
-    /// By group and kind, then by pool.
-    specs: RefCell<BTreeMap<(&'a str, &'a str), BTreeMap<String, Rc<Admitted>>>>,
+    /// By group and kind.
+    specs: RefCell<BTreeMap<(&'a str, &'a str), ByPool>>,
 }
 
 impl<'a> AdmittedSpecs<'a> {
     pub fn of(index: &'a Index, application: &'a ActorApplication) -> Self {
-        let admission = PodAdmission::of(index, &namespace_of(application));
+        let admission = admission(index, &namespace_of(application));
         Self { index, application, admission, specs: RefCell::default() }
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod admits;
 pub(crate) mod host_ports;
 pub(crate) mod left_to_scheduler;
 pub(crate) mod never_scheduled;
+pub(crate) mod obstacles;
 pub(crate) mod pod_affinity;
 pub(crate) mod pod_templates;
 pub(crate) mod pool_access;

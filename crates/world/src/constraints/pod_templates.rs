@@ -10,8 +10,8 @@ use placement::file::{Constraint, Domain, Places};
 
 use crate::constraints::selectors::labels_match;
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
-use crate::demand::admission::PodAdmission;
 use crate::demand::pods::is_terminal;
+use crate::demand::requested::{admission, desired_actors};
 use crate::index::IndexedPod;
 use crate::index::ownership::Ownership;
 use crate::units::offer::Offer;
@@ -37,12 +37,12 @@ pub(crate) fn templates<'a>(
     application: &'a ActorApplication,
     actors: &ApplicationActors,
 ) -> Vec<PodTemplate<'a>> {
-    let admission = PodAdmission::of(index, &ApplicationKey::of(application).namespace);
+    let of_namespace = admission(index, &ApplicationKey::of(application).namespace);
     let mut found: Vec<PodTemplate<'a>> = Vec::new();
     for group in &application.spec.actors {
         let first = found.len();
         for implementation in &group.implementations {
-            let spec = admission.spec(implementation.template.spec.as_ref(), None);
+            let spec = of_namespace.spec(implementation.template.spec.as_ref(), None);
             let own = implementation.template.metadata.as_ref().and_then(|of| of.labels.clone());
             let labels = pod_labels(application, group, own.unwrap_or_default());
             let is_alike = |known: &&mut PodTemplate| known.labels == labels && is_alike(&known.spec, &spec);
@@ -165,7 +165,7 @@ fn decided_pods<'a>(
     let mut found = Vec::new();
     for (other, application) in index.applications.iter().filter(|(other, _)| *other != key) {
         let Some(placement) = index.placement(other) else { continue };
-        let actors = crate::demand::requested::desired_actors(index, application);
+        let actors = desired_actors(index, application);
         let group_of: BTreeMap<String, &String> =
             actors.names.iter().map(|name| (name.short(), &name.group)).collect();
         for assignment in &placement.spec.assignments {

@@ -12,7 +12,7 @@ use placement::file::{Constraint, Places};
 use crate::Index;
 use crate::constraints::selectors::labels_match;
 use crate::demand::actors::ApplicationActors;
-use crate::index::objects::namespace_of;
+use crate::index::names::namespace_of;
 use crate::units::offer::Offer;
 
 impl Index {

@@ -12,7 +12,7 @@ use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
 use crate::demand::pods::{add, is_terminal, requests, resource_amounts, resource_unit};
 use crate::demand::requested;
-use crate::index::objects::namespace_of;
+use crate::index::names::namespace_of;
 use crate::index::ownership::Ownership;
 use crate::index::{IndexedPod, named};
 use crate::numbers::{Exact, floor, quantity};

@@ -9,7 +9,8 @@ use kube::ResourceExt;
 
 use crate::demand::admission::PodAdmission;
 use crate::demand::application::{ActorName, GroupMember, manifest_actors};
-use crate::index::objects::{ApplicationKey, namespace_of};
+use crate::index::names::namespace_of;
+use crate::index::objects::ApplicationKey;
 
 /// Maximum number of actors of an application.
 pub(crate) const MAX_ACTORS: usize = 5000;

@@ -1,13 +1,12 @@
 //! The pod spec of a template as the API server stores it: with its defaults and those of admission.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crds::{DevicePool, Implementation};
 use k8s_openapi::api::core::v1::{Container, PodSpec, Toleration};
 use k8s_openapi::api::node::v1::RuntimeClass;
 
-use crate::Index;
 use crate::demand::pods::{Amounts, Quantities, add_largest, pod_level_requests, requests};
 use crate::numbers::{NumberError, to_quantity};
 
@@ -15,21 +14,13 @@ use crate::numbers::{NumberError, to_quantity};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PodAdmission {
     /// Default requests of a container, from `LimitRange`s.
-    container_defaults: Amounts,
-    runtime_classes: BTreeMap<String, Arc<RuntimeClass>>,
-    pools: Vec<Arc<DevicePool>>,
+    pub container_defaults: Amounts,
+    pub runtime_classes: BTreeMap<String, Arc<RuntimeClass>>,
+    pub pools: Vec<Arc<DevicePool>>,
+    pub tolerates_extended_resources: bool,
 }
 
 impl PodAdmission {
-    /// That of a namespace.
-    pub fn of(index: &Index, namespace: &str) -> Self {
-        Self {
-            container_defaults: index.namespaces.defaults(namespace),
-            runtime_classes: index.scheduling.runtime_classes.clone(),
-            pools: index.pools.values().cloned().collect(),
-        }
-    }
-
     /// The spec of a template's pods in a pool, after admission.
     ///
     /// What makes admission reject the pod is left as it is.
@@ -51,6 +42,9 @@ impl PodAdmission {
             for (resource, amount) in &self.container_defaults {
                 own.entry(resource.clone()).or_insert_with(|| amount.clone());
             }
+        }
+        if self.tolerates_extended_resources {
+            tolerate_extended_resources(&mut spec, pool);
         }
         spec
     }
@@ -92,6 +86,22 @@ fn set_defaults(spec: &mut PodSpec) {
             own.entry(resource.clone()).or_insert_with(|| limit.clone());
         }
     }
+}
+
+/// The admission plugin `ExtendedResourceToleration`: nodes with devices are tainted with the name of the resource.
+fn tolerate_extended_resources(spec: &mut PodSpec, pool: Option<&DevicePool>) {
+    let of_containers =
+        containers(spec).filter_map(|container| container.resources.as_ref()?.requests.as_ref());
+    let mut all: BTreeSet<String> = of_containers.flat_map(BTreeMap::keys).cloned().collect();
+    all.extend(pool.and_then(|pool| Some(pool.spec.resource.as_ref()?.device_plugin.clone())));
+    all.retain(|name| name.contains('/') && !name.contains("kubernetes.io/"));
+    let toleration = |key| Toleration {
+        key: Some(key),
+        operator: Some("Exists".to_owned()),
+        effect: Some("NoSchedule".to_owned()),
+        ..Toleration::default()
+    };
+    spec.tolerations.get_or_insert_default().extend(all.into_iter().map(toleration));
 }
 
 /// Adds overhead, node selector and tolerations of a `RuntimeClass`.

@@ -6,12 +6,22 @@ use crds::{ActorApplication, Instance, InstanceOrigin};
 
 use crate::demand::actors::ApplicationActors;
 use crate::demand::admission::PodAdmission;
-use crate::index::objects::{Name, namespace_of};
+use crate::index::names::{Name, namespace_of};
 use crate::{ApplicationKey, Index};
+
+/// What admission adds to the pods of a namespace.
+pub(crate) fn admission(index: &Index, namespace: &str) -> PodAdmission {
+    PodAdmission {
+        container_defaults: index.namespaces.defaults(namespace),
+        runtime_classes: index.scheduling.runtime_classes.clone(),
+        pools: index.pools.values().cloned().collect(),
+        tolerates_extended_resources: index.scheduling.tolerates_extended_resources,
+    }
+}
 
 /// All actors of an application, and the rejected requests.
 pub fn desired_actors(index: &Index, application: &ActorApplication) -> ApplicationActors {
-    let admission = PodAdmission::of(index, &namespace_of(application));
+    let admission = admission(index, &namespace_of(application));
     ApplicationActors { admission, ..ApplicationActors::of(application, index.requests_of(application)) }
 }
 

@@ -1,6 +1,7 @@
 //! An index over the cluster's objects, updated by each event.
 
 pub(crate) mod loads;
+pub(crate) mod names;
 pub(crate) mod namespaces;
 pub(crate) mod objects;
 pub(crate) mod other_applications;
@@ -11,6 +12,7 @@ pub(crate) mod relist;
 pub(crate) mod room;
 pub(crate) mod runtime_requests;
 pub(crate) mod scheduling;
+pub(crate) mod scheduling_events;
 pub(crate) mod topologies;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,8 +25,8 @@ use kube::ResourceExt;
 
 use crate::demand::pods::{Quantities, add, allocatable, is_terminal, pod_requests, resource_unit, unit_of};
 use crate::index::loads::{Loads, Measure};
+use crate::index::names::{Name, namespace_of};
 use crate::index::namespaces::Namespaces;
-use crate::index::objects::{Name, namespace_of};
 use crate::index::owner::{controller_ref, is_decision_for, uid};
 use crate::index::ownership::Ownership;
 use crate::index::room::NodeRoom;

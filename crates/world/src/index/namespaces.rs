@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::LimitRange;
 
 use crate::demand::pods::Amounts;
-use crate::index::objects::Name;
+use crate::index::names::Name;
 use crate::numbers::quantity;
 
 /// Labels and limits by namespace.

@@ -12,11 +12,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::index::names::namespace_of;
 use crate::index::owner::is_decision_for;
 use crate::index::scheduling::SchedulingObjects;
-
-/// Namespace and name.
-pub(crate) type Name = (String, String);
 
 /// The Kubernetes objects that a snapshot is built from, in any order.
 #[derive(Clone, Debug, Default)]
@@ -61,11 +59,6 @@ impl ApplicationKey {
     pub fn of(application: &ActorApplication) -> Self {
         Self { namespace: namespace_of(application), name: application.name_any() }
     }
-}
-
-/// Namespace of an object; a missing one means `default`.
-pub(crate) fn namespace_of(object: &impl ResourceExt) -> String {
-    object.namespace().unwrap_or_else(|| "default".to_owned())
 }
 
 impl fmt::Display for ApplicationKey {
@@ -163,7 +156,7 @@ impl Objects {
             _ => {
                 // The core group has no name.
                 let group = group.rsplit_once('/').map_or("", |(group, _)| group);
-                self.scheduling.read((group, &kind), (file, &at), value)?;
+                self.scheduling.read((group, &kind), value).map_err(|e| invalid(file, &at, &e))?;
             }
         }
         Ok(())
@@ -187,11 +180,10 @@ fn is_policy(config_map: &Value) -> bool {
     value.is_some_and(|value| crds::labels::POLICY_VALUES.contains(&value))
 }
 
-/// An object of a file.
-pub(crate) fn parse<T: DeserializeOwned>(file: &str, path: &str, value: Value) -> Result<Arc<T>, ReadError> {
-    serde_path_to_error::deserialize(Strict(value)).map(Arc::new).map_err(|e| ReadError {
-        file: file.to_owned(),
-        path: format!("{path}, {}", e.path()),
-        problem: e.inner().to_string(),
-    })
+fn parse<T: DeserializeOwned>(file: &str, path: &str, value: Value) -> Result<Arc<T>, ReadError> {
+    serde_path_to_error::deserialize(Strict(value)).map(Arc::new).map_err(|e| invalid(file, path, &e))
+}
+
+fn invalid(file: &str, path: &str, e: &serde_path_to_error::Error<serde_json::Error>) -> ReadError {
+    ReadError { file: file.to_owned(), path: format!("{path}, {}", e.path()), problem: e.inner().to_string() }
 }

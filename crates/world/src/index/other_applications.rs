@@ -7,13 +7,12 @@ use crds::{ActorApplication, Implementation};
 use kube::ResourceExt;
 
 use crate::demand::actors::actors_of_instance;
-use crate::demand::admission::PodAdmission;
 use crate::demand::application::{ActorName, GroupMember};
 use crate::demand::pods::{Quantities, exceeded_resources, is_terminal, unit_of};
-use crate::demand::requested::desired_actors;
+use crate::demand::requested::{admission, desired_actors};
 use crate::index::IndexedPod;
 use crate::index::loads::{ApplicationFacts, LoadSum, Loads, Measure, RunningPod};
-use crate::index::objects::{Name, namespace_of};
+use crate::index::names::{Name, namespace_of};
 use crate::index::ownership::Ownership;
 use crate::units::device_resource::{Provides, provides};
 use crate::units::unit::pool_of;
@@ -101,7 +100,7 @@ impl Index {
         let pool = self.pools.get(pool_of(unit_of(&held.pod)?)?)?;
         let Ownership::OwnedBy((application, instance)) = self.owner_of_pod(&held.pod) else { return None };
         let way = implementation_of(application, instance.spec.actor_group.as_deref()?, &pool.spec.kind)?;
-        let asked = PodAdmission::of(self, &namespace_of(application)).requests(way).ok()?;
+        let asked = admission(self, &namespace_of(application)).requests(way).ok()?;
         let is_more =
             exceeded_resources(&held.asks, &asked).any(|resource| provides(pool, resource) == Provides::None);
         is_more.then(|| ApplicationKey::of(application))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crds::Placement;
 use kube::ResourceExt;
 
-use crate::index::objects::namespace_of;
+use crate::index::names::namespace_of;
 use crate::index::remove_from_set;
 use crate::{ApplicationKey, Index};
 

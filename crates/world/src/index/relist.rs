@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::ApplicationKey;
 use crate::index::Index;
-use crate::index::objects::Name;
+use crate::index::names::Name;
 
 impl Index {
     /// Removes the pods that are not among `names`.

@@ -6,7 +6,7 @@ use crds::{ActorApplication, Instance, InstanceOrigin};
 use kube::ResourceExt;
 
 use crate::ApplicationKey;
-use crate::index::objects::Name;
+use crate::index::names::Name;
 use crate::index::owner::{controller_ref, uid};
 
 /// Instances requested by runtimes: by owner, and those that have no owner yet.

@@ -9,10 +9,10 @@ use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTe
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::{Resource, ResourceExt};
+use placement::Strict;
 use serde_json::Value;
 
-use crate::Index;
-use crate::index::objects::{Name, ReadError, namespace_of, parse};
+use crate::index::names::{Name, namespace_of};
 
 /// A kind of [`SchedulingObjects`].
 pub trait SchedulingKind: Resource<DynamicType = ()> + Sized {
@@ -63,6 +63,8 @@ macro_rules! scheduling_objects {
             $(pub(crate) $field: BTreeMap<$key, Arc<$kind>>,)*
             /// Kinds whose objects cannot be read.
             unknown: BTreeSet<String>,
+            /// Whether the admission plugin `ExtendedResourceToleration` is enabled.
+            pub(crate) tolerates_extended_resources: bool,
         }
 
         $(impl SchedulingKind for $kind {
@@ -82,11 +84,10 @@ macro_rules! scheduling_objects {
             pub(crate) fn read(
                 &mut self,
                 (group, kind): (&str, &str),
-                (file, path): (&str, &str),
                 value: Value,
-            ) -> Result<(), ReadError> {
+            ) -> Result<(), serde_path_to_error::Error<serde_json::Error>> {
                 $(if group == <$kind>::group(&()) && kind == <$kind>::kind(&()) {
-                    self.put::<$kind>(parse(file, path, value)?);
+                    self.put::<$kind>(Arc::new(serde_path_to_error::deserialize(Strict(value))?));
                     return Ok(());
                 })*
                 Ok(())
@@ -115,6 +116,11 @@ impl SchedulingObjects {
         K::all_mut(self).insert(K::Key::of(object.as_ref()), object);
     }
 
+    /// The API server has the admission plugin `ExtendedResourceToleration`.
+    pub fn tolerate_extended_resources(&mut self) {
+        self.tolerates_extended_resources = true;
+    }
+
     /// The objects of this kind cannot be read, so none is judged missing.
     pub fn set_unknown<K: SchedulingKind>(&mut self) {
         self.unknown.insert(K::kind(&()).into_owned());
@@ -128,32 +134,5 @@ impl SchedulingObjects {
     /// Whether there is no object with this key.
     pub(crate) fn lacks<K: SchedulingKind>(&self, key: &K::Key) -> bool {
         !self.is_unknown::<K>() && !K::all(self).contains_key(key)
-    }
-}
-
-impl Index {
-    /// Adds or updates an object that pod templates refer to.
-    pub fn put_scheduling<K: SchedulingKind>(&mut self, object: Arc<K>) {
-        self.scheduling.put(object);
-        self.scheduling_changed::<K>();
-    }
-
-    /// Removes an object that pod templates refer to.
-    pub fn remove_scheduling<K: SchedulingKind>(&mut self, object: &K) {
-        K::all_mut(&mut self.scheduling).remove(&K::Key::of(object));
-        self.scheduling_changed::<K>();
-    }
-
-    /// Removes the objects of a kind that are not among `names`.
-    pub fn retain_scheduling<K: SchedulingKind>(&mut self, names: &BTreeSet<(String, String)>) {
-        K::all_mut(&mut self.scheduling).retain(|key, _| key.is_among(names));
-        self.scheduling_changed::<K>();
-    }
-
-    /// The overhead of a `RuntimeClass` counts as load.
-    fn scheduling_changed<K: SchedulingKind>(&mut self) {
-        if K::kind(&()) == RuntimeClass::kind(&()) {
-            self.forget_loads();
-        }
     }
 }

@@ -18,7 +18,7 @@ use crate::demand::actors::actors_of_instance;
 use crate::demand::application::{ActorName, GroupMember};
 use crate::demand::pods::{is_terminal, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
-use crate::index::objects::namespace_of;
+use crate::index::names::namespace_of;
 use crate::index::ownership::Ownership;
 use crate::numbers::duration;
 use crate::units::unit::{Unit, pool_of};

@@ -1,8 +1,10 @@
 //! Templates: what admission adds, and what keeps their pods from ever being scheduled.
 
+use jiff::Timestamp;
 use placement::file::Constraint;
+use world::{Index, Objects, Policy, assemble};
 
-use crate::cluster::{changed, world_of};
+use crate::cluster::{changed, key as key_of, world_of};
 
 /// The application with these fields in the spec of its cpu template, and documents beside it.
 fn templated(fields: &str, more: &str) -> String {
@@ -252,4 +254,28 @@ fn admission_adds_to_the_template() {
     assert_eq!(never(&tainted(&no_selector)), "units:[n1/cpus-0]: taint k:NoSchedule of n1");
     let tolerant = no_selector.replace("{nodeSelector: {}}", "{tolerations: [{key: k, operator: Exists}]}");
     assert_eq!(never(&tainted(&tolerant)), "");
+}
+
+#[test]
+fn pods_may_tolerate_the_taints_of_their_resources() {
+    let tainted = |key: &str| {
+        let mut objects = Objects::default();
+        let taint =
+            format!("metadata: {{name: n0}}, spec: {{taints: [{{key: {key}, effect: NoSchedule}}]}}, ");
+        let node = "metadata: {name: n0, labels: {disk: ssd, topology.kubernetes.io/zone: a}},";
+        objects.read("test", &changed(node, &taint, "")).unwrap();
+        [false, true].map(|is_enabled| {
+            if is_enabled {
+                objects.scheduling.tolerate_extended_resources();
+            }
+            let policy = Policy::builtin("p");
+            let world =
+                assemble(&Index::of(&objects), &key_of("app"), &policy, Timestamp::UNIX_EPOCH).unwrap();
+            let all = &world.snapshot.file().constraints;
+            serde_json::to_string(all).unwrap().matches("n0/").count()
+        })
+    };
+    // Three units: the GPUs' pods request the resource.
+    assert_eq!(tainted("nvidia.com/gpu"), [3, 1]);
+    assert_eq!(tainted("nvidia.com/fpga"), [3, 3]);
 }

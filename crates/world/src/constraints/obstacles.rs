@@ -1,0 +1,185 @@
+//! Why pods of a template are rejected by admission or never scheduled.
+
+use k8s_openapi::api::core::v1::{
+    Node, PersistentVolumeClaim, PodResourceClaim, PodSpec, ServiceAccount, Volume,
+};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use k8s_openapi::api::resource::v1::{
+    DeviceClass, DeviceRequest, ResourceClaim, ResourceClaimSpec, ResourceClaimTemplate, ResourceSlice,
+    ResourceSliceSpec,
+};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::ResourceExt;
+
+use crate::Index;
+use crate::constraints::selectors::selects;
+use crate::demand::pods::amounts_differ;
+use crate::index::named;
+
+/// Priority classes that every API server creates.
+const SYSTEM_PRIORITIES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+/// The controller manager creates it in each namespace.
+const DEFAULT_ACCOUNT: &str = "default";
+
+/// Why pods with this spec, as after admission, start on no node.
+pub(crate) fn obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option<String> {
+    let gates: Vec<&str> = spec.scheduling_gates.iter().flatten().map(|gate| gate.name.as_str()).collect();
+    match gates.as_slice() {
+        [] => {}
+        [gate] => return Some(format!("its template has the scheduling gate {gate}; remove it")),
+        _ => return Some(format!("its template has the scheduling gates {}; remove them", gates.join(", "))),
+    }
+    let claims = || spec.resource_claims.iter().flatten();
+    runtime_class_obstacle(index, spec)
+        .or_else(|| priority_obstacle(index, spec))
+        .or_else(|| account_obstacle(index, namespace, spec))
+        .or_else(|| spec.volumes.iter().flatten().find_map(|it| volume_obstacle(index, namespace, it)))
+        .or_else(|| claims().find_map(|it| claim_obstacle(index, namespace, it)))
+}
+
+fn missing(kind: &str, name: &str) -> String {
+    format!("{kind} {name} of its template does not exist; create it or correct the name")
+}
+
+/// The admission plugin `RuntimeClass`.
+fn runtime_class_obstacle(index: &Index, spec: &PodSpec) -> Option<String> {
+    let Some(name) = &spec.runtime_class_name else {
+        let is_set = spec.overhead.is_some();
+        return is_set.then(|| "its template sets an overhead without a RuntimeClass; remove it".to_owned());
+    };
+    if index.scheduling.lacks::<RuntimeClass>(name) {
+        return Some(missing("RuntimeClass", name));
+    }
+    let class = index.scheduling.runtime_classes.get(name)?;
+    let overhead = class.overhead.as_ref().and_then(|overhead| overhead.pod_fixed.as_ref());
+    if amounts_differ(spec.overhead.as_ref(), overhead) {
+        return Some(format!("its template sets another overhead than RuntimeClass {name}; remove it"));
+    }
+    let selector = class.scheduling.as_ref().and_then(|scheduling| scheduling.node_selector.as_ref());
+    let own = |key: &String| spec.node_selector.as_ref().and_then(|selector| selector.get(key));
+    let conflict =
+        selector.into_iter().flatten().find(|(key, value)| own(key).is_some_and(|own| own != *value));
+    let (key, value) = conflict?;
+    Some(format!(
+        "RuntimeClass {name} needs nodeSelector {key}={value}, its template has {key}={}; remove one of them",
+        own(key)?
+    ))
+}
+
+fn priority_obstacle(index: &Index, spec: &PodSpec) -> Option<String> {
+    let name = spec.priority_class_name.as_ref().filter(|name| !name.is_empty())?;
+    let is_lacking =
+        !SYSTEM_PRIORITIES.contains(&name.as_str()) && index.scheduling.lacks::<PriorityClass>(name);
+    is_lacking.then(|| missing("PriorityClass", name))
+}
+
+fn account_obstacle(index: &Index, namespace: &str, spec: &PodSpec) -> Option<String> {
+    let name = spec.service_account_name.as_ref().or(spec.service_account.as_ref())?;
+    // Files often hold no ServiceAccount at all.
+    let is_known = !named(&index.scheduling.service_accounts, namespace, "").is_empty();
+    let key = (namespace.to_owned(), name.clone());
+    let is_lacking = is_known
+        && !matches!(name.as_str(), "" | DEFAULT_ACCOUNT)
+        && index.scheduling.lacks::<ServiceAccount>(&key);
+    is_lacking.then(|| missing("ServiceAccount", name))
+}
+
+/// A claim of an ephemeral volume is made with the pod.
+fn volume_obstacle(index: &Index, namespace: &str, volume: &Volume) -> Option<String> {
+    let name = &volume.persistent_volume_claim.as_ref()?.claim_name;
+    let key = (namespace.to_owned(), name.clone());
+    if index.scheduling.lacks::<PersistentVolumeClaim>(&key) {
+        return Some(missing("PersistentVolumeClaim", name));
+    }
+    let claim = index.scheduling.claims.get(&key)?;
+    let is_lost = claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Lost"));
+    if is_lost {
+        return Some(format!("PersistentVolumeClaim {name} has lost its volume; create it again"));
+    }
+    let is_going = claim.metadata.deletion_timestamp.is_some();
+    is_going.then(|| format!("PersistentVolumeClaim {name} is being deleted; create it again"))
+}
+
+fn claim_obstacle(index: &Index, namespace: &str, claim: &PodResourceClaim) -> Option<String> {
+    let key = |name: &String| (namespace.to_owned(), name.clone());
+    let objects = &index.scheduling;
+    if let Some(name) = &claim.resource_claim_name {
+        if objects.lacks::<ResourceClaim>(&key(name)) {
+            return Some(missing("ResourceClaim", name));
+        }
+        let is_going = |claim: &ResourceClaim| claim.metadata.deletion_timestamp.is_some();
+        if objects.resource_claims.get(&key(name)).is_some_and(|claim| is_going(claim)) {
+            return Some(format!("ResourceClaim {name} is being deleted; create it again"));
+        }
+    } else if let Some(name) = &claim.resource_claim_template_name
+        && objects.lacks::<ResourceClaimTemplate>(&key(name))
+    {
+        return Some(missing("ResourceClaimTemplate", name));
+    }
+    let request = unallocated(index, namespace, claim)?.devices.as_ref()?.requests.as_ref()?;
+    let class = request.iter().flat_map(device_classes).find(|class| objects.lacks::<DeviceClass>(class))?;
+    Some(format!("DeviceClass {class} of its resource claims does not exist; create it or correct the name"))
+}
+
+fn device_classes(request: &DeviceRequest) -> impl Iterator<Item = &String> {
+    let exactly = request.exactly.iter().map(|request| &request.device_class_name);
+    let alternatives = request.first_available.iter().flatten().map(|request| &request.device_class_name);
+    // Older versions of the API have the class elsewhere.
+    exactly.chain(alternatives).filter(|class| !class.is_empty())
+}
+
+/// The devices that the scheduler must allocate for a claim.
+fn unallocated<'a>(
+    index: &'a Index,
+    namespace: &str,
+    claim: &PodResourceClaim,
+) -> Option<&'a ResourceClaimSpec> {
+    let key = |name: &String| (namespace.to_owned(), name.clone());
+    if let Some(name) = &claim.resource_claim_name {
+        let claim = index.scheduling.resource_claims.get(&key(name))?;
+        let is_allocated = claim.status.as_ref().is_some_and(|status| status.allocation.is_some());
+        return (!is_allocated).then_some(&claim.spec);
+    }
+    let name = claim.resource_claim_template_name.as_ref()?;
+    Some(&index.scheduling.resource_claim_templates.get(&key(name))?.spec.spec)
+}
+
+/// Why a node has no device for the pod's claims. Which device is allocated is up to the scheduler.
+pub(crate) fn device_obstacle(index: &Index, namespace: &str, spec: &PodSpec, node: &Node) -> Option<String> {
+    for claim in spec.resource_claims.iter().flatten() {
+        let name = claim.resource_claim_name.as_ref().map(|name| (namespace.to_owned(), name.clone()));
+        let allocated = name.as_ref().and_then(|name| index.scheduling.resource_claims.get(name));
+        let allocation = allocated.and_then(|claim| claim.status.as_ref()?.allocation.as_ref());
+        if let Some(selector) = allocation.and_then(|allocation| allocation.node_selector.as_ref())
+            && !selects(selector, node)
+        {
+            return Some(format!("ResourceClaim {} is allocated on other nodes", name?.1));
+        }
+        let devices = unallocated(index, namespace, claim).and_then(|spec| spec.devices.as_ref());
+        let needs_device = devices.is_some_and(|devices| devices.requests.iter().flatten().next().is_some());
+        let mut slices = index.scheduling.resource_slices.values();
+        if needs_device
+            && !index.scheduling.is_unknown::<ResourceSlice>()
+            && !slices.any(|slice| has_device(&slice.spec, node))
+        {
+            return Some("no ResourceSlice has devices of the node for its resource claims".to_owned());
+        }
+    }
+    None
+}
+
+/// Whether a slice has a device that pods of a node can use.
+fn has_device(slice: &ResourceSliceSpec, node: &Node) -> bool {
+    let reaches = |all: Option<bool>, name: Option<&String>, selector: Option<&_>| {
+        all == Some(true)
+            || name == Some(&node.name_any())
+            || selector.is_some_and(|selector| selects(selector, node))
+    };
+    let mut devices = slice.devices.iter().flatten();
+    if slice.per_device_node_selection == Some(true) {
+        devices.any(|it| reaches(it.all_nodes, it.node_name.as_ref(), it.node_selector.as_ref()))
+    } else {
+        devices.next().is_some()
+            && reaches(slice.all_nodes, slice.node_name.as_ref(), slice.node_selector.as_ref())
+    }
+}
