@@ -114,7 +114,7 @@ fn unready(status: ContainerStatus) -> Option<ContainerStatus> {
 fn anti_affinity(affinity: Option<Affinity>) -> Option<Affinity> {
     let mut own = affinity?.pod_anti_affinity?;
     own.preferred_during_scheduling_ignored_during_execution = None;
-    let has_terms = own.required_during_scheduling_ignored_during_execution.as_ref()?.first().is_some();
+    let has_terms = !own.required_during_scheduling_ignored_during_execution.as_ref()?.is_empty();
     has_terms.then(|| Affinity { pod_anti_affinity: Some(own), ..Affinity::default() })
 }
 
