@@ -196,3 +196,54 @@ impl ChangeFilter {
 pub fn name_of(object: &impl ResourceExt) -> (String, String) {
     (object.namespace().unwrap_or_default(), object.name_any())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+
+    use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A client of an API server that serves `DeviceClass` of resource.k8s.io/v1, or not even the group.
+    fn client(has_group: bool) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let is_group = lines.next().unwrap_or_default().starts_with("GET /apis/resource.k8s.io/v1 ");
+                lines.find(String::is_empty);
+                let kind = json!({"name": "deviceclasses", "singularName": "", "namespaced": false, "kind": "DeviceClass",
+                    "verbs": ["list", "watch"]});
+                let list = json!({"kind": "APIResourceList", "groupVersion": "resource.k8s.io/v1", "resources": [kind]});
+                let missing = json!({"kind": "Status", "status": "Failure", "message": "", "reason": "NotFound", "code": 404});
+                let (code, body) = if is_group && has_group { (200, list) } else { (404, missing) };
+                let body = body.to_string();
+                let head =
+                    format!("HTTP/1.1 {code} -\r\nContent-Type: application/json\r\nConnection: close\r\n");
+                let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
+            }
+        });
+        Client::try_from(kube::Config::new(format!("http://{address}").parse().unwrap())).unwrap()
+    }
+
+    /// Whether a kind is served; otherwise it counts as synced.
+    async fn is_served<K: Resource<DynamicType = ()>>(client: &Client) -> bool {
+        let (absent, mut is_absent) = watch::channel(false);
+        tokio::select! {
+            () = wait_until_served::<K>(client, &absent) => true,
+            found = is_absent.wait_for(|is| *is) => !*found.unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn kinds_of_newer_api_servers_are_watched_once_they_are_served() {
+        assert!(is_served::<DeviceClass>(&client(true)).await);
+        assert!(!is_served::<ResourceSlice>(&client(true)).await);
+        assert!(!is_served::<DeviceClass>(&client(false)).await);
+    }
+}

@@ -69,6 +69,11 @@ impl<'a> AdmittedSpecs<'a> {
     pub fn rejects(&self, group: &str, unit: &Unit) -> bool {
         let Some(node) = self.index.nodes.get(&unit.node) else { return false };
         let rejects = |it: Rc<Admitted>| it.obstacle.is_some() || objection(&it.spec, node).is_some();
-        self.admitted(group, unit).is_some_and(rejects)
+        // The manifest may no longer have an implementation for the kind.
+        let without_template = || {
+            let pool = self.index.pool(&unit.pool).map(AsRef::as_ref);
+            objection(&self.admission.spec(None, pool), node).is_some()
+        };
+        self.admitted(group, unit).map_or_else(without_template, rejects)
     }
 }
