@@ -62,7 +62,7 @@ fn add_scheduling(watches: &mut Watches, caches: &CachesCell) {
     add::<ServiceAccount>(watches, scheduling::account, caches);
     add::<PersistentVolumeClaim>(watches, scheduling::unversioned, caches);
     add::<PersistentVolume>(watches, scheduling::unversioned, caches);
-    add::<StorageClass>(watches, scheduling::identity, caches);
+    add::<StorageClass>(watches, slim::metadata, caches);
     add::<CSINode>(watches, scheduling::identity, caches);
     add_if_served::<DeviceClass>(watches, scheduling::device_class, caches);
     add_if_served::<ResourceClaim>(watches, scheduling::identity, caches);
