@@ -3,6 +3,7 @@
 pub(crate) mod admits;
 pub(crate) mod host_ports;
 pub(crate) mod left_to_scheduler;
+pub(crate) mod limited_tolerations;
 pub(crate) mod never_scheduled;
 pub(crate) mod obstacles;
 pub(crate) mod pod_affinity;
@@ -23,6 +24,7 @@ use placement::file::{Constraint, Places, Scope};
 
 use crate::constraints::admits::AdmittedSpecs;
 use crate::constraints::host_ports::host_port_constraints;
+use crate::constraints::limited_tolerations::limited_tolerations;
 use crate::constraints::never_scheduled::never_scheduled;
 use crate::constraints::pod_affinity::pod_affinity;
 use crate::constraints::pod_templates::{existing_pods, templates};
@@ -53,6 +55,7 @@ pub(crate) fn constraints(
     let specs = AdmittedSpecs::of(index, application);
     rules.extend(never_scheduled(index, (application, actors), &specs, offer));
     rules.extend(node_constraints((application, actors), &specs, nodes, offer));
+    rules.extend(limited_tolerations(index, (application, actors), &specs, offer));
     rules.extend(cordon_constraints(actors, offer));
     rules.extend(memory_constraints(actors, offer));
     rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
@@ -121,8 +124,8 @@ fn between_pods(
     offer: &Offer,
 ) -> Vec<Constraint> {
     let namespace = ApplicationKey::of(application).namespace;
-    let (templates, existing) =
-        (templates(index, application, actors), existing_pods(index, application, actors));
+    let templates = templates(index, application, actors);
+    let existing = existing_pods(index, (application, actors), &templates);
     let mut rules = pod_affinity(index, &namespace, &templates, &existing, offer);
     rules.extend(topology_spread(index, &namespace, &templates, &existing, offer));
     rules.extend(host_port_constraints(&templates, &existing, offer));

@@ -1,9 +1,10 @@
 //! Pods as kube-scheduler's inter-pod filters see them: templates of the application, and pods that are there.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{ActorApplication, ActorGroup, labels};
-use k8s_openapi::api::core::v1::{Node, Pod, PodAffinityTerm, PodSpec};
+use k8s_openapi::api::core::v1::{Affinity, Node, Pod, PodAffinityTerm, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 use kube::ResourceExt;
 use placement::file::{Constraint, Domain, Places};
@@ -12,7 +13,6 @@ use crate::constraints::selectors::labels_match;
 use crate::demand::actors::{ApplicationActors, actors_of_instance};
 use crate::demand::pods::is_terminal;
 use crate::demand::requested::{admission, desired_actors};
-use crate::index::IndexedPod;
 use crate::index::ownership::Ownership;
 use crate::units::offer::Offer;
 use crate::{ActorName, ApplicationKey, Index};
@@ -109,23 +109,49 @@ pub(crate) struct ExistingPod<'a> {
     /// Namespace and name.
     pub name: String,
     pub namespace: &'a str,
-    pub labels: Labels,
+    pub labels: Cow<'a, Labels>,
     pub node: &'a str,
-    pub spec: PodSpec,
+    pub spec: Cow<'a, PodSpec>,
     pub is_terminating: bool,
 }
 
-/// Pods other than the application's own actors'.
+/// Whether a template's rules depend on the pods that are there.
+fn depends_on_pods(template: &PodTemplate) -> bool {
+    let spec = &template.spec;
+    let has_ports = || {
+        let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
+        let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+        ports.any(|port| spec.host_network == Some(true) || port.host_port.is_some())
+    };
+    let of_pods =
+        |affinity: &Affinity| affinity.pod_affinity.is_some() || affinity.pod_anti_affinity.is_some();
+    spec.affinity.as_ref().is_some_and(of_pods)
+        || spec.topology_spread_constraints.is_some()
+        || spec.volumes.is_some()
+        || has_ports()
+}
+
+/// Whether a pod's own rules may exclude others.
+fn repels(spec: &PodSpec) -> bool {
+    spec.affinity.as_ref().is_some_and(|affinity| affinity.pod_anti_affinity.is_some())
+}
+
+/// Pods other than the application's own actors', as far as rules of a template or of the pods depend on them.
 pub(crate) fn existing_pods<'a>(
     index: &'a Index,
-    application: &ActorApplication,
-    actors: &ApplicationActors,
+    (application, actors): (&ActorApplication, &ApplicationActors),
+    templates: &[PodTemplate],
 ) -> Vec<ExistingPod<'a>> {
+    let all_matter = templates.iter().any(depends_on_pods);
+    let matters = |spec: &PodSpec| all_matter || repels(spec);
     let own: BTreeSet<String> = actors.names.iter().map(ActorName::short).collect();
     let mut hosted: BTreeSet<(ApplicationKey, String)> = BTreeSet::new();
     let mut found = Vec::new();
     for (name, held) in &index.pods {
-        let (Some(node), false) = (held.node.as_deref(), is_terminal(&held.pod)) else { continue };
+        let spec = held.pod.spec.as_ref().filter(|spec| matters(spec));
+        let (Some(node), Some(spec), false) = (held.node.as_deref(), spec, is_terminal(&held.pod)) else {
+            continue;
+        };
         if let Ownership::OwnedBy((owner, instance)) = index.owner_of_pod(&held.pod) {
             let actor = actors_of_instance(instance).into_iter().next().map(|actor| actor.short());
             if owner.uid() == application.uid() && actor.as_ref().is_some_and(|actor| own.contains(actor)) {
@@ -135,9 +161,16 @@ pub(crate) fn existing_pods<'a>(
         } else if !is_bound(&held.pod) {
             continue;
         }
-        found.push(existing_pod(name, held, node));
+        found.push(ExistingPod {
+            name: format!("{}/{}", name.0, name.1),
+            namespace: &name.0,
+            labels: Cow::Borrowed(held.pod.labels()),
+            node,
+            spec: Cow::Borrowed(spec),
+            is_terminating: held.pod.metadata.deletion_timestamp.is_some(),
+        });
     }
-    found.extend(decided_pods(index, &ApplicationKey::of(application), &hosted));
+    found.extend(decided_pods(index, &ApplicationKey::of(application), &hosted, matters));
     found
 }
 
@@ -145,25 +178,20 @@ fn is_bound(pod: &Pod) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some())
 }
 
-fn existing_pod<'a>(name: &'a (String, String), held: &'a IndexedPod, node: &'a str) -> ExistingPod<'a> {
-    ExistingPod {
-        name: format!("{}/{}", name.0, name.1),
-        namespace: &name.0,
-        labels: held.pod.labels().clone(),
-        node,
-        spec: held.pod.spec.clone().unwrap_or_default(),
-        is_terminating: held.pod.metadata.deletion_timestamp.is_some(),
-    }
-}
-
 /// Actors of other applications that are decided and have no pod yet.
 fn decided_pods<'a>(
     index: &'a Index,
     key: &ApplicationKey,
     hosted: &BTreeSet<(ApplicationKey, String)>,
+    matters: impl Fn(&PodSpec) -> bool,
 ) -> Vec<ExistingPod<'a>> {
     let mut found = Vec::new();
+    let empty = PodSpec::default();
     for (other, application) in index.applications.iter().filter(|(other, _)| *other != key) {
+        let mut ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
+        if !ways.any(|way| matters(way.template.spec.as_ref().unwrap_or(&empty))) {
+            continue;
+        }
         let Some(placement) = index.placement(other) else { continue };
         let actors = desired_actors(index, application);
         let group_of: BTreeMap<String, &String> =
@@ -184,9 +212,9 @@ fn decided_pods<'a>(
             found.push(ExistingPod {
                 name: format!("{other}/{}", assignment.actor),
                 namespace: &other.namespace,
-                labels: pod_labels(application, group, own.unwrap_or_default()),
+                labels: Cow::Owned(pod_labels(application, group, own.unwrap_or_default())),
                 node: &assignment.node,
-                spec: way.template.spec.clone().unwrap_or_default(),
+                spec: way.template.spec.as_ref().map(Cow::Borrowed).unwrap_or_default(),
                 is_terminating: false,
             });
         }

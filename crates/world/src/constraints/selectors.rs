@@ -127,6 +127,21 @@ fn taint_objection(spec: &PodSpec, node: &Node) -> Option<Objection> {
     Some(Objection { reason, except_current: lets_running_pods_stay(taint) })
 }
 
+/// Why a pod that the node accepts is evicted after some time: it tolerates a taint for so long only.
+pub(crate) fn evicted_after(spec: &PodSpec, node: &Node) -> Option<String> {
+    let of_taint = |taint: &Taint| {
+        let tolerating = spec.tolerations.iter().flatten().filter(|it| tolerates(it, taint));
+        let seconds = tolerating.filter_map(|toleration| toleration.toleration_seconds).min()?;
+        Some(format!(
+            "taint {}:NoExecute of {} evicts it after {seconds} s, and other nodes have room",
+            taint.key,
+            node.name_any()
+        ))
+    };
+    let evicts = |taint: &&Taint| taint.effect == "NoExecute" && !NOT_READY.contains(&taint.key.as_str());
+    taints(node).filter(evicts).find_map(of_taint)
+}
+
 /// Whether the node lifecycle controller considers a node not ready.
 pub(crate) fn is_not_ready(node: &Node) -> bool {
     not_ready_taints(node).next().is_some()

@@ -179,6 +179,40 @@ fn claims_become_constraints() {
 }
 
 #[test]
+fn nodes_that_evict_after_some_time_are_avoided_while_others_have_room() {
+    let tolerations =
+        "tolerations: [{key: maintenance, operator: Exists, tolerationSeconds: 60}], containers: [{name: c}]";
+    let tainted = |yaml: String, nodes: &[&str]| {
+        nodes.iter().fold(yaml, |yaml, node| {
+            let place =
+                format!("topology.kubernetes.io/zone: {}}}}},", if *node == "n2" { "b" } else { "a" });
+            let from = yaml.find(&format!("hostname: {node}")).unwrap();
+            let at = from + yaml[from..].find(&place).unwrap() + place.len();
+            format!(
+                "{} spec: {{taints: [{{key: maintenance, effect: NoExecute}}]}},{}",
+                &yaml[..at],
+                &yaml[at..]
+            )
+        })
+    };
+    for (replicas, nodes, expected) in [
+        (2, &["n0"][..], "never a-0,a-1 n0"),
+        (20, &["n0"], &never("n0", 20)),
+        // the two others have room for 10 pods each
+        (21, &["n0"], ""),
+        (1, &["n0", "n1", "n2"], ""),
+    ] {
+        let yaml = tainted(cluster(&group("a", replicas, tolerations), ""), nodes);
+        assert_eq!(shown(&yaml), expected, "{replicas} {nodes:?}");
+    }
+}
+
+fn never(node: &str, actors: u32) -> String {
+    let names: Vec<String> = (0..actors).map(|index| format!("a-{index}")).collect();
+    format!("never {} {node}", names.join(","))
+}
+
+#[test]
 fn rules_that_are_not_modelled_are_named() {
     let spec = "affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: \
                 {matchExpressions: [{key: disk, operator: Exists}]}}]}}, topologySpreadConstraints: [{maxSkew: 1, topologyKey: z, \
