@@ -7,8 +7,6 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::file::format::is_zero;
-
 /// Passes the list of constraints to a macro: description, name, module in `constraints`, and fields in the file.
 ///
 /// In the file, types are named after their modules and fields as here, in camel case.
@@ -274,6 +272,11 @@ pub struct Domain {
     /// The number of other peers there.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub others: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+pub(crate) fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The topology level of `apart` and `together`.

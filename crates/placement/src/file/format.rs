@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use crate::file::constraint::{CapScope, Constraint, Places, Scope};
 
 use crate::Criterion;
+use crate::file::constraint::is_zero;
 
 /// The version of the format that this crate writes; it reads this one.
 pub const VERSION: u32 = 1;
@@ -312,11 +313,6 @@ impl Default for Levels {
         use Criterion::{Annoyance, Communication, Migration, Overload};
         Self::InOrder(vec![vec![Overload], vec![Communication, Migration], vec![Annoyance]])
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(crate) fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl Serialize for RunsOn {

@@ -122,7 +122,7 @@ fn a_list_is_not_an_object() {
     constraints[2]: invalid type: list, expected a constraint, as in {type: pin, actor: a, unit: u}
     policy: is a list; give an object, with its fields by name: name, program
     policy: invalid type: integer `7`, expected an object
-    .: is a list; give an object, with its fields by name: version, name, for, windowMicroseconds, nodes, units, actors, messages, groupMessages, annoyance, interference, exchangeCost, constraints, policy, objectives
+    .: is a list; give an object, with its fields by name: version, name, for, windowMicroseconds, nodes, units, actors, messages, groupMessages, annoyance, interference, exchangeCost, constraints, leftToScheduler, policy, objectives
     ");
 }
 

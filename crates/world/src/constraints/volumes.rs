@@ -99,8 +99,10 @@ fn modes(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &String> {
 type Excluded = Vec<(String, BTreeSet<String>)>;
 
 fn excluded_nodes(index: &Index, name: &str, claim: &PersistentVolumeClaim) -> Excluded {
-    if claim.metadata.deletion_timestamp.is_some() {
-        return vec![(format!("claim {name} is being deleted"), every_node(index))];
+    let is_lost = claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Lost"));
+    if is_lost || claim.metadata.deletion_timestamp.is_some() {
+        // Its pods never start, whatever the node.
+        return Vec::new();
     }
     let spec = claim.spec.clone().unwrap_or_default();
     let volume = spec.volume_name.as_ref().filter(|name| !name.is_empty());

@@ -54,9 +54,16 @@ fn object(api: &str, kind: &str, name: &str, more: &str) -> String {
 #[test]
 fn templates_that_are_never_scheduled_say_why() {
     let both = "units:[n0/cpus-0,n1/cpus-0]: ";
-    let class = |name: &str| object("scheduling.k8s.io/v1", "PriorityClass", name, ", value: 1");
+    let priority = |name: &str| object("scheduling.k8s.io/v1", "PriorityClass", name, ", value: 1");
     let account = |name: &str| object("v1", "ServiceAccount", name, "");
     let claim = |more: &str| object("v1", "PersistentVolumeClaim", "data", more);
+    let class = |more: &str| {
+        format!(
+            "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: fast, annotations: \
+             {{storageclass.kubernetes.io/is-default-class: 'true'}}}}, provisioner: d, volumeBindingMode: \
+             WaitForFirstConsumer}}\n---\n{more}"
+        )
+    };
     let gone = claim("").replace("name: data", "name: data, deletionTimestamp: '2026-01-01T00:00:00Z'");
     let volume = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]";
     let missing = |kind: &str, name: &str| {
@@ -99,8 +106,8 @@ fn templates_that_are_never_scheduled_say_why() {
             CLASS.to_owned(),
             format!("{both}its template sets an overhead without a RuntimeClass; remove it"),
         ),
-        ("priorityClassName: high", class("low"), missing("PriorityClass", "high")),
-        ("priorityClassName: high", class("high"), String::new()),
+        ("priorityClassName: high", priority("low"), missing("PriorityClass", "high")),
+        ("priorityClassName: high", priority("high"), String::new()),
         ("priorityClassName: system-node-critical", String::new(), String::new()),
         ("serviceAccountName: me", String::new(), String::new()),
         ("serviceAccountName: me", account("you").replace("ns", "away"), String::new()),
@@ -113,14 +120,14 @@ fn templates_that_are_never_scheduled_say_why() {
             claim("").replace("namespace: ns", "namespace: away"),
             missing("PersistentVolumeClaim", "data"),
         ),
-        (volume, claim(""), String::new()),
+        (volume, class(&claim("")), String::new()),
         (
             volume,
             claim(", status: {phase: Lost}"),
             format!("{both}PersistentVolumeClaim data has lost its volume; create it again"),
         ),
         (volume, gone, format!("{both}PersistentVolumeClaim data is being deleted; create it again")),
-        ("volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {}}}}]", String::new(), String::new()),
+        ("volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {}}}}]", class(""), String::new()),
     ] {
         assert_eq!(never(&templated(fields, &more)), expected, "{fields} with {more}");
     }
