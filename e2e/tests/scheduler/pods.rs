@@ -1,7 +1,6 @@
-//! The pods of actors, as the operator creates them.
+//! The pods of actors, as the operator creates them, without the labels that only the operator may set.
 
 use anyhow::{Context as _, Result};
-use crds::labels;
 use k8s_openapi::api::core::v1::{
     NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodTemplateSpec,
 };
@@ -13,7 +12,6 @@ use crate::world::World;
 /// The pod of an actor: its template with the defaults of the pool, pinned to `node` if there is one.
 pub fn pod(world: &World, actor: &str, node: Option<&str>) -> Result<Pod> {
     let template = world.template(actor);
-    let text = template.to_string();
     let template: PodTemplateSpec =
         serde_json::from_value(template.clone()).context("it is no pod template")?;
     let given = template.metadata.unwrap_or_default();
@@ -31,22 +29,16 @@ pub fn pod(world: &World, actor: &str, node: Option<&str>) -> Result<Pod> {
     if let Some(node) = node {
         let affinity = spec.affinity.get_or_insert_default().node_affinity.get_or_insert_default();
         pin(affinity.required_during_scheduling_ignored_during_execution.get_or_insert_default(), node);
+        for spread in spec.topology_spread_constraints.iter_mut().flatten() {
+            spread.min_domains = None;
+        }
     }
     let name = format!("{application}-{actor}");
-    let mut all = given.labels.unwrap_or_default();
-    let own = [
-        (labels::APPLICATION, application),
-        (labels::ACTOR_GROUP, text_of(&world.group(actor)["name"])),
-        (labels::ACTOR, actor.to_owned()),
-        (labels::INSTANCE, name.clone()),
-        (labels::TEMPLATE_HASH, hash(&text)),
-    ];
-    all.extend(own.map(|(label, value)| (label.to_owned(), value)));
     Ok(Pod {
         metadata: ObjectMeta {
             name: Some(name),
             namespace: Some(world.namespace().to_owned()),
-            labels: Some(all),
+            labels: given.labels,
             annotations: given.annotations,
             ..ObjectMeta::default()
         },
@@ -67,12 +59,6 @@ fn pin(required: &mut NodeSelector, node: &str) {
             values: Some(vec![node.to_owned()]),
         });
     }
-}
-
-/// A value that differs between templates, as the operator's does.
-fn hash(text: &str) -> String {
-    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, fnv))[..10].to_owned()
 }
 
 fn text_of(value: &Value) -> String {

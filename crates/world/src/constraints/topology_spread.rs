@@ -34,6 +34,10 @@ pub(crate) fn topology_spread(
             let lacks = |node: &str| index.nodes.get(node).is_none_or(|node| !has_keys(node));
             rules.extend(template.never_on(offer, reason, lacks));
         }
+        // Pools restrict actors to nodes as a node selector does.
+        let is_own = |kind: &str| template.kinds.contains(kind);
+        let own = offer.units.iter().filter(|unit| is_own(&unit.kind)).map(|unit| unit.node.as_str());
+        let own: BTreeSet<&str> = if all.is_empty() { BTreeSet::new() } else { own.collect() };
         for of in &all {
             let of_pod = (namespace, &template.labels);
             let keys = of.match_label_keys.as_deref();
@@ -42,9 +46,10 @@ pub(crate) fn topology_spread(
                 |policy: Option<&String>, default: bool| policy.map_or(default, |policy| policy == "Honor");
             let by_affinity = honors(of.node_affinity_policy.as_ref(), true);
             let by_taints = honors(of.node_taints_policy.as_ref(), false);
+            let has_own = |node: &Node| node.metadata.name.as_deref().is_some_and(|name| own.contains(name));
             let is_eligible = |node: &Node| {
                 has_keys(node)
-                    && !(by_affinity && rejects_by_selector(&template.spec, node))
+                    && (!by_affinity || has_own(node) && !rejects_by_selector(&template.spec, node))
                     && (!by_taints || tolerates_all(&template.spec, node))
             };
             let domains = TopologyDomains::of(index, &of.topology_key, is_eligible);
