@@ -164,32 +164,43 @@ async fn the_actors_of_a_deleted_node_start_elsewhere() {
 async fn actors_refused_by_the_scheduler_are_placed_elsewhere() {
     let mut env = TestEnv::new("refused", ["quiet", "left"].map(SimulatedNode::new), [cpus()]).await;
     let bystander = bystander(&env).await;
-    let foreign = |node: &str| {
-        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("foreign-{node}"), "labels": {"noisy": "yes"}},
-            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "none"}]}})
-    };
-    // the template has an anti-affinity to noisy pods, and every node has one
-    for node in ["quiet", "left"] {
-        env.apply(&foreign(node)).await;
+    // the driver reports the capacity of its storage, and has none
+    let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "full.example.com"},
+        "spec": {"storageCapacity": true}});
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "full"},
+        "provisioner": "full.example.com", "volumeBindingMode": "WaitForFirstConsumer"});
+    for object in [driver, class] {
+        cluster().kubectl_with(["apply", "-f-"], &object.to_string()).await.unwrap();
     }
+    let size = json!({"storage": "1Gi"});
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteMany"], "storageClassName": "full", "resources": {"requests": size}}});
+    env.apply(&claim).await;
     let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
-    let affinity: Value = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
-        {"labelSelector": {"matchLabels": {"noisy": "yes"}}, "topologyKey": "kubernetes.io/hostname"}]}});
-    manifest["spec"]["actors"][0]["implementations"][0]["template"]["spec"]["affinity"] = affinity;
+    manifest["spec"]["actors"][0]["implementations"][0]["template"]["spec"]["volumes"] =
+        json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
     let history = env.watch_pods().await;
     env.apply(&manifest).await;
     let note = env.wait_event("app", "Refused", "a-0 on ").await;
-    assert!(note.contains("anti-affinity"), "{note}");
+    assert!(note.contains("enough free storage"), "{note}");
     env.wait_until("app", |state| {
         let status = state.decision.as_ref().and_then(|decision| decision.status.as_ref());
         let refusals = status.map(|status| status.refusals.as_slice()).unwrap_or_default();
         ensure!(!refusals.is_empty(), "no refusal");
-        ensure!(refusals.iter().all(|refusal| refusal.reason.contains("anti-affinity")), "{refusals:?}");
+        ensure!(
+            refusals.iter().all(|refusal| refusal.reason.contains("enough free storage")),
+            "{refusals:?}"
+        );
         Ok(())
     })
     .await;
     assert!(!history.wait_synced().await.unschedulable().is_empty(), "the scheduler refused a pod");
-    // a node without a noisy pod
+    // a node with a volume
+    let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "of-right"}, "spec": {
+        "capacity": size, "accessModes": ["ReadWriteMany"], "storageClassName": "full", "hostPath": {"path": "/data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
+            {"key": "kubernetes.io/hostname", "operator": "In", "values": ["right"]}]}]}}}});
+    cluster().kubectl_with(["apply", "-f-"], &volume.to_string()).await.unwrap();
     env.nodes.add(SimulatedNode::new("right")).await.unwrap();
     env.wait_reconciled("app", |state| {
         state.all_placed()?;

@@ -94,8 +94,16 @@ async fn an_unready_template_stops_the_rollout_after_one_actor() {
     let env = TestEnv::new("bad-edit", ["one"].map(SimulatedNode::new), [cpus()]).await;
     env.apply(&application("app", &[("a", 3, &[("cpu", "1ms")])])).await;
     env.wait_reconciled("app", |state| all_run(state, "none")).await;
-    // its pods are never scheduled
-    edit(&env, "/spec/schedulingGates", &json!([{"name": "example.com/never"}])).await;
+    // its pods wait in the scheduler for a volume that is never made
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "never-made"},
+        "provisioner": "example.com/never", "volumeBindingMode": "WaitForFirstConsumer"});
+    cluster().kubectl_with(["apply", "-f-"], &class.to_string()).await.unwrap();
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteMany"], "storageClassName": "never-made",
+        "resources": {"requests": {"storage": "1Gi"}}}});
+    env.apply(&claim).await;
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    edit(&env, "/spec/volumes", &volumes).await;
     let stuck = |state: &AppState| {
         let (counts, revision) = counts(state);
         ensure!((counts.ready, counts.updated) == (2, 1), "{counts:?}");
@@ -113,8 +121,11 @@ async fn an_unready_template_stops_the_rollout_after_one_actor() {
             stuck(state)
         })
         .await;
-    let gated = |pod: &&Pod| pod.spec.as_ref().unwrap().scheduling_gates.is_some();
-    assert_eq!(healed.pods.iter().filter(gated).count(), 1);
+    let claims = |pod: &&Pod| {
+        let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+        volumes.any(|volume| volume.persistent_volume_claim.is_some())
+    };
+    assert_eq!(healed.pods.iter().filter(claims).count(), 1);
 
     // after the correction, the hanging pod is replaced first
     env.namespace
@@ -124,7 +135,7 @@ async fn an_unready_template_stops_the_rollout_after_one_actor() {
             "app",
             "--type=json",
             "-p",
-            &json!([{"op": "remove", "path": format!("{TEMPLATE}/spec/schedulingGates")},
+            &json!([{"op": "remove", "path": format!("{TEMPLATE}/spec/volumes")},
                 {"op": "replace", "path": format!("{TEMPLATE}/spec/containers/0/image"), "value": "right"}])
             .to_string(),
         ])
