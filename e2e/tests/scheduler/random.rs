@@ -104,18 +104,13 @@ fn keep(world: &Path, plan: &str, differences: &[Difference]) -> Result<()> {
     fs::write(beside("txt"), lines.join("\n") + "\n").context("cannot write the differences")
 }
 
-/// Whether Cairn decides otherwise on purpose.
-///
-/// - A node with a `NoExecute` taint that the template tolerates for some seconds only: the pod would be evicted after these.
-/// - `minDomains`: a pinned pod selects one domain, so kube-scheduler counts no pods in the others, and refuses it earlier.
+/// Whether Cairn decides otherwise on purpose: the node has a `NoExecute` taint that the template tolerates for some seconds only.
 fn is_intended(world: &World, difference: &Difference) -> bool {
-    let Contradiction::Bound { node, if_pinned, .. } = &difference.what else { return false };
+    let Contradiction::Bound { node, .. } = &difference.what else { return false };
     let spec = &world.template(&difference.actor)["spec"];
-    let has = |list: &str, field: &str| {
-        spec[list].as_array().into_iter().flatten().any(|it| it.get(field).is_some())
-    };
+    let mut tolerations = spec["tolerations"].as_array().into_iter().flatten();
+    let is_limited = tolerations.any(|it| it.get("tolerationSeconds").is_some());
     let taints = world.node(node)["spec"]["taints"].as_array();
     let may_evict = taints.into_iter().flatten().any(|taint| taint["effect"] == "NoExecute");
-    has("tolerations", "tolerationSeconds") && may_evict
-        || has("topologySpreadConstraints", "minDomains") && if_pinned.is_some()
+    may_evict && is_limited
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
 use placement::file::{Constraint, Scope};
 
-use crate::constraints::pod_templates::{ExistingPod, PodTemplate};
-use crate::units::offer::Offer;
+use crate::constraints::pod_templates::PodRules;
 
 /// A port of the host: address, protocol and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +38,7 @@ fn host_ports(spec: &PodSpec) -> BTreeSet<HostPort> {
     let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
     let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
     let on_host = spec.host_network == Some(true);
-    let port = |port: &k8s_openapi::api::core::v1::ContainerPort| {
+    let port = |port: &ContainerPort| {
         let number = port.host_port.filter(|number| *number > 0);
         let text = |text: &Option<String>, default: &str| {
             text.as_ref().filter(|text| !text.is_empty()).map_or(default, String::as_str).to_owned()
@@ -54,25 +53,22 @@ fn host_ports(spec: &PodSpec) -> BTreeSet<HostPort> {
 }
 
 /// Constraints by host ports: among the application's actors, and with pods that are there.
-pub(crate) fn host_port_constraints(
-    templates: &[PodTemplate],
-    existing: &[ExistingPod],
-    offer: &Offer,
-) -> Vec<Constraint> {
+pub(crate) fn host_port_constraints(of: &PodRules) -> Vec<Constraint> {
+    let templates = of.templates;
     let mut rules = Vec::new();
     let own: Vec<BTreeSet<HostPort>> = templates.iter().map(|template| host_ports(&template.spec)).collect();
     if own.iter().all(BTreeSet::is_empty) {
         return rules;
     }
     let used: Vec<(&str, BTreeSet<HostPort>)> =
-        existing.iter().map(|pod| (pod.node, host_ports(&pod.spec))).collect();
+        of.existing.iter().map(|pod| (pod.node, host_ports(&pod.spec))).collect();
     for (position, (template, ports)) in templates.iter().zip(&own).enumerate() {
         for port in ports {
             let is_taken =
                 |(_, ports): &&(&str, BTreeSet<HostPort>)| ports.iter().any(|it| port.conflicts(it));
             let nodes: BTreeSet<&str> = used.iter().filter(is_taken).map(|(node, _)| *node).collect();
             let reason = format!("another pod has {}", port.describe());
-            rules.extend(template.never_on(offer, reason, |node| nodes.contains(node)));
+            rules.extend(template.never_on(of.offer, reason, |node| nodes.contains(node)));
         }
         for (other, others) in templates.iter().zip(&own).skip(position) {
             let mut conflicts = ports.iter().filter(|port| others.iter().any(|it| port.conflicts(it)));

@@ -27,7 +27,7 @@ use crate::constraints::host_ports::host_port_constraints;
 use crate::constraints::limited_tolerations::limited_tolerations;
 use crate::constraints::never_scheduled::never_scheduled;
 use crate::constraints::pod_affinity::pod_affinity;
-use crate::constraints::pod_templates::{existing_pods, templates};
+use crate::constraints::pod_templates::{PodRules, existing_pods, templates};
 use crate::constraints::pool_access::denied_pools;
 use crate::constraints::quotas::quotas;
 use crate::constraints::refusals::ActiveRefusals;
@@ -126,10 +126,12 @@ fn between_pods(
     let namespace = ApplicationKey::of(application).namespace;
     let templates = templates(index, application, actors);
     let existing = existing_pods(index, (application, actors), &templates);
-    let mut rules = pod_affinity(index, &namespace, &templates, &existing, offer);
-    rules.extend(topology_spread(index, &namespace, &templates, &existing, offer));
-    rules.extend(host_port_constraints(&templates, &existing, offer));
-    rules.extend(volume_constraints(index, &namespace, &templates, &existing, offer));
+    let (namespace, templates, existing) = (namespace.as_str(), &templates[..], &existing[..]);
+    let of = PodRules { index, namespace, templates, existing, offer };
+    let mut rules = pod_affinity(&of);
+    rules.extend(topology_spread(&of));
+    rules.extend(host_port_constraints(&of));
+    rules.extend(volume_constraints(&of));
     rules
 }
 

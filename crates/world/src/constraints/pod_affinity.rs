@@ -6,44 +6,32 @@ use k8s_openapi::api::core::v1::{PodAffinityTerm, PodSpec};
 use kube::ResourceExt;
 use placement::file::{Constraint, Join, Scope};
 
-use crate::Index;
-use crate::constraints::pod_templates::{ExistingPod, Labels, PodTemplate, PodTerm, TopologyDomains};
+use crate::constraints::pod_templates::{
+    ExistingPod, Labels, PodRules, PodTemplate, PodTerm, TopologyDomains,
+};
 use crate::units::ZONE;
-use crate::units::offer::Offer;
 
 /// Constraints by pod affinity and anti-affinity, in both directions.
-pub(crate) fn pod_affinity(
-    index: &Index,
-    namespace: &str,
-    templates: &[PodTemplate],
-    existing: &[ExistingPod],
-    offer: &Offer,
-) -> Vec<Constraint> {
+pub(crate) fn pod_affinity(of: &PodRules) -> Vec<Constraint> {
     let mut rules = Vec::new();
     let mut apart: Vec<(PodTerm, BTreeSet<String>)> = Vec::new();
     let mut near: Vec<(Vec<PodTerm>, BTreeSet<String>)> = Vec::new();
-    for template in templates {
-        for term in anti_affinity(&template.spec, namespace, &template.labels) {
-            rules.extend(repelled_by_existing(index, template, &term, existing, offer));
+    for template in of.templates {
+        for term in anti_affinity(&template.spec, of.namespace, &template.labels) {
+            rules.extend(repelled_by_existing(of, template, &term));
             collect(&mut apart, term, &template.ids);
         }
-        rules.extend(repelling(index, namespace, template, existing, offer));
-        let terms = affinity(&template.spec, namespace, &template.labels);
+        rules.extend(repelling(of, template));
+        let terms = affinity(&template.spec, of.namespace, &template.labels);
         if !terms.is_empty() {
             for term in &terms {
-                rules.extend(without_label(index, template, term, offer));
+                rules.extend(without_label(of, template, term));
             }
             collect(&mut near, terms, &template.ids);
         }
     }
-    rules.extend(apart.iter().filter_map(|(term, actors)| {
-        let peers = selected(index, namespace, templates, std::slice::from_ref(term));
-        kept_apart(index, term, actors, &peers, offer)
-    }));
-    for (terms, actors) in &near {
-        let peers = selected(index, namespace, templates, terms);
-        rules.extend(joined(index, terms, (actors, &peers), existing, offer));
-    }
+    rules.extend(apart.iter().filter_map(|(term, actors)| kept_apart(of, term, actors)));
+    rules.extend(near.iter().flat_map(|(terms, actors)| joined(of, terms, actors)));
     rules
 }
 
@@ -53,17 +41,6 @@ fn collect<T: PartialEq>(all: &mut Vec<(T, BTreeSet<String>)>, key: T, ids: &[St
         Some((_, actors)) => actors.extend(ids.iter().cloned()),
         None => all.push((key, ids.iter().cloned().collect())),
     }
-}
-
-/// The application's actors that all terms select.
-fn selected(
-    index: &Index,
-    namespace: &str,
-    templates: &[PodTemplate],
-    terms: &[PodTerm],
-) -> BTreeSet<String> {
-    let is_selected = |it: &&PodTemplate| terms.iter().all(|term| term.matches(index, namespace, &it.labels));
-    templates.iter().filter(is_selected).flat_map(|template| template.ids.iter().cloned()).collect()
 }
 
 fn anti_affinity(spec: &PodSpec, namespace: &str, labels: &Labels) -> Vec<PodTerm> {
@@ -89,62 +66,45 @@ fn terms(given: Option<&Vec<PodAffinityTerm>>, namespace: &str, labels: &Labels)
 }
 
 /// Existing pods that the template's anti-affinity selects.
-fn repelled_by_existing(
-    index: &Index,
-    template: &PodTemplate,
-    term: &PodTerm,
-    existing: &[ExistingPod],
-    offer: &Offer,
-) -> Option<Constraint> {
-    let domains = TopologyDomains::of(index, &term.topology_key, |_| true);
-    let selected = existing.iter().filter(|pod| term.matches(index, pod.namespace, &pod.labels));
+fn repelled_by_existing(of: &PodRules, template: &PodTemplate, term: &PodTerm) -> Option<Constraint> {
+    let domains = TopologyDomains::of(of.index, &term.topology_key, |_| true);
+    let selected = of.existing.iter().filter(|pod| term.matches(of.index, pod.namespace, &pod.labels));
     let taken: BTreeSet<&str> = selected.filter_map(|pod| domains.at(pod.node)).collect();
     let reason = format!("its anti-affinity excludes each {} with {}", term.topology_key, term.pods());
-    template.never_on(offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
+    template.never_on(of.offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
 }
 
 /// Existing pods whose anti-affinity selects the template's pods.
-fn repelling(
-    index: &Index,
-    namespace: &str,
-    template: &PodTemplate,
-    existing: &[ExistingPod],
-    offer: &Offer,
-) -> Vec<Constraint> {
+fn repelling(of: &PodRules, template: &PodTemplate) -> Vec<Constraint> {
     let mut nodes: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
-    for pod in existing {
+    for pod in of.existing {
         for term in anti_affinity(&pod.spec, pod.namespace, &pod.labels) {
-            if term.matches(index, namespace, &template.labels) {
+            if term.matches(of.index, of.namespace, &template.labels) {
                 nodes.entry((term.topology_key, pod.name.clone())).or_default().insert(pod.node);
             }
         }
     }
     let rule = |((key, pod), at): ((String, String), BTreeSet<&str>)| {
-        let domains = TopologyDomains::of(index, &key, |_| true);
+        let domains = TopologyDomains::of(of.index, &key, |_| true);
         let taken: BTreeSet<&str> = at.into_iter().filter_map(|node| domains.at(node)).collect();
         let reason = format!("the anti-affinity of pod {pod} excludes it from the same {key}");
-        template.never_on(offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
+        template.never_on(of.offer, reason, |node| domains.at(node).is_some_and(|at| taken.contains(at)))
     };
     nodes.into_iter().filter_map(rule).collect()
 }
 
 /// Actors that may not share a domain with peers.
-fn kept_apart(
-    index: &Index,
-    term: &PodTerm,
-    actors: &BTreeSet<String>,
-    peers: &BTreeSet<String>,
-    offer: &Offer,
-) -> Option<Constraint> {
+fn kept_apart(of: &PodRules, term: &PodTerm, actors: &BTreeSet<String>) -> Option<Constraint> {
+    let peers = &of.selected(std::slice::from_ref(term));
     if peers.is_empty() || (peers.len() == 1 && peers == actors) {
         return None;
     }
-    let domains = TopologyDomains::of(index, &term.topology_key, |_| true);
+    let domains = TopologyDomains::of(of.index, &term.topology_key, |_| true);
     if domains.len() == 0 {
         return None;
     }
     let reason = Some(format!("anti-affinity to {} by {}", term.pods(), term.topology_key));
-    let all_known = offer.units.iter().all(|unit| domains.at(&unit.node).is_some());
+    let all_known = of.offer.units.iter().all(|unit| domains.at(&unit.node).is_some());
     let scope = match term.topology_key.as_str() {
         _ if !all_known || peers != actors => None,
         ZONE => Some(Scope::Zone),
@@ -155,41 +115,33 @@ fn kept_apart(
     if let Some(on) = scope {
         return Some(Constraint::Apart { on, actors, reason });
     }
-    let domains = domains.listed(offer, &BTreeMap::new());
+    let domains = domains.listed(of.offer, &BTreeMap::new());
     Some(Constraint::Peers { actors, peers, domains, max: Some(0), skew: None, join: None, reason })
 }
 
 /// Nodes without the label of a term of affinity.
-fn without_label(index: &Index, template: &PodTemplate, term: &PodTerm, offer: &Offer) -> Option<Constraint> {
+fn without_label(of: &PodRules, template: &PodTemplate, term: &PodTerm) -> Option<Constraint> {
     let key = &term.topology_key;
     let reason = format!("its affinity needs a node with the label {key}");
-    let has_label = |node: &str| index.nodes.get(node).is_some_and(|node| node.labels().contains_key(key));
-    template.never_on(offer, reason, |node| !has_label(node))
+    let has_label = |node: &str| of.index.nodes.get(node).is_some_and(|node| node.labels().contains_key(key));
+    template.never_on(of.offer, reason, |node| !has_label(node))
 }
 
 /// Actors that need a peer in their domain. A pod counts if all terms select it.
-fn joined(
-    index: &Index,
-    terms: &[PodTerm],
-    (actors, peers): (&BTreeSet<String>, &BTreeSet<String>),
-    existing: &[ExistingPod],
-    offer: &Offer,
-) -> Vec<Constraint> {
+fn joined(of: &PodRules, terms: &[PodTerm], actors: &BTreeSet<String>) -> Vec<Constraint> {
+    let peers = &of.selected(terms);
     // The first pod of a group that selects itself needs no other.
     let join = if actors.is_subset(peers) { Join::First } else { Join::Peer };
     let is_selected =
-        |pod: &&ExistingPod| terms.iter().all(|term| term.matches(index, pod.namespace, &pod.labels));
-    let there: Vec<&ExistingPod> = existing.iter().filter(is_selected).collect();
+        |pod: &&ExistingPod| terms.iter().all(|term| term.matches(of.index, pod.namespace, &pod.labels));
+    let there: Vec<&ExistingPod> = of.existing.iter().filter(is_selected).collect();
     let rule = |term: &PodTerm| {
-        let domains = TopologyDomains::of(index, &term.topology_key, |_| true);
-        let mut others: BTreeMap<&str, u64> = BTreeMap::new();
-        for at in there.iter().filter_map(|pod| domains.at(pod.node)) {
-            *others.entry(at).or_default() += 1;
-        }
+        let domains = TopologyDomains::of(of.index, &term.topology_key, |_| true);
+        let others = domains.count(there.iter().copied());
         Constraint::Peers {
             actors: actors.iter().cloned().collect(),
             peers: peers.iter().cloned().collect(),
-            domains: domains.listed(offer, &others),
+            domains: domains.listed(of.offer, &others),
             max: None,
             skew: None,
             join: Some(join),

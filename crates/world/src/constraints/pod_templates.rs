@@ -104,6 +104,25 @@ impl PodTemplate<'_> {
     }
 }
 
+/// What the rules between pods, and between pods and volumes, are derived from.
+pub(crate) struct PodRules<'a> {
+    pub index: &'a Index,
+    pub namespace: &'a str,
+    pub templates: &'a [PodTemplate<'a>],
+    /// Pods other than those of the application's actors.
+    pub existing: &'a [ExistingPod<'a>],
+    pub offer: &'a Offer,
+}
+
+impl PodRules<'_> {
+    /// The application's actors whose pods all terms select.
+    pub fn selected(&self, terms: &[PodTerm]) -> BTreeSet<String> {
+        let is_selected =
+            |it: &&PodTemplate| terms.iter().all(|term| term.matches(self.index, self.namespace, &it.labels));
+        self.templates.iter().filter(is_selected).flat_map(|it| it.ids.iter().cloned()).collect()
+    }
+}
+
 /// A pod that is there, or another application's actor that has no pod yet.
 pub(crate) struct ExistingPod<'a> {
     /// Namespace and name.
@@ -321,6 +340,15 @@ impl<'a> TopologyDomains<'a> {
     /// The domain of a node.
     pub fn at(&self, node: &str) -> Option<&'a str> {
         self.of_node.get(node).copied()
+    }
+
+    /// Pods by domain.
+    pub fn count<'p>(&self, pods: impl Iterator<Item = &'p ExistingPod<'p>>) -> BTreeMap<&'a str, u64> {
+        let mut counts = BTreeMap::new();
+        for at in pods.filter_map(|pod| self.at(pod.node)) {
+            *counts.entry(at).or_default() += 1;
+        }
+        counts
     }
 
     /// Number of domains.

@@ -1,74 +1,66 @@
 //! `topologySpreadConstraints` with `DoNotSchedule`: the plug-in `PodTopologySpread` of kube-scheduler.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Node, TopologySpreadConstraint};
 use kube::ResourceExt;
 use placement::file::{Constraint, Domain};
 
-use crate::Index;
-use crate::constraints::pod_templates::{ExistingPod, PodTemplate, PodTerm, TopologyDomains};
+use crate::constraints::pod_templates::{PodRules, PodTemplate, PodTerm, TopologyDomains};
 use crate::constraints::selectors::{rejects_by_selector, tolerates_all};
-use crate::units::offer::Offer;
 
 /// A spread with equal peers and domains binds several groups together.
 type Bound = (Vec<String>, Vec<Domain>, u64, String);
 
 /// Constraints by required spreads.
-pub(crate) fn topology_spread(
-    index: &Index,
-    namespace: &str,
-    templates: &[PodTemplate],
-    existing: &[ExistingPod],
-    offer: &Offer,
-) -> Vec<Constraint> {
+pub(crate) fn topology_spread(of: &PodRules) -> Vec<Constraint> {
+    let index = of.index;
     let mut rules = Vec::new();
     let mut bound: Vec<(Bound, BTreeSet<String>)> = Vec::new();
-    for template in templates {
+    for template in of.templates {
         let all: Vec<&TopologySpreadConstraint> = required(template).collect();
-        let has_keys = |node: &Node| all.iter().all(|of| node.labels().contains_key(&of.topology_key));
+        let has_keys = |node: &Node| all.iter().all(|it| node.labels().contains_key(&it.topology_key));
         if !all.is_empty() {
-            let keys: BTreeSet<&str> = all.iter().map(|of| of.topology_key.as_str()).collect();
+            let keys: BTreeSet<&str> = all.iter().map(|it| it.topology_key.as_str()).collect();
             let keys = keys.into_iter().collect::<Vec<_>>().join(" and ");
             let reason = format!("its topology spread needs a node with the label {keys}");
             let lacks = |node: &str| index.nodes.get(node).is_none_or(|node| !has_keys(node));
-            rules.extend(template.never_on(offer, reason, lacks));
+            rules.extend(template.never_on(of.offer, reason, lacks));
         }
         // Pools restrict actors to nodes as a node selector does.
         let is_own = |kind: &str| template.kinds.contains(kind);
-        let own = offer.units.iter().filter(|unit| is_own(&unit.kind)).map(|unit| unit.node.as_str());
+        let own = of.offer.units.iter().filter(|unit| is_own(&unit.kind)).map(|unit| unit.node.as_str());
         let own: BTreeSet<&str> = if all.is_empty() { BTreeSet::new() } else { own.collect() };
-        for of in &all {
-            let of_pod = (namespace, &template.labels);
-            let keys = of.match_label_keys.as_deref();
-            let term = PodTerm::in_namespace(of.label_selector.as_ref(), keys, &of.topology_key, of_pod);
+        for spread in &all {
+            let of_pod = (of.namespace, &template.labels);
+            let keys = spread.match_label_keys.as_deref();
+            let term =
+                PodTerm::in_namespace(spread.label_selector.as_ref(), keys, &spread.topology_key, of_pod);
             let honors =
                 |policy: Option<&String>, default: bool| policy.map_or(default, |policy| policy == "Honor");
-            let by_affinity = honors(of.node_affinity_policy.as_ref(), true);
-            let by_taints = honors(of.node_taints_policy.as_ref(), false);
+            let by_affinity = honors(spread.node_affinity_policy.as_ref(), true);
+            let by_taints = honors(spread.node_taints_policy.as_ref(), false);
             let has_own = |node: &Node| node.metadata.name.as_deref().is_some_and(|name| own.contains(name));
             let is_eligible = |node: &Node| {
                 has_keys(node)
                     && (!by_affinity || has_own(node) && !rejects_by_selector(&template.spec, node))
                     && (!by_taints || tolerates_all(&template.spec, node))
             };
-            let domains = TopologyDomains::of(index, &of.topology_key, is_eligible);
-            let mut others: BTreeMap<&str, u64> = BTreeMap::new();
-            let counted = existing
+            let domains = TopologyDomains::of(index, &spread.topology_key, is_eligible);
+            let counted = of
+                .existing
                 .iter()
                 .filter(|pod| !pod.is_terminating && term.matches(index, pod.namespace, &pod.labels));
-            for at in counted.filter_map(|pod| domains.at(pod.node)) {
-                *others.entry(at).or_default() += 1;
-            }
-            let peers = templates.iter().filter(|it| term.matches(index, namespace, &it.labels));
-            let peers: BTreeSet<String> = peers.flat_map(|it| it.ids.iter().cloned()).collect();
-            let mut listed = domains.listed(offer, &others);
+            let others = domains.count(counted);
+            let peers = of.selected(std::slice::from_ref(&term));
+            let mut listed = domains.listed(of.offer, &others);
             // With fewer domains the fewest pods of a domain count as none.
-            if domains.len() < usize::try_from(of.min_domains.unwrap_or(1)).unwrap_or(1) {
+            if domains.len() < usize::try_from(spread.min_domains.unwrap_or(1)).unwrap_or(1) {
                 listed.push(Domain::default());
             }
-            let skew = u64::try_from(of.max_skew).unwrap_or(1);
-            let reason = format!("topology spread of {} by {}, maxSkew {skew}", term.pods(), of.topology_key);
+            let skew = u64::try_from(spread.max_skew).unwrap_or(1);
+            let reason =
+                format!("topology spread of {} by {}, maxSkew {skew}", term.pods(), spread.topology_key);
             let key = (peers.into_iter().collect(), listed, skew, reason);
             match bound.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, actors)) => actors.extend(template.ids.iter().cloned()),
@@ -90,5 +82,5 @@ pub(crate) fn topology_spread(
 
 fn required<'a>(template: &'a PodTemplate) -> impl Iterator<Item = &'a TopologySpreadConstraint> {
     let all = template.spec.topology_spread_constraints.iter().flatten();
-    all.filter(|of| of.when_unsatisfiable == "DoNotSchedule")
+    all.filter(|it| it.when_unsatisfiable == "DoNotSchedule")
 }

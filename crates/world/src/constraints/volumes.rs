@@ -1,19 +1,20 @@
 //! Volumes: the plug-ins `VolumeBinding`, `VolumeZone`, `VolumeRestrictions` and `NodeVolumeLimits` of kube-scheduler.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
     Node, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodSpec, TopologySelectorTerm,
 };
 use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use placement::file::{Constraint, Domain};
 
 use crate::Index;
-use crate::constraints::pod_templates::{ExistingPod, PodTemplate};
+use crate::constraints::pod_templates::{ExistingPod, PodRules};
 use crate::constraints::selectors::{labels_match, selects};
 use crate::numbers::{Exact, quantity};
-use crate::units::offer::Offer;
 
 /// Annotation of the class of claims that name none.
 const DEFAULT_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
@@ -28,36 +29,31 @@ const ZONES: [&str; 4] = [
 ];
 
 /// Constraints by the claims of templates.
-pub(crate) fn volume_constraints(
-    index: &Index,
-    namespace: &str,
-    templates: &[PodTemplate],
-    existing: &[ExistingPod],
-    offer: &Offer,
-) -> Vec<Constraint> {
+pub(crate) fn volume_constraints(of: &PodRules) -> Vec<Constraint> {
+    let (index, namespace) = (of.index, of.namespace);
     let mut rules = Vec::new();
     let mut exclusive: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for template in templates {
+    for template in of.templates {
         for name in claims_of(&template.spec) {
             let key = (namespace.to_owned(), name.clone());
             let Some(claim) = index.scheduling.claims.get(&key) else { continue };
             for (reason, nodes) in excluded_nodes(index, &name, claim) {
-                rules.extend(template.never_on(offer, reason, |node| nodes.contains(node)));
+                rules.extend(template.never_on(of.offer, reason, |node| nodes.contains(node)));
             }
             if modes(claim).any(|mode| mode == "ReadWriteOncePod") {
                 exclusive.entry(name.clone()).or_default().extend(template.ids.iter().cloned());
                 let uses = |pod: &&ExistingPod| {
                     pod.namespace == namespace && claims_of(&pod.spec).any(|other| other == name)
                 };
-                if let Some(pod) = existing.iter().find(uses) {
+                if let Some(pod) = of.existing.iter().find(uses) {
                     let reason = format!("pod {} uses claim {name}, which is ReadWriteOncePod", pod.name);
-                    rules.extend(template.never_on(offer, reason, |_| true));
+                    rules.extend(template.never_on(of.offer, reason, |_| true));
                 }
             }
         }
         for (name, spec) in ephemeral(&template.spec) {
             for (reason, nodes) in unbound(index, &format!("of volume {name}"), spec) {
-                rules.extend(template.never_on(offer, reason, |node| nodes.contains(node)));
+                rules.extend(template.never_on(of.offer, reason, |node| nodes.contains(node)));
             }
         }
     }
@@ -72,12 +68,12 @@ pub(crate) fn volume_constraints(
             reason: Some(format!("claim {name} is ReadWriteOncePod")),
         }
     }));
-    rules.extend(volume_limits(index, namespace, templates, existing, offer));
+    rules.extend(volume_limits(of));
     rules
 }
 
 /// Names of the claims that a pod refers to.
-pub(crate) fn claims_of(spec: &PodSpec) -> impl Iterator<Item = String> {
+fn claims_of(spec: &PodSpec) -> impl Iterator<Item = String> {
     let volumes = spec.volumes.iter().flatten();
     volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()))
 }
@@ -107,9 +103,11 @@ fn excluded_nodes(index: &Index, name: &str, claim: &PersistentVolumeClaim) -> E
     let spec = claim.spec.clone().unwrap_or_default();
     let volume = spec.volume_name.as_ref().filter(|name| !name.is_empty());
     let Some(volume) = volume else { return unbound(index, name, &spec) };
-    let Some(found) = index.scheduling.volumes.get(volume) else {
-        return vec![(format!("volume {volume} of claim {name} does not exist"), every_node(index))];
-    };
+    if index.scheduling.lacks::<PersistentVolume>(volume) {
+        let reason = format!("volume {volume} of claim {name} does not exist; create the claim again");
+        return vec![(reason, every_node(index))];
+    }
+    let Some(found) = index.scheduling.volumes.get(volume) else { return Vec::new() };
     let nodes = index.nodes.iter().filter(|(_, node)| !is_reachable(found, node));
     let nodes: BTreeSet<String> = nodes.map(|(name, _)| name.clone()).collect();
     vec![(format!("volume {volume} of claim {name} is not available there"), nodes)]
@@ -117,10 +115,13 @@ fn excluded_nodes(index: &Index, name: &str, claim: &PersistentVolumeClaim) -> E
 
 /// A claim without a volume: its class says where one can be made.
 fn unbound(index: &Index, name: &str, spec: &PersistentVolumeClaimSpec) -> Excluded {
-    let classes = &index.scheduling.storage_classes;
-    let is_default = |class: &&std::sync::Arc<StorageClass>| {
-        class.annotations().get(DEFAULT_CLASS).is_some_and(|it| it == "true")
-    };
+    let objects = &index.scheduling;
+    if objects.is_unknown::<StorageClass>() || objects.is_unknown::<PersistentVolume>() {
+        return Vec::new();
+    }
+    let classes = &objects.storage_classes;
+    let is_default =
+        |class: &&Arc<StorageClass>| class.annotations().get(DEFAULT_CLASS).is_some_and(|it| it == "true");
     let class = match &spec.storage_class_name {
         Some(class) => classes.get(class),
         None => classes.values().find(is_default),
@@ -129,9 +130,11 @@ fn unbound(index: &Index, name: &str, spec: &PersistentVolumeClaimSpec) -> Exclu
     let Some(class) = waits else {
         let of = match (&spec.storage_class_name, class) {
             (Some(class), None) if !class.is_empty() => {
-                format!("claim {name} has no volume, and its StorageClass {class} does not exist")
+                format!("claim {name} has no volume, and its StorageClass {class} does not exist; create it")
             }
-            _ => format!("claim {name} has no volume yet; it is bound before pods are scheduled"),
+            _ => format!(
+                "claim {name} has no volume yet; its StorageClass must bind it before pods are scheduled"
+            ),
         };
         return vec![(of, every_node(index))];
     };
@@ -147,7 +150,7 @@ fn unbound(index: &Index, name: &str, spec: &PersistentVolumeClaimSpec) -> Exclu
                 .as_ref()
                 .is_none_or(|terms| terms.is_empty() || terms.iter().any(|term| is_in_topology(term, node)))
     };
-    let is_excluded = |(_, node): &(&String, &std::sync::Arc<Node>)| !(can_bind(node) || can_provision(node));
+    let is_excluded = |(_, node): &(&String, &Arc<Node>)| !(can_bind(node) || can_provision(node));
     let nodes = index.nodes.iter().filter(is_excluded).map(|(name, _)| name.clone()).collect();
     vec![(format!("StorageClass {} makes no volume for claim {name} there", class.name_any()), nodes)]
 }
@@ -175,7 +178,7 @@ fn is_reachable(volume: &PersistentVolume, node: &Node) -> bool {
 fn is_free_for(volume: &PersistentVolume, claim: &PersistentVolumeClaimSpec, class: &str) -> bool {
     let Some(spec) = &volume.spec else { return false };
     let storage = |amounts: Option<&BTreeMap<String, _>>| -> Option<Exact> {
-        let amount: &k8s_openapi::apimachinery::pkg::api::resource::Quantity = amounts?.get("storage")?;
+        let amount: &Quantity = amounts?.get("storage")?;
         quantity(&amount.0).ok()
     };
     let asked = storage(claim.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
@@ -197,32 +200,30 @@ fn is_in_topology(term: &TopologySelectorTerm, node: &Node) -> bool {
 }
 
 /// Volumes of a driver on a node, up to the limit of its `CSINode`.
-fn volume_limits(
-    index: &Index,
-    namespace: &str,
-    templates: &[PodTemplate],
-    existing: &[ExistingPod],
-    offer: &Offer,
-) -> Vec<Constraint> {
+fn volume_limits(of: &PodRules) -> Vec<Constraint> {
+    let (index, namespace) = (of.index, of.namespace);
+    if index.scheduling.csi_nodes.is_empty() {
+        return Vec::new();
+    }
     let limit_of = |node: &str, driver: &str| -> Option<u64> {
         let drivers = &index.scheduling.csi_nodes.get(node)?.spec.drivers;
         let count = drivers.iter().find(|it| it.name == driver)?.allocatable.as_ref()?.count?;
         u64::try_from(count).ok()
     };
-    let attached = |node: &str, driver: &str| -> BTreeSet<String> {
-        let pods = existing.iter().filter(|pod| pod.node == node);
-        let own = pods.flat_map(|pod| {
-            let generated = ephemeral(&pod.spec).map(|(volume, _)| {
-                format!("{}-{volume}", pod.name.split_once('/').map_or("", |(_, name)| name))
-            });
-            let names: Vec<String> = claims_of(&pod.spec).chain(generated).collect();
-            names.into_iter().map(|name| (pod.namespace.to_owned(), name))
-        });
-        let of_driver = own.filter(|key| driver_of(index, key).as_deref() == Some(driver));
-        of_driver.map(|(namespace, name)| format!("{namespace}/{name}")).collect()
-    };
-    let mut rules = Vec::new();
-    for template in templates {
+    // By node and driver: the claims that are attached.
+    let mut attached: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
+    for pod in of.existing {
+        let name = pod.name.split_once('/').map_or("", |(_, name)| name);
+        let generated = ephemeral(&pod.spec).map(|(volume, _)| format!("{name}-{volume}"));
+        for claim in claims_of(&pod.spec).chain(generated) {
+            let key = (pod.namespace.to_owned(), claim);
+            if let Some(driver) = driver_of(index, &key) {
+                attached.entry((pod.node, driver)).or_default().insert(format!("{}/{}", key.0, key.1));
+            }
+        }
+    }
+    let (mut rules, none) = (Vec::new(), BTreeSet::new());
+    for template in of.templates {
         let mut needs: BTreeMap<String, (BTreeSet<String>, u64)> = BTreeMap::new();
         for name in claims_of(&template.spec) {
             if let Some(driver) = driver_of(index, &(namespace.to_owned(), name.clone())) {
@@ -241,7 +242,7 @@ fn volume_limits(
                 .nodes
                 .keys()
                 .filter_map(|node| {
-                    let used = attached(node, &driver);
+                    let used = attached.get(&(node.as_str(), driver.clone())).unwrap_or(&none);
                     let used = used.union(&shared).count();
                     let used = u64::try_from(used).unwrap_or(u64::MAX);
                     Some((node.as_str(), (limit_of(node, &driver)? + 1).saturating_sub(used)))
@@ -249,9 +250,9 @@ fn volume_limits(
                 .collect();
             let reason = format!("the node has no room for more volumes of {driver}");
             let is_full = |node: &str| left.get(node).is_some_and(|left| *left < 1 + each);
-            rules.extend(template.never_on(offer, reason.clone(), is_full));
+            rules.extend(template.never_on(of.offer, reason.clone(), is_full));
             if each > 0 && template.ids.len() > 1 {
-                let hosts: BTreeSet<&str> = offer.units.iter().map(|unit| unit.node.as_str()).collect();
+                let hosts: BTreeSet<&str> = of.offer.units.iter().map(|unit| unit.node.as_str()).collect();
                 let room = |left: u64| left.saturating_sub(1) / each;
                 let most = left.values().map(|left| room(*left)).max().unwrap_or(0);
                 let domains = left.iter().filter(|(node, _)| hosts.contains(**node)).map(|(node, left)| {
