@@ -15,7 +15,12 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use crate::{TIMEOUT, plan::Plan, pods::pod, world::World};
+use crate::{
+    TIMEOUT,
+    plan::Plan,
+    pods::{pod, relabelled},
+    world::World,
+};
 
 /// A contradiction between a plan and kube-scheduler.
 #[derive(Clone, Debug)]
@@ -87,7 +92,8 @@ impl<'a> Trial<'a> {
         cluster.wait_nodes_ready(&world.nodes.iter().map(name_of).collect::<Vec<_>>()).await?;
         for foreign in &world.foreign {
             let namespace = foreign["metadata"]["namespace"].as_str().context("it has no namespace")?;
-            create_all::<Pod>(&Api::namespaced(client.clone(), namespace), std::slice::from_ref(foreign))
+            let pod = serde_json::to_value(relabelled(foreign)?)?;
+            create_all::<Pod>(&Api::namespaced(client.clone(), namespace), std::slice::from_ref(&pod))
                 .await?;
         }
         trial.wait_foreign().await?;
