@@ -260,7 +260,7 @@ pub struct PlacementStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PlacementPhase>,
 
-    /// Pods that the scheduler, a kubelet or admission refused; the planner respects each refusal until it expires.
+    /// Pods that the scheduler, a kubelet or admission refused; the planner respects each refusal until it expires, and for running actors as long as its cause is unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
@@ -318,8 +318,13 @@ pub struct Refusal {
     #[schemars(range(min = 1))]
     pub count: Option<i32>,
 
-    /// When the refusal expires and the pod is tried again; the delay doubles with each refusal.
+    /// When the refusal expires and an actor without a pod is tried again; the delay doubles with each refusal.
     pub until: Time,
+
+    /// The digest of what caused the refusal: the node, the template and, if the message is about them, the pods on the node. As long as it is unchanged, no running actor moves to the node, even after the expiry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 71))]
+    pub cause: Option<String>,
 }
 
 /// The scope of a refusal: `Node`, `Template` or `Namespace`.

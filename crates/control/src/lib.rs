@@ -27,7 +27,7 @@ pub use actions::blocked_on::BlockedOn;
 pub use actions::heal::{finish_in_flight, is_fully_applied, repair_only};
 pub use actions::stuck::stuck_moves;
 pub use actions::{Action, Actions, StopMode, next_actions};
-pub use backoff::refusals::{RefusalTracker, RefusedPod};
+pub use backoff::refusals::{MAX_REASON_CHARS, RefusalTracker, RefusedPod};
 pub use backoff::{Backoffs, MAX_BACKOFF};
 pub use commit::keep_running::KeepRunning;
 pub use commit::place_one::{only_requests_changed, place_one};

@@ -100,6 +100,8 @@ pub struct Refusal {
     pub count: u32,
     /// Expiry.
     pub until: Moment,
+    /// Digest of what caused it, if it holds for running actors as long as that is unchanged.
+    pub cause: Option<String>,
 }
 
 impl Refusal {

@@ -281,6 +281,7 @@ fn refusal(actor: &str, node: &str, until: u64) -> Refusal {
         reason: "full".into(),
         count: 1,
         until: Duration::from_secs(until),
+        cause: None,
     }
 }
 
@@ -299,7 +300,7 @@ fn applications_are_requeued_at_the_next_expiry() {
     assert_eq!(check(&[1020], look(1030), false), 20);
     assert_eq!(check(&[], look(2000), false), most, "no later than that");
     assert_eq!(check(&[], look(1), false), 1, "no sooner than that");
-    assert_eq!(check(&[999], None, false), 1);
+    assert_eq!(check(&[999], None, false), most, "an expired one holds until its cause changes");
     assert_eq!(check(&[], look(1001), true), most, "what failed is not taken up");
 }
 
@@ -323,9 +324,9 @@ fn summary(refused: &str, now: u64, longest: u64) -> String {
         let (actor, node) = who.split_once('/').unwrap();
         let scope = if node == "any" { RefusalScope::Template } else { RefusalScope::Node(node.into()) };
         let about = RefusalKey { scope, group: "cam".into(), kind: "gpu".into() };
-        refusals.record(&about, actor.into(), "full", at(longest), at(when.parse().unwrap()));
+        refusals.record(&about, (actor.into(), "full", None), at(longest), at(when.parse().unwrap()));
     }
-    let active = refusals.active(at(now)).into_iter().map(|it| {
+    let active = refusals.active(at(now), |_| false).into_iter().map(|it| {
         let node = if let RefusalScope::Node(node) = &it.key.scope { node } else { "any" };
         format!("{}/{node} x{} {}s", it.actor, it.count, it.until.as_secs() - now)
     });
@@ -337,7 +338,14 @@ fn refusals_prevent_restarts_of_the_same_group() {
     let at = Duration::from_secs;
     let refusal = |scope: &RefusalScope, group: &str, kind: &str| {
         let about = RefusalKey { scope: scope.clone(), group: group.into(), kind: kind.into() };
-        Refusal { key: about, actor: "cam-1".into(), reason: "full".into(), count: 1, until: at(100) }
+        Refusal {
+            key: about,
+            actor: "cam-1".into(),
+            reason: "full".into(),
+            count: 1,
+            until: at(100),
+            cause: None,
+        }
     };
     let on = |node: &str| RefusalScope::Node(node.into());
     for (scope, group, kind, now, expected) in [
@@ -386,12 +394,17 @@ fn refusals_are_bounded_and_restored() {
     let mut refusals = RefusalTracker::default();
     for node in 0..100 {
         let about = RefusalKey { scope: RefusalScope::Node(format!("n{node:03}")), ..RefusalKey::default() };
-        refusals.record(&about, "a".into(), &"ä".repeat(5000), Duration::from_mins(5), NOW);
+        let (reason, cause) = ("ä".repeat(5000), (node == 7).then(|| "c".to_owned()));
+        refusals.record(&about, ("a".into(), &reason, cause), Duration::from_mins(5), NOW);
     }
-    let active_now = refusals.active(NOW);
+    let changed = |_: &Refusal| false;
+    let active_now = refusals.active(NOW, changed);
     assert_eq!((active_now.len(), active_now[0].reason.chars().count()), (64, 1000));
-    assert_eq!(refusals.active(NOW + Duration::from_secs(10)), []);
+    let later = NOW + Duration::from_secs(10);
+    assert_eq!(refusals.active(later, changed), []);
+    let unchanged = refusals.active(later, |_| true);
+    assert_eq!(unchanged.iter().map(|it| it.cause.as_deref()).collect::<Vec<_>>(), [Some("c")]);
     let mut recalled = RefusalTracker::default();
     recalled.restore(active_now.clone());
-    assert_eq!(recalled.active(NOW), active_now);
+    assert_eq!(recalled.active(NOW, changed), active_now);
 }

@@ -16,6 +16,7 @@ mod snapshot;
 mod suggestions;
 mod units;
 
+pub use constraints::refusals::refusal_cause;
 pub use demand::actors::{ApplicationActors, RejectedRequest, actors_of_instance};
 pub use demand::application::{ActorName, GroupMember, manifest_actors, template_problem};
 pub use demand::pods::{is_terminal, pod_requests, unit_of};

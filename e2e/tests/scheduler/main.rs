@@ -2,7 +2,7 @@
 //!
 //! - [`random`] plans random worlds offline, recreates them on a control plane and compares.
 //! - [`manifests`] runs the installed operator on fixed worlds; [`operator`] checks that it does not evict for a place that is
-//!   refused.
+//!   refused, and [`refused_move`] that a refused move is repeated only after its cause changed.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -15,6 +15,7 @@ mod plan;
 mod pod_history;
 mod pods;
 mod random;
+mod refused_move;
 mod trial;
 mod world;
 

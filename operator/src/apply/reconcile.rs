@@ -227,7 +227,7 @@ async fn apply(
         ctx.back_off((key.clone(), actor), "its pod ended", Some(uid));
     }
     if !todo.refused_pods.is_empty() {
-        let (refused, said) = by_node(todo.refused_pods, &units, &actors, &[]);
+        let (refused, said) = by_node((todo.refused_pods, false), &units, &actors, &[]);
         record_refusals(&key, decision, ctx, refusals, refused).await?;
         ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;
     }
@@ -341,7 +341,8 @@ async fn record_deferred(
 ) -> Result<(), Error> {
     let key = ApplicationKey::of(application);
     if !application.spec.paused {
-        let (refused, said) = by_node(stuck(&deferred, decision, seen, outcome), units, actors, refusals);
+        let stuck = stuck(&deferred, decision, seen, outcome);
+        let (refused, said) = by_node((stuck, true), units, actors, refusals);
         if !said.is_empty() {
             record_refusals(&key, decision, ctx, refusals, refused).await?;
             ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;

@@ -25,7 +25,12 @@ pub fn block_actors(
             // Quota, policies and invalid templates are not specific to a node, so the actor keeps its unit.
             Deferred::Start(actor, about, reason) => {
                 said.push(format!("{actor}: {reason}"));
-                not_admitted.push((about, actor.clone(), reason.clone()));
+                not_admitted.push(NewRefusal {
+                    key: about,
+                    actor: actor.clone(),
+                    reason: reason.clone(),
+                    expires: true,
+                });
                 let until = ctx.back_off((key.clone(), actor.clone()), &reason, None);
                 (actor, until, BlockedOn::Backoff(reason))
             }
@@ -42,12 +47,21 @@ pub fn block_actors(
     (said, not_admitted)
 }
 
-/// What a refusal is about, the actor, and the message.
-pub type NewRefusal = (control::RefusalKey, String, String);
+/// A refusal that is not recorded yet.
+pub struct NewRefusal {
+    /// What it is about.
+    key: control::RefusalKey,
+    /// The refused actor.
+    actor: String,
+    /// Message of the component that refused.
+    reason: String,
+    /// Whether it expires even if its cause is unchanged.
+    expires: bool,
+}
 
-/// Refusals by nodes that are not `known` yet, and their messages.
+/// Refusals by nodes that are not `known` yet, and their messages. Those of pods that never existed expire.
 pub fn by_node(
-    refused: Vec<control::RefusedPod>,
+    (refused, expires): (Vec<control::RefusedPod>, bool),
     units: &BTreeMap<String, Unit>,
     actors: &[ActorName],
     known: &[Refusal],
@@ -66,7 +80,7 @@ pub fn by_node(
             return None;
         }
         said.push(words);
-        Some((about, it.actor, it.reason))
+        Some(NewRefusal { key: about, actor: it.actor, reason: it.reason, expires })
     });
     let refused = refused.collect();
     (refused, said.join("; "))
@@ -84,8 +98,14 @@ pub async fn record_refusals(
     refused: Vec<NewRefusal>,
 ) -> Result<(), Error> {
     // Concurrent refusals of one kind count once.
-    for (about, actor, reason) in refused {
-        ctx.record_refusal(key, &about, &actor, &reason);
+    for NewRefusal { key: about, actor, reason, expires } in refused {
+        let reason: String = reason.chars().take(control::MAX_REASON_CHARS).collect();
+        let cause = {
+            let index = ctx.caches.index();
+            let application = index.application(key).filter(|_| !expires);
+            application.and_then(|of| world::refusal_cause(&index, of, &about, &reason))
+        };
+        ctx.record_refusal(key, &about, (&actor, &reason, cause));
     }
     *refusals = ctx.active_refusals(key, None);
     let before = decision.status.clone().unwrap_or_default();
@@ -117,6 +137,7 @@ pub fn to_status(refusals: &[Refusal]) -> Vec<crds::Refusal> {
             reason: refusal.reason.clone(),
             count: i32::try_from(refusal.count).ok(),
             until: time(refusal),
+            cause: refusal.cause.clone(),
         }
     };
     refusals.iter().map(refusal_of).collect()

@@ -168,23 +168,28 @@ impl Context {
 
     /// Active refusals of an application; those in its Placement's status, from before a restart of the operator, are restored.
     pub fn active_refusals(&self, key: &ApplicationKey, decision: Option<&Placement>) -> Vec<Refusal> {
+        let index = self.caches.index();
+        let application = index.application(key);
+        let is_unchanged = |it: &Refusal| {
+            application.is_some_and(|of| world::refusal_cause(&index, of, &it.key, &it.reason) == it.cause)
+        };
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let refusals = all.entry(key.clone()).or_default();
         refusals.restore(decision.map(world::refusals).unwrap_or_default());
-        refusals.active(moment())
+        refusals.active(moment(), is_unchanged)
     }
 
-    /// Records a refusal. Returns until when it counts.
+    /// Records a refusal, whose `cause` is unknown if it merely expires.
     pub fn record_refusal(
         &self,
         key: &ApplicationKey,
         about: &RefusalKey,
-        actor: &str,
-        reason: &str,
-    ) -> Moment {
+        (actor, reason, cause): (&str, &str, Option<String>),
+    ) {
         let longest = Duration::from_secs(self.planning.refusal_seconds.into());
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(key.clone()).or_default().record(about, actor.to_owned(), reason, longest, moment())
+        let of_it = (actor.to_owned(), reason, cause);
+        all.entry(key.clone()).or_default().record(about, of_it, longest, moment());
     }
 
     /// Remembers below which unit capacities an application would be more overloaded than it is.

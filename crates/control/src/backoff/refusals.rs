@@ -1,4 +1,4 @@
-//! Refusals by the scheduler, admission or a kubelet: facts for the next plan, with an expiry.
+//! Refusals by the scheduler, admission or a kubelet: facts for the next plan, with an expiry and a cause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::model::{Moment, Refusal, RefusalKey, RefusalScope};
 
 /// Maximum length of a reason, in characters.
-const MAX_REASON_CHARS: usize = 1000;
+pub const MAX_REASON_CHARS: usize = 1000;
 /// Maximum number of reported refusals.
 const MAX_REFUSALS: usize = 64;
 /// Duration of the first refusal; it doubles with each further one.
@@ -31,7 +31,7 @@ pub struct RefusedPod {
 ///
 /// A refusal joins an active one with the same key. A later one lasts twice as long, until ten minutes pass without
 /// one. While a group is refused on one node after another, refusals of the earlier nodes are extended: every node is
-/// tried once before any is tried again.
+/// tried once before any is tried again. A refusal with a cause is kept after its expiry while the cause is unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct RefusalTracker {
     by_key: BTreeMap<RefusalKey, TrackedRefusal>,
@@ -45,6 +45,7 @@ struct TrackedRefusal {
     /// Consecutive refusals, not counting those that joined.
     streak: u32,
     until: Moment,
+    cause: Option<String>,
 }
 
 impl TrackedRefusal {
@@ -56,8 +57,9 @@ impl TrackedRefusal {
 impl RefusalTracker {
     /// Restores recorded refusals after a restart, unless newer ones are known.
     pub fn restore(&mut self, refusal: Vec<Refusal>) {
-        for Refusal { key: about, actor, reason, count, until } in refusal {
-            self.by_key.entry(about).or_insert(TrackedRefusal { actor, reason, count, streak: 1, until });
+        for Refusal { key: about, actor, reason, count, until, cause } in refusal {
+            let known = TrackedRefusal { actor, reason, count, streak: 1, until, cause };
+            self.by_key.entry(about).or_insert(known);
         }
     }
 
@@ -65,8 +67,7 @@ impl RefusalTracker {
     pub fn record(
         &mut self,
         about: &RefusalKey,
-        actor: String,
-        reason: &str,
+        (actor, reason, cause): (String, &str, Option<String>),
         longest: Duration,
         now: Moment,
     ) -> Moment {
@@ -78,13 +79,15 @@ impl RefusalTracker {
             count: 0,
             streak: 0,
             until: Moment::ZERO,
+            cause: None,
         };
         let known = self.by_key.entry(about.clone()).or_insert(fresh);
         if known.until <= now {
             (known.count, known.streak) = (0, known.streak.saturating_add(1));
             known.until = now + known.duration(longest);
         }
-        (known.actor, known.reason, known.count) = (actor, reason, known.count.saturating_add(1));
+        (known.actor, known.reason, known.cause) = (actor, reason, cause);
+        known.count = known.count.saturating_add(1);
         let until = known.until;
         if matches!(about.scope, RefusalScope::Node(_)) {
             let same = |other: &RefusalKey| {
@@ -98,17 +101,18 @@ impl RefusalTracker {
         until
     }
 
-    /// Active refusals, sorted; if there are too many, those that last longest.
-    pub fn active(&self, now: Moment) -> Vec<Refusal> {
+    /// Refusals before their expiry, or whose cause `is_unchanged`, sorted; if there are too many, those that last longest.
+    pub fn active(&self, now: Moment, is_unchanged: impl Fn(&Refusal) -> bool) -> Vec<Refusal> {
         let refusal = |(about, known): (&RefusalKey, &TrackedRefusal)| Refusal {
             key: about.clone(),
             actor: known.actor.clone(),
             reason: known.reason.clone(),
             count: known.count,
             until: known.until,
+            cause: known.cause.clone(),
         };
-        let mut active: Vec<Refusal> =
-            self.by_key.iter().filter(|(_, known)| known.until > now).map(refusal).collect();
+        let is_active = |it: &Refusal| it.until > now || it.cause.is_some() && is_unchanged(it);
+        let mut active: Vec<Refusal> = self.by_key.iter().map(refusal).filter(is_active).collect();
         active.sort_by_key(|refusal| std::cmp::Reverse(refusal.until));
         active.truncate(MAX_REFUSALS);
         active.sort();

@@ -350,7 +350,7 @@ pub fn requeue_after(
     second_look: Option<ResumeSearch>,
     failed: bool,
 ) -> Duration {
-    let forgotten = refusals.iter().map(|refusal| refusal.until);
+    let forgotten = refusals.iter().map(|refusal| refusal.until).filter(|until| *until > now);
     let second_look = second_look.map(|look| look.at).filter(|_| !failed);
     let next = forgotten.chain(second_look).min();
     next.map_or(RESYNC_PERIOD, |at| at.saturating_sub(now).clamp(MIN_REQUEUE, RESYNC_PERIOD))

@@ -61,7 +61,7 @@ pub(crate) fn constraints(
     rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, application, actors));
     rules.extend(between_pods(index, (application, actors), offer));
-    rules.extend(ActiveRefusals::of(index, application, now).rules(actors, offer));
+    rules.extend(ActiveRefusals::of(index, application, now).rules(actors, &specs, offer));
     rules
 }
 

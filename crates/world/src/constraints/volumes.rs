@@ -73,7 +73,7 @@ pub(crate) fn volume_constraints(of: &PodRules) -> Vec<Constraint> {
 }
 
 /// Names of the claims that a pod refers to.
-fn claims_of(spec: &PodSpec) -> impl Iterator<Item = String> {
+pub(crate) fn claims_of(spec: &PodSpec) -> impl Iterator<Item = String> {
     let volumes = spec.volumes.iter().flatten();
     volumes.filter_map(|volume| Some(volume.persistent_volume_claim.as_ref()?.claim_name.clone()))
 }

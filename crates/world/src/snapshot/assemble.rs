@@ -288,7 +288,7 @@ impl AssembledSnapshot {
     }
 }
 
-fn digest(text: &str) -> String {
+pub(crate) fn digest(text: &str) -> String {
     Sha256::digest(text).iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 

@@ -79,21 +79,27 @@ pub fn refusals(placement: &Placement) -> Vec<Refusal> {
         since.try_into().unwrap_or_default()
     };
     let refusal = |refusal: &crds::Refusal| Refusal {
-        key: RefusalKey {
-            scope: match refusal.scope {
-                crds::RefusalScope::Node => RefusalScope::Node(refusal.node.clone().unwrap_or_default()),
-                crds::RefusalScope::Template => RefusalScope::Template,
-                crds::RefusalScope::Namespace => RefusalScope::Namespace,
-            },
-            group: refusal.group.clone().unwrap_or_default(),
-            kind: refusal.kind.clone().unwrap_or_default(),
-        },
+        key: refusal_key(refusal),
         actor: refusal.actor.clone(),
         reason: refusal.reason.clone(),
         count: refusal.count.and_then(|count| count.try_into().ok()).unwrap_or(1),
         until: moment(&refusal.until),
+        cause: refusal.cause.clone(),
     };
     placement.status.iter().flat_map(|status| &status.refusals).map(refusal).collect()
+}
+
+/// What a refusal in a Placement's status is about.
+pub(crate) fn refusal_key(refusal: &crds::Refusal) -> RefusalKey {
+    RefusalKey {
+        scope: match refusal.scope {
+            crds::RefusalScope::Node => RefusalScope::Node(refusal.node.clone().unwrap_or_default()),
+            crds::RefusalScope::Template => RefusalScope::Template,
+            crds::RefusalScope::Namespace => RefusalScope::Namespace,
+        },
+        group: refusal.group.clone().unwrap_or_default(),
+        kind: refusal.kind.clone().unwrap_or_default(),
+    }
 }
 
 /// Observed state of an application, with the free capacity of these units and of its pods' nodes.

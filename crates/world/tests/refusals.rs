@@ -1,0 +1,105 @@
+//! Refusals last as long as their cause for actors that run elsewhere, and refused actors go back.
+#![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
+
+use control::{RefusalKey, RefusalScope};
+use jiff::Timestamp;
+use placement::file::{Constraint, Places};
+use world::{ApplicationKey, Index, Objects, Policy, assemble, refusal_cause};
+
+/// Nodes `n0` and `n1`; `app` has the actors `w-0` and `w-1`, and `w-1` runs on `n1`. `n0` refused `w-0`, which came from `n1`.
+const WORLD: &str = r#"
+{apiVersion: v1, kind: Node, metadata: {name: n0, labels: {disk: ssd}}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "10"}}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: foreign, namespace: ns, uid: foreign-pod}, spec: {nodeName: n0, containers: [{name: c}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {name: app, namespace: ns, uid: app-uid}, spec: {actors: [
+  {name: w, replicas: 2, arrivals: 1/s, implementations: [{kind: cpu, serviceTime: 1ms, template: {spec: {containers: [{name: c}]}}}]}]}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: Instance, metadata: {name: app-w-1, namespace: ns, uid: app-w-1-uid,
+  ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: app, uid: app-uid, controller: true}]},
+  spec: {applicationName: app, actorGroup: w, actor: w-1, template: {}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: app-w-1, namespace: ns, uid: app-w-1-pod, annotations: {cairn.dev/unit: n1/cpus-0},
+  ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: Instance, name: app-w-1, uid: app-w-1-uid, controller: true}]},
+  spec: {nodeName: n1, containers: [{name: c}]}, status: {phase: Running}}
+---
+{apiVersion: cairn.dev/v1alpha1, kind: Placement, metadata: {name: app, namespace: ns, uid: app-placement,
+  ownerReferences: [{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, name: app, uid: app-uid, controller: true}]},
+  spec: {application: app, applicationGeneration: 1, policy: p, snapshotDigest: d, strategy: s, seed: 1, effort: 1,
+    assignments: [{actor: w-0, unit: n0/cpus-0, node: n0, pool: cpus}, {actor: w-1, unit: n1/cpus-0, node: n1, pool: cpus}],
+    moves: [{actor: w-0, from: n1/cpus-0, to: n0/cpus-0, reason: gain}]},
+  status: {refusals: [{actor: w-0, group: w, kind: cpu, node: n0, reason: 'REASON', until: '1970-01-01T00:01:00Z', cause: 'CAUSE'}]}}
+"#;
+
+const EXPIRY: i64 = 60;
+
+fn index(world: &str) -> Index {
+    let mut objects = Objects::default();
+    objects.read("test", world).unwrap();
+    Index::of(&objects)
+}
+
+fn key() -> ApplicationKey {
+    ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() }
+}
+
+/// What the refusal constrains after a change of the world since it was recorded, at this time.
+fn constrained(reason: &str, change: (&str, &str), seconds: i64) -> String {
+    let world = WORLD.replace("REASON", reason);
+    let about = RefusalKey { scope: RefusalScope::Node("n0".into()), group: "w".into(), kind: "cpu".into() };
+    let before = index(&world);
+    let cause = refusal_cause(&before, before.application(&key()).unwrap(), &about, reason);
+    let cause = cause.map_or_else(String::new, |cause| format!(", cause: '{cause}'"));
+    assert!(change.0.is_empty() || world.contains(change.0), "{}", change.0);
+    let after = world.replace(", cause: 'CAUSE'", &cause);
+    let after = index(&if change.0.is_empty() { after } else { after.replace(change.0, change.1) });
+    let now = Timestamp::from_second(seconds).unwrap();
+    let assembled = assemble(&after, &key(), &Policy::builtin("p"), now).unwrap();
+    let rules = assembled.snapshot.file().constraints.iter().filter_map(|rule| match rule {
+        Constraint::Never { actors, places: Places::Units(units), reason: Some(reason), .. }
+            if reason.starts_with("refused") =>
+        {
+            Some(format!("{} not {}", actors.join(" "), units.join(" ")))
+        }
+        Constraint::Only { actors, places: Places::Units(units), .. } => {
+            Some(format!("{} only {}", actors.join(" "), units.join(" ")))
+        }
+        _ => None,
+    });
+    rules.collect::<Vec<_>>().join(", ").replace("ns/app/", "").replace("/cpus-0", "")
+}
+
+#[test]
+fn refusals_last_as_long_as_their_cause_for_running_actors() {
+    const STORAGE: &str = "node(s) did not have enough free storage";
+    const FULL: &str = "Insufficient example.com/licence";
+    let unchanged = ("", "");
+    let (both, running) = ("w-0 w-1 not n0, w-0 only n1", "w-1 not n0");
+    let other_status = ("{allocatable", "{conditions: [], allocatable");
+    for (reason, change, seconds, expected) in [
+        (STORAGE, unchanged, EXPIRY - 1, both),
+        (STORAGE, unchanged, EXPIRY, running),
+        (STORAGE, other_status, EXPIRY, running),
+        (STORAGE, ("disk: ssd", "disk: hdd"), EXPIRY - 1, both),
+        (STORAGE, ("disk: ssd", "disk: hdd"), EXPIRY, ""),
+        (STORAGE, ("template: {spec: {", "template: {spec: {priority: 7, "), EXPIRY, ""),
+        (STORAGE, ("foreign-pod", "another-pod"), EXPIRY, running),
+        (STORAGE, ("metadata: {name: cpus}", "metadata: {name: cpu-pool}"), EXPIRY, ""),
+        // Pods are the cause only of what is about them.
+        (FULL, unchanged, EXPIRY, running),
+        (FULL, ("foreign-pod", "another-pod"), EXPIRY, ""),
+        (FULL, ("app-w-1-pod", "its-next-pod"), EXPIRY, running),
+        // Plans know affinity, and its cause may be on other nodes.
+        ("node(s) did not match pod anti-affinity rules", unchanged, EXPIRY, ""),
+    ] {
+        assert_eq!(constrained(reason, change, seconds), expected, "{reason}: {change:?} at {seconds}");
+    }
+    // A node that is cordoned meanwhile is no way back.
+    let cordoned =
+        ("metadata: {name: n1}, status", "metadata: {name: n1}, spec: {unschedulable: true}, status");
+    assert_eq!(constrained(STORAGE, cordoned, 0), "w-0 w-1 not n0");
+}
