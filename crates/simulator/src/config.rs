@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use counters::Gamma;
 use serde::Deserialize;
-
-use crate::gamma::Gamma;
 
 /// Synchronization between actors; it determines which kind of delay is counted as annoyance.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]

@@ -8,7 +8,6 @@ pub mod best_static;
 pub mod config;
 pub mod dag;
 pub mod experiments;
-pub mod gamma;
 pub mod mean;
 pub mod oracle;
 pub mod planner;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use counters::Gamma;
+use num_rational::Ratio;
 use placement::file::{
     Actor, CapScope, Constraint, Drag, ExchangeCost, Levels, Message, Node, PairCost, RunsOn, SnapshotFile,
     Unit, VERSION,
@@ -11,7 +13,6 @@ use placement::{Criterion, Snapshot, SnapshotError};
 use super::observed::Observed;
 use super::work;
 use crate::config::Counters;
-use crate::gamma::Gamma;
 
 /// Unit of measurement for work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,11 +130,17 @@ impl SnapshotModel {
             Counters::Window => observed.period,
             Counters::Cumulative => observed.total,
         };
-        let windows = match counters {
-            Counters::Window => counted.milliseconds / platform.window,
-            // The authors' program does not divide: its sums grow with the run.
-            Counters::Cumulative => 1.0,
+        // The authors' program does not divide: its sums grow with the run.
+        let (length, window) = match counters {
+            Counters::Window => (counted.milliseconds, platform.window),
+            Counters::Cumulative => (1.0, 1.0),
         };
+        let windows = length / window;
+        let exact = |milliseconds| i128::from(nanoseconds(milliseconds).max(1));
+        let per_window = Ratio::new(exact(window), exact(length));
+        // A rollback loses the duration of one rollback, a null message that of a message at factor 1.
+        let (undo, message) = (nanoseconds(platform.undo), nanoseconds(config.communication_milliseconds));
+        let task = nanoseconds(config.task_milliseconds);
         let actors = observed.assignment.len();
         let paces =
             if self.exchange == MessageCost::Longer { work::paces(observed) } else { vec![1.0; actors] };
@@ -143,14 +150,14 @@ impl SnapshotModel {
                 if count > 0 {
                     file.messages.push(Message { from: name(from), to: name(at), count });
                 }
-                // A rollback loses the duration of one rollback, a null message that of a message at factor 1.
                 let lost = [
-                    f64::from(counted.late.get(at, from)) * platform.undo,
-                    f64::from(counted.nulls.get(at, from)) * config.communication_milliseconds,
-                    f64::from(counted.waited.get(at, from)) / 1000.0,
+                    u64::from(counted.late.get(at, from)).saturating_mul(undo),
+                    u64::from(counted.nulls.get(at, from)).saturating_mul(message),
+                    u64::from(counted.waited.get(at, from)) * 1000,
                 ];
-                let drag = whole(self.gamma.annoyance(lost, config.task_milliseconds) / windows);
+                let drag = (self.gamma.annoyance(lost, task) * per_window).round().to_integer();
                 if drag > 0 {
+                    let drag = u64::try_from(drag).unwrap_or(u64::MAX);
                     file.annoyance.push(Drag { a: name(at), b: name(from), drag });
                 }
             }
@@ -161,6 +168,11 @@ impl SnapshotModel {
 /// The actor id used in snapshots.
 fn name(actor: usize) -> String {
     format!("sim/trace/a-{actor}")
+}
+
+/// Milliseconds in whole nanoseconds.
+fn nanoseconds(milliseconds: f64) -> u64 {
+    whole(milliseconds * 1e6)
 }
 
 /// Rounded to the nearest non-negative integer.

@@ -11,23 +11,13 @@ pub const PER_MILLISECOND: f64 = 10_000.0;
 /// One per cent above the share at perfect balance.
 const SLACK: f64 = 1.01;
 
-/// Tasks of each actor per window at the common pace of all actors.
-///
-/// Running ahead does not increase demand: demand is tasks per logical time. Executions that were not rolled back,
-/// divided by the progress of logical time, do not depend on the assignment. An actor without progress has no demand.
+/// Tasks of each actor per window at the common pace of all actors ([`counters::demand`]).
 #[expect(clippy::cast_precision_loss, reason = "counts are below 2^53")]
 pub fn demand(observed: &Observed) -> Vec<f64> {
     let period = observed.period;
-    let windows = period.milliseconds / observed.platform.window;
     let kept = period.executed.iter().zip(&period.undone);
     let kept: Vec<f64> = kept.map(|(ran, undone)| ran.saturating_sub(*undone) as f64).collect();
-    let rate = |(kept, far): (&f64, &f64)| if *far > 0.0 { kept / far } else { 0.0 };
-    let rates: Vec<f64> = kept.iter().zip(&period.progress).map(rate).collect();
-    let (sum, of_rates) = (kept.iter().sum::<f64>(), rates.iter().sum::<f64>());
-    if of_rates <= 0.0 {
-        return kept.iter().map(|kept| kept / windows).collect();
-    }
-    rates.iter().map(|rate| rate * sum / of_rates / windows).collect()
+    counters::demand(&kept, &period.progress, period.milliseconds / observed.platform.window)
 }
 
 /// Milliseconds per task on a unit, including sends and rollbacks: measured on busy units of its kind; without such a

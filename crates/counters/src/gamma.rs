@@ -1,6 +1,10 @@
 //! Annoyance weights γ (APO paper, section III-C).
 
+use num_rational::Ratio;
 use serde::Deserialize;
+
+use crate::rounding::round;
+use crate::window::PairCounts;
 
 /// Annoyance weights as rational numbers, such as `2`, `0.5` or `1/3`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -90,12 +94,13 @@ impl Gamma {
 
     /// Annoyance of an ordered pair, unrounded: σ · Σ γ · time lost / λ.
     ///
-    /// `lost` holds the milliseconds lost to rollbacks, null messages and idle time; λ is `useful`, the task duration on a
-    /// unit of speed 1.
-    pub fn annoyance(&self, lost: [f64; 3], useful: f64) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "weights are small")]
-        let weighted = lost.iter().zip(self.numerators).map(|(lost, weight)| lost * weight as f64);
-        weighted.sum::<f64>() / useful
+    /// `lost` holds the nanoseconds lost to rollbacks, null messages and idle time; λ is `baseline_nanoseconds`, the task
+    /// duration on a unit of speed 1, at least 1.
+    pub fn annoyance(&self, lost: [u64; 3], baseline_nanoseconds: u64) -> Ratio<i128> {
+        // Weights are below 2^40, so the sum is below 2^106.
+        let weighted =
+            lost.into_iter().zip(self.numerators).map(|(lost, weight)| i128::from(lost) * i128::from(weight));
+        Ratio::new(weighted.sum(), i128::from(baseline_nanoseconds.max(1)))
     }
 
     /// σ, the factor by which annoyances are scaled to integers.
@@ -104,8 +109,52 @@ impl Gamma {
     }
 }
 
+/// How counters become annoyance: weights, and the time that each event loses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnnoyanceScale {
+    /// The weights γ.
+    pub gamma: Gamma,
+    /// λ: nanoseconds of a useful task.
+    pub baseline_nanoseconds: u64,
+    /// Nanoseconds that a rollback loses.
+    pub rollback_nanoseconds: u64,
+    /// Nanoseconds that a null message loses.
+    pub null_message_nanoseconds: u64,
+}
+
+impl Default for AnnoyanceScale {
+    /// Table II of the APO paper: a task of 100 µs.
+    fn default() -> Self {
+        Self {
+            gamma: Gamma::default(),
+            baseline_nanoseconds: 100_000,
+            rollback_nanoseconds: 100_000,
+            null_message_nanoseconds: 20_000,
+        }
+    }
+}
+
+impl AnnoyanceScale {
+    /// Annoyance of an ordered pair from the increases of its counters, unrounded.
+    pub(crate) fn annoyance(&self, pair: &PairCounts) -> Ratio<i128> {
+        #[expect(clippy::cast_precision_loss, reason = "durations are far below 2^53 nanoseconds")]
+        let lost = |count: f64, each: u64| round(count * each as f64);
+        let lost = [
+            lost(pair.rollbacks, self.rollback_nanoseconds),
+            lost(pair.null_messages, self.null_message_nanoseconds),
+            lost(pair.idle_seconds, NANOSECONDS),
+        ];
+        self.gamma.annoyance(lost, self.baseline_nanoseconds)
+    }
+}
+
+/// Nanoseconds of a second.
+const NANOSECONDS: u64 = 1_000_000_000;
+
 #[cfg(test)]
 mod tests {
+    use num_rational::Ratio;
+
     use super::Gamma;
 
     #[test]
@@ -113,7 +162,11 @@ mod tests {
         let gamma = Gamma::new("0.5", "1/3", "2").unwrap();
         assert_eq!((gamma.numerators, gamma.sigma()), ([3, 2, 12], 6));
         // 6 × (0.5 × 1 + 1/3 × 3 + 2 × 0.5) / 0.5.
-        assert!((gamma.annoyance([1.0, 3.0, 0.5], 0.5) - 30.0).abs() < 1e-9);
+        assert_eq!(gamma.annoyance([10, 30, 5], 5), Ratio::from(30));
+        // 6 × 1/3 × 1 / 7: thirds and sevenths stay exact.
+        assert_eq!(gamma.annoyance([0, 1, 0], 7), Ratio::new(2, 7));
+        let large = Gamma::new("1000", "1/999", "1/998").unwrap();
+        assert_eq!(large.annoyance([u64::MAX; 3], 1).denom(), &1);
         for wrong in ["", "x", "1/0", "-1", "1.2345", "2000", "1/2/3"] {
             let error = Gamma::new(wrong, "1", "1").unwrap_err();
             assert!(error.to_string().starts_with(&format!("{wrong:?} is not a weight; write")), "{error}");

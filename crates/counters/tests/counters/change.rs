@@ -1,0 +1,56 @@
+//! When the load changed.
+
+use counters::CounterSeries::{Busy, Messages};
+use counters::{MeasuredLoad, WindowChoice};
+
+use crate::{Line, roster, windows};
+
+/// Windows with these messages from `a-0` to `b-0`, the oldest first, and 1 s of work of `a-0`.
+fn of_messages(messages: &[f64]) -> Vec<Vec<Line<'static>>> {
+    let lines = |count: &f64| vec![(Messages, "a-0", "b-0", *count), (Busy, "a-0", "", 1.0)];
+    messages.iter().map(lines).collect()
+}
+
+#[test]
+fn both_newest_windows_must_differ_by_more_than_ten_percent_and_twice_the_noise() {
+    let roster = roster(&["a-0", "b-0"]);
+    let facts = windows(&roster, &of_messages(&[100.0])).load(WindowChoice::All);
+    for (messages, has_changed) in [
+        (&[111.0][..], false),
+        (&[111.0, 111.0], true),
+        (&[110.0, 150.0], false),
+        (&[150.0, 110.0], false),
+        (&[89.0, 89.0], true),
+        (&[89.0, 111.0], true),
+        (&[100.0, 100.0, 150.0, 150.0], true),
+        // The windows before differ from their mean by 20 %.
+        (&[80.0, 120.0, 130.0, 130.0], false),
+        (&[80.0, 120.0, 141.0, 141.0], true),
+        (&[0.0, 0.0], true),
+    ] {
+        let windows = windows(&roster, &of_messages(messages));
+        assert_eq!(windows.has_changed(&facts), has_changed, "{messages:?}");
+    }
+    let windows = windows(&roster, &of_messages(&[100.0, 100.0]));
+    assert!(windows.has_changed(&MeasuredLoad::default()), "nothing was measured before");
+}
+
+#[test]
+fn messages_and_work_are_compared_apart() {
+    let roster = roster(&["a-0", "b-0"]);
+    let of = |messages: f64, work: f64| vec![(Messages, "a-0", "b-0", messages), (Busy, "a-0", "", work)];
+    let facts = windows(&roster, &[of(100.0, 2.0)]).load(WindowChoice::All);
+    for (newest, has_changed) in [
+        ([of(100.0, 3.0), of(100.0, 3.0)], true),
+        ([of(105.0, 2.1), of(105.0, 2.1)], false),
+        ([of(150.0, 2.0), of(100.0, 3.0)], false),
+    ] {
+        assert_eq!(windows(&roster, &newest).has_changed(&facts), has_changed, "{newest:?}");
+    }
+    let other = windows(&roster, &[of(150.0, 1.0)]).load(WindowChoice::All);
+    let difference = facts.difference(&other);
+    assert_eq!((difference.messages, difference.work), (0.5, 0.5));
+    let moved = windows(&roster, &[vec![(Messages, "b-0", "a-0", 100.0), (Busy, "a-0", "", 2.0)]]);
+    let difference = facts.difference(&moved.load(WindowChoice::All));
+    assert_eq!((difference.messages, difference.work), (2.0, 0.0), "another pair");
+}
