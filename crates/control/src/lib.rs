@@ -34,6 +34,9 @@ pub use commit::place_one::{only_requests_changed, place_one};
 pub use commit::repair::repair_plan;
 pub use commit::start::{all_or_nothing, has_started, hold_start};
 pub use commit::{Verdict, infeasible, revalidate_plan};
+pub use gain::gate::{CHANGE_WINDOWS, GateRule, GateVerdict, least_with_pauses};
+pub use gain::necessary::necessary_part;
+pub use gain::prune::ElectiveMoves;
 pub use gain::{Gain, gain, require_gain};
 pub use model::{
     Backoff, Decision, DesiredActor, DesiredState, FreeCapacity, FreeUnit, Instance, Moment, NameConflict,

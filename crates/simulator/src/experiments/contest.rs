@@ -393,8 +393,7 @@ pub fn losses(results: &[ContestantRuns]) -> String {
             .expect("writing to a string succeeds");
         for (seed, change) in lost {
             let known = change.known.as_ref().map_or_else(String::new, |known| {
-                let gain = known.gain.unwrap_or_default();
-                let (gain, half) = (gain.expected * 100.0, gain.margin * 100.0);
+                let (gain, half) = (known.gain.expected * 100.0, known.gain.margin * 100.0);
                 format!("{gain:+.1} ± {half:.1} % | {:?} → {:?}", known.stay, known.go)
             });
             let (stayed, went) = means(change);

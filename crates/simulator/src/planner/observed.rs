@@ -62,8 +62,8 @@ pub struct GainEstimate {
     pub stay: Vec<i64>,
     /// By level: cost of the plan.
     pub go: Vec<i64>,
-    /// Gain of the plan; absent if staying was not an option.
-    pub gain: Option<Gain>,
+    /// Gain of the plan over staying.
+    pub gain: Gain,
 }
 
 /// Decides repeatedly where actors run.

@@ -69,7 +69,12 @@ impl StrategyPlanner {
         let known = GainEstimate {
             stay: snapshot.cost(&snapshot.incumbent()).vector(snapshot),
             go: plan.cost.vector(snapshot),
-            gain: gain(snapshot, &windows, &plan.assignment),
+            gain: gain(
+                snapshot,
+                &windows,
+                (&snapshot.incumbent(), &plan.assignment),
+                self.least_gain.unwrap_or(0.0),
+            ),
         };
         let plan = match self.least_gain {
             Some(least) => require_gain(snapshot, &windows, plan, least + lost(observed)),

@@ -1,0 +1,127 @@
+//! The moves that carry the gain of a plan.
+
+use std::collections::BTreeMap;
+
+use placement::ix::ActorIx;
+use placement::{Assignment, Snapshot};
+
+use crate::gain::necessary::TakeBack;
+use crate::gain::{gain_at, noticeable_level};
+
+/// A move is taken back if the plan loses less than this part of the scale without it.
+const LEAST_PER_MOVE: f64 = 0.01;
+
+/// The elective moves of a plan that are worth being made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ElectiveMoves {
+    /// The assignment without them: the incumbent with the necessary moves.
+    pub stays: Assignment,
+    /// The assignment with them.
+    pub goes: Assignment,
+    /// What the plan loses without each, as a part of the scale; moves that are only possible together share theirs.
+    pub gains: BTreeMap<ActorIx, f64>,
+    /// The level that they improve, counted from the last.
+    level: usize,
+}
+
+impl ElectiveMoves {
+    /// Takes back elective moves of `goes` that gain less than 1 % each, and then the weakest until at most `most` are left.
+    ///
+    /// `None` if nothing is left, or no level changes by half of `least`.
+    pub fn of(
+        snapshot: &Snapshot,
+        stays: Assignment,
+        goes: &Assignment,
+        least: f64,
+        most: usize,
+    ) -> Option<Self> {
+        let level = noticeable_level(snapshot, (&stays, goes), least / 2.0)?;
+        let mut pruned = Pruned { snapshot, stays: &stays, goes: goes.clone(), level };
+        // What is worth little may be worth more without another, and conversely.
+        while pruned.take_back_weak() {}
+        let mut gains = pruned.gains();
+        while gains.len() > most {
+            let weakest = gains.iter().min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(actor, _)| *actor)?;
+            pruned.take_back(weakest)?;
+            gains = pruned.gains();
+        }
+        let goes = pruned.goes;
+        (!gains.is_empty()).then_some(Self { stays, goes, gains, level })
+    }
+
+    /// The gain on the facts of another window, as a part of the scale there.
+    pub fn gain(&self, window: &Snapshot) -> f64 {
+        gain_at(window, (&self.stays, &self.goes), self.level).unwrap_or_default()
+    }
+}
+
+struct Pruned<'a> {
+    snapshot: &'a Snapshot,
+    stays: &'a Assignment,
+    goes: Assignment,
+    level: usize,
+}
+
+impl Pruned<'_> {
+    fn movers(&self) -> Vec<ActorIx> {
+        let moves = |actor: &ActorIx| self.stays[*actor] != self.goes[*actor];
+        ActorIx::first(self.snapshot.actors()).filter(moves).collect()
+    }
+
+    fn gain(&self, goes: &Assignment) -> f64 {
+        gain_at(self.snapshot, (self.stays, goes), self.level).unwrap_or_default()
+    }
+
+    /// The assignment without a move, and without those that took the place the actor returns to.
+    fn without(&self, actor: ActorIx) -> Option<(Assignment, usize)> {
+        let rules = TakeBack::new(self.snapshot, self.stays, &self.goes);
+        let (mut back, mut step) = (self.goes.clone(), vec![actor]);
+        back[actor] = self.stays[actor];
+        while !rules.is_as_good(&back) {
+            let took_place = |other: &ActorIx| {
+                back[*other] != self.stays[*other]
+                    && step.iter().any(|actor| self.goes[*other] == self.stays[*actor])
+            };
+            let next = self.movers().into_iter().find(took_place)?;
+            back[next] = self.stays[next];
+            step.push(next);
+        }
+        Some((back, step.len()))
+    }
+
+    /// What the plan loses without each move; nothing for moves that cannot be taken back.
+    fn gains(&self) -> BTreeMap<ActorIx, f64> {
+        let all = self.gain(&self.goes);
+        let lost = |actor: &ActorIx| match self.without(*actor) {
+            Some((back, moves)) => (all - self.gain(&back)) / as_number(moves),
+            None => 0.0,
+        };
+        self.movers().into_iter().map(|actor| (actor, lost(&actor))).collect()
+    }
+
+    /// Takes back each move that is weak at this moment; returns whether there was one.
+    fn take_back_weak(&mut self) -> bool {
+        let mut found = false;
+        for actor in self.movers() {
+            if self.stays[actor] == self.goes[actor] {
+                // Taken back with another.
+                continue;
+            }
+            let Some((back, moves)) = self.without(actor) else { continue };
+            if self.gain(&self.goes) - self.gain(&back) < LEAST_PER_MOVE * as_number(moves) {
+                (self.goes, found) = (back, true);
+            }
+        }
+        found
+    }
+
+    fn take_back(&mut self, actor: ActorIx) -> Option<()> {
+        self.goes = self.without(actor)?.0;
+        Some(())
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "moves are few")]
+fn as_number(moves: usize) -> f64 {
+    moves as f64
+}
