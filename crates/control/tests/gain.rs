@@ -231,8 +231,8 @@ fn moves_that_carry_little_of_the_gain_are_taken_back() {
     let work = [600, 300, 92, 8];
     assert_eq!(
         pruned(&work, &[0, 1, 2, 3], 8),
-        "a0 60, a1 30, a2 10: 99",
-        "half a percent is no reason to move"
+        "a0 60, a1 30, a2 9: 99",
+        "less than a percent is no reason to move"
     );
     assert_eq!(pruned(&work, &[0, 1, 2, 3], 2), "a0 60, a1 30: 90", "the weakest above the limit");
     assert_eq!(pruned(&work, &[3], 8), "none", "less than half of the least gain");
