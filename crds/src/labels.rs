@@ -23,6 +23,11 @@ pub const POLICY: &str = "cairn.dev/policy";
 /// The values of [`POLICY`]: a policy that applications can select, and one that is enforced for all applications.
 pub const POLICY_VALUES: [&str; 2] = ["true", ENFORCED];
 
+/// Annotation of applications and templates: actors move only when they must, never for a gain.
+pub const DO_NOT_MOVE: &str = "cairn.dev/do-not-move";
+/// Annotation of applications and templates: actors with claims or `hostPath` volumes may move for a gain, too.
+pub const MAY_MOVE: &str = "cairn.dev/may-move";
+
 /// The label selector of policy ConfigMaps.
 pub fn policy_selector() -> String {
     format!("{POLICY} in ({})", POLICY_VALUES.join(","))

@@ -18,8 +18,8 @@ mod topology;
 
 pub use application::{
     ActorApplication, ActorApplicationSpec, ActorApplicationStatus, ActorCounts, ActorGroup,
-    ApplicationPhase, Channel, ChannelPattern, Implementation, Pin, Revisions, SpreadLevel, StartPolicy,
-    UpdateStrategy,
+    ApplicationPhase, Channel, ChannelPattern, CounterCoverage, Implementation, Pin, RebalanceMode,
+    Revisions, SpreadLevel, StartPolicy, UpdateStrategy,
 };
 pub use common::{Condition, GROUP, Quantity, Time, VERSION};
 pub use instance::{

@@ -83,9 +83,10 @@ impl Error {
         )
     }
 
-    /// Whether admission refuses it. That may change at any time without an event, such as a raised quota.
-    pub fn is_refused(&self) -> bool {
-        matches!(self, Self::Refused(_))
+    /// Whether it may pass without an event, so that it is retried with backoff: admission refuses it, and a quota may be raised; or
+    /// the search panicked or ran out of memory.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Search(_))
     }
 
     /// The message with its chain of causes.
@@ -112,6 +113,7 @@ impl Error {
         match self {
             Self::NotLeading | Self::Overtaken => Duration::from_secs(2),
             Self::Refused(_) => Duration::from_mins(1),
+            Self::Search(_) => Duration::from_mins(5),
             _ => Duration::from_secs(30),
         }
     }

@@ -9,6 +9,7 @@ mod api;
 mod apply;
 mod commit;
 mod config;
+mod counters;
 mod error;
 mod plan;
 mod queue;
@@ -30,6 +31,7 @@ use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch as tokio_watch};
+use tokio::task::JoinSet;
 use tracing_subscriber::EnvFilter;
 use world::ApplicationKey;
 
@@ -41,7 +43,10 @@ use crate::apply::reconcile::reconcile;
 use crate::commit::locks;
 use crate::commit::slow;
 use crate::config::{Config, LogFormat};
+use crate::counters::{LoadMetrics, LoadStore, PrometheusClient, Reader};
 use crate::plan::judged;
+use crate::plan::load;
+use crate::plan::load_report;
 use crate::plan::planning;
 use crate::plan::planning::{plan, settle};
 use crate::plan::plans;
@@ -91,6 +96,31 @@ fn main() -> ExitCode {
     }
 }
 
+/// The reader of counters, and the applications after each of their windows.
+type CounterReader = (Arc<Reader>, UnboundedReceiver<ApplicationKey>);
+
+/// Reads counters of applications, if a Prometheus is configured.
+fn counter_reader(
+    config: &Config,
+    metrics: &metrics::Metrics,
+    caches: &Arc<caches::Caches>,
+    policies: &Arc<policies::Policies>,
+) -> Result<Option<CounterReader>, Box<dyn std::error::Error>> {
+    let Some(url) = &config.counters.prometheus_url else { return Ok(None) };
+    let (ticked, windows) = mpsc::unbounded();
+    let reader = Reader {
+        client: PrometheusClient::new(url, &config.counters)?,
+        selector: config.counters.counters_selector.clone(),
+        caches: caches.clone(),
+        policies: policies.clone(),
+        default_policy: config.planning.default_policy.clone(),
+        store: Arc::new(LoadStore::default()),
+        metrics: LoadMetrics::new(metrics.registry())?,
+        ticked,
+    };
+    Ok(Some((Arc::new(reader), windows)))
+}
+
 fn start_log(config: &Config) {
     let filter = EnvFilter::try_new(&config.logging.log).unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -119,12 +149,11 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         refused,
     );
     let agent_leases = agents::start(&client, &caches, &config.planning);
-    for feed in feeds {
-        tokio::spawn(feed);
-    }
+    let mut watches: JoinSet<()> = feeds.into_iter().collect();
     let (warm, is_warm) = tokio_watch::channel(false);
     let liveness = liveness::Liveness::new(config.election.stall_limit());
     let mismatches = judged::Mismatches::default();
+    let reader = counter_reader(&config, &metrics, &caches, &policies)?;
     let admin = admin::Admin {
         metrics: metrics.clone(),
         caches: caches.clone(),
@@ -133,6 +162,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         warm: is_warm.clone(),
         liveness: liveness.clone(),
         mismatches: mismatches.clone(),
+        loads: reader.as_ref().map(|(reader, _)| reader.store.clone()),
     };
     serve(admin, &config.serving).await?;
     let (mut election, leadership) =
@@ -165,6 +195,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         status_throttle: throttle::StatusThrottle::default(),
         recent_starts: throttle::RecentStarts::default(),
         expectations: throttle::Expectations::default(),
+        load_reports: load_report::LoadReports::default(),
         searches,
         last_planned: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),
@@ -179,14 +210,14 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         )
         .await;
         caches.enqueue_all();
-        tokio::spawn(pools::run(context.clone(), pools_changed));
-        tokio::spawn(planning::background(context.clone()));
-        tokio::spawn(report_refused_policies(context.clone(), refused_policies));
-        run_queues(&context, Queues { wanted, planned, to_plan, settles }).await;
+        let mut tasks = background_tasks(&context, refused_policies, reader);
+        tasks.spawn(pools::run(context.clone(), pools_changed));
+        run_leader(&context, Queues { wanted, planned, to_plan, settles }, &mut tasks).await;
     });
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
-        () = &mut work => Err("the watches ended unexpectedly".into()),
+        () = &mut work => Err("the queues or background tasks ended unexpectedly".into()),
+        ended = first_end(&mut watches) => Err(format!("a watch ended: {ended}").into()),
         // Runs in the same task as the work, so a blocked executor stops the heartbeat.
         () = liveness.heartbeat() => Err("the heartbeat ended unexpectedly".into()),
         () = election.lost() => {
@@ -198,6 +229,39 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
             hand_over(&leadership, work, election, (client, &config.election)).await;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// What the leader does beside its queues.
+fn background_tasks(
+    context: &Arc<Context>,
+    refused_policies: mpsc::UnboundedReceiver<RefusedPolicy>,
+    reader: Option<CounterReader>,
+) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(planning::background(context.clone()));
+    tasks.spawn(report_refused_policies(context.clone(), refused_policies));
+    if let Some((reader, windows)) = reader {
+        tasks.spawn(load::run(context.clone(), reader.store.clone(), windows));
+        tasks.spawn(counters::run(reader));
+    }
+    tasks
+}
+
+/// Runs the queues; ends only if they or a background task end.
+async fn run_leader(context: &Arc<Context>, queues: Queues, tasks: &mut JoinSet<()>) {
+    tokio::select! {
+        () = run_queues(context, queues) => {}
+        ended = first_end(tasks) => tracing::error!(error = ended, "a background task ended"),
+    }
+}
+
+/// Waits until one of these tasks ends, which none does in a healthy process; returns why.
+async fn first_end(tasks: &mut JoinSet<()>) -> String {
+    match tasks.join_next().await {
+        Some(Err(panicked)) => panicked.to_string(),
+        Some(Ok(())) => "it returned".to_owned(),
+        None => std::future::pending().await,
     }
 }
 
@@ -298,11 +362,11 @@ async fn is_asked_to_stop(mut terminate: tokio::signal::unix::Signal) {
     }
 }
 
+/// A policy whose newest version is refused, and why.
+type RefusedPolicy = (Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyError);
+
 /// Emits events on policy ConfigMaps whose newest version is refused.
-async fn report_refused_policies(
-    context: Arc<Context>,
-    mut refused: mpsc::UnboundedReceiver<(Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyError)>,
-) {
+async fn report_refused_policies(context: Arc<Context>, mut refused: mpsc::UnboundedReceiver<RefusedPolicy>) {
     while let Some((config_map, problem)) = refused.next().await {
         let note = format!("{problem}; the last valid version stays in force");
         context
@@ -317,6 +381,17 @@ async fn report_refused_policies(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_ends_or_panics_is_noticed() {
+        let forever = || Box::pin(std::future::pending::<()>());
+        let mut tasks: JoinSet<()> = [forever(), forever()].into_iter().collect();
+        assert!(first_end(&mut tasks).now_or_never().is_none());
+        tasks.spawn(async { panic!("a test") });
+        assert!(first_end(&mut tasks).await.contains("panicked"));
+        tasks.spawn(async {});
+        assert_eq!(first_end(&mut tasks).await, "it returned");
+    }
 
     #[tokio::test]
     async fn requests_before_leadership_are_discarded() {

@@ -35,6 +35,8 @@ pub enum WindowChoice {
     Newest(usize),
     /// All of them.
     All,
+    /// A single one, counted from the newest.
+    One(usize),
 }
 
 /// The last windows of an application, in at most 64 bytes for each pair beside its names.
@@ -207,11 +209,12 @@ impl Windows {
     }
 
     pub(crate) fn chosen(&self, choice: WindowChoice) -> Vec<&WindowSlot> {
-        let most = match choice {
-            WindowChoice::Newest(most) => most,
-            WindowChoice::All => MAX_WINDOWS,
+        let (from, most) = match choice {
+            WindowChoice::Newest(most) => (0, most),
+            WindowChoice::All => (0, MAX_WINDOWS),
+            WindowChoice::One(at) => (at, 1),
         };
-        self.usable().take(most).collect()
+        self.usable().skip(from).take(most).collect()
     }
 
     /// The shared copy of a name.

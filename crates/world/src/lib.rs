@@ -19,6 +19,8 @@ mod units;
 pub use constraints::refusals::refusal_cause;
 pub use demand::actors::{ApplicationActors, RejectedRequest, actors_of_instance};
 pub use demand::application::{ActorName, GroupMember, manifest_actors, template_problem};
+pub use demand::measured::{group_profiles, last_change, members, running_actors};
+pub use demand::mobility::groups_that_stay;
 pub use demand::pods::{is_terminal, pod_requests, unit_of};
 pub use demand::requested::desired_actors;
 pub use index::Index;
@@ -27,11 +29,13 @@ pub use index::owner::{controller_ref, is_decision_for};
 pub use index::ownership::Ownership;
 pub use index::room::NodeRoom;
 pub use index::scheduling::{SchedulingKey, SchedulingKind, SchedulingObjects};
-pub use numbers::{Exact, NumberError, duration, quantity, rate, rational, to_quantity};
-pub use policy::{PROGRAM, Policy, PolicyError};
+pub use numbers::{Exact, NumberError, duration, floor, quantity, rate, rational, to_quantity};
+pub use policy::{PROGRAM, Policy, PolicyError, Rebalance};
 pub use snapshot::assemble::{
-    AssembleError, AssembledSnapshot, SnapshotWarning, assemble, pools, units, units_at, units_on,
+    AssembleError, AssembledSnapshot, SnapshotWarning, assemble, assemble_measured, pools, units, units_at,
+    units_on,
 };
+pub use snapshot::measured::MeasuredDemand;
 pub use snapshot::model::{
     OwnedObjects, decision, desired_state, is_ready, object_name, observed_state, owned_objects, refusals,
 };

@@ -170,7 +170,7 @@ pub(crate) fn ceil(exact: Exact) -> u64 {
 }
 
 /// Rounds down; at most 2^53 + 1.
-pub(crate) fn floor(exact: Exact) -> u64 {
+pub fn floor(exact: Exact) -> u64 {
     clamp(exact.floor())
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crds::labels;
+use crds::{RebalanceMode, labels};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use placement::Strict;
@@ -17,6 +17,11 @@ const PARAMETERS: &str = "policy.yaml";
 pub const PROGRAM: &str = "program.lp";
 /// The largest window: a day.
 const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
+
+/// Default number of moves of one decision for load.
+const MAX_MOVES_OF_DECISION: usize = 8;
+/// The largest number of moves of one decision that a policy may allow.
+const MOST_MOVES: usize = 64;
 
 /// Objectives, and the search budget.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,10 +48,39 @@ pub struct Policy {
     pub bytes_per_point: Exact,
     /// Minimum gain of a plan with moves, in percent of the incumbent's cost.
     pub min_gain_percent: u64,
+    /// What is done about measured load.
+    pub rebalance: Rebalance,
     /// Text of the program, not checked here.
     pub program: Option<String>,
     /// Programs of enforced policies, by the name of their `ConfigMap`.
     pub enforced: Vec<(String, String)>,
+}
+
+/// What is done about measured load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rebalance {
+    /// The mode of applications that choose none.
+    pub mode: RebalanceMode,
+    /// Minimum gain of moves for load, in percent of the scale of the objective level that they improve.
+    pub min_gain_percent: u64,
+    /// Windows in which the pauses of the movers must pay.
+    pub horizon_windows: u64,
+    /// Maximum number of moves of one decision.
+    pub max_moves: usize,
+}
+
+impl Rebalance {
+    /// Minimum gain as a fraction.
+    pub fn min_gain(self) -> f64 {
+        fraction(self.min_gain_percent)
+    }
+}
+
+/// Percent as a fraction.
+fn fraction(percent: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "at most 100")]
+    let part = percent as f64 / 100.0;
+    part
 }
 
 /// Why a policy is invalid.
@@ -132,6 +166,7 @@ impl Policy {
             let problem = format!("{least_gain_percent}; must be at most 100");
             return Err(field("leastGainPercent", problem));
         }
+        let rebalance = given.rebalance.unwrap_or_default().resolve().map_err(|(at, e)| field(at, e))?;
         let objectives = given.objectives.unwrap_or_default();
         objectives.check().map_err(|problem| field("objectives", problem))?;
         Ok(Self {
@@ -148,6 +183,7 @@ impl Policy {
             bytes_per_point: positive("bytesPerPoint", &bytes, quantity)
                 .map_err(|e| field("moveCost.bytesPerPoint", e))?,
             min_gain_percent: least_gain_percent,
+            rebalance,
             program: None,
             enforced: Vec::new(),
         })
@@ -216,9 +252,7 @@ impl Policy {
 
     /// Minimum gain of a plan with moves, relative to the incumbent's cost.
     pub fn min_gain(&self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "at most 100")]
-        let part = self.min_gain_percent as f64 / 100.0;
-        part
+        fraction(self.min_gain_percent)
     }
 }
 
@@ -253,6 +287,7 @@ struct Parameters {
     message_quantum: Option<TextOrNumber>,
     move_cost: Option<MoveParameters>,
     least_gain_percent: Option<u64>,
+    rebalance: Option<RebalanceParameters>,
 }
 
 #[derive(Default, Deserialize)]
@@ -260,6 +295,48 @@ struct Parameters {
 struct BudgetParameters {
     wall: Option<String>,
     memory: Option<TextOrNumber>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct RebalanceParameters {
+    mode: Option<RebalanceMode>,
+    least_gain_percent: Option<u64>,
+    horizon_windows: Option<u64>,
+    moves: Option<MovesParameters>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct MovesParameters {
+    per_decision: Option<usize>,
+}
+
+impl RebalanceParameters {
+    /// The parameters with their defaults; or the invalid field and its problem.
+    fn resolve(self) -> Result<Rebalance, (&'static str, String)> {
+        let within = |field, given: Option<u64>, default, most: u64| match given.unwrap_or(default) {
+            0 => Err((field, "0; must be at least 1".to_owned())),
+            number if number > most => Err((field, format!("{number}; must be at most {most}"))),
+            number => Ok(number),
+        };
+        let mode = self.mode.unwrap_or_default();
+        if mode == RebalanceMode::On {
+            let problem = "On is not available yet; choose DryRun, which reports the moves that would pay";
+            return Err(("rebalance.mode", problem.to_owned()));
+        }
+        let per_decision = self.moves.unwrap_or_default().per_decision.unwrap_or(MAX_MOVES_OF_DECISION);
+        if !(1..=MOST_MOVES).contains(&per_decision) {
+            let problem = format!("{per_decision}; must be from 1 to {MOST_MOVES}");
+            return Err(("rebalance.moves.perDecision", problem));
+        }
+        Ok(Rebalance {
+            mode,
+            min_gain_percent: within("rebalance.leastGainPercent", self.least_gain_percent, 10, 100)?,
+            horizon_windows: within("rebalance.horizonWindows", self.horizon_windows, 10, 1000)?,
+            max_moves: per_decision,
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]

@@ -90,7 +90,7 @@ async fn a_mass_outage_moves_no_actor() {
     env.apply(&manifest).await;
     let before = env.wait_reconciled("app", AppState::all_placed).await;
 
-    let dark = ["four", "five"];
+    let dark = ["three", "four", "five"];
     for node in dark {
         env.nodes.silence(node).await.unwrap();
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::TIMEOUT;
 use crate::installed::{Env, read};
 
-const CLAIM: &str = "WORLD-large";
+const CLASS: &str = "WORLD-large";
 
 /// Devices of a node for claims; the claim of `worker` asks for a large one, which plans do not know.
 fn slice(node: &str, size: i32) -> Value {
@@ -32,7 +32,7 @@ fn application(pin: &str, rate: u32) -> Value {
         "actors": [
             {"name": "worker", "replicas": 1, "implementations": implementation(worker)},
             {"name": "sink", "replicas": 1, "pinTo": {"node": pin}, "implementations": implementation(sink)}],
-        "channels": [{"from": "worker", "to": "sink", "rate": format!("{rate}/s")}]}})
+        "channels": [{"from": "worker", "to": "sink", "rate": format!("{rate}/s"), "pattern": "AllToAll"}]}})
 }
 
 fn manifests() -> String {
@@ -41,8 +41,8 @@ fn manifests() -> String {
             "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "50"}}})
     };
     let selector = r#"device.attributes["refused-move.example.com"].size == 2"#;
-    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": CLAIM}, "spec": {}});
-    let exactly = json!({"deviceClassName": CLAIM, "selectors": [{"cel": {"expression": selector}}]});
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": CLASS}, "spec": {}});
+    let exactly = json!({"deviceClassName": CLASS, "selectors": [{"cel": {"expression": selector}}]});
     let template = json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "large"},
         "spec": {"spec": {"devices": {"requests": [{"name": "d", "exactly": exactly}]}}}});
     let objects = [

@@ -1,5 +1,6 @@
 //! Deciding: whether a plan is due, and the search for it off the executor.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use control::{KeepRunning, PlanReason, ResumeSearch, Verdict};
 use crds::{ActorApplication, Placement, StartPolicy};
 use explain::REASONS_EFFORT;
+use futures::FutureExt as _;
 use kube::runtime::events::EventType;
 use placement::ix::ActorIx;
 use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strategy};
@@ -247,12 +249,15 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, reque
             None => refresh_snapshot((&application, &key), &policy, &mut look, &ctx).await,
         };
         let yielded = Arc::new(AtomicBool::new(false));
-        let plan = match world {
-            Ok(world) => search((&key, &world), &policy, (number, &others), why, (stop, &yielded), &ctx)
-                .await
-                .map(|plan| (world, plan)),
-            Err(problem) => Err(problem),
+        let plan = async {
+            let world = world?;
+            let found =
+                search((&key, &world), &policy, (number, &others), why, (stop, &yielded), &ctx).await?;
+            Ok((world, found))
         };
+        // The application would count as being searched for ever.
+        let plan = AssertUnwindSafe(plan).catch_unwind().await;
+        let plan = plan.unwrap_or_else(|_| Err(Error::Search("it panicked; see the log".to_owned())));
         let (slot, yielded) = (Some(slot), yielded.load(Ordering::Acquire));
         ctx.searches.finish(
             key,
@@ -367,7 +372,7 @@ async fn commit_result(
 ///
 /// A resumed search on the same snapshot has the number `look`, from 1, and another seed. It shares the time with `others`,
 /// including those that arrive meanwhile. A background search stops for a foreground one and has then yielded.
-async fn search(
+pub async fn search(
     (key, world): (&ApplicationKey, &Arc<AssembledSnapshot>),
     policy: &Policy,
     (look, others): (u32, &Arc<TimeShare>),
@@ -384,7 +389,14 @@ async fn search(
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
-    let (planned, least) = (world.clone(), policy.min_gain());
+    let least = match why {
+        // Its moves are judged by the windows.
+        PlanReason::Load => 0.0,
+        // Load is no reason to move an actor that need not move.
+        _ if world.is_measured() && !why.is_requested() => f64::INFINITY,
+        _ => policy.min_gain(),
+    };
+    let planned = world.clone();
     let task = tokio::task::spawn_blocking(move || {
         let world = planned;
         span.in_scope(|| {

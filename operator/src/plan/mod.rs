@@ -4,6 +4,8 @@
 
 pub mod decide;
 pub mod judged;
+pub mod load;
+pub mod load_report;
 pub mod observe;
 pub mod planning;
 pub mod plans;

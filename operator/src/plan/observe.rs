@@ -79,7 +79,7 @@ pub async fn infeasible(
 }
 
 /// Runs a computation on a blocking thread once a permit is available.
-async fn run_blocking<T: Send + 'static>(
+pub async fn run_blocking<T: Send + 'static>(
     cores: &Semaphore,
     look: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

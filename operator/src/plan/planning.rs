@@ -66,7 +66,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
     drop(working);
     ctx.caches.triggers().planning_done(&key);
     // A started search is not a success yet.
-    if !outcome.searching && decided.as_ref().err().is_none_or(|e| e.is_reported() && !e.is_refused()) {
+    if !outcome.searching && decided.as_ref().err().is_none_or(|e| e.is_reported() && !e.may_pass()) {
         ctx.plan_backoff.reset(&key);
     }
     let spec = outcome.decision.as_ref().filter(|_| std::mem::take(&mut outcome.placement_written));
@@ -81,7 +81,7 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             report_failure(&application, &ctx, &e).await;
             outcome.failure = Some((e.condition_reason(), e.chain()));
             let wait =
-                if e.is_refused() { ctx.plan_backoff.next_delay(&key, &e, moment()) } else { RESYNC_PERIOD };
+                if e.may_pass() { ctx.plan_backoff.next_delay(&key, &e, moment()) } else { RESYNC_PERIOD };
             outcome.requeue_at = Some(moment() + wait);
             ctx.plans.record(&key, outcome);
         }

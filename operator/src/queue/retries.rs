@@ -63,7 +63,7 @@ mod tests {
         };
         let refused = Error::Refused("exceeded quota".to_owned());
         let broken = Error::Search("it broke down".to_owned());
-        assert_eq!(waits("a", &broken), [2_000, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000, 30_000]);
+        assert_eq!(waits("a", &broken), [2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000]);
         assert_eq!(waits("b", &Error::Overtaken), [50, 100, 200, 400, 800, 1_600, 2_000, 2_000]);
         assert_eq!(waits("d", &refused), [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]);
         // Without the lease the delay stays constant.

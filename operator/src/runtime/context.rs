@@ -18,6 +18,7 @@ use crate::commit::locks::CommitLocks;
 use crate::commit::slow::SlowCommits;
 use crate::config::Planning;
 use crate::plan::judged::Mismatches;
+use crate::plan::load_report::LoadReports;
 use crate::plan::plans::Plans;
 use crate::plan::policies::Policies;
 use crate::plan::searches::{LastPlanned, PlanLocks, Searches};
@@ -65,6 +66,7 @@ pub struct Context {
     /// Objects that were created and that the watch has not delivered yet.
     pub expectations: Expectations,
     /// Running searches and their results.
+    pub load_reports: LoadReports,
     pub searches: Searches,
     /// What each application was last planned from.
     pub last_planned: Mutex<HashMap<ApplicationKey, LastPlanned>>,

@@ -13,6 +13,7 @@ use kube::runtime::events::{Event, EventType};
 use world::{ActorName, SnapshotWarning, object_name};
 
 use crate::error::TOO_LARGE;
+use crate::plan::load_report::LoadReport;
 
 /// Most names or reasons in an event, whose note holds 1 kB.
 const LISTED: usize = 6;
@@ -86,6 +87,8 @@ pub struct Outcome {
     pub infeasible: Option<BTreeSet<String>>,
     /// When to requeue without a change.
     pub requeue_at: Option<control::Moment>,
+    /// What measured load would change.
+    pub load: Option<LoadReport>,
     /// Whether a search is running.
     pub searching: bool,
     /// Whether an actor moved.
@@ -137,6 +140,7 @@ pub fn application_status(
         revision: Some(outcome.progress.revisions.clone())
             .filter(|revision| *revision != crds::Revisions::default()),
         objective: spec.map(|spec| own_objective(spec).clone()).unwrap_or_default(),
+        counters: outcome.load.as_ref().map(|load| load.coverage.get()),
         optimal: spec.map(|spec| spec.optimal),
         gap_percent: spec.and_then(|spec| spec.gap_percent),
         last_moved: if outcome.moved { Some(Time(now)) } else { before.last_moved },
@@ -215,6 +219,7 @@ fn findings(
         placed_message,
     ));
     findings.push(accepted);
+    findings.extend(outcome.load.iter().flat_map(LoadReport::findings));
     if let Some((TOO_LARGE, message)) = &outcome.failure {
         findings.push(finding(TOO_LARGE, true, TOO_LARGE, message.clone()));
     }

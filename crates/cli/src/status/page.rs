@@ -25,6 +25,7 @@ pub fn screen(status: &ApplicationStatus, all: bool, style: Style) -> String {
         actors(status, all, style),
         units(status, all, style),
         section("Tolerated violations", Tone::Change, &status.excused, style),
+        section("Measured load", Tone::Heading, &load(status), style),
         section("Problems", Tone::Bad, &problems(status, all), style),
         objective_line(status),
     ])
@@ -70,6 +71,17 @@ fn problems(status: &ApplicationStatus, all: bool) -> Vec<String> {
     let shown = if all { status.problems.len() } else { MAX_PROBLEMS };
     let lines = status.problems.iter().take(shown).map(|it| format!("{}\n    -> {}", it.text, it.to_do));
     lines.chain(more(status.problems.len(), shown)).collect()
+}
+
+/// How much is measured, and what would move or why nothing would.
+fn load(status: &ApplicationStatus) -> Vec<String> {
+    let lines = status.load.as_ref().map(|load| {
+        [
+            format!("{} of {} actors are measured", load.covered, load.wanted),
+            format!("{}: {}", load.reason, load.message),
+        ]
+    });
+    lines.into_iter().flatten().collect()
 }
 
 /// A note with the number of omitted lines.

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 /// The conditions with positive polarity; all others report problems or remarks.
 const POSITIVE: [&str; 3] = ["Ready", "Placed", "Accepted"];
+/// The condition that says what measured load would change.
+pub const WOULD_MOVE: &str = "WouldMove";
 
 /// A problem of an application.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -59,12 +61,15 @@ pub fn problems(
         // There is a condition of that name.
         let is_repeated = it.type_ == "Accepted" && ["TooLarge", "NameTaken"].contains(&it.reason.as_str());
         !is_repeated
+            && it.type_ != WOULD_MOVE
             && (it.type_ != "Ready" || !["Unplaced", "NotAccepted", "NodeLost"].contains(&it.reason.as_str()))
     };
     problems
         .extend(conditions.filter(is_bad).filter(is_specific).map(|condition| subject.condition(condition)));
     let refusals = decision.and_then(|decision| decision.status.as_ref()).into_iter();
-    problems.extend(refusals.flat_map(|status| &status.refusals).map(|refusal| subject.refusal(refusal)));
+    let harms = |refusal: &&Refusal| refusal.cause.is_none() || !runs_elsewhere(refusal, instances);
+    let refusals = refusals.flat_map(|status| &status.refusals).filter(harms);
+    problems.extend(refusals.map(|refusal| subject.refusal(refusal)));
     problems.extend(instances.iter().filter_map(|(actor, instance)| subject.failed(actor, instance)));
     problems.extend(instances.iter().filter_map(|(actor, instance)| subject.not_ready(actor, instance)));
     problems.extend(unfit.iter().map(|(instance, unfit)| Problem {
@@ -74,6 +79,15 @@ pub fn problems(
         ),
     }));
     problems
+}
+
+/// Whether the refused actor runs on another node: the refusal only keeps it from moving.
+fn runs_elsewhere(refusal: &Refusal, instances: &BTreeMap<&str, &Instance>) -> bool {
+    let status = instances.get(refusal.actor.as_str()).and_then(|instance| instance.status.as_ref());
+    let node = |unit: &String| unit.rsplit_once('/').map(|(node, _)| node.to_owned());
+    status.is_some_and(|status| {
+        status.phase == Some(InstancePhase::Running) && status.unit.as_ref().and_then(node) != refusal.node
+    })
 }
 
 impl Subject<'_> {
@@ -115,6 +129,12 @@ impl Subject<'_> {
                 )
             }
             ("Partial", _) => "correct the named application".to_owned(),
+            ("CountersUnavailable", _) => {
+                "check that Prometheus scrapes its actors: kubectl cairn doctor, and the metrics of the operator".to_owned()
+            }
+            ("WindowTooShort", _) => {
+                "scrape actors more often (chart value metrics.actors.interval), or choose a longer window in the policy".to_owned()
+            }
             ("Ready", _) => format!(
                 "check its pods: kubectl describe pods -n {namespace} -l cairn.dev/application={name}"
             ),
@@ -205,6 +225,8 @@ mod tests {
             ("Refused", "Refused"),
             ("NodeLost", "NodeLost"),
             ("Saturated", "Saturated"),
+            ("CountersUnavailable", "NoSettledWindow"),
+            ("WindowTooShort", "FewScrapes"),
             ("Partial", "Partial"),
         ];
         let page = include_str!("../../../../docs/operations/conditions.md");

@@ -7,7 +7,7 @@ use serde::Serialize;
 use world::ApplicationKey;
 
 use super::lookup::ClusterLookup;
-use super::problems::{Problem, problems};
+use super::problems::{Problem, WOULD_MOVE, problems};
 
 /// The status of an application.
 #[derive(Debug, Serialize)]
@@ -38,11 +38,42 @@ pub struct ApplicationStatus {
     pub excused: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_moved: Option<String>,
+    /// What is known of its measured load, if the operator reads counters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadStatus>,
     pub actors: Vec<ActorStatus>,
     #[serde(rename = "slots")]
     pub units: Vec<UnitStatus>,
     #[serde(rename = "wrong")]
     pub problems: Vec<Problem>,
+}
+
+/// The measured load of an application.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoadStatus {
+    /// The number of measured actors.
+    pub covered: i32,
+    pub wanted: i32,
+    /// Whether moves would pay.
+    pub would_move: bool,
+    /// The reason of the condition `WouldMove`.
+    pub reason: String,
+    pub message: String,
+}
+
+impl LoadStatus {
+    fn of(status: &crds::ActorApplicationStatus) -> Option<Self> {
+        let counters = status.counters?;
+        let condition = status.conditions.iter().find(|it| it.type_ == WOULD_MOVE)?;
+        Some(Self {
+            covered: counters.covered,
+            wanted: counters.wanted,
+            would_move: condition.status == "True",
+            reason: condition.reason.clone(),
+            message: condition.message.clone(),
+        })
+    }
 }
 
 /// The status of an actor.
@@ -115,6 +146,7 @@ impl ApplicationStatus {
             found_by: decided.found_by,
             proven_by: decided.proven_by,
             judged: decided.judged,
+            load: LoadStatus::of(&reported),
             last_moved: reported.last_moved.as_ref().map(|time| time.0.to_string()),
             units: units(&actors, lookup, decision, &instances),
             actors,

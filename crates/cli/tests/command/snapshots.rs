@@ -432,7 +432,7 @@ fn parameters_applied_in_the_snapshot_are_rejected() {
     insta::assert_snapshot!(rows.concat(), @r"
     error: fast.yaml: window: already applied in the snapshot; remove it, or plan from manifests with -f
     error: fast.yaml: moveCost: already applied in the snapshot; remove it, or plan from manifests with -f
-    error: fast.yaml: line 1 column 1, strategyy: unknown field `strategyy`, expected one of `window`, `strategy`, `budget`, `objectives`, `exchangeCost`, `messageQuantum`, `moveCost`, `leastGainPercent`
+    error: fast.yaml: line 1 column 1, strategyy: unknown field `strategyy`, expected one of `window`, `strategy`, `budget`, `objectives`, `exchangeCost`, `messageQuantum`, `moveCost`, `leastGainPercent`, `rebalance`
     error: fast.yaml: strategy: there is no strategy `magic`; use one of asp, greedy, local, clingo
     error: fast.yaml: strategy: strategy `random` is a baseline for comparison, not for production; use one of asp, greedy, local, clingo
     error: fast.yaml: invalid YAML: did not find expected ',' or ']' at line 2 column 1, while parsing a flow sequence at line 1 column 13

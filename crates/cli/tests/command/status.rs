@@ -112,6 +112,24 @@ fn one_application() {
 }
 
 #[test]
+fn measured_load() {
+    let load = "counters: {covered: 2, wanted: 3}\n  conditions:\n  - {type: WouldMove, status: 'True', reason: DryRun, message: would move server-0, \
+                lastTransitionTime: '2026-01-01T00:00:00Z'}\n";
+    let measured = DUMP.replacen("conditions:\n", load, 1);
+    // The refusal has a cause and the actor runs elsewhere, so it is no problem.
+    let measured =
+        measured.replace("until: '2026-01-01T00:05:00Z'}", "until: '2026-01-01T00:05:00Z', cause: c}");
+    let measured = measured.replace("{phase: Stopping, unit: b/gpus-0", "{phase: Running, unit: a/gpus-1");
+    let dump = File::new("dump.yaml", &measured);
+    let shown = cairn(&["status", "shop/web", "-f", dump.path()]).all();
+    assert!(
+        shown.contains("Measured load\n  2 of 3 actors are measured\n  DryRun: would move server-0\n"),
+        "{shown}"
+    );
+    assert!(!shown.contains("WouldMove") && !shown.contains("is refused by b"), "{shown}");
+}
+
+#[test]
 fn all_applications() {
     let healthy =
         DUMP.split("---").next().unwrap().replace("name: web", "name: calm").replace("web-uid", "calm-uid");

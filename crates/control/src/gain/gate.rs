@@ -53,14 +53,23 @@ pub enum GateVerdict {
 }
 
 impl GateRule {
+    /// The settled windows that it needs.
+    pub fn needed(self) -> usize {
+        match self {
+            Self::Change => WINDOWS_BEFORE_CHANGE + CHANGE_WINDOWS,
+            Self::Steady => STEADY_WINDOWS,
+        }
+    }
+
     /// Judges the gains in single windows, oldest first, each computed on the facts of that window alone.
     ///
     /// *Change*: both newest gains reach `least` and are five standard deviations above the mean of the windows before.
     /// *Steady*: the mean gain reaches `least`, and three standard errors below it is no loss.
     pub fn judge(self, gains: &[f64], least: f64) -> GateVerdict {
-        let (needed, newest) = match self {
-            Self::Change => (WINDOWS_BEFORE_CHANGE + CHANGE_WINDOWS, CHANGE_WINDOWS),
-            Self::Steady => (STEADY_WINDOWS, gains.len()),
+        let needed = self.needed();
+        let newest = match self {
+            Self::Change => CHANGE_WINDOWS,
+            Self::Steady => gains.len(),
         };
         if gains.len() < needed {
             return GateVerdict::FewWindows { windows: gains.len(), needed };

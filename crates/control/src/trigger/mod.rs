@@ -181,12 +181,19 @@ pub enum PlanReason {
     /// The deadline ended the last search, and the next attempt is due.
     #[strum(serialize = "second-look")]
     ResumeSearch,
+    /// The measured load changed; the plan is only reported.
+    Load,
 }
 
 impl PlanReason {
     /// Whether it is optional: planning could only improve a feasible placement.
     pub fn is_background(self) -> bool {
-        matches!(self, Self::CapacityFreed | Self::ResumeSearch)
+        matches!(self, Self::CapacityFreed | Self::ResumeSearch | Self::Load)
+    }
+
+    /// Whether a user or an administrator changed what is wanted. Otherwise measured load alone moves no actor.
+    pub fn is_requested(self) -> bool {
+        matches!(self, Self::Undecided | Self::Manifest | Self::Policy | Self::Incomplete | Self::Demand)
     }
 }
 

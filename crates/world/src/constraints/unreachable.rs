@@ -20,12 +20,14 @@ use crate::{ActorName, Index};
 
 /// Percentage of unreachable nodes above which the network is suspected rather than the nodes.
 const MAX_UNREACHABLE_PERCENT: usize = 30;
+/// Fewer unreachable nodes are never a matter of the network: one of two nodes may just be off.
+const MIN_UNREACHABLE: usize = 3;
 
 impl Index {
     /// Whether so many nodes are unreachable that nothing may move.
     pub fn is_mass_outage(&self) -> bool {
         let silent = self.nodes.values().filter(|node| is_not_ready(node)).count();
-        silent * 100 > self.nodes.len() * MAX_UNREACHABLE_PERCENT
+        silent >= MIN_UNREACHABLE && silent * 100 > self.nodes.len() * MAX_UNREACHABLE_PERCENT
     }
 
     /// Whether a node may reject new pods, so that an evicted actor has to go elsewhere.
@@ -102,10 +104,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_than_30_percent_is_a_mass_outage() {
-        for (silent, of, expected) in
-            [(0, 0, false), (3, 10, false), (4, 10, true), (1, 2, true), (1, 4, false)]
-        {
+    fn three_nodes_and_more_than_30_percent_are_a_mass_outage() {
+        for (silent, of, expected) in [
+            (0, 0, false),
+            (3, 10, false),
+            (4, 10, true),
+            (3, 9, true),
+            (3, 3, true),
+            (2, 3, false),
+            (1, 2, false),
+        ] {
             let mut index = Index::default();
             for at in 0..of {
                 let key = if at < silent { "node.kubernetes.io/unreachable" } else { "cairn.dev/other" };

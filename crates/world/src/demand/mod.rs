@@ -4,6 +4,8 @@ pub(crate) mod actors;
 pub(crate) mod admission;
 pub(crate) mod application;
 pub(crate) mod flows;
+pub(crate) mod measured;
+pub(crate) mod mobility;
 pub(crate) mod pods;
 pub(crate) mod requested;
 
@@ -21,7 +23,7 @@ use crate::numbers::{Exact, ceil, duration, product, quantity, rate};
 
 /// Maximum per actor of work, messages, move cost and requests. The sum over 5,000 actors stays below 2^53, the limit
 /// of a snapshot. A larger number is a mistake: it means tens of thousands of lanes.
-const MAX_PER_ACTOR: u64 = 1 << 40;
+pub(crate) const MAX_PER_ACTOR: u64 = 1 << 40;
 
 /// Maximum work of one actor in any window.
 const MAX_WORK: u64 = 1 << 50;

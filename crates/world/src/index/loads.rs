@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use counters::MeasuredNumbers;
 use crds::{ActorApplication, Placement};
 
 use crate::demand::Numbers;
@@ -9,6 +10,7 @@ use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
 use crate::demand::pods::{Quantities, amounts_with_pod, resource_amounts};
 use crate::numbers::Exact;
+use crate::snapshot::measured::measured_work;
 use crate::units::unit::pool_of;
 use crate::{ApplicationKey, Policy};
 
@@ -62,6 +64,8 @@ pub(crate) struct ApplicationFacts<'a> {
     pub decision: Option<&'a Placement>,
     /// Its pods that have not ended.
     pub pods: Vec<RunningPod<'a>>,
+    /// Its measured numbers.
+    pub measured: Option<&'a MeasuredNumbers>,
 }
 
 /// A pod that has not ended.
@@ -191,7 +195,7 @@ fn load<'a>(
     policy: &Policy,
     kind: &impl Fn(&str) -> Option<&'a str>,
 ) -> Option<Load> {
-    let ApplicationFacts { application, actors, decision, pods } = known;
+    let ApplicationFacts { application, actors, decision, pods, measured } = known;
     let is_going = application.metadata.deletion_timestamp.is_some();
     let decision = decision.filter(|_| !is_going);
     if decision.is_none() && pods.is_empty() {
@@ -199,8 +203,9 @@ fn load<'a>(
     }
     let numbers = Numbers::of(application, actors, policy);
     let position = |name: &str| application.spec.actors.iter().position(|group| group.name == name);
-    let one = |group: Option<usize>, pool: Option<&str>, pod: Option<&Quantities>| {
+    let one = |actor: &str, group: Option<usize>, pool: Option<&str>, pod: Option<&Quantities>| {
         let (numbers, kind) = (numbers.as_ref().ok(), pool.and_then(kind));
+        let work_now = kind.and_then(|kind| measured_work(*measured, actor, kind));
         let known = group.zip(kind).and_then(|(group, kind)| numbers?.groups[group].kinds.get(kind));
         // The pod runs on a kind that the manifest no longer has: its work is unknown, its requests are not.
         known.map_or_else(
@@ -209,7 +214,11 @@ fn load<'a>(
                 asks: pod.map(resource_amounts).unwrap_or_default(),
                 ..LoadSum::default()
             },
-            |(work, asked)| LoadSum { count: 1, work: *work, asks: amounts_with_pod(asked, pod) },
+            |(work, asked)| LoadSum {
+                count: 1,
+                work: work_now.unwrap_or(*work),
+                asks: amounts_with_pod(asked, pod),
+            },
         )
     };
     let group_of: BTreeMap<String, usize> =
@@ -220,14 +229,16 @@ fn load<'a>(
     for assignment in decision.iter().flat_map(|decision| &decision.spec.assignments) {
         let Some(group) = group_of.get(&assignment.actor) else { continue };
         let place = (assignment.actor.clone(), assignment.unit.as_str());
-        let sum = one(Some(*group), Some(assignment.pool.as_str()), there.get(&place).copied());
+        let pod = there.get(&place).copied();
+        let sum = one(&assignment.actor, Some(*group), Some(assignment.pool.as_str()), pod);
         units.entry(assignment.unit.clone()).or_default().add(&sum);
         decided.insert(place);
     }
     if !there.keys().all(|place| decided.contains(place)) {
         let mut runs: BTreeMap<&str, LoadSum> = BTreeMap::new();
         for pod in pods {
-            let sum = one(position(&pod.actor.group), pool_of(pod.unit), Some(pod.asks));
+            let (actor, group) = (pod.actor.short(), position(&pod.actor.group));
+            let sum = one(&actor, group, pool_of(pod.unit), Some(pod.asks));
             runs.entry(pod.unit).or_default().add(&sum);
         }
         for (unit, sum) in runs {

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use counters::MeasuredNumbers;
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
@@ -33,6 +34,7 @@ use crate::index::room::NodeRoom;
 use crate::index::runtime_requests::Requests;
 use crate::index::scheduling::SchedulingObjects;
 use crate::numbers::{Exact, floor};
+use crate::snapshot::measured::MeasuredDemand;
 use crate::units::offer::OfferCache;
 use crate::units::withdrawn::WithdrawnUnits;
 use crate::{ApplicationKey, Objects};
@@ -70,6 +72,8 @@ pub struct Index {
     pub(crate) withdrawn: WithdrawnUnits,
     /// Nodes whose agent's lease expired.
     pub(crate) stale_agents: BTreeSet<String>,
+    /// Measured numbers of applications.
+    measured: BTreeMap<ApplicationKey, Arc<MeasuredDemand>>,
     /// Load of applications, by the measure it is counted with.
     pub(crate) loads: Mutex<BTreeMap<Measure, Loads>>,
     /// Offered units, by window.
@@ -149,6 +153,7 @@ impl Index {
     /// Removes an application.
     pub fn remove_application(&mut self, key: &ApplicationKey) {
         let old = self.applications.remove(key);
+        self.measured.remove(key);
         self.load_changed(key);
         self.update_ownership(key, old.as_deref(), None);
     }
@@ -446,6 +451,22 @@ impl Index {
     /// Free capacity by node.
     pub(crate) fn node_rooms(&self) -> &BTreeMap<String, NodeRoom> {
         &self.rooms
+    }
+
+    /// Sets the measured numbers of an application; `None` if there are none.
+    pub fn set_measured(&mut self, key: &ApplicationKey, measured: Option<Arc<MeasuredDemand>>) {
+        let before = match measured {
+            Some(measured) => self.measured.insert(key.clone(), measured),
+            None => self.measured.remove(key),
+        };
+        if before.as_ref() != self.measured.get(key) {
+            self.load_changed(key);
+        }
+    }
+
+    /// The measured numbers of an application under a policy with this window.
+    pub(crate) fn measured(&self, key: &ApplicationKey, window: Exact) -> Option<&MeasuredNumbers> {
+        self.measured.get(key)?.of_window(window)
     }
 
     /// Marks an application's load for recounting.

@@ -44,6 +44,7 @@ impl Index {
                 actors: desired_actors(self, application),
                 decision: self.placement(key).map(AsRef::as_ref),
                 pods: self.pods_of(application),
+                measured: self.measured(key, policy.window),
             })
         };
         loads.update(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));

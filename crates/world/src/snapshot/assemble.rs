@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
+use counters::MeasuredNumbers;
 use crds::{ActorApplication, ActorGroup, DevicePool};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -25,6 +26,7 @@ use crate::index::loads::RunningPod;
 use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
 use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
+use crate::snapshot::measured::{Replaced, replace_measured};
 use crate::snapshot::model::owned_objects;
 use crate::suggestions::suggestions;
 use crate::units::free_nodes;
@@ -46,6 +48,8 @@ pub struct AssembledSnapshot {
     pub warnings: Vec<SnapshotWarning>,
     /// Computed once: serializing a large snapshot takes milliseconds.
     digests: Digests,
+    /// What measured numbers replaced.
+    replaced: Option<Arc<Replaced>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -87,7 +91,7 @@ pub enum AssembleError {
     Snapshot(#[from] SnapshotError),
 }
 
-/// Assembles the snapshot of an application under a policy, as of `now`.
+/// Assembles the snapshot of an application under a policy, as of `now`, with the numbers that are measured.
 ///
 /// # Errors
 /// The application does not exist, is invalid, or is too large.
@@ -96,6 +100,20 @@ pub fn assemble(
     key: &ApplicationKey,
     policy: &Policy,
     now: Timestamp,
+) -> Result<AssembledSnapshot, AssembleError> {
+    assemble_measured(index, key, policy, now, index.measured(key, policy.window))
+}
+
+/// The same with other measured numbers of the application, such as those of a single window.
+///
+/// # Errors
+/// The application does not exist, is invalid, or is too large.
+pub fn assemble_measured(
+    index: &Index,
+    key: &ApplicationKey,
+    policy: &Policy,
+    now: Timestamp,
+    measured: Option<&MeasuredNumbers>,
 ) -> Result<AssembledSnapshot, AssembleError> {
     let application = find(index, key)?;
     let actors = desired_actors(index, application);
@@ -136,6 +154,7 @@ pub fn assemble(
     add_application(&mut file, (application, &actors), &numbers, |name| {
         current(name).map(|unit| (unit, false))
     });
+    let replaced = measured.map(|measured| Arc::new(replace_measured(&mut file, key, measured)));
     // A program may refer to actors of other applications.
     let are_listed = policy.rules().is_some_and(|program| !program.trim().is_empty());
     if are_listed {
@@ -147,7 +166,7 @@ pub fn assemble(
     file.units = file_units(&offer.units, &sums);
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
-    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default() })
+    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default(), replaced })
 }
 
 /// Lists the placed actors and messages of all other applications with a valid manifest.
@@ -163,6 +182,10 @@ fn list_others(file: &mut SnapshotFile, index: &Index, key: &ApplicationKey, pol
         add_application(file, (other, &actors), &numbers, |name| {
             places.get(&name.short()).map(|unit| (*unit, true))
         });
+        let other_key = ApplicationKey::of(other);
+        if let Some(measured) = index.measured(&other_key, policy.window) {
+            replace_measured(file, &other_key, measured);
+        }
         raise_requests(&mut file.actors[first..], index, other);
     }
 }
@@ -227,7 +250,12 @@ pub fn units_at(index: &Index, node: &str, policy: &Policy) -> BTreeMap<String, 
 }
 
 impl AssembledSnapshot {
-    /// Digest of demand and objectives, without units, other applications and current places.
+    /// Whether measured numbers of the application are in the snapshot.
+    pub fn is_measured(&self) -> bool {
+        self.replaced.is_some()
+    }
+
+    /// Digest of the demand of manifest and policy, without measured numbers, units, other applications and current places.
     ///
     /// If the policy has a program, it includes facts of the nodes and units that the program may read: those that host
     /// the application's actors, or all while an actor is unplaced.
@@ -236,7 +264,15 @@ impl AssembledSnapshot {
     }
 
     fn compute_demand(&self) -> String {
-        let whole = self.snapshot.file();
+        let mut of_manifest = None;
+        let whole = match &self.replaced {
+            Some(replaced) => {
+                let file = of_manifest.insert(self.snapshot.file().clone());
+                replaced.restore(file);
+                file
+            }
+            None => self.snapshot.file(),
+        };
         let own = |actor: &&Actor| !actor.fixed;
         let is_ruled = whole.policy.as_ref().is_some_and(|policy| policy.program.is_some());
         let (mut units, mut nodes) = (Vec::new(), Vec::new());

@@ -2,5 +2,6 @@
 
 pub(crate) mod assemble;
 pub(crate) mod entries;
+pub(crate) mod measured;
 pub(crate) mod model;
 pub(crate) mod observe;

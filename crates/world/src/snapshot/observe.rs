@@ -45,10 +45,15 @@ pub fn observe(
     for actor in &infeasible {
         digest.extend([" ", actor]);
     }
+    let mut pressure = control::pressure(&world.snapshot, &world.snapshot.incumbent());
+    if world.is_measured() {
+        // Measured overload is a matter of plans for load, which windows judge.
+        pressure.overload.clear();
+    }
     let facts = PlanInputs {
         demand: world.demand(),
         digest,
-        pressure: control::pressure(&world.snapshot, &world.snapshot.incumbent()),
+        pressure,
         openings: control::openings(&world.snapshot),
         ..PlanInputs::default()
     };

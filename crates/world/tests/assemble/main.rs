@@ -3,6 +3,7 @@
 
 mod cluster;
 mod demand;
+mod measured;
 mod nodes;
 mod placements;
 mod pods;

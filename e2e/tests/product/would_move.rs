@@ -1,0 +1,132 @@
+//! Measured load: the condition `WouldMove` appears after the hot pair changed, and disappears when it changes back. Nothing moves.
+
+use std::{
+    fmt::Write as _,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::ensure;
+use crds::Condition;
+use e2e::{SimulatedNode, product::NAMESPACE, prometheus::Prometheus};
+use serde_json::json;
+
+use crate::env::{AppState, TestEnv, application, cpus};
+use crate::installation::cluster;
+
+const POLICY: &str = "three-seconds";
+/// Scrapes in a second.
+const SCRAPES: u64 = 2;
+/// Seconds from now in which another pair is hot: from, and until.
+const CHANGED: (u64, u64) = (60, 100);
+/// Seconds of samples before and after now.
+const SPAN: (u64, u64) = (60, 300);
+/// Messages per second of the hot pair, and of the others.
+const RATES: (u64, u64) = (1000, 10);
+const WORKERS: usize = 3;
+
+/// The messages from `hub-0` to each worker, of which one is hot, in the `OpenMetrics` format.
+fn samples(namespace: &str, hot: &str, then_hot: &str, now: u64) -> String {
+    let mut text = "# TYPE actor_channel_messages counter\n".to_owned();
+    let times = || (0..(SPAN.0 + SPAN.1) * SCRAPES).map(|scrape| (now - SPAN.0) * SCRAPES + scrape);
+    let stamp = |scrape: u64| format!("{}.{}", scrape / SCRAPES, (scrape % SCRAPES) * 10 / SCRAPES);
+    let is_changed =
+        |scrape: u64| ((now + CHANGED.0) * SCRAPES..(now + CHANGED.1) * SCRAPES).contains(&scrape);
+    for worker in (0..WORKERS).map(|worker| format!("worker-{worker}")) {
+        let mut count = 0;
+        for scrape in times() {
+            let is_hot = worker == if is_changed(scrape) { then_hot } else { hot };
+            count += if is_hot { RATES.0 } else { RATES.1 };
+            let labels = format!(
+                "namespace=\"{namespace}\",pod=\"loaded-hub-0\",job=\"monitoring/cairn-actors\",actor=\"hub-0\",peer=\"{namespace}/loaded/{worker}\""
+            );
+            writeln!(text, "actor_channel_messages_total{{{labels}}} {} {}", count / SCRAPES, stamp(scrape))
+                .unwrap();
+        }
+    }
+    text += "# TYPE up gauge\n";
+    for scrape in times() {
+        let labels =
+            format!("namespace=\"{namespace}\",pod=\"loaded-hub-0\",job=\"monitoring/cairn-actors\"");
+        writeln!(text, "up{{{labels}}} 1 {}", stamp(scrape)).unwrap();
+    }
+    text + "# EOF\n"
+}
+
+fn condition<'a>(state: &'a AppState, type_: &str) -> Option<&'a Condition> {
+    let status = state.application.status.as_ref()?;
+    status.conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Waits until the condition `WouldMove` has this status and reason.
+async fn wait_would_move(env: &TestEnv, status: &str, reason: &str) -> Condition {
+    let state = env
+        .wait_until("loaded", |state| {
+            let condition = condition(state, "WouldMove");
+            let has = |it: &&Condition| (it.status.as_str(), it.reason.as_str()) == (status, reason);
+            ensure!(condition.is_some_and(|it| has(&it)), "{condition:?}");
+            Ok(())
+        })
+        .await;
+    condition(&state, "WouldMove").unwrap().clone()
+}
+
+#[tokio::test]
+async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
+    let cluster = cluster();
+    // Two actors on each node.
+    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).cpu("1"));
+    let mut env = TestEnv::new("loaded", nodes, [cpus()]).await;
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": POLICY, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
+        "data": {"policy.yaml": "window: 3s\nbudget: {wall: 1s}\n"}});
+    cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+    let group = |name, replicas| (name, replicas, &[("cpu", "1us")][..]);
+    let mut manifest = application("loaded", &[group("hub", 1), group("worker", 3)]);
+    manifest["spec"]["channels"] =
+        json!([{"from": "hub", "to": "worker", "rate": "1/s", "pattern": "AllToAll"}]);
+    manifest["spec"]["policy"] = json!(POLICY);
+    env.apply(&manifest).await;
+    let placed = env.wait_reconciled("loaded", AppState::all_placed).await;
+    let places = placed.places();
+    let worker = |beside_hub: bool| {
+        let mut workers = (0..WORKERS).map(|worker| format!("worker-{worker}"));
+        workers.find(|worker| (places[worker.as_str()] == places["hub-0"]) == beside_hub).unwrap()
+    };
+    let (beside, elsewhere) = (worker(true), worker(false));
+
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let text = samples(env.namespace.name(), &beside, &elsewhere, now);
+    let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
+    env.product.operator.stop().await.unwrap();
+    let url = format!("--prometheus-url={}", prometheus.url().unwrap());
+    let operator = cluster.operator().await.unwrap().arg(url);
+    env.product.operator =
+        operator.start(&e2e::keeper::built(e2e::product::OPERATOR).unwrap()).await.unwrap();
+    env.product.operator.wait_ready().await.unwrap();
+
+    wait_would_move(&env, "False", "NoGain").await;
+    let would = wait_would_move(&env, "True", "DryRun").await;
+    let named = [format!("{elsewhere} from"), "hub-0 from".to_owned()];
+    assert!(named.iter().any(|actor| would.message.contains(actor)), "{}", would.message);
+    assert!(would.message.contains("since the load changed"), "{}", would.message);
+    wait_would_move(&env, "False", "NoGain").await;
+
+    let state = env.wait_reconciled("loaded", AppState::all_placed).await;
+    assert_eq!(state.places(), places, "nothing moved");
+    let counters = state.application.status.as_ref().unwrap().counters.unwrap();
+    assert_eq!((counters.covered, counters.wanted), (1, 4), "only the hub reports");
+
+    // `Off`: the manifest's numbers hold, and nothing is reported.
+    manifest["spec"]["rebalance"] = json!("Off");
+    env.apply(&manifest).await;
+    env.wait_until("loaded", |state| {
+        ensure!(condition(state, "WouldMove").is_none(), "{:?}", condition(state, "WouldMove"));
+        ensure!(state.application.status.as_ref().is_some_and(|status| status.counters.is_none()));
+        Ok(())
+    })
+    .await;
+
+    env.product.operator.stop().await.unwrap();
+    env.product.operator = cluster.start_operator().await.unwrap();
+    cluster.kubectl(["delete", "configmap", POLICY, "-n", NAMESPACE]).await.unwrap();
+}

@@ -1,0 +1,258 @@
+//! What measured load would change, as it is reported.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use control::{GateRule, GateVerdict};
+use crds::{CounterCoverage, RebalanceMode};
+use world::ApplicationKey;
+
+use crate::status::report::Finding;
+
+/// A number is reported once it was the same in this many windows.
+const HELD_WINDOWS: u32 = 4;
+/// Most moves in a message.
+const LISTED_MOVES: usize = 8;
+
+/// A move that would pay.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProposedMove {
+    pub actor: String,
+    pub from: String,
+    pub to: String,
+    /// What the plan loses without it, in percent of the scale of the level.
+    pub gain_percent: i64,
+}
+
+/// What the last plan for measured load says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum LoadVerdict {
+    /// There is none yet.
+    #[default]
+    None,
+    /// Another placement is not noticeably better.
+    NoGain,
+    /// Moves that the gate does not let pass.
+    Stays(GateVerdict),
+    /// Moves that would pay.
+    WouldMove { rule: GateRule, gain_percent: i64, moves: Vec<ProposedMove> },
+}
+
+/// What is reported of an application's measured load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadReport {
+    pub mode: RebalanceMode,
+    pub coverage: Held<CounterCoverage>,
+    /// Whether no window of the newest few has settled data.
+    pub unavailable: Held<bool>,
+    /// Whether a pod was scraped too rarely in a window.
+    pub too_short: Held<bool>,
+    pub verdict: LoadVerdict,
+}
+
+/// The first value, which changes only after it differed in several windows in a row.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Held<T> {
+    shown: Option<T>,
+    next: Option<(T, u32)>,
+}
+
+impl<T: Copy + Default + PartialEq> Held<T> {
+    /// The value as it is reported.
+    pub fn get(&self) -> T {
+        self.shown.unwrap_or_default()
+    }
+
+    /// Observes the value in a window.
+    pub fn observe(&mut self, value: T) {
+        let count = match self.next {
+            _ if self.shown.is_none_or(|shown| shown == value) => {
+                (self.shown, self.next) = (Some(value), None);
+                return;
+            }
+            Some((next, count)) if next == value => count + 1,
+            _ => 1,
+        };
+        if count < HELD_WINDOWS {
+            self.next = Some((value, count));
+        } else {
+            (self.shown, self.next) = (Some(value), None);
+        }
+    }
+}
+
+impl LoadReport {
+    /// Sets the verdict; what would move keeps its numbers as long as the moves are the same.
+    pub fn set_verdict(&mut self, verdict: LoadVerdict) {
+        let same = match (&self.verdict, &verdict) {
+            (LoadVerdict::WouldMove { moves: before, .. }, LoadVerdict::WouldMove { moves: now, .. }) => {
+                let places = |moves: &[ProposedMove]| -> Vec<(String, String)> {
+                    moves.iter().map(|it| (it.actor.clone(), it.to.clone())).collect()
+                };
+                places(before) == places(now)
+            }
+            _ => false,
+        };
+        if !same {
+            self.verdict = verdict;
+        }
+    }
+
+    /// The conditions of the application.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut findings = vec![self.would_move()];
+        if self.unavailable.get() {
+            let message = "Prometheus has no counters of its actors in a window in which nothing started or moved; plans use the \
+                           last measured numbers, or those of the manifest"
+                .to_owned();
+            findings.push(Finding {
+                type_: "CountersUnavailable",
+                holds: true,
+                reason: "NoSettledWindow",
+                message,
+            });
+        }
+        if self.too_short.get() {
+            let message = "a pod is scraped fewer than 4 times in a window of the policy; scrape actors more often, or choose a longer \
+                           window"
+                .to_owned();
+            findings.push(Finding { type_: "WindowTooShort", holds: true, reason: "FewScrapes", message });
+        }
+        findings
+    }
+
+    fn would_move(&self) -> Finding {
+        let (holds, reason, message) = match &self.verdict {
+            LoadVerdict::None => (false, "Measuring", "no plan for measured load was made yet".to_owned()),
+            LoadVerdict::NoGain => (false, "NoGain", "no other placement is noticeably better".to_owned()),
+            LoadVerdict::Stays(GateVerdict::FewWindows { needed, .. }) => {
+                (false, "Measuring", format!("a plan is judged by {needed} settled windows"))
+            }
+            LoadVerdict::Stays(GateVerdict::Small { gain, least }) => (
+                false,
+                "SmallGain",
+                format!(
+                    "the best known moves gain {} %, and at least {} % is required",
+                    percent(*gain),
+                    percent(*least)
+                ),
+            ),
+            LoadVerdict::Stays(GateVerdict::Uncertain { gain } | GateVerdict::Pays { gain, .. }) => (
+                false,
+                "UncertainGain",
+                format!(
+                    "the best known moves gain {} % on average, but the windows disagree",
+                    percent(*gain)
+                ),
+            ),
+            LoadVerdict::WouldMove { rule, gain_percent, moves } => {
+                let listed = moves
+                    .iter()
+                    .take(LISTED_MOVES)
+                    .map(|it| format!("{} from {} to {} ({} %)", it.actor, it.from, it.to, it.gain_percent));
+                let more = match moves.len().saturating_sub(LISTED_MOVES) {
+                    0 => String::new(),
+                    more => format!(", and {more} more"),
+                };
+                let why = match rule {
+                    GateRule::Change => "since the load changed",
+                    GateRule::Steady => "in all measured windows",
+                };
+                let list = listed.collect::<Vec<_>>().join(", ");
+                let message =
+                    format!("would move {list}{more}: gains {gain_percent} % {why}; DryRun moves nothing");
+                (true, "DryRun", message)
+            }
+        };
+        Finding { type_: "WouldMove", holds, reason, message }
+    }
+}
+
+/// A fraction in whole percent.
+pub fn percent(fraction: f64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+    let percent = (fraction * 100.0).round() as i64;
+    percent
+}
+
+/// The reports of all applications whose load is measured.
+#[derive(Debug, Default)]
+pub struct LoadReports(Mutex<BTreeMap<ApplicationKey, LoadReport>>);
+
+impl LoadReports {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<ApplicationKey, LoadReport>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The report of an application; `None` if its load is not measured, or the mode is `Off`.
+    pub fn get(&self, key: &ApplicationKey) -> Option<LoadReport> {
+        self.all().get(key).cloned()
+    }
+
+    /// Changes a report; returns whether what is shown changed.
+    pub fn change(&self, key: &ApplicationKey, change: impl FnOnce(&mut LoadReport)) -> bool {
+        let mut all = self.all();
+        let is_new = !all.contains_key(key);
+        let report = all.entry(key.clone()).or_default();
+        let shown = |report: &LoadReport| (report.coverage.get(), report.findings());
+        let before = shown(report);
+        change(report);
+        is_new || before != shown(report)
+    }
+
+    /// Removes a report; returns whether there was one.
+    pub fn remove(&self, key: &ApplicationKey) -> bool {
+        self.all().remove(key).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_after_four_equal_windows() {
+        let mut held = Held::default();
+        let mut shown = |values: &[u32]| {
+            for value in values {
+                held.observe(*value);
+            }
+            held.get()
+        };
+        assert_eq!(shown(&[]), 0);
+        assert_eq!(shown(&[0, 7, 7, 7]), 0);
+        assert_eq!(shown(&[8, 7, 7, 7]), 0);
+        assert_eq!(shown(&[7]), 7);
+        assert_eq!(shown(&[0, 0, 0, 7, 0, 0, 0]), 7, "not in a row");
+    }
+
+    #[test]
+    fn the_condition_says_what_would_move_or_why_nothing_does() {
+        let proposed = |gain_percent| {
+            let proposed = ProposedMove {
+                actor: "crop-0".into(),
+                from: "n1/cpus-0".into(),
+                to: "n2/cpus-0".into(),
+                gain_percent,
+            };
+            LoadVerdict::WouldMove { rule: GateRule::Change, gain_percent, moves: vec![proposed] }
+        };
+        let mut report = LoadReport::default();
+        let said = |report: &LoadReport| {
+            let Finding { holds, reason, message, .. } = report.findings().remove(0);
+            format!("{holds} {reason}: {message}")
+        };
+        assert_eq!(said(&report), "false Measuring: no plan for measured load was made yet");
+        report.set_verdict(proposed(31));
+        let moves = "true DryRun: would move crop-0 from n1/cpus-0 to n2/cpus-0 (31 %): gains 31 % since the load changed; DryRun \
+                     moves nothing";
+        assert_eq!(said(&report), moves);
+        report.set_verdict(proposed(29));
+        assert_eq!(said(&report), moves, "the same moves are not written again");
+        report.set_verdict(LoadVerdict::Stays(GateVerdict::Small { gain: 0.051, least: 0.1 }));
+        assert_eq!(
+            said(&report),
+            "false SmallGain: the best known moves gain 5 %, and at least 10 % is required"
+        );
+    }
+}
