@@ -18,6 +18,11 @@ pub const PROGRAM: &str = "program.lp";
 /// The largest window: a day.
 const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
 
+/// The maximum length of the parameters in bytes: a YAML parser takes time quadratic in the nesting of brackets.
+const MAX_PARAMETERS: usize = 16 << 10;
+/// The longest budget of one plan: a search occupies a solver slot that others wait for.
+const LONGEST_WALL: i128 = 3600 * 1_000_000;
+
 /// Objectives, and the search budget.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -98,6 +103,10 @@ impl Policy {
     /// Any unknown or invalid parameter, with its line or field.
     pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
         let error = |place: String, problem: String| PolicyError { name: name.to_owned(), place, problem };
+        if text.len() > MAX_PARAMETERS {
+            let problem = format!("has {} bytes; parameters have at most {MAX_PARAMETERS}", text.len());
+            return Err(error(PARAMETERS.to_owned(), problem));
+        }
         let reader = serde_yaml::Deserializer::from_str(text);
         let given: Option<Parameters> = serde_path_to_error::deserialize(Strict(reader)).map_err(|e| {
             let line = e
@@ -122,6 +131,9 @@ impl Policy {
         let budget = given.budget.unwrap_or_default();
         let wall = positive("wall", budget.wall.as_deref().unwrap_or("2s"), duration)
             .map_err(|e| field("budget.wall", e))?;
+        if wall > Exact::from(LONGEST_WALL) {
+            return Err(field("budget.wall", "is longer than an hour; choose a shorter one".to_owned()));
+        }
         let memory = budget.memory.as_ref().map_or("1Gi".to_owned(), ToString::to_string);
         let memory = positive("memory", &memory, quantity).map_err(|e| field("budget.memory", e))?;
         let quantum = given.message_quantum.as_ref().map_or("64Ki".to_owned(), ToString::to_string);
