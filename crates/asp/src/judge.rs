@@ -1,13 +1,15 @@
 //! The judge: derives a policy's constraints from a snapshot, and has clingo verify an assignment.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use placement::ix::ActorIx;
 use placement::{Assignment, Cost, Derived, Judge, JudgeError, Judged, Judgement, Rules, Snapshot};
 use policy::{GroundBudget, GroundSize, Policy, Question, Verdict};
 
-use crate::confirm::{self, AT_ONCE_FACTS, Examined, MOST_FACTS, MOST_PARTS};
+use crate::confirm::{self, AT_ONCE_FACTS, Examined, JudgeLimits, MOST_FACTS, MOST_PARTS};
 use crate::policy_client::ask;
 use crate::sandbox::Limits;
 use crate::worker::PolicyJob;
@@ -16,15 +18,29 @@ use crate::worker::PolicyJob;
 ///
 /// The policy is grounded in this process, within a budget that is counted rather than timed. A finished assignment is
 /// verified by clingo, in a process of its own as for [`Session`](crate::Session), within `limits` and
-/// `patience`.
-#[derive(Clone, Debug)]
+/// a time limit.
+#[derive(Clone)]
 pub struct ClingoJudge {
     executable: PathBuf,
     limits: Limits,
-    patience: Duration,
+    wall: Duration,
+    /// The time until the deadline of the plan, if it has one.
+    left: Option<TimeLeft>,
     budget: GroundBudget,
     most_facts: usize,
     most_parts: usize,
+}
+
+/// A clock that returns the time until a deadline.
+pub type TimeLeft = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+impl fmt::Debug for ClingoJudge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClingoJudge")
+            .field("limits", &self.limits)
+            .field("wall", &self.wall)
+            .finish_non_exhaustive()
+    }
 }
 
 impl ClingoJudge {
@@ -37,16 +53,23 @@ impl ClingoJudge {
 
     /// Starts another executable that calls [`run_child_if_asked`](crate::run_child_if_asked).
     pub fn with_executable(executable: impl Into<PathBuf>, limits: Limits, wall_milliseconds: u64) -> Self {
-        let patience = LEAST_PATIENCE + Duration::from_millis(wall_milliseconds);
+        let wall = Duration::from_millis(wall_milliseconds);
         let budget = GroundBudget::of(wall_milliseconds, limits.memory_mib);
         Self {
             executable: executable.into(),
             limits,
-            patience,
+            wall,
+            left: None,
             budget,
             most_facts: MOST_FACTS,
             most_parts: MOST_PARTS,
         }
+    }
+
+    /// The same with a deadline for finished plans: what cannot be verified by then is not, and the plan says so.
+    #[must_use]
+    pub fn until(self, left: TimeLeft) -> Self {
+        Self { left: Some(left), ..self }
     }
 
     /// The same with at most this many facts per run, given and derived: larger snapshots are judged in batches.
@@ -80,12 +103,26 @@ impl ClingoJudge {
 }
 
 impl ClingoJudge {
+    /// The longest wait for one run.
+    fn patience(&self) -> Duration {
+        match &self.left {
+            Some(left) => left() + (self.wall / OVERRUN).max(LEAST_OVERRUN),
+            None => LEAST_PATIENCE + self.wall,
+        }
+    }
+
+    fn judge_limits(&self) -> JudgeLimits<'_> {
+        let left = self.left.as_ref().map(|left| &**left as &(dyn Fn() -> Duration + Sync));
+        JudgeLimits { facts: self.most_facts, batches: self.most_parts, left }
+    }
+
     /// clingo's verdict on an assignment that the checker accepted.
     fn verdict(&self, policy: &Policy, assignment: &Assignment) -> Result<Verdict, JudgeError> {
         let Question { program, facts, actors, units } = policy.question(assignment)?;
         let job =
             PolicyJob { parent: std::process::id(), limits: self.limits, program, facts, actors, units };
-        let verdict = twice(|| ask(&self.executable, &job, self.patience)).map_err(JudgeError::Evaluation)?;
+        let patience = LEAST_PATIENCE + self.wall;
+        let verdict = twice(|| ask(&self.executable, &job, patience)).map_err(JudgeError::Evaluation)?;
         match policy.broken(&verdict) {
             Some(broken) => Err(JudgeError::Mismatch(broken)),
             None => Ok(verdict),
@@ -95,6 +132,10 @@ impl ClingoJudge {
 
 /// The minimum wait for a judgement, whatever the policy's budget: a process has to start.
 const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The part of a policy's budget by which a run may miss the deadline, and the least such time: a process has to start.
+const OVERRUN: u32 = 20;
+const LEAST_OVERRUN: Duration = Duration::from_millis(50);
 
 impl Judge for ClingoJudge {
     fn derive(&self, snapshot: &Snapshot) -> Result<Derived, JudgeError> {
@@ -135,11 +176,18 @@ impl Judge for ClingoJudge {
         if let Some(policy) = of_facts {
             self.verdict(&policy, assignment)?;
         }
-        Examined::new(world, assignment, cost, (self.most_facts, self.most_parts)).confirm(|job| {
-            twice(|| confirm::ask(&self.executable, self.limits, job, self.patience))
+        let is_over = || self.left.as_ref().is_some_and(|left| left().is_zero());
+        let ask = |job: &_| confirm::ask(&self.executable, self.limits, job, self.patience());
+        Examined::new(world, assignment, cost, self.judge_limits()).confirm(|job| {
+            ask(job)
+                .or_else(|problem| if is_over() { Err(problem) } else { ask(job) })
                 .inspect_err(|problem| tracing::warn!(problem, "clingo could not judge the plan"))
                 .ok()
         })
+    }
+
+    fn time_to_confirm(&self, world: &Snapshot, most: Duration) -> Duration {
+        confirm::time_to_confirm(world, &self.judge_limits(), most)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runs a search strategy.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use explain::REASONS_EFFORT;
@@ -80,11 +81,14 @@ impl Search {
             portfolio::strategy(&self.strategy, Purpose::Offline).expect("check_strategy accepted the name");
         let strategy = entry.make(self.limits());
         let started = Instant::now();
-        let left = self.wall.map(|wall| move || wall.saturating_sub(started.elapsed()));
+        let left = self.wall.map(|wall| Arc::new(move || wall.saturating_sub(started.elapsed())));
         let stop = || left.as_ref().is_some_and(|left| left().is_zero());
-        let left = left.as_ref().map(|left| left as &(dyn Fn() -> Duration + Sync));
+        let judge = match &left {
+            Some(left) => self.judge().until(left.clone()),
+            None => self.judge(),
+        };
+        let left = left.as_ref().map(|left| &**left as &(dyn Fn() -> Duration + Sync));
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop, left };
-        let judge = self.judge();
         let plan = placement::plan(snapshot, &*strategy, &judge, &budget)?;
         let mut plan = control::require_gain(&plan.world(snapshot), &[], plan, self.least_gain);
         let took = self.wall.map(|_| started.elapsed());

@@ -1,5 +1,7 @@
 //! Evaluation of policies on snapshots and assignments.
 
+use std::time::Duration;
+
 use crate::ix::ActorIx;
 use crate::{Assignment, Cost, Derived, Rules, Snapshot};
 
@@ -30,6 +32,12 @@ pub trait Judge: Send + Sync {
     /// # Errors
     /// When the policy cannot be evaluated.
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError>;
+
+    /// The time that a search leaves for [`Judge::confirm`], at most `most`. By default none.
+    fn time_to_confirm(&self, world: &Snapshot, most: Duration) -> Duration {
+        let _ = (world, most);
+        Duration::ZERO
+    }
 
     /// Verifies a finished plan on its snapshot, independently of its strategy, and reports how much was verified. The default is
     /// [`Judged::None`].

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::evaluation::state::State;
 use crate::ix::{ActorIx, UnitIx};
@@ -157,8 +158,8 @@ pub fn plan(
         &widened
     };
     let name = strategy.name();
-    let answer =
-        solve(snapshot, strategy, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
+    let answer = solve_in_time(snapshot, strategy, judge, budget)
+        .map_err(|source| PlanError::Solve { strategy: name, source })?;
     let (mut assignment, claimed) = match tidied(snapshot, &answer.assignment)? {
         Some((assignment, claimed)) => (assignment, Some(claimed)),
         None => (answer.assignment, None),
@@ -207,6 +208,26 @@ pub fn plan(
         stopped_by: answer.stopped_by,
         derived,
     })
+}
+
+/// Part of the time left that a search leaves for the judge at most.
+const JUDGE_SHARE: u32 = 4;
+
+/// Solves the snapshot, and leaves the judge the time that it needs.
+fn solve_in_time(
+    snapshot: &Snapshot,
+    strategy: &dyn Strategy,
+    judge: &dyn Judge,
+    budget: &Budget,
+) -> Result<Answer, SolveError> {
+    let Some(left) = budget.left else { return solve(snapshot, strategy, budget) };
+    let reserved = judge.time_to_confirm(snapshot, left() / JUDGE_SHARE);
+    if reserved.is_zero() {
+        return solve(snapshot, strategy, budget);
+    }
+    let left: &(dyn Fn() -> Duration + Sync) = &|| left().saturating_sub(reserved);
+    let stop = || (budget.stop)() || left().is_zero();
+    solve(snapshot, strategy, &Budget { stop: &stop, left: Some(left), ..*budget })
 }
 
 /// Solves the snapshot in lowest terms, so that answers and proofs are independent of units of measurement.
