@@ -83,7 +83,8 @@ impl<'a> Examined<'a> {
             return Ok(Judged::None);
         };
         let Ok(scale) = Scale::of(&plain) else { return Ok(Judged::None) };
-        Ok(self.in_scale(&plain, &scale, &ask)?.min(Judged::Constraints))
+        let judged = self.in_scale(&plain, &scale, &ask)?;
+        Ok(judged.min(of_constraints(&plain, &scale)))
     }
 
     fn in_scale(
@@ -95,10 +96,12 @@ impl<'a> Examined<'a> {
         if scale.is_exact() {
             return self.judge(world, self.cost.vector(world), ask);
         }
-        match scale.apply(world, Rounding::Relaxed) {
-            Ok(smaller) => self.judge(&smaller, vector(&smaller, self.assignment), ask),
-            Err(_) => Ok(Judged::None),
-        }
+        let Ok(smaller) = scale.apply(world, Rounding::Relaxed) else { return Ok(Judged::None) };
+        Ok(match self.judge(&smaller, vector(&smaller, self.assignment), ask)? {
+            Judged::None => Judged::None,
+            Judged::All | Judged::Parts => Judged::Scaled,
+            _ => of_constraints(world, scale),
+        })
     }
 
     fn judge(
@@ -153,6 +156,11 @@ impl<'a> Examined<'a> {
         }
         Err(JudgeError::Mismatch(format!("the placement costs {expected:?}, but clingo computes {found:?}")))
     }
+}
+
+/// What a verification of the constraints is called in this scale.
+fn of_constraints(world: &Snapshot, scale: &Scale) -> Judged {
+    if scale.keeps_limits(world) { Judged::Constraints } else { Judged::ScaledConstraints }
 }
 
 fn job(facts: String) -> Job {

@@ -1,5 +1,6 @@
 //! The judge: derives a policy's constraints from a snapshot, and has clingo verify an assignment.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub struct ClingoJudge {
     budget: GroundBudget,
     most_facts: usize,
     most_parts: usize,
+    is_required: bool,
 }
 
 /// A clock that returns the time until a deadline.
@@ -63,7 +65,14 @@ impl ClingoJudge {
             budget,
             most_facts: MOST_FACTS,
             most_parts: MOST_PARTS,
+            is_required: false,
         }
+    }
+
+    /// The same with or without an error for plans that clingo does not judge.
+    #[must_use]
+    pub fn required(self, is_required: bool) -> Self {
+        Self { is_required, ..self }
     }
 
     /// The same with a deadline for finished plans: what cannot be verified by then is not, and the plan says so.
@@ -111,6 +120,14 @@ impl ClingoJudge {
         }
     }
 
+    /// Asks, and once more after an error if there is time.
+    fn twice<T>(&self, ask: impl Fn(Duration) -> Result<T, String>) -> Result<T, String> {
+        let is_over = || self.left.as_ref().is_some_and(|left| left().is_zero());
+        ask(self.patience())
+            .or_else(|problem| if is_over() { Err(problem) } else { ask(self.patience()) })
+            .inspect_err(|problem| tracing::warn!(problem, "clingo could not judge the plan"))
+    }
+
     fn judge_limits(&self) -> JudgeLimits<'_> {
         let left = self.left.as_ref().map(|left| &**left as &(dyn Fn() -> Duration + Sync));
         JudgeLimits { facts: self.most_facts, batches: self.most_parts, left }
@@ -121,8 +138,8 @@ impl ClingoJudge {
         let Question { program, facts, actors, units } = policy.question(assignment)?;
         let job =
             PolicyJob { parent: std::process::id(), limits: self.limits, program, facts, actors, units };
-        let patience = LEAST_PATIENCE + self.wall;
-        let verdict = twice(|| ask(&self.executable, &job, patience)).map_err(JudgeError::Evaluation)?;
+        let verdict = self.twice(|patience| ask(&self.executable, &job, patience));
+        let verdict = verdict.map_err(JudgeError::Evaluation)?;
         match policy.broken(&verdict) {
             Some(broken) => Err(JudgeError::Mismatch(broken)),
             None => Ok(verdict),
@@ -156,8 +173,17 @@ impl Judge for ClingoJudge {
         let Some(policy) = Policy::of(snapshot)?.filter(Policy::depends_on_placement) else {
             return Ok(Judgement { penalty, ..Judgement::default() });
         };
-        let verdict = self.verdict(&policy, assignment)?;
+        let verdict = match (self.verdict(&policy, assignment), snapshot.rules()) {
+            // The checker has evaluated the ground rules.
+            (Err(JudgeError::Evaluation(_)), Some(_)) if !self.is_required => {
+                return Ok(Judgement { penalty, is_unverified: true, ..Judgement::default() });
+            }
+            (verdict, _) => verdict?,
+        };
         let violations = policy.violations(&verdict, assignment);
+        if let Some(rules) = snapshot.rules() {
+            same_violations(policy.name(), &violations, &rules.violations(assignment))?;
+        }
         let of_rules = Policy::penalty(&verdict);
         let known = snapshot.rules().map_or(0, |rules| rules.penalty(assignment));
         if known != of_rules {
@@ -166,7 +192,7 @@ impl Judge for ClingoJudge {
                 policy.name()
             )));
         }
-        Ok(Judgement { violations, penalty })
+        Ok(Judgement { violations, penalty, is_unverified: false })
     }
 
     fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {
@@ -174,16 +200,15 @@ impl Judge for ClingoJudge {
         let of_facts =
             Policy::of(world)?.filter(|policy| policy.speaks_of_facts() && !policy.depends_on_placement());
         if let Some(policy) = of_facts {
-            self.verdict(&policy, assignment)?;
+            match self.verdict(&policy, assignment) {
+                Err(JudgeError::Evaluation(_)) if !self.is_required => return Ok(Judged::None),
+                verdict => verdict.map(drop)?,
+            }
         }
-        let is_over = || self.left.as_ref().is_some_and(|left| left().is_zero());
-        let ask = |job: &_| confirm::ask(&self.executable, self.limits, job, self.patience());
-        Examined::new(world, assignment, cost, self.judge_limits()).confirm(|job| {
-            ask(job)
-                .or_else(|problem| if is_over() { Err(problem) } else { ask(job) })
-                .inspect_err(|problem| tracing::warn!(problem, "clingo could not judge the plan"))
-                .ok()
-        })
+        let judged = Examined::new(world, assignment, cost, self.judge_limits()).confirm(|job| {
+            self.twice(|patience| confirm::ask(&self.executable, self.limits, job, patience)).ok()
+        })?;
+        if self.is_required && judged == Judged::None { Err(JudgeError::Unjudged) } else { Ok(judged) }
     }
 
     fn time_to_confirm(&self, world: &Snapshot, most: Duration) -> Duration {
@@ -191,7 +216,19 @@ impl Judge for ClingoJudge {
     }
 }
 
-/// Retries once after an error.
-fn twice<T>(ask: impl Fn() -> Result<T, String>) -> Result<T, String> {
-    ask().or_else(|_| ask())
+/// Compares clingo's violations of a policy with those of its ground rules, which may contain limits of the file, too.
+///
+/// # Errors
+/// [`JudgeError::Mismatch`] with a violation that only one of the two finds.
+fn same_violations(policy: &str, clingo: &[String], ground: &[String]) -> Result<(), JudgeError> {
+    let of_policy = format!("policy {policy} ");
+    let ours = ground.iter().filter(|says| says.starts_with(&of_policy));
+    let (clingo, ours): (BTreeSet<&String>, BTreeSet<&String>) = (clingo.iter().collect(), ours.collect());
+    let (only_clingo, only_ours) = (clingo.difference(&ours).next(), ours.difference(&clingo).next());
+    let problem = match (only_clingo, only_ours) {
+        (Some(says), _) => format!("clingo finds a violation that the ground rules do not have: {says}"),
+        (None, Some(says)) => format!("the ground rules have a violation that clingo does not find: {says}"),
+        (None, None) => return Ok(()),
+    };
+    Err(JudgeError::Mismatch(problem))
 }

@@ -39,6 +39,8 @@ pub struct Search {
     pub seed: u64,
     /// The memory limit of the solver in MiB.
     pub memory_mib: u64,
+    /// Whether a plan that clingo did not judge is refused.
+    pub requires_judge: bool,
     /// The minimum relative gain of a plan over the current assignment.
     pub least_gain: f64,
 }
@@ -53,6 +55,7 @@ impl Search {
             effort: args.effort,
             seed: args.seed,
             memory_mib: policy.memory_mib,
+            requires_judge: policy.requires_judge,
             least_gain: policy.least_gain,
         }
     }
@@ -61,7 +64,7 @@ impl Search {
     pub fn judge(&self) -> ClingoJudge {
         let wall = self.wall.unwrap_or(DEFAULT_WALL);
         let wall_milliseconds = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
-        ClingoJudge::new(self.limits(), wall_milliseconds)
+        ClingoJudge::new(self.limits(), wall_milliseconds).required(self.requires_judge)
     }
 
     /// The snapshot with the constraints that its policy derives.
@@ -113,6 +116,7 @@ pub struct PolicyDefaults {
     strategy: String,
     wall: Duration,
     memory_mib: u64,
+    requires_judge: bool,
     least_gain: f64,
 }
 
@@ -122,6 +126,7 @@ impl From<&world::Policy> for PolicyDefaults {
             strategy: policy.strategy.clone(),
             wall: Duration::from_millis(policy.wall_milliseconds),
             memory_mib: policy.memory_mib,
+            requires_judge: policy.requires_judge(),
             least_gain: policy.min_gain(),
         }
     }

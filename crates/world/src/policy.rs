@@ -48,10 +48,22 @@ pub struct Policy {
     pub bytes_per_point: Exact,
     /// Minimum gain of a plan with moves, in percent of the incumbent's cost.
     pub min_gain_percent: u64,
+    /// Whether a plan that clingo could not judge may be carried out.
+    pub judge: JudgeRequirement,
     /// Text of the program, not checked here.
     pub program: Option<String>,
     /// Programs of enforced policies, by the name of their `ConfigMap`.
     pub enforced: Vec<(String, String)>,
+}
+
+/// Whether a plan needs a verdict of clingo.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum JudgeRequirement {
+    /// A plan that clingo did not judge is not carried out.
+    Required,
+    /// It is carried out, as it has passed the checker.
+    #[default]
+    BestEffort,
 }
 
 /// Why a policy is invalid.
@@ -160,6 +172,7 @@ impl Policy {
             bytes_per_point: positive("bytesPerPoint", &bytes, quantity)
                 .map_err(|e| field("moveCost.bytesPerPoint", e))?,
             min_gain_percent: least_gain_percent,
+            judge: given.judge.unwrap_or_default(),
             program: None,
             enforced: Vec::new(),
         })
@@ -226,6 +239,11 @@ impl Policy {
         result
     }
 
+    /// Whether a plan that clingo did not judge is refused.
+    pub fn requires_judge(&self) -> bool {
+        self.judge == JudgeRequirement::Required
+    }
+
     /// Minimum gain of a plan with moves, relative to the incumbent's cost.
     pub fn min_gain(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "at most 100")]
@@ -265,6 +283,7 @@ struct Parameters {
     message_quantum: Option<TextOrNumber>,
     move_cost: Option<MoveParameters>,
     least_gain_percent: Option<u64>,
+    judge: Option<JudgeRequirement>,
 }
 
 #[derive(Default, Deserialize)]

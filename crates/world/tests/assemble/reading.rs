@@ -62,4 +62,12 @@ fn invalid_policies_name_the_line() {
     let too_long = "policy p: policy.yaml: has 1048588 bytes; parameters have at most 16384";
     assert_eq!(message(&brackets), too_long);
     assert_eq!(Policy::parse("p", "").unwrap(), Policy::builtin("p"));
+    for (text, is_required) in [("", false), ("judge: BestEffort", false), ("judge: Required", true)] {
+        assert_eq!(Policy::parse("p", text).unwrap().requires_judge(), is_required, "{text}");
+    }
+    assert!(
+        message("judge: never").contains("expected `Required` or `BestEffort`"),
+        "{}",
+        message("judge: never")
+    );
 }
