@@ -403,7 +403,7 @@ $(DONE)/soundness: | bench-programs $(VALGRIND)
 		printf '\nMade at %s by `make bench`, part `soundness`.\n' $(COMMIT); } > $@.page && mkdir -p $(RESULTS)/runtime && mv $@.page $(RESULTS)/runtime/soundness.md
 	$(done)
 
-FUZZED := snapshot plan taskgraph wire
+FUZZED := snapshot plan policy taskgraph wire
 # Failing inputs stay in fuzz/artifacts.
 $(DONE)/fuzz: | bench-programs $(FUZZ)
 	$(call say,fuzzing of parsers and planners ($(FUZZ_SECONDS) s each))

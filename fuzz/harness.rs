@@ -178,6 +178,7 @@ fn scales(snapshot: &Snapshot, plan: &Plan) {
     let [cautious, relaxed] = [Rounding::Cautious, Rounding::Relaxed].map(apply);
     let (ours, theirs) = (vector(snapshot, &plan.assignment), vector(&relaxed, &plan.assignment));
     if scale.is_exact() {
+        assert!(scale.keeps_limits(snapshot));
         assert_eq!(ours, theirs);
         return;
     }

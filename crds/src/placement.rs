@@ -127,7 +127,7 @@ pub struct PlacementSpec {
     #[schemars(length(min = 1, max = 63))]
     pub proven_by: Option<String>,
 
-    /// What clingo verified in addition to the checker: `all`, `parts` (all, in several runs), `constraints` or `none`.
+    /// What clingo verified in addition to the checker: `all`, `parts` (all, in several runs), `scaled` (all, in divided numbers), `constraints`, `scaled-constraints` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub judged: Option<String>,

@@ -152,6 +152,12 @@ impl Scale {
             && self.resources.iter().chain(&self.rates).all(|divisor| *divisor == 1)
     }
 
+    /// Whether no number that decides about feasibility changes. Loads decide only about power.
+    pub fn keeps_limits(&self, snapshot: &Snapshot) -> bool {
+        let has_caps = !snapshot.problem().caps.is_empty();
+        self.resources.iter().all(|divisor| *divisor == 1) && (self.work == 1 || !has_caps)
+    }
+
     /// The snapshot with its numbers divided.
     ///
     /// # Errors

@@ -132,6 +132,7 @@ fn examine(file: &Path, given: &PolicyFile, args: &CheckPolicyArgs) -> Result<Pr
         effort: args.effort,
         seed: args.seed,
         memory_mib: given.policy.memory_mib,
+        requires_judge: given.policy.requires_judge(),
         // Show what the program changes, even if the gain is small.
         least_gain: 0.0,
     };

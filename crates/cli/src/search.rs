@@ -1,5 +1,6 @@
 //! Runs a search strategy.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use explain::REASONS_EFFORT;
@@ -38,6 +39,8 @@ pub struct Search {
     pub seed: u64,
     /// The memory limit of the solver in MiB.
     pub memory_mib: u64,
+    /// Whether a plan that clingo did not judge is refused.
+    pub requires_judge: bool,
     /// The minimum relative gain of a plan over the current assignment.
     pub least_gain: f64,
 }
@@ -52,6 +55,7 @@ impl Search {
             effort: args.effort,
             seed: args.seed,
             memory_mib: policy.memory_mib,
+            requires_judge: policy.requires_judge,
             least_gain: policy.least_gain,
         }
     }
@@ -60,7 +64,7 @@ impl Search {
     pub fn judge(&self) -> ClingoJudge {
         let wall = self.wall.unwrap_or(DEFAULT_WALL);
         let wall_milliseconds = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
-        ClingoJudge::new(self.limits(), wall_milliseconds)
+        ClingoJudge::new(self.limits(), wall_milliseconds).required(self.requires_judge)
     }
 
     /// The snapshot with the constraints that its policy derives.
@@ -80,11 +84,14 @@ impl Search {
             portfolio::strategy(&self.strategy, Purpose::Offline).expect("check_strategy accepted the name");
         let strategy = entry.make(self.limits());
         let started = Instant::now();
-        let left = self.wall.map(|wall| move || wall.saturating_sub(started.elapsed()));
+        let left = self.wall.map(|wall| Arc::new(move || wall.saturating_sub(started.elapsed())));
         let stop = || left.as_ref().is_some_and(|left| left().is_zero());
-        let left = left.as_ref().map(|left| left as &(dyn Fn() -> Duration + Sync));
+        let judge = match &left {
+            Some(left) => self.judge().until(left.clone()),
+            None => self.judge(),
+        };
+        let left = left.as_ref().map(|left| &**left as &(dyn Fn() -> Duration + Sync));
         let budget = Budget { effort: self.effort, seed: self.seed, stop: &stop, left };
-        let judge = self.judge();
         let plan = placement::plan(snapshot, &*strategy, &judge, &budget)?;
         let mut plan = control::require_gain(&plan.world(snapshot), &[], plan, self.least_gain);
         let took = self.wall.map(|_| started.elapsed());
@@ -109,6 +116,7 @@ pub struct PolicyDefaults {
     strategy: String,
     wall: Duration,
     memory_mib: u64,
+    requires_judge: bool,
     least_gain: f64,
 }
 
@@ -118,6 +126,7 @@ impl From<&world::Policy> for PolicyDefaults {
             strategy: policy.strategy.clone(),
             wall: Duration::from_millis(policy.wall_milliseconds),
             memory_mib: policy.memory_mib,
+            requires_judge: policy.requires_judge(),
             least_gain: policy.min_gain(),
         }
     }

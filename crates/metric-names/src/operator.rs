@@ -9,9 +9,10 @@ metric_names! {
     SEARCHES = Counter "cairn_operator_searches_total" ["why"] "Completed searches by trigger; chance and second-look are background searches for improvements.";
     MOVES = Counter "cairn_operator_moves_total" ["why"] "Actors moved by a decision, by the trigger of its search.";
     REPLANS = Counter "cairn_operator_replans_total" ["reason"] "Plans discarded before they were committed: overtaken by a change of the cluster.";
-    PLANS_JUDGED = Counter "cairn_operator_plans_judged_total" ["judged"] "Plans by what clingo verified before they were committed: all, parts, constraints or none; mismatch if it disagreed and the plan was discarded.";
+    PLANS_JUDGED = Counter "cairn_operator_plans_judged_total" ["judged"] "Plans by what clingo verified before they were committed: all, parts, scaled, constraints, scaled-constraints or none; mismatch if it disagreed, or a claim of optimality was refuted, and the plan was discarded.";
     WRITES = Counter "cairn_operator_writes_total" ["kind", "verb"] "Writes to the API server by kind and verb.";
     ACTORS = Gauge "cairn_operator_actors" ["state"] "Actors of all applications by state: wanted, placed, running or ready.";
+    AGENT_SILENT = Gauge "cairn_operator_agent_silent" ["node"] "1 for each node of the cluster whose agent's Lease expired; exposed by the leader.";
     POD_INFO = Info "cairn_pod_info" ["uid", "namespace", "pod", "application", "actor", "node", "unit"] "A pod of an actor, to join with series that have its uid; exposed by the leader.";
     LEADING = Gauge "cairn_operator_leading" [] "1 if this operator is the leader, otherwise 0.";
     TICK_DURATION = Histogram "cairn_operator_tick_seconds" [] "Duration of reading one window of counters from Prometheus; only with counters.prometheusUrl.";

@@ -1,5 +1,7 @@
 //! Evaluation of policies on snapshots and assignments.
 
+use std::time::Duration;
+
 use crate::ix::ActorIx;
 use crate::{Assignment, Cost, Derived, Rules, Snapshot};
 
@@ -31,6 +33,12 @@ pub trait Judge: Send + Sync {
     /// When the policy cannot be evaluated.
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError>;
 
+    /// The time that a search leaves for [`Judge::confirm`], at most `most`. By default none.
+    fn time_to_confirm(&self, world: &Snapshot, most: Duration) -> Duration {
+        let _ = (world, most);
+        Duration::ZERO
+    }
+
     /// Verifies a finished plan on its snapshot, independently of its strategy, and reports how much was verified. The default is
     /// [`Judged::None`].
     ///
@@ -49,18 +57,24 @@ pub struct Judgement {
     pub violations: Vec<String>,
     /// Σ penalties of the policy and of `prefer`.
     pub penalty: i64,
+    /// Whether the judge gave no verdict, so that these are those of the planner's own ground rules.
+    pub is_unverified: bool,
 }
 
 /// How much of a placement clingo verified, in addition to the checker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Judged {
     /// Nothing, or only the policy's own rules.
     #[default]
     None,
+    /// Feasibility in divided numbers: no limit is exceeded by more than rounding hides.
+    ScaledConstraints,
     /// Feasibility, and the policy's rules and penalties, if there is one.
     Constraints,
-    /// The same, and every criterion, in several runs over batches of pairs and group channels.
+    /// Feasibility and every criterion in divided numbers, in one run or several.
+    Scaled,
+    /// Feasibility, and every criterion, in several runs over batches of pairs and group channels.
     Parts,
     /// The same, in one run.
     All,
@@ -75,6 +89,11 @@ pub enum JudgeError {
     /// The evaluation failed, and may succeed next time.
     #[error("the policy cannot be evaluated: {0}")]
     Evaluation(String),
+    /// The policy requires a verdict, and there is none.
+    #[error(
+        "clingo could not judge the plan, and the policy requires it (judge: Required); give it a larger budget"
+    )]
+    Unjudged,
     /// Two evaluations that must agree differ.
     #[error("clingo and the planner do not agree: {0}; this is a defect, report it with the snapshot")]
     Mismatch(String),

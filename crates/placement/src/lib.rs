@@ -6,6 +6,7 @@
 //!
 //! The crate does no I/O and reads neither clock nor entropy: equal input, seed and effort give equal plans.
 
+mod assessment;
 mod assignment;
 mod checker;
 pub mod constraints;
@@ -15,6 +16,7 @@ mod derived;
 mod error;
 mod evaluation;
 pub mod file;
+mod idle_moves;
 pub mod ix;
 mod judge;
 mod plan;

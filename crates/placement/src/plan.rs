@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::evaluation::state::State;
+use crate::assessment::{Assessed, Assessment, assess};
+use crate::idle_moves::take_back_idle_moves;
 use crate::ix::{ActorIx, UnitIx};
 use crate::problem::common_factor::CommonFactors;
 use crate::{
     Answer, Assignment, Budget, Cost, Criterion, Derived, FoundBy, Judge, JudgeError, Judged, NoPolicy,
-    Objectives, ProvenBy, Rule, RuleEvaluator, Snapshot, SnapshotError, SolveError, Stage, StoppedBy,
-    Strategy, Violation,
+    Objectives, ProvenBy, Rule, Snapshot, SnapshotError, SolveError, Stage, StoppedBy, Strategy, Violation,
 };
 
 /// A plan: placements, cost, moves, and unplaced actors.
@@ -115,6 +116,19 @@ pub enum PlanError {
         /// The violations.
         violations: Vec<Violation>,
     },
+    /// The strategy claims that nothing is better, and something is; the plan is never applied.
+    #[error(
+        "{strategy} claims that no placement costs less than {claimed:?}, and one costs {found:?}; this is a defect, report \
+         it with the snapshot"
+    )]
+    Claim {
+        /// The strategy.
+        strategy: &'static str,
+        /// The claimed optimum or lower bounds, level by level.
+        claimed: Vec<i64>,
+        /// The cost of a feasible placement.
+        found: Vec<i64>,
+    },
     /// No answer satisfies the policy; the current placement is kept.
     #[error("{strategy} found no placement that obeys the policy: {}", list(violations))]
     Disobeyed {
@@ -157,13 +171,13 @@ pub fn plan(
         &widened
     };
     let name = strategy.name();
-    let answer =
-        solve(snapshot, strategy, budget).map_err(|source| PlanError::Solve { strategy: name, source })?;
+    let answer = solve_in_time(snapshot, strategy, judge, budget)
+        .map_err(|source| PlanError::Solve { strategy: name, source })?;
     let (mut assignment, claimed) = match tidied(snapshot, &answer.assignment)? {
         Some((assignment, claimed)) => (assignment, Some(claimed)),
         None => (answer.assignment, None),
     };
-    let (violations, mut cost) = assess(snapshot, judge, &assignment)?;
+    let Assessment { violations, mut cost, mut is_unverified } = assess(snapshot, judge, &assignment)?;
     if violations.iter().any(|violation| violation.rule != Rule::Policy) {
         return Err(PlanError::Infeasible { strategy: name, violations });
     }
@@ -173,18 +187,26 @@ pub fn plan(
     let (mut stage, mut found_by) = (answer.stage, answer.found_by);
     let proposed = cost.vector(snapshot);
     if let Some(kept) = not_worse(snapshot, judge, &proposed)? {
-        ((assignment, cost), stage, found_by) = (kept, Stage::Incumbent, FoundBy::Incumbent);
+        (assignment, cost, is_unverified) = kept;
+        (stage, found_by) = (Stage::Incumbent, FoundBy::Incumbent);
     }
     if claimed.is_none() {
-        (assignment, cost) = take_back_idle_moves(snapshot, judge, (assignment, cost))?;
+        (assignment, cost, is_unverified) =
+            take_back_idle_moves(snapshot, judge, (assignment, cost, is_unverified))?;
     }
     let claimed = claimed.unwrap_or(proposed);
-    let judged = judge.confirm(snapshot, &assignment, &cost)?;
-    // A claim of optimality transfers to the kept placement unless that is better, which would refute the claim.
-    let refuted = answer.optimal && cost.vector(snapshot) < claimed;
-    let proven = if refuted { BTreeMap::new() } else { answer.bound };
-    let optimal = answer.optimal && !refuted;
-    let mut bound = bounds(snapshot, &cost, proven, optimal);
+    let confirmed = judge.confirm(snapshot, &assignment, &cost)?;
+    let judged = if is_unverified { Judged::None } else { confirmed };
+    // A claim of optimality transfers to the kept placement unless that is better, which refutes the claim.
+    let (optimal, found) = (answer.optimal, cost.vector(snapshot));
+    if optimal && found < claimed {
+        return Err(PlanError::Claim { strategy: name, claimed, found });
+    }
+    let is_bounded_alike = found.first() == claimed.first();
+    if let Some(claimed) = refuted_bounds(snapshot, &answer.bound, &found).filter(|_| is_bounded_alike) {
+        return Err(PlanError::Claim { strategy: name, claimed, found });
+    }
+    let mut bound = bounds(snapshot, &cost, answer.bound, optimal);
     let is_bounded = is_bounded(snapshot, &cost, &bound);
     // Like unplaced actors, grandfathered violations are not a named criterion.
     bound.remove(Criterion::Excused.into());
@@ -209,6 +231,26 @@ pub fn plan(
     })
 }
 
+/// Part of the time left that a search leaves for the judge at most.
+const JUDGE_SHARE: u32 = 4;
+
+/// Solves the snapshot, and leaves the judge the time that it needs.
+fn solve_in_time(
+    snapshot: &Snapshot,
+    strategy: &dyn Strategy,
+    judge: &dyn Judge,
+    budget: &Budget,
+) -> Result<Answer, SolveError> {
+    let Some(left) = budget.left else { return solve(snapshot, strategy, budget) };
+    let reserved = judge.time_to_confirm(snapshot, left() / JUDGE_SHARE);
+    if reserved.is_zero() {
+        return solve(snapshot, strategy, budget);
+    }
+    let left: &(dyn Fn() -> Duration + Sync) = &|| left().saturating_sub(reserved);
+    let stop = || (budget.stop)() || left().is_zero();
+    solve(snapshot, strategy, &Budget { stop: &stop, left: Some(left), ..*budget })
+}
+
 /// Solves the snapshot in lowest terms, so that answers and proofs are independent of units of measurement.
 fn solve(snapshot: &Snapshot, strategy: &dyn Strategy, budget: &Budget) -> Result<Answer, SolveError> {
     let factors = CommonFactors::of(snapshot);
@@ -218,21 +260,17 @@ fn solve(snapshot: &Snapshot, strategy: &dyn Strategy, budget: &Budget) -> Resul
     }
 }
 
-/// The verdicts of checker and judge, and the exact cost including the judge's penalty.
-fn assess(
-    snapshot: &Snapshot,
-    judge: &dyn Judge,
-    assignment: &Assignment,
-) -> Result<(Vec<Violation>, Cost), JudgeError> {
-    let mut violations = snapshot.violations(assignment);
-    if !violations.is_empty() {
-        return Ok((violations, Cost::default()));
+/// Lower bounds that a feasible placement refutes: each holds if those of the levels before are reached.
+fn refuted_bounds(snapshot: &Snapshot, bound: &BTreeMap<String, i64>, found: &[i64]) -> Option<Vec<i64>> {
+    let mut claimed = Vec::new();
+    for (level, found) in snapshot.objectives().levels().iter().zip(&found[1..]) {
+        let least = *bound.get(&Objectives::key(level))?;
+        claimed.push(least);
+        if *found != least {
+            return (*found < least).then_some(claimed);
+        }
     }
-    let judgement = judge.judge(snapshot, assignment)?;
-    let of_policy = |says| Violation { rule: Rule::Policy, says };
-    violations.extend(judgement.violations.into_iter().map(of_policy));
-    let cost = Cost { policy: judgement.penalty, ..snapshot.cost(assignment) };
-    Ok((violations, cost))
+    None
 }
 
 /// The current placement, if it is feasible and no worse than the proposal.
@@ -240,15 +278,15 @@ fn not_worse(
     snapshot: &Snapshot,
     judge: &dyn Judge,
     proposed: &[i64],
-) -> Result<Option<(Assignment, Cost)>, JudgeError> {
+) -> Result<Option<Assessed>, JudgeError> {
     let incumbent = snapshot.incumbent();
     // The judge is expensive, and penalties are not negative: if it is worse without them, no verdict is needed.
     if snapshot.cost(&incumbent).vector(snapshot).as_slice() > proposed {
         return Ok(None);
     }
-    let (violations, cost) = assess(snapshot, judge, &incumbent)?;
+    let Assessment { violations, cost, is_unverified } = assess(snapshot, judge, &incumbent)?;
     let keep = violations.is_empty() && cost.vector(snapshot).as_slice() <= proposed;
-    Ok(keep.then_some((incumbent, cost)))
+    Ok(keep.then_some((incumbent, cost, is_unverified)))
 }
 
 /// With ground rules: a feasible assignment without moves that gain nothing, and its cost with them. The checker knows the rules,
@@ -260,96 +298,13 @@ fn tidied(
     if snapshot.rules().is_none() {
         return Ok(None);
     }
-    let (violations, cost) = assess(snapshot, &NoPolicy, assignment)?;
+    let Assessment { violations, cost, .. } = assess(snapshot, &NoPolicy, assignment)?;
     if !violations.is_empty() {
         return Ok(None);
     }
     let claimed = cost.vector(snapshot);
-    let (without, _) = take_back_idle_moves(snapshot, &NoPolicy, (assignment.clone(), cost))?;
+    let (without, ..) = take_back_idle_moves(snapshot, &NoPolicy, (assignment.clone(), cost, false))?;
     Ok(Some((without, claimed)))
-}
-
-/// The number of moves that are reverted one at a time, each with a verdict, if reverting all at once is refused.
-const MOST_VERDICTS: usize = 64;
-
-/// Reverts every move that gains nothing.
-fn take_back_idle_moves(
-    snapshot: &Snapshot,
-    judge: &dyn Judge,
-    (mut assignment, mut cost): (Assignment, Cost),
-) -> Result<(Assignment, Cost), JudgeError> {
-    let mut verdicts = 0;
-    loop {
-        let (without, idle) = without_idle_moves(snapshot, &assignment);
-        if idle.is_empty() {
-            return Ok((assignment, cost));
-        }
-        let (violations, price) = assess(snapshot, judge, &without)?;
-        if violations.is_empty() && price.vector(snapshot) <= cost.vector(snapshot) {
-            (assignment, cost) = (without, price);
-            continue;
-        }
-        // The policy refuses more than the rules show: find the culprits one by one.
-        let mut changed = false;
-        for actor in idle {
-            if verdicts == MOST_VERDICTS {
-                return Ok((assignment, cost));
-            }
-            let mut without = assignment.clone();
-            without[actor] = snapshot.current(actor);
-            verdicts += 1;
-            let (violations, price) = assess(snapshot, judge, &without)?;
-            if violations.is_empty() && price.vector(snapshot) <= cost.vector(snapshot) {
-                (assignment, cost, changed) = (without, price, true);
-            }
-        }
-        if !changed {
-            return Ok((assignment, cost));
-        }
-    }
-}
-
-/// Grandfathered violations, updated move by move, if there can be any.
-fn excuses<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> Option<RuleEvaluator<'a>> {
-    let rules = snapshot.rules().filter(|rules| !rules.excuses().is_empty())?;
-    Some(RuleEvaluator::of(rules, assignment))
-}
-
-/// The assignment without the moves that gain nothing as far as is known without the judge, and the actors concerned.
-fn without_idle_moves(snapshot: &Snapshot, assignment: &Assignment) -> (Assignment, Vec<ActorIx>) {
-    let mut state = State::of(snapshot, assignment);
-    let mut excused = excuses(snapshot, assignment);
-    // Only the judge knows all of `policy`: the levels above it can decide a comparison without it.
-    let levels = snapshot.objectives().levels();
-    let known = levels.iter().take_while(|level| !level.contains(&Criterion::Policy)).count();
-    let mut idle = Vec::new();
-    for actor in ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor)) {
-        let (Some(from), Some(to)) = (snapshot.problem.current[actor], state.place(actor)) else { continue };
-        if from == to {
-            continue;
-        }
-        state.take(actor);
-        let more = excused.as_mut().map_or(0, |evaluator| {
-            let before = evaluator.excused();
-            evaluator.take(actor, to);
-            evaluator.put(actor, from);
-            evaluator.excused() - before
-        });
-        let pays =
-            || more > 0 || (more == 0 && state.price(actor, to)[..known] < state.price(actor, from)[..known]);
-        // Prices can be expensive, and are not needed for actors that cannot go back.
-        if !state.admits(actor, from) || pays() {
-            if let Some(evaluator) = &mut excused {
-                evaluator.take(actor, from);
-                evaluator.put(actor, to);
-            }
-            state.put(actor, to);
-        } else {
-            state.put(actor, from);
-            idle.push(actor);
-        }
-    }
-    (state.assignment, idle)
 }
 
 /// The strategy's bounds, and 0 for levels at 0, since no criterion is negative.
@@ -389,12 +344,12 @@ impl Plan {
         if !world.violations(&self.assignment).is_empty() {
             return Ok(Self { judged: Judged::None, ..self });
         }
-        let (violations, _) = assess(world, judge, &self.assignment)?;
+        let Assessment { violations, is_unverified, .. } = assess(world, judge, &self.assignment)?;
         if !violations.is_empty() {
             return Err(PlanError::Disobeyed { strategy: self.strategy, violations });
         }
         let confirmed = judge.confirm(world, &self.assignment, &self.cost)?;
-        Ok(Self { judged: confirmed, ..self })
+        Ok(Self { judged: if is_unverified { Judged::None } else { confirmed }, ..self })
     }
 
     /// The snapshot of the plan, including what the policy derived from it.

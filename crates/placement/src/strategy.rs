@@ -130,6 +130,9 @@ pub enum SolveError {
         /// The exact value.
         exact: String,
     },
+    /// A proof of optimality contradicts the checker or exact arithmetic; the answer is discarded with it.
+    #[error("a proof of optimality failed verification: {0}; this is a defect, report it with the snapshot")]
+    Proof(String),
     /// The strategy enumerates all assignments, and there are too many.
     #[error("more than {most} assignments are possible, and it looks at each; choose another strategy")]
     TooLarge {

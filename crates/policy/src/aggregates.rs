@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::compile::{AggregateGoal, Bindings};
-use crate::join::{Found, Holds, Join, Step, compares};
+use crate::join::{Found, Holds, Join, compares};
+use crate::order::Step;
 use crate::output::{GroundingStop, literal};
 use crate::syntax::Sign;
 use crate::term::{Refused, Value};

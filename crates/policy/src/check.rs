@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fault::Fault;
+use crate::limits::MAX_FAULTS;
 use crate::safety;
 use crate::syntax::{Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermIs, variables};
 use crate::vocabulary::{CONCLUSIONS, LEVELS, Sort, Source, nearest, published};
@@ -19,6 +20,9 @@ pub(crate) fn faults(statements: &[Statement]) -> Vec<Fault> {
     let mut faults = Vec::new();
     let defined: BTreeSet<Predicate> = statements.iter().filter_map(Statement::concludes).collect();
     for statement in statements {
+        if faults.len() >= MAX_FAULTS {
+            break;
+        }
         check_head(statement, &mut faults);
         for literal in statement.body.iter().flat_map(BodyElement::literals) {
             if let Some((_, atom)) = literal.atom() {

@@ -235,7 +235,7 @@ impl Pattern {
                     let Some(value) = pattern.value(bindings, terms)? else { return Ok(None) };
                     values.push(value);
                 }
-                Some(terms.keep(Shape::Function(name.clone(), values)))
+                Some(terms.function(name, values)?)
             }
             Self::Negative(pattern) => match pattern.value(bindings, terms)? {
                 Some(value) => opposite(value, terms)?,

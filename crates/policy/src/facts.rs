@@ -67,6 +67,8 @@ pub(crate) struct Facts<'a> {
     pub all: BTreeSet<(&'static str, Vec<Fact>)>,
     /// By predicate: the sum of its last terms.
     totals: BTreeMap<&'static str, i64>,
+    /// The maximum number of facts.
+    most: u64,
     fault: Option<String>,
 }
 
@@ -74,14 +76,14 @@ impl<'a> Facts<'a> {
     /// Collects the published facts that the policy reads.
     ///
     /// # Errors
-    /// A number, or a sum that the policy could compute, exceeds 32 bits.
-    pub fn new(snapshot: &'a Snapshot, program: &'a Program) -> Result<Self, String> {
+    /// There are more than `most` facts; or a number, or a sum that the policy could compute, exceeds 32 bits.
+    pub fn new(snapshot: &'a Snapshot, program: &'a Program, most: u64) -> Result<Self, String> {
         let (all, totals) = (BTreeSet::new(), BTreeMap::new());
         let reads_candidates = ["runnable_on", "workload"].iter().any(|name| program.reads.contains(*name));
         let is_derived = snapshot.derived_constraints() > 0;
         let before = (is_derived && reads_candidates).then(|| without_derived(snapshot)).transpose()?;
         let problem = snapshot.problem();
-        let mut facts = Self { snapshot, problem, before, program, all, totals, fault: None };
+        let mut facts = Self { snapshot, problem, before, program, all, totals, most, fault: None };
         facts.published()?;
         Ok(facts)
     }
@@ -131,9 +133,23 @@ impl<'a> Facts<'a> {
     }
 
     fn fact(&mut self, name: &'static str, terms: &[Fact]) {
-        if self.reads(name) {
+        if self.reads(name) && self.has_room(name) {
             self.all.insert((name, terms.to_vec()));
         }
+    }
+
+    /// Whether one more fact may be stored; all further ones are dropped with a fault.
+    fn has_room(&mut self, name: &str) -> bool {
+        let has_room = (self.all.len() as u64) < self.most;
+        if !has_room && self.fault.is_none() {
+            self.fault = Some(format!(
+                "the facts that it reads of {} actors and {} units, such as `{name}`, take too much memory; read fewer \
+                 predicates, or give the policy a larger budget",
+                self.snapshot.actors(),
+                self.snapshot.units()
+            ));
+        }
+        has_room
     }
 
     /// A fact that ends in a number.
@@ -143,7 +159,7 @@ impl<'a> Facts<'a> {
 
     /// A fact that ends in numbers.
     fn numbers(&mut self, name: &'static str, terms: &[Fact], numbers: &[i64]) {
-        if !self.reads(name) {
+        if !self.reads(name) || !self.has_room(name) {
             return;
         }
         let total = self.totals.entry(name).or_default();

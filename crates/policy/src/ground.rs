@@ -12,7 +12,8 @@ use placement::{Problem, Snapshot};
 use crate::compile::{Compiled, Goal, compile};
 use crate::domains::Domains;
 use crate::facts::Fact;
-use crate::join::{Join, order};
+use crate::join::Join;
+use crate::order::order;
 use crate::output::{GroundBudget, Grounding, GroundingStop, Sink, literal};
 use crate::program::Program;
 use crate::relation::{Relation, Truth};
@@ -84,7 +85,7 @@ impl Work<'_> {
         let compiled = &self.compiled[statement];
         let mut known = vec![false; compiled.slots];
         let goals: Vec<&Goal> = compiled.goals.iter().collect();
-        let steps = order(&mut self.relations, &goals, &compiled.needs, &mut known);
+        let steps = order((&mut self.relations, &mut self.sink), &goals, &compiled.needs, &mut known)?;
         let mut join = Join { relations: &self.relations, sink: &mut self.sink };
         let (mut bindings, mut body) = (vec![None; compiled.slots], Vec::new());
         let mut pending: Vec<(Vec<Value>, Vec<i32>)> = Vec::new();
@@ -149,7 +150,7 @@ impl Work<'_> {
         };
         let mut of_actor: IxVec<ActorIx, Vec<(i32, i64)>> = IxVec::of(Vec::new(), actors.len());
         let run_on = self.relations.entry(("run_on".to_owned(), 2)).or_default();
-        for &(actor, unit) in &domains.places {
+        for (actor, unit) in domains.places() {
             let is_here = problem.current[actor] == Some(unit);
             if domains.forbids && !is_here && forbidden.contains(&(actors[actor], units[unit])) {
                 continue;

@@ -15,6 +15,8 @@ mod facts;
 mod fault;
 mod ground;
 mod join;
+mod limits;
+mod order;
 mod output;
 mod parse;
 mod program;

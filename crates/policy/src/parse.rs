@@ -2,13 +2,11 @@
 //! a fault the parser resumes after the next full stop, so that one run reports all faults.
 
 use crate::fault::{At, Fault};
+use crate::limits::{MAX_ELEMENTS, MAX_FAULTS, MAX_TOKENS};
 use crate::syntax::{Aggregate, Atom, BodyElement, Head, Literal, Sign, Statement, Term, TermIs};
 use crate::token::{Token, tokens};
 
 mod terms;
-
-/// The parser gives up after this many faults: the text is not a policy.
-const MOST_FAULTS: usize = 50;
 
 const COMPARISONS: [&str; 8] = ["=", "==", "!=", "<>", "<", "<=", ">", ">="];
 
@@ -22,7 +20,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Statement>, Vec<Fault>> {
             Ok(statement) => statements.push(statement),
             Err(fault) => {
                 faults.push(fault);
-                if faults.len() == MOST_FAULTS || !parser.recover() {
+                if faults.len() == MAX_FAULTS || !parser.recover() {
                     break;
                 }
             }
@@ -113,7 +111,17 @@ impl Parser {
     }
 
     fn statement(&mut self) -> Parsed<Statement> {
-        let at = self.at();
+        let (at, first) = (self.at(), self.next);
+        let statement = self.unlimited_statement(at)?;
+        let tokens = self.next - first;
+        if tokens > MAX_TOKENS {
+            let problem = format!("a statement of {tokens} words and signs; at most {MAX_TOKENS}, split it");
+            return Err(Fault::new(at, problem));
+        }
+        Ok(statement)
+    }
+
+    fn unlimited_statement(&mut self, at: At) -> Parsed<Statement> {
         if self.eat(":~") {
             let body = self.body()?;
             self.expect(".", "after the weak constraint")?;
@@ -216,9 +224,20 @@ impl Parser {
     fn body(&mut self) -> Parsed<Vec<BodyElement>> {
         let mut parts = vec![self.body_element()?];
         while self.eat(",") || self.eat(";") {
+            self.check_length(parts.len())?;
             parts.push(self.body_element()?);
         }
         Ok(parts)
+    }
+
+    /// Refuses one more element after `length`.
+    fn check_length(&self, length: usize) -> Parsed<()> {
+        if length < MAX_ELEMENTS {
+            return Ok(());
+        }
+        Err(self.fault(format!(
+            "more than {MAX_ELEMENTS} conditions in one body; name some of them by a rule of their own"
+        )))
     }
 
     fn sign(&mut self) -> Parsed<Sign> {
@@ -298,6 +317,7 @@ impl Parser {
         }
         loop {
             let at = self.at();
+            self.check_length(literals.len())?;
             match self.plain_literal()? {
                 Some(literal) => literals.push(literal),
                 None => return Err(Fault::new(at, "a set inside a condition; name it by a rule of its own")),

@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::fault::{At, Fault};
+use crate::limits::{MAX_BYTES, MAX_FACTS, MAX_RULES, on_known_stack};
 use crate::syntax::{Head, Statement};
 use crate::{check, parse};
-
-/// The maximum length of a text, in bytes.
-const LONGEST: usize = 64 << 10;
 
 /// A policy that passed every check that needs no snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +25,16 @@ impl Program {
     /// # Errors
     /// All faults, ordered by position; never empty.
     pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
-        if text.len() > LONGEST {
-            let problem = format!("the text has {} bytes; a policy has at most {LONGEST}", text.len());
+        if text.len() > MAX_BYTES {
+            let problem = format!("the text has {} bytes; a policy has at most {MAX_BYTES}", text.len());
             return Err(vec![Fault::new(At { line: 1, column: 1 }, problem)]);
         }
+        on_known_stack(|| Self::parse_here(text))
+    }
+
+    fn parse_here(text: &str) -> Result<Self, Vec<Fault>> {
         let statements = parse::parse(text)?;
+        check_number(&statements)?;
         let faults = check::faults(&statements);
         if !faults.is_empty() {
             return Err(faults);
@@ -92,7 +95,17 @@ impl Program {
 
     /// Statements grouped by strongly connected component of their heads, in topological order.
     pub(crate) fn groups(&self) -> Vec<Vec<usize>> {
-        let uses: Vec<Vec<usize>> = self.statements.iter().map(|statement| self.sources(statement)).collect();
+        let (facts, rules): (Vec<usize>, Vec<usize>) =
+            (0..self.statements.len()).partition(|at| self.statements[*at].body.is_empty());
+        let groups = facts.into_iter().map(|fact| vec![fact]);
+        let in_rules = self.groups_of(&rules).into_iter();
+        groups.chain(in_rules.map(|group| group.into_iter().map(|at| rules[at]).collect())).collect()
+    }
+
+    /// The same for some statements, by position among these.
+    fn groups_of(&self, rules: &[usize]) -> Vec<Vec<usize>> {
+        let uses: Vec<Vec<usize>> =
+            rules.iter().map(|at| self.sources(&self.statements[*at], rules)).collect();
         let mut reaches: Vec<BTreeSet<usize>> = Vec::new();
         for start in 0..uses.len() {
             let (mut seen, mut next) = (BTreeSet::new(), uses[start].clone());
@@ -122,11 +135,24 @@ impl Program {
         groups
     }
 
-    /// Statements that conclude what a statement reads.
-    fn sources(&self, statement: &Statement) -> Vec<usize> {
+    /// Those of `rules` that conclude what a statement reads, by position among them.
+    fn sources(&self, statement: &Statement, rules: &[usize]) -> Vec<usize> {
         let read: BTreeSet<_> = statement.reads().map(|(_, atom)| atom.predicate()).collect();
         let concludes = |other: &Statement| other.concludes().is_some_and(|head| read.contains(&head));
-        let all = self.statements.iter().enumerate();
-        all.filter(|(_, other)| concludes(other)).map(|(position, _)| position).collect()
+        let all = rules.iter().enumerate();
+        all.filter(|(_, at)| concludes(&self.statements[**at])).map(|(position, _)| position).collect()
     }
+}
+
+/// Refuses more statements than can be compared with each other.
+fn check_number(statements: &[Statement]) -> Result<(), Vec<Fault>> {
+    for (is_fact, most, what) in
+        [(true, MAX_FACTS, "statements without"), (false, MAX_RULES, "statements with")]
+    {
+        if let Some(one_more) = statements.iter().filter(|one| one.body.is_empty() == is_fact).nth(most) {
+            let problem = format!("more than {most} {what} a body; a policy has at most that many");
+            return Err(vec![Fault::new(one_more.at, problem)]);
+        }
+    }
+    Ok(())
 }

@@ -61,11 +61,13 @@ impl Relation {
         self.truths[place as usize] = Truth::Certain;
     }
 
-    /// Builds the index over the positions of `mask`, unless it exists.
+    /// Whether the index over the positions of `mask` exists.
+    pub fn has_index(&self, mask: u64) -> bool {
+        self.indexes.contains_key(&mask)
+    }
+
+    /// Builds the index over the positions of `mask`.
     pub fn index(&mut self, mask: u64) {
-        if self.indexes.contains_key(&mask) {
-            return;
-        }
         let mut index: HashMap<Box<[Value]>, Vec<u32>> = HashMap::new();
         for (place, tuple) in (0..).zip(&self.tuples) {
             index.entry(key(mask, tuple)).or_default().push(place);

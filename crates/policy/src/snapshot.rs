@@ -8,9 +8,10 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Derived, JudgeError, Rules, Snapshot};
 
 use crate::derive::{derived, not_derived, says};
-use crate::domains::{Domains, domains, relaxed_domains};
+use crate::domains::Domains;
 use crate::facts::Facts;
 use crate::ground::ground;
+use crate::limits::on_known_stack;
 use crate::output::{GroundBudget, GroundingStop};
 use crate::program::Program;
 use crate::symbols::{actor, string};
@@ -86,7 +87,7 @@ impl<'a> Policy<'a> {
     /// # Errors
     /// When the policy is invalid for this snapshot, or exceeds `budget`.
     pub fn derive(&self, budget: GroundBudget) -> Result<(Derived, GroundSize), JudgeError> {
-        self.ground_over(&domains(self.snapshot.problem()), budget)
+        self.ground_over(&Domains::of(self.snapshot.problem()), budget)
     }
 
     /// The rules over placements when limits are suspended: actors may be on any unit of their kinds, those of `anywhere` on
@@ -99,7 +100,7 @@ impl<'a> Policy<'a> {
         anywhere: &[ActorIx],
         budget: GroundBudget,
     ) -> Result<Option<Rules>, JudgeError> {
-        Ok(self.ground_over(&relaxed_domains(self.snapshot.problem(), anywhere), budget)?.0.rules)
+        Ok(self.ground_over(&Domains::relaxed(self.snapshot.problem(), anywhere), budget)?.0.rules)
     }
 
     /// The question to clingo about an assignment.
@@ -108,7 +109,8 @@ impl<'a> Policy<'a> {
     /// A number, or a sum that the policy could compute, exceeds 32 bits.
     pub fn question(&self, assignment: &Assignment) -> Result<Question, JudgeError> {
         let snapshot = self.snapshot;
-        let mut facts = self.facts()?.text(assignment);
+        // The budget was spent by deriving from the same facts.
+        let mut facts = self.facts(u64::MAX)?.text(assignment);
         if self.limits_places() {
             self.places(&mut facts);
         }
@@ -182,8 +184,9 @@ impl<'a> Policy<'a> {
         verdict.penalties.iter().map(weight).sum()
     }
 
-    fn facts(&self) -> Result<Facts<'_>, JudgeError> {
-        Facts::new(self.snapshot, &self.program).map_err(|problem| self.wrong(&format!(": {problem}")))
+    /// At most `most` facts.
+    fn facts(&self, most: u64) -> Result<Facts<'_>, JudgeError> {
+        Facts::new(self.snapshot, &self.program, most).map_err(|problem| self.wrong(&format!(": {problem}")))
     }
 
     fn wrong(&self, problem: &str) -> JudgeError {
@@ -195,9 +198,20 @@ impl<'a> Policy<'a> {
         domains: &Domains,
         budget: GroundBudget,
     ) -> Result<(Derived, GroundSize), JudgeError> {
+        on_known_stack(|| self.ground_here(domains, budget))
+    }
+
+    fn ground_here(
+        &self,
+        domains: &Domains,
+        budget: GroundBudget,
+    ) -> Result<(Derived, GroundSize), JudgeError> {
         let (snapshot, program) = (self.snapshot, &self.program);
-        let facts = self.facts()?;
-        let grounding = ground(program, &facts.all, snapshot, domains, budget).map_err(|stop| {
+        // A fact is stored twice: as it was read, and as a tuple.
+        let facts = self.facts(budget.kept / 2)?;
+        let of_facts = 2 * facts.all.len() as u64;
+        let left = GroundBudget { kept: budget.kept - of_facts, ..budget };
+        let grounding = ground(program, &facts.all, snapshot, domains, left).map_err(|stop| {
             let (statement, problem) = match stop {
                 GroundingStop::Fault(statement, problem) => (statement, problem),
                 GroundingStop::Budget(statement, what) => (
@@ -218,7 +232,7 @@ impl<'a> Policy<'a> {
             constraints: grounding.violated.len(),
             penalties: grounding.penalties.len(),
             steps: grounding.steps,
-            kept: grounding.kept,
+            kept: of_facts + grounding.kept,
         };
         let derived = derived(program, self.name, snapshot, grounding).map_err(JudgeError::Policy)?;
         Ok((derived, size))

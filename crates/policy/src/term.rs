@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use crate::limits::MAX_PARTS;
+
 /// A term: a number, or a handle into [`Terms`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Value {
@@ -27,6 +29,8 @@ pub(crate) enum Shape {
 #[derive(Default)]
 pub(crate) struct Terms {
     shapes: Vec<Shape>,
+    /// By shape: the number of its parts, itself included.
+    parts: Vec<u32>,
     /// A hash map that is never iterated.
     places: HashMap<Shape, u32>,
 }
@@ -38,9 +42,28 @@ impl Terms {
             return Value::Kept(*place);
         }
         let place = u32::try_from(self.shapes.len()).expect("the budget ends long before so many terms");
+        self.parts.push(self.count_parts(&shape));
         self.shapes.push(shape.clone());
         self.places.insert(shape, place);
         Value::Kept(place)
+    }
+
+    /// Interns a function of computed terms.
+    ///
+    /// # Errors
+    /// [`Refused::Parts`] if it has too many parts: comparing and printing are recursive.
+    pub fn function(&mut self, name: &str, values: Vec<Value>) -> Result<Value, Refused> {
+        let shape = Shape::Function(name.to_owned(), values);
+        if self.count_parts(&shape) > MAX_PARTS { Err(Refused::Parts) } else { Ok(self.keep(shape)) }
+    }
+
+    fn count_parts(&self, shape: &Shape) -> u32 {
+        let Shape::Function(_, values) = shape else { return 1 };
+        let parts = values.iter().map(|value| match value {
+            Value::Kept(place) => self.parts[*place as usize],
+            _ => 1,
+        });
+        parts.fold(1, u32::saturating_add)
     }
 
     /// Interns a string.
@@ -92,6 +115,9 @@ impl Terms {
             (Value::Kept(_) | Value::Largest, None) => 5,
         };
         let (first, second) = (self.shape(a), self.shape(b));
+        if a == b {
+            return Ordering::Equal;
+        }
         rank(a, first).cmp(&rank(b, second)).then_with(|| match (first, second) {
             (Some(Shape::Constant(one)), Some(Shape::Constant(other)))
             | (Some(Shape::Text(one)), Some(Shape::Text(other))) => one.cmp(other),
@@ -128,6 +154,8 @@ pub(crate) enum Refused {
     Overflow,
     /// `-` before a constant, a function or a tuple, which makes a new term in clingo.
     Negation,
+    /// A term of too many parts.
+    Parts,
 }
 
 impl Refused {
@@ -135,6 +163,7 @@ impl Refused {
     pub fn says(self) -> &'static str {
         match self {
             Self::Overflow => "computes a number that 32 bits do not hold; use a coarser unit",
+            Self::Parts => "computes a term of more than 1,000 parts; nest fewer terms inside each other",
             Self::Negation => "puts `-` before a term that is no number here; only numbers have an opposite",
         }
     }

@@ -108,8 +108,11 @@ pub(crate) fn published(name: &str) -> Option<&'static Word> {
 
 /// The most similar known name, if one is close enough.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let most = 1 + name.len() / 5;
+    // A distance is at least the difference in length.
+    let known = known.filter(|other| other.len().abs_diff(name.len()) <= most);
     let near = known.map(|other| (distance(name, other), other)).min()?;
-    (near.0 <= 1 + name.len() / 5).then_some(near.1)
+    (near.0 <= most).then_some(near.1)
 }
 
 /// Levenshtein's distance, over bytes.

@@ -51,6 +51,35 @@ fn texts_that_are_too_long_or_too_deep_are_refused() {
 }
 
 #[test]
+fn texts_of_too_many_parts_are_refused() {
+    let refused = |text: &str| {
+        let faults = Program::parse(text).unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        faults[0].to_string()
+    };
+    // 64 KiB, the most that a text may have: each operation nests.
+    let chain = format!("p({}1).", "1+".repeat(32_000));
+    assert_eq!(refused(&chain), "line 1 column 102: more than 50 terms inside each other; split the rule");
+    let chain = format!(":- p(X), X = {}1. p(1).", "1*".repeat(32_000));
+    assert_eq!(refused(&chain), "line 1 column 113: more than 50 terms inside each other; split the rule");
+    let body = format!(":- {}q. q.", "q, ".repeat(10_000));
+    let more = "more than 64 conditions in one body; name some of them by a rule of their own";
+    assert_eq!(refused(&body), format!("line 1 column 196: {more}"));
+    let condition = format!("q. :- #count {{ 1 : {}q }} > 3.", "q, ".repeat(10_000));
+    assert_eq!(refused(&condition), format!("line 1 column 212: {more}"));
+    let set = format!("q. :- #count {{ {}1 }} > 3.", "1;".repeat(10_000));
+    let split = "line 1 column 4: a statement of 20008 words and signs; at most 2000, split it";
+    assert_eq!(refused(&set), split);
+    let rules = format!("q. {}", "p:-q.".repeat(10_000));
+    let most = "line 1 column 2504: more than 500 statements with a body; a policy has at most that many";
+    assert_eq!(refused(&rules), most);
+    let facts = "q.".repeat(20_000);
+    let most =
+        "line 1 column 10001: more than 5000 statements without a body; a policy has at most that many";
+    assert_eq!(refused(&facts), most);
+}
+
+#[test]
 fn valid_policies_are_accepted() {
     for text in [
         "",

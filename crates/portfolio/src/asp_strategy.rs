@@ -131,7 +131,7 @@ impl Asp {
             search.improve(EFFORT_BEFORE_PROOF_SEARCH);
         }
         if by_branch_and_bound && search.stop_reason().is_none() {
-            match solve_to_optimality::branch_and_bound(&mut search) {
+            match solve_to_optimality::branch_and_bound(&mut search)? {
                 ProofStatus::Proven => return Ok(search.proven(ProvenBy::BranchAndBound)),
                 ProofStatus::Stopped => {
                     let reason = search.stop_reason().unwrap_or(StoppedBy::Deadline);

@@ -40,7 +40,10 @@ pub(crate) fn is_provable_by_branch_and_bound(snapshot: &Snapshot) -> bool {
 /// Solves the snapshot by branch and bound, where it is supported.
 ///
 /// Each better assignment is a unit of effort, and so is the proof.
-pub(crate) fn branch_and_bound(search: &mut SearchState) -> ProofStatus {
+///
+/// # Errors
+/// It reports an assignment that is infeasible, or not better than the one before.
+pub(crate) fn branch_and_bound(search: &mut SearchState) -> Result<ProofStatus, SolveError> {
     let (snapshot, start, stop) = (search.snapshot, search.best.assignment.clone(), search.stop());
     let limits = branch::WorkLimits { work: BRANCH_WORK, stop };
     let mut agrees = true;
@@ -50,14 +53,14 @@ pub(crate) fn branch_and_bound(search: &mut SearchState) -> ProofStatus {
         search.left() > 0
     });
     if !agrees {
-        tracing::warn!("branch and bound reported an assignment that is not better; its proof is void");
-        return ProofStatus::Open;
+        let problem = "branch and bound reported an assignment that is infeasible or not better";
+        return Err(SolveError::Proof(problem.to_owned()));
     }
     let status = solved.map_or(ProofStatus::Open, |solved| solved.status);
     if status == ProofStatus::Proven {
         search.spend(1);
     }
-    status
+    Ok(status)
 }
 
 /// Solves the snapshot by clingo, or two scalings of it where its numbers are too large.
@@ -116,8 +119,10 @@ fn improve(
         last = Some(vector);
     })?;
     if rejected {
-        tracing::warn!("the checker rejected a model of clingo; its proof is void");
-        return Ok((Ended::Finished(Outcome::Stopped), None));
+        return Err(SolveError::Proof("the checker rejected a model of clingo".to_owned()));
+    }
+    if no_worse && ended == Ended::Finished(Outcome::Unsatisfiable) {
+        return Err(SolveError::Proof("clingo found no placement, and there is one".to_owned()));
     }
     if is_exhausted(&ended) {
         search.spend(1);

@@ -22,6 +22,10 @@ const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
 const MAX_MOVES_OF_DECISION: usize = 8;
 /// The largest number of moves of one decision that a policy may allow.
 const MOST_MOVES: usize = 64;
+/// The maximum length of the parameters in bytes: a YAML parser takes time quadratic in the nesting of brackets.
+const MAX_PARAMETERS: usize = 16 << 10;
+/// The longest budget of one plan: a search occupies a solver slot that others wait for.
+const LONGEST_WALL: i128 = 3600 * 1_000_000;
 
 /// Objectives, and the search budget.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +54,8 @@ pub struct Policy {
     pub min_gain_percent: u64,
     /// What is done about measured load.
     pub rebalance: Rebalance,
+    /// Whether a plan that clingo could not judge may be carried out.
+    pub judge: JudgeRequirement,
     /// Text of the program, not checked here.
     pub program: Option<String>,
     /// Programs of enforced policies, by the name of their `ConfigMap`.
@@ -81,6 +87,16 @@ fn fraction(percent: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "at most 100")]
     let part = percent as f64 / 100.0;
     part
+}
+
+/// Whether a plan needs a verdict of clingo.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum JudgeRequirement {
+    /// A plan that clingo did not judge is not carried out.
+    Required,
+    /// It is carried out, as it has passed the checker.
+    #[default]
+    BestEffort,
 }
 
 /// Why a policy is invalid.
@@ -132,6 +148,10 @@ impl Policy {
     /// Any unknown or invalid parameter, with its line or field.
     pub fn parse(name: &str, text: &str) -> Result<Self, PolicyError> {
         let error = |place: String, problem: String| PolicyError { name: name.to_owned(), place, problem };
+        if text.len() > MAX_PARAMETERS {
+            let problem = format!("has {} bytes; parameters have at most {MAX_PARAMETERS}", text.len());
+            return Err(error(PARAMETERS.to_owned(), problem));
+        }
         let reader = serde_yaml::Deserializer::from_str(text);
         let given: Option<Parameters> = serde_path_to_error::deserialize(Strict(reader)).map_err(|e| {
             let line = e
@@ -156,6 +176,9 @@ impl Policy {
         let budget = given.budget.unwrap_or_default();
         let wall = positive("wall", budget.wall.as_deref().unwrap_or("2s"), duration)
             .map_err(|e| field("budget.wall", e))?;
+        if wall > Exact::from(LONGEST_WALL) {
+            return Err(field("budget.wall", "is longer than an hour; choose a shorter one".to_owned()));
+        }
         let memory = budget.memory.as_ref().map_or("1Gi".to_owned(), ToString::to_string);
         let memory = positive("memory", &memory, quantity).map_err(|e| field("budget.memory", e))?;
         let quantum = given.message_quantum.as_ref().map_or("64Ki".to_owned(), ToString::to_string);
@@ -184,6 +207,7 @@ impl Policy {
                 .map_err(|e| field("moveCost.bytesPerPoint", e))?,
             min_gain_percent: least_gain_percent,
             rebalance,
+            judge: given.judge.unwrap_or_default(),
             program: None,
             enforced: Vec::new(),
         })
@@ -250,6 +274,11 @@ impl Policy {
         result
     }
 
+    /// Whether a plan that clingo did not judge is refused.
+    pub fn requires_judge(&self) -> bool {
+        self.judge == JudgeRequirement::Required
+    }
+
     /// Minimum gain of a plan with moves, relative to the incumbent's cost.
     pub fn min_gain(&self) -> f64 {
         fraction(self.min_gain_percent)
@@ -288,6 +317,7 @@ struct Parameters {
     move_cost: Option<MoveParameters>,
     least_gain_percent: Option<u64>,
     rebalance: Option<RebalanceParameters>,
+    judge: Option<JudgeRequirement>,
 }
 
 #[derive(Default, Deserialize)]

@@ -86,8 +86,8 @@ async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
         json!([{"from": "hub", "to": "worker", "rate": "1/s", "pattern": "AllToAll"}]);
     manifest["spec"]["policy"] = json!(POLICY);
     env.apply(&manifest).await;
-    let placed = env.wait_reconciled("loaded", AppState::all_placed).await;
-    let places = placed.places();
+    let before = env.wait_reconciled("loaded", AppState::all_placed).await;
+    let places = before.places();
     let worker = |beside_hub: bool| {
         let mut workers = (0..WORKERS).map(|worker| format!("worker-{worker}"));
         workers.find(|worker| (places[worker.as_str()] == places["hub-0"]) == beside_hub).unwrap()

@@ -1,8 +1,7 @@
 //! Deciding: whether a plan is due, and the search for it off the executor.
-
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use control::{KeepRunning, PlanReason, ResumeSearch, Verdict};
@@ -401,19 +400,15 @@ pub async fn search(
         let world = planned;
         span.in_scope(|| {
             let begun = Instant::now();
+            // The budget of the policy is that of search and judgement, whatever share of it the search gets.
+            let judge = judge.until(Arc::new(move || whole.saturating_sub(begun.elapsed())));
             let share = || share(whole, others.count(), slots, post_search.last());
             let left = || share().saturating_sub(begun.elapsed());
-            let ended = OnceLock::new();
             let stop = || {
                 if why.is_background() && solver_slots.has_foreground_demand() {
                     yielded.store(true, Ordering::Release);
                 }
-                let is_over =
-                    [&stop, &yielded].iter().any(|flag| flag.load(Ordering::Acquire)) || left().is_zero();
-                if is_over {
-                    ended.get_or_init(|| begun.elapsed());
-                }
-                is_over
+                [&stop, &yielded].iter().any(|flag| flag.load(Ordering::Acquire)) || left().is_zero()
             };
             let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
             // A missing Placement is rebuilt from the observed pods.
@@ -433,8 +428,8 @@ pub async fn search(
                 plan = plan.judged_again(&derived, &judge)?;
             }
             explain::explain_plan(&mut plan, &world.snapshot, &judge, REASONS_EFFORT);
-            if let Some(ended) = ended.get() {
-                post_search.took(begun.elapsed().saturating_sub(*ended));
+            if left().is_zero() {
+                post_search.took(begun.elapsed().saturating_sub(share()));
             }
             Ok::<_, PlanError>(plan)
         })

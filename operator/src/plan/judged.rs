@@ -64,8 +64,10 @@ impl Mismatches {
 fn disagreement(error: &PlanError) -> Option<String> {
     match error {
         PlanError::Judge(JudgeError::Mismatch(problem)) => Some(problem.clone()),
-        PlanError::Solve { source: source @ SolveError::Mismatch { .. }, .. } => Some(source.to_string()),
-        PlanError::Infeasible { .. } => Some(error.to_string()),
+        PlanError::Solve {
+            source: source @ (SolveError::Mismatch { .. } | SolveError::Proof(_)), ..
+        } => Some(source.to_string()),
+        PlanError::Infeasible { .. } | PlanError::Claim { .. } => Some(error.to_string()),
         _ => None,
     }
 }
@@ -88,6 +90,7 @@ mod tests {
             let differs = Err(match name {
                 0 => PlanError::Judge(JudgeError::Mismatch("1 is not 2".into())),
                 1 => PlanError::Infeasible { strategy: "asp", violations: Vec::new() },
+                2 => PlanError::Claim { strategy: "asp", claimed: vec![0, 3], found: vec![0, 2] },
                 _ => {
                     let source = SolveError::Mismatch { reported: "1".to_owned(), exact: "2".to_owned() };
                     PlanError::Solve { strategy: "asp", source }
@@ -98,9 +101,10 @@ mod tests {
             let says = [
                 "1 is not 2",
                 "asp proposed what is not feasible",
+                "asp claims that no placement costs less than [0, 3], and one costs [0, 2]",
                 "the solver's costs 1 differ from the exact 2",
             ];
-            let (chain, says) = (refused.chain(), says[name.min(2)]);
+            let (chain, says) = (refused.chain(), says[name.min(3)]);
             assert!(chain.contains(says) && chain.contains("the plan is not carried out"), "{chain}");
         }
         let kept: Vec<usize> = (0..6).filter(|name| mismatches.of(&key(*name)).is_some()).collect();

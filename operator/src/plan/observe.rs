@@ -114,7 +114,7 @@ const CPU_GRACE: u64 = 5;
 
 /// The judge for the policy's program.
 pub fn judge(policy: &Policy) -> ClingoJudge {
-    ClingoJudge::new(limits(policy), policy.wall_milliseconds)
+    ClingoJudge::new(limits(policy), policy.wall_milliseconds).required(policy.requires_judge())
 }
 
 /// The plan as clingo judges it in this snapshot, whose derived facts are `known`; waits for a permit.

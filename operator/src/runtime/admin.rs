@@ -106,7 +106,14 @@ fn scrape(admin: &Admin) -> prometheus::Result<String> {
     }
     let leads = admin.metrics.leading.get() == 1;
     let pods = if leads { pods(&admin.caches) } else { Vec::new() };
-    admin.metrics.text(&pods)
+    let silent = if leads { silent_nodes(&admin.caches) } else { Vec::new() };
+    admin.metrics.text(&pods, &silent)
+}
+
+/// The nodes of the cluster whose agent's Lease expired; a node that was removed has no agent.
+fn silent_nodes(caches: &Caches) -> Vec<String> {
+    let index = caches.index();
+    index.stale_agents().filter(|node| index.has_node(node)).cloned().collect()
 }
 
 /// The labels of each pod of an actor, for the info metric.

@@ -37,6 +37,8 @@ pub struct Metrics {
     pub writes: IntCounterVec,
     /// Actors by state: wanted, placed, running, ready.
     pub actors: IntGaugeVec,
+    /// Nodes whose agent's Lease expired.
+    agent_silent: IntGaugeVec,
     /// Pods of actors.
     pub pods: IntGaugeVec,
     /// Whether this replica leads.
@@ -81,6 +83,8 @@ impl Metrics {
         registry.register(Box::new(actors.clone()))?;
         let leading = IntGauge::with_opts(opts(&names::LEADING))?;
         registry.register(Box::new(leading.clone()))?;
+        let agent_silent = IntGaugeVec::new(opts(&names::AGENT_SILENT), names::AGENT_SILENT.labels())?;
+        registry.register(Box::new(agent_silent.clone()))?;
         let pods = IntGaugeVec::new(opts(&names::POD_INFO), names::POD_INFO.labels())?;
         registry.register(Box::new(pods.clone()))?;
         // Start at 0, or the first error would be invisible to `increase()`.
@@ -99,6 +103,7 @@ impl Metrics {
             judged,
             writes,
             actors,
+            agent_silent,
             pods,
             leading,
             scrape,
@@ -110,12 +115,16 @@ impl Metrics {
         &self.registry
     }
 
-    /// The text exposition, with the labels of each pod of an actor.
+    /// The text exposition, with the labels of each pod of an actor, and the nodes whose agent is silent.
     ///
     /// # Errors
     /// When a metric cannot be encoded.
-    pub fn text(&self, pods: &[[String; 7]]) -> prometheus::Result<String> {
+    pub fn text(&self, pods: &[[String; 7]], silent: &[String]) -> prometheus::Result<String> {
         let _scrape = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        self.agent_silent.reset();
+        for node in silent {
+            self.agent_silent.with_label_values(&[node]).set(1);
+        }
         self.pods.reset();
         for pod in pods {
             self.pods.with_label_values(pod).set(1);
@@ -137,7 +146,7 @@ mod tests {
         let metrics = Metrics::new(Registry::new()).unwrap();
         Metrics::new(Registry::new()).unwrap();
         metrics.leading.set(1);
-        assert!(metrics.text(&[]).unwrap().contains("cairn_operator_leading 1\n"));
+        assert!(metrics.text(&[], &[]).unwrap().contains("cairn_operator_leading 1\n"));
     }
 
     #[test]
@@ -147,15 +156,21 @@ mod tests {
         metrics.plans.with_label_values(&["asp", "proof"]).inc();
         metrics.writes.with_label_values(&["Placement", "patch"]).inc();
         metrics.actors.with_label_values(&["wanted"]).set(3);
-        let without = metrics.text(&[]).unwrap();
+        let without = metrics.text(&[], &[]).unwrap();
         assert!(!without.contains("counters") && !without.contains("tick"), "without Prometheus");
         let load = LoadMetrics::new(metrics.registry()).unwrap();
         load.age_seconds.with_label_values(&["30s"]).set(1.0);
-        let text =
-            metrics.text(&[["1", "ns", "app-a-0", "app", "a-0", "n", "n/u-0"].map(str::to_owned)]).unwrap();
+        let text = metrics
+            .text(&[["1", "ns", "app-a-0", "app", "a-0", "n", "n/u-0"].map(str::to_owned)], &["n".to_owned()])
+            .unwrap();
         assert!(
             text.contains("cairn_operator_reconciles_total{result=\"Policy\"} 0\n"),
             "errors count from 0"
+        );
+        assert!(text.contains("cairn_operator_agent_silent{node=\"n\"} 1\n"));
+        assert!(
+            !metrics.text(&[], &[]).unwrap().contains("cairn_operator_agent_silent{"),
+            "it is heard again"
         );
         let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
         let exposed: BTreeMap<_, _> = types.map(|(name, type_)| (name, type_.to_owned())).collect();

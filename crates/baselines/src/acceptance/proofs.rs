@@ -1,5 +1,6 @@
 //! Time to prove optimality of small snapshots, whatever the scale of their numbers.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Instant;
 
@@ -34,10 +35,12 @@ pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> R
         let in_larger = format!(", counts × {}, drags × {}", UNITS.0, UNITS.1);
         let alike = format!(", {alike} with the same communication");
         for (proofs, numbers, same) in [(plain, "", ""), (larger, in_larger.as_str(), alike.as_str())] {
-            let Proofs { mut times, proven } = proofs;
+            let Proofs { mut times, proven, provers } = proofs;
+            let by: Vec<String> = provers.iter().map(|(by, count)| format!("{count} by {by}")).collect();
+            let by = if by.is_empty() { String::new() } else { format!(" ({})", by.join(", ")) };
             let (median, slowest) = (percentile(&mut times, 50), percentile(&mut times, 100));
             report(Row {
-                margin: format!("{proven} of {runs}"),
+                margin: format!("{proven} of {runs}{by}"),
                 what: "proofs: instances proven optimal within the budget, process start included",
                 subject: format!("{actors} actors on {units} units, {seconds} s{numbers}"),
                 measured: format!("median {median:.3} s, max {slowest:.3} s{same}"),
@@ -53,6 +56,8 @@ pub(super) fn measure(acceptance: &Acceptance, report: &mut dyn FnMut(Row)) -> R
 struct Proofs {
     times: Vec<f64>,
     proven: usize,
+    /// The number of proofs by what proved them (`provenBy`).
+    provers: BTreeMap<String, usize>,
 }
 
 impl Proofs {
@@ -64,7 +69,11 @@ impl Proofs {
         let took = started.elapsed().as_secs_f64();
         let plan: Value = serde_json::from_slice(&printed)?;
         self.times.push(took);
-        self.proven += usize::from(plan["optimal"] == true && took <= seconds);
+        if plan["optimal"] == true && took <= seconds {
+            self.proven += 1;
+            let by = plan["provenBy"].as_str().unwrap_or("unknown");
+            *self.provers.entry(by.to_owned()).or_default() += 1;
+        }
         plan["objective"]["communication"].as_u64().ok_or_else(|| "a plan says no communication".into())
     }
 }

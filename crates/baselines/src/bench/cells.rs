@@ -1,5 +1,7 @@
 //! Cells of the report's tables.
 
+use std::collections::BTreeSet;
+
 use super::{Cell, Record, Summary};
 
 /// Distinct values over all cells, in first-seen order.
@@ -36,7 +38,11 @@ pub(super) fn vector(values: &[i64]) -> String {
 
 /// The median's ratio, marked if every run proved it or if it rests on one seed.
 pub(super) fn outcome(summary: &Summary, cell: &Cell) -> String {
-    let proven = if cell.runs.iter().all(|run| run.optimal) { " ✓" } else { "" };
+    let is_proven = cell.runs.iter().all(|run| run.optimal);
+    let provers: BTreeSet<&str> = cell.runs.iter().filter_map(|run| run.proven_by.as_deref()).collect();
+    let by =
+        if provers.is_empty() { String::new() } else { format!(" {}", Vec::from_iter(provers).join(", ")) };
+    let proven = if is_proven { format!(" ✓{by}") } else { String::new() };
     let alone = if cell.runs.len() == 1 { " ¹" } else { "" };
     format!("{}{proven}{alone}", held(summary, cell.median()))
 }

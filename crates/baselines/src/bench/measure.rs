@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -31,7 +31,7 @@ pub struct Run<'a> {
     pub seed: u64,
 }
 
-/// Grounding limit of a policy program, in milliseconds.
+/// Least grounding limit of a policy program, in milliseconds.
 const JUDGING_MILLISECONDS: u64 = 2_000;
 
 /// The judge, and its time on finished plans.
@@ -47,6 +47,10 @@ impl Judge for TimedJudge {
 
     fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
         self.judge.judge(snapshot, assignment)
+    }
+
+    fn time_to_confirm(&self, world: &Snapshot, most: Duration) -> Duration {
+        self.judge.time_to_confirm(world, most)
     }
 
     fn confirm(&self, world: &Snapshot, assignment: &Assignment, cost: &Cost) -> Result<Judged, JudgeError> {
@@ -103,8 +107,12 @@ pub fn measure(run: &Run) -> Record {
         }
     };
     let stop = || left().is_zero();
+    let wall = run.budget;
+    let until_deadline = Arc::new(move || wall.saturating_sub(started.elapsed()));
+    let milliseconds = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX).max(JUDGING_MILLISECONDS);
+    let judge = ClingoJudge::new(Limits::default(), milliseconds);
     let judge = TimedJudge {
-        judge: ClingoJudge::new(Limits::default(), JUDGING_MILLISECONDS),
+        judge: if by_processor { judge } else { judge.until(until_deadline) },
         took: Mutex::default(),
     };
     let budget = Budget { effort: None, seed, stop: &stop, left: Some(&left) };
@@ -148,6 +156,7 @@ fn fill(record: &mut Record, instance: &Instance, plan: &Plan) {
     }
     record.bound = plan.bound.clone();
     record.optimal = plan.optimal;
+    record.proven_by = plan.proven_by.map(|by| by.to_string());
     record.effort = plan.effort;
     record.stage = plan.stage.to_string();
     record.stopped_by = plan.stopped_by.to_string();

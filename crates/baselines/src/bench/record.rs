@@ -34,6 +34,9 @@ pub struct Record {
     pub bound: BTreeMap<String, i64>,
     /// Whether the strategy proved optimality.
     pub optimal: bool,
+    /// What proved it; absent in rows of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proven_by: Option<String>,
     /// Effort that reproduces the answer.
     pub effort: u64,
     /// The component of the search that found it.

@@ -71,7 +71,7 @@ fn details(text: &mut String, summaries: &[Summary]) {
     text.push_str(
         "\n## All runs\n\nMedian, best and worst ratio over the seeds; objective of the median run; maximum of wall clock, of its part for the \
          check by clingo, of the overrun without that check, of CPU time (children included) and of memory (the process plus its largest child).\n\
-         \\*: the best known value was found by a run of this table. ✓: proven optimal by every run.\n\n\
+         \\*: the best known value was found by a run of this table. ✓: proven optimal by every run, and what proved it (`provenBy`).\n\n\
          | ratio | instance | strategy | budget s | seeds | best | worst | objective | unmoved | wall s | check s | overrun s | CPU s | MiB |\n\
          |---:|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );

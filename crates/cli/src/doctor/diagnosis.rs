@@ -15,6 +15,8 @@ use super::findings::{AGENT, AGENT_PODS, Finding, InstallationState, Level, OPER
 /// The admission policies of the chart.
 const ADMISSION: [&str; 6] =
     ["cairn-agents", "cairn-decisions", "cairn-owners", "cairn-peers", "cairn-pods", "cairn-requests"];
+/// The annotation by which Helm marks the objects of a release.
+const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 /// The most names that a message lists.
 const MAX_LISTED: usize = 5;
 
@@ -52,6 +54,24 @@ fn kinds(state: &InstallationState) -> Option<Finding> {
     (!missing.is_empty()).then(|| finding("kinds", Level::Error, text, Some(&to_do)))
 }
 
+/// The command that upgrades the release and keeps its values, image names among them, beside new defaults of the chart.
+fn helm_upgrade(state: &InstallationState) -> String {
+    format!(
+        "helm upgrade --install {} charts/cairn -n {} --reset-then-reuse-values",
+        release(state),
+        state.namespace
+    )
+}
+
+/// The release that installed the operator or the agents, as Helm records it.
+fn release(state: &InstallationState) -> &str {
+    let of_operator = state.operator.iter().flatten().map(|it| &it.metadata);
+    let of_agents = state.agent.iter().flatten().map(|it| &it.metadata);
+    let annotations = of_operator.chain(of_agents).filter_map(|metadata| metadata.annotations.as_ref());
+    let mut names = annotations.filter_map(|annotations| annotations.get(RELEASE_NAME));
+    names.next().map_or("cairn", String::as_str)
+}
+
 /// The tag of a program's image.
 fn version(spec: Option<&PodSpec>) -> Option<String> {
     let image = spec?.containers.first()?.image.as_deref()?;
@@ -87,8 +107,8 @@ fn workloads(state: &InstallationState) -> Vec<Finding> {
     {
         let text = format!("the operator has version {operator}, the agents have version {agent}");
         let to_do = format!(
-            "complete the upgrade, or remove the override of an image: helm upgrade cairn charts/cairn -n {}",
-            state.namespace
+            "complete the upgrade, or set both image tags to one version: {} --set operator.image.tag=VERSION,agent.image.tag=VERSION",
+            helm_upgrade(state)
         );
         findings.push(finding("versions", Level::Warning, text, Some(&to_do)));
     }
@@ -190,7 +210,7 @@ fn agents(state: &InstallationState, now: Timestamp) -> Vec<Finding> {
             return vec![finding(area, Level::Ok, text, None)];
         }
         let text = format!("the DaemonSet {AGENT} does not exist");
-        let to_do = format!("run helm upgrade --install cairn charts/cairn -n {}", state.namespace);
+        let to_do = format!("run {}", helm_upgrade(state));
         findings.push(finding(area, Level::Error, text, Some(&to_do)));
     }
     if let Some(why) = state.accessible.first_error(&["nodes", "nodetopologies"]) {
@@ -368,10 +388,7 @@ fn permissions(state: &InstallationState) -> Finding {
         }
         Ok(missing) => {
             let text = format!("missing permissions: {}", listed(missing));
-            let to_do = format!(
-                "restore the roles with helm upgrade --install cairn charts/cairn -n {}",
-                state.namespace
-            );
+            let to_do = format!("restore the roles with {}", helm_upgrade(state));
             finding("rights", Level::Error, text, Some(&to_do))
         }
     }
@@ -396,7 +413,8 @@ fn admission(state: &InstallationState) -> Finding {
     } else {
         format!("missing admission policies: {}", missing.join(", "))
     };
-    finding(area, Level::Warning, text, Some("run helm upgrade with admissionPolicies.install=true"))
+    let to_do = format!("run {} --set admissionPolicies.install=true", helm_upgrade(state));
+    finding(area, Level::Warning, text, Some(&to_do))
 }
 
 #[cfg(test)]

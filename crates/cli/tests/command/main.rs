@@ -4,6 +4,7 @@
 mod channels;
 mod check_policy;
 mod cluster;
+mod corpus;
 mod manifests;
 mod reference;
 mod snapshots;

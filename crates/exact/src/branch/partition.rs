@@ -12,6 +12,9 @@ use crate::branch::value::Value;
 /// The most columns that are generated.
 const MAX_COLUMNS: usize = 1 << 21;
 
+/// Columns after which work is charged and the clock is asked.
+const CHECK_INTERVAL: usize = 1 << 12;
+
 /// Items to be partitioned over the units of one class.
 pub(crate) struct PartitionProblem<N> {
     class: usize,
@@ -119,11 +122,20 @@ impl<N: Value> PartitionProblem<N> {
         }
         let target = self.base - most;
         let mut columns = Vec::new();
-        if !self.generate_columns(&mut columns, Column { members: 0, value: N::default() }, 0, &self.room) {
-            *left = left.saturating_sub(MAX_COLUMNS as u64);
-            return Err(Interruption::LimitExceeded);
-        }
-        charge(left, columns.len() as u64)?;
+        let mut check = |generated: usize| {
+            if generated == 0 || !generated.is_multiple_of(CHECK_INTERVAL) {
+                return Ok(());
+            }
+            charge(left, CHECK_INTERVAL as u64)?;
+            match generated {
+                MAX_COLUMNS => Err(Interruption::LimitExceeded),
+                _ if stop() => Err(Interruption::Stopped),
+                _ => Ok(()),
+            }
+        };
+        let nothing = Column { members: 0, value: N::default() };
+        self.generate_columns(&mut columns, nothing, (0, &self.room), &mut check)?;
+        charge(left, (columns.len() % CHECK_INTERVAL) as u64)?;
         columns.retain(|column| ones(column.members).all(|one| self.must_link[one] & !column.members == 0));
         let Some(prices) = price((self.size(), self.units), &columns, target, left, stop)? else {
             return Ok(None);
@@ -148,31 +160,70 @@ impl<N: Value> PartitionProblem<N> {
         self.saved.iter().enumerate().flat_map(|(item, saved)| &saved[..item]).copied().sum()
     }
 
-    /// Generates all columns that extend `column` with items from `first` on; false if there are too many.
+    /// Generates all columns that extend `column` with items from `first` on; `check` gets their number before each.
     fn generate_columns(
         &self,
         columns: &mut Vec<Column<N>>,
         column: Column<N>,
-        first: usize,
-        room: &[i64],
-    ) -> bool {
+        (first, room): (usize, &[i64]),
+        check: &mut dyn FnMut(usize) -> Result<(), Interruption>,
+    ) -> Result<(), Interruption> {
         for item in first..self.size() {
             let needs = &self.needs[item];
             let fits = needs.iter().zip(room).all(|(need, room)| need <= room);
             if !fits || self.cannot_link[item] & column.members != 0 {
                 continue;
             }
-            if columns.len() == MAX_COLUMNS {
-                return false;
-            }
+            check(columns.len())?;
             let saved = ones(column.members).map(|other| self.saved[item][other]).sum::<N>();
             let larger = Column { members: column.members | 1 << item, value: column.value + saved };
             columns.push(larger);
             let room: Vec<i64> = room.iter().zip(needs).map(|(room, need)| room - need).collect();
-            if !self.generate_columns(columns, larger, item + 1, &room) {
-                return false;
-            }
+            self.generate_columns(columns, larger, (item + 1, &room), check)?;
         }
-        true
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Items of which all but one fit a unit; it saves nothing that they share one.
+    fn problem(items: usize) -> PartitionProblem<i64> {
+        PartitionProblem {
+            class: 0,
+            items: (0..items).collect(),
+            needs: vec![vec![1]; items],
+            room: vec![i64::try_from(items).unwrap() - 1],
+            units: 2,
+            saved: vec![vec![0; items]; items],
+            cannot_link: vec![0; items],
+            must_link: vec![0; items],
+            base: 0,
+        }
+    }
+
+    /// 2^24 columns are not generated before the clock is asked.
+    #[test]
+    fn generating_columns_asks_the_clock() {
+        let (polls, mut left) = (Cell::new(0), u64::MAX);
+        let stop = || {
+            polls.set(polls.get() + 1);
+            polls.get() == 3
+        };
+        let found = problem(24).solve(0, &mut left, &stop);
+        assert_eq!(found.err(), Some(Interruption::Stopped));
+        assert_eq!((polls.get(), u64::MAX - left), (3, 3 * CHECK_INTERVAL as u64));
+    }
+
+    #[test]
+    fn the_number_of_columns_is_limited() {
+        let mut left = u64::MAX;
+        let found = problem(24).solve(0, &mut left, &|| false);
+        assert_eq!(found.err(), Some(Interruption::LimitExceeded));
+        assert_eq!(u64::MAX - left, MAX_COLUMNS as u64);
     }
 }

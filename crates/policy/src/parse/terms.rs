@@ -2,11 +2,10 @@
 
 use super::{Parsed, Parser, THEORY, directive};
 use crate::fault::{At, Fault};
+use crate::limits::MAX_NESTING;
 use crate::syntax::{Term, TermIs};
 use crate::token::Token;
 
-/// The maximum nesting of terms, which bounds the parser's recursion.
-const DEEPEST: usize = 50;
 /// The maximum width of an interval: clingo expands it to one term per number.
 const WIDEST: i64 = 10_000;
 
@@ -14,10 +13,10 @@ impl Parser {
     /// A term; `..` binds weakest.
     pub(super) fn term(&mut self) -> Parsed<Term> {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.fault(format!("more than {DEEPEST} terms inside each other; split the rule")));
-        }
         let at = self.at();
+        if self.depth > MAX_NESTING {
+            return Err(too_deep(at));
+        }
         let left = self.sum()?;
         let term = if self.eat("..") {
             let right = self.sum()?;
@@ -35,8 +34,9 @@ impl Parser {
     fn sum(&mut self) -> Parsed<Term> {
         let mut left = self.product()?;
         while let Token::Mark(operator @ ("+" | "-")) = *self.peek() {
+            let at = self.at();
             self.advance();
-            left = binary(operator, left, self.product()?);
+            left = binary(operator, at, left, self.product()?)?;
         }
         Ok(left)
     }
@@ -44,12 +44,13 @@ impl Parser {
     fn product(&mut self) -> Parsed<Term> {
         let mut left = self.factor()?;
         while let Token::Mark(operator @ ("*" | "/" | "\\")) = *self.peek() {
+            let at_operator = self.at();
             self.advance();
             let (at, right) = (self.at(), self.factor()?);
             if operator != "*" && right.is == TermIs::Number(0) {
                 return Err(Fault::new(at, "a division by 0; the rule would never hold"));
             }
-            left = binary(operator, left, right);
+            left = binary(operator, at_operator, left, right)?;
         }
         if self.is("**") {
             return Err(self.fault("a power passes 32 bits soon; multiply instead"));
@@ -70,11 +71,8 @@ impl Parser {
             }
             Token::Mark("-") => {
                 self.depth += 1;
-                if self.depth > DEEPEST {
-                    return Err(Fault::new(
-                        at,
-                        format!("more than {DEEPEST} terms inside each other; split the rule"),
-                    ));
+                if self.depth > MAX_NESTING {
+                    return Err(too_deep(at));
                 }
                 let term = self.factor()?;
                 self.depth -= 1;
@@ -122,8 +120,26 @@ impl Parser {
     }
 }
 
-fn binary(operator: &'static str, a: Term, b: Term) -> Term {
-    Term { at: a.at, is: TermIs::Binary(operator, Box::new(a), Box::new(b)) }
+/// An operation; the first of a chain is the deepest.
+fn binary(operator: &'static str, at: At, a: Term, b: Term) -> Parsed<Term> {
+    if height(&a).max(height(&b)) >= MAX_NESTING {
+        return Err(too_deep(at));
+    }
+    Ok(Term { at: a.at, is: TermIs::Binary(operator, Box::new(a), Box::new(b)) })
+}
+
+fn too_deep(at: At) -> Fault {
+    Fault::new(at, format!("more than {MAX_NESTING} terms inside each other; split the rule"))
+}
+
+/// The number of terms inside each other.
+fn height(term: &Term) -> usize {
+    1 + match &term.is {
+        TermIs::Function(_, terms) => terms.iter().map(height).max().unwrap_or(0),
+        TermIs::Negative(term) | TermIs::Absolute(term) => height(term),
+        TermIs::Binary(_, a, b) => height(a).max(height(b)),
+        _ => 0,
+    }
 }
 
 fn interval(at: At, left: Term, right: Term) -> Parsed<Term> {

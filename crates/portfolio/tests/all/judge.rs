@@ -7,7 +7,7 @@ use placement::file::{Others, SnapshotFile};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{
     Assignment, Budget, Cost, Criterion, Judge as _, JudgeError, Judged, NoPolicy, Plan, PlanError, Snapshot,
-    Strategy, plan,
+    SolveError, Strategy, plan,
 };
 use portfolio::{Clingo, ClingoJudge, Limits};
 use search::{Greedy, Local};
@@ -195,22 +195,27 @@ fn derived_constraints_are_judged() {
     }
 }
 
-/// Without a program to judge, a missing judge does not fail a plan.
+/// Whether a missing judge fails a plan is the policy's decision.
 #[test]
-fn a_missing_judge_fails_only_plans_with_a_program() {
+fn a_missing_judge_fails_only_plans_that_require_it() {
     let budget = Budget::effort(None, 1);
     let gone = asked("/bin/false");
-    let planned = plan(&small(2, None), &asp(), &gone, &budget).unwrap();
-    assert_eq!((planned.judged, planned.optimal), (Judged::None, true));
-    for program in [":- run_on(A,\"u\"), actor(A).", "forbid(A,\"u\") :- actor(A)."] {
-        let refused = plan(&small(2, Some(program)), &asp(), &gone, &budget).unwrap_err();
-        assert!(matches!(refused, PlanError::Judge(JudgeError::Evaluation(_))), "{refused}");
+    for program in [None, Some(":- run_on(A,\"u\"), actor(A)."), Some("forbid(A,\"u\") :- actor(A).")] {
+        let snapshot = small(2, program);
+        let planned = plan(&snapshot, &asp(), &gone, &budget).unwrap();
+        assert_eq!((planned.judged, planned.optimal), (Judged::None, true), "{program:?}");
+        let refused = plan(&snapshot, &asp(), &gone.clone().required(true), &budget).unwrap_err();
+        let is_refused =
+            matches!(refused, PlanError::Judge(JudgeError::Unjudged | JudgeError::Evaluation(_)));
+        assert!(is_refused, "{program:?}: {refused}");
+        let judged = plan(&snapshot, &asp(), &judge().required(true), &budget).unwrap();
+        assert_eq!(judged.judged, Judged::All, "{program:?}");
     }
 }
 
-/// A model that the checker rejects is no answer, and claims about it are no proof.
+/// A model that the checker rejects is no answer, and what is claimed of it is an error.
 #[test]
-fn an_infeasible_model_voids_a_proof() {
+fn a_proof_with_an_infeasible_model_is_an_error() {
     let mut file = small(2, None).file().clone();
     file.units[0].slots = Some(1);
     let snapshot = Snapshot::new(file).unwrap();
@@ -218,9 +223,8 @@ fn an_infeasible_model_voids_a_proof() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/tests/dishonest-solver.sh"),
         Limits::default(),
     );
-    let planned = plan(&snapshot, &liar, &NoPolicy, &Budget::effort(None, 1)).unwrap();
-    assert!(snapshot.violations(&planned.assignment).is_empty());
-    assert_eq!((planned.optimal, planned.proven_by, planned.cost.unplaced), (false, None, 2));
+    let refused = plan(&snapshot, &liar, &NoPolicy, &Budget::effort(None, 1)).unwrap_err();
+    assert!(matches!(refused, PlanError::Solve { source: SolveError::Proof(_), .. }), "{refused:?}");
     let honest = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     assert!(plan(&snapshot, &honest, &NoPolicy, &Budget::effort(None, 1)).unwrap().optimal);
 }

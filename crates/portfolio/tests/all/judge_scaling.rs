@@ -1,5 +1,9 @@
 //! clingo judges plans of large snapshots and large numbers: in parts, or with scaled numbers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use asp::Scale;
 use placement::file::{Levels, Policy};
 use placement::ix::{ActorIx, UnitIx};
@@ -24,7 +28,7 @@ fn numbers_above_32_bits_are_scaled() {
     }
     let snapshot = Snapshot::new(file).unwrap();
     let planned = plan(&snapshot, &asp(), &judge(), &Budget::effort(None, 1)).unwrap();
-    assert_eq!((planned.judged, planned.optimal), (Judged::All, true));
+    assert_eq!((planned.judged, planned.optimal), (Judged::Scaled, true));
 }
 
 /// Quotas are scaled and rounded like the requirements that they count.
@@ -53,14 +57,14 @@ fn a_resource_quota_binds_in_scaled_numbers() {
         let assignment = line::assignment(&snapshot, places);
         assert_eq!(snapshot.violations(&assignment).is_empty(), is_feasible, "{quota} {more} {places}");
         let said = confirmed(&snapshot, &assignment);
-        assert_eq!(said == Ok(Judged::All), is_feasible, "{quota} {more} {places}: {said:?}");
+        assert_eq!(said == Ok(Judged::Scaled), is_feasible, "{quota} {more} {places}: {said:?}");
     }
     let snapshot = world("", "a,b 150000000");
     let clingo = Clingo::with_executable(env!("CARGO_BIN_EXE_portfolio-child"), Limits::default());
     for strategy in [&asp() as &dyn Strategy, &clingo] {
         let planned = plan(&snapshot, strategy, &judge(), &Budget::effort(None, 1)).unwrap();
         let found = (planned.cost.unplaced, planned.optimal, planned.judged);
-        assert_eq!(found, (2, true, Judged::All), "{}", strategy.name());
+        assert_eq!(found, (2, true, Judged::Scaled), "{}", strategy.name());
     }
 }
 
@@ -181,6 +185,43 @@ fn judging_in_parts_finds_every_wrong_sum() {
         }
         assert!(judge.confirm(&snapshot, &crowded, &price(&snapshot, &crowded)).is_err(), "{most}");
     }
+}
+
+/// What cannot be verified before the deadline is not begun, and the verdict says so.
+#[test]
+fn a_deadline_limits_what_is_judged() {
+    let snapshot = all_to_all();
+    let found = Greedy.solve(&snapshot, &Budget::effort(None, 1)).unwrap().assignment;
+    let cost = price(&snapshot, &found);
+    let until = |most_facts, left| judge().in_runs_of(most_facts).until(Arc::new(move || left));
+    let hour = Duration::from_hours(1);
+    for (most_facts, left, expected) in [
+        (60_000, hour, Judged::All),
+        (60_000, Duration::ZERO, Judged::Constraints),
+        (80, hour, Judged::Parts),
+        (80, Duration::from_millis(100), Judged::Constraints),
+        (80, Duration::ZERO, Judged::Constraints),
+    ] {
+        let said = until(most_facts, left).confirm(&snapshot, &found, &cost);
+        assert_eq!(said, Ok(expected), "{most_facts} facts, {left:?}");
+    }
+    // The deadline passes while the batches are judged.
+    let readings = AtomicU64::new(0);
+    let passes = move || if readings.fetch_add(1, Ordering::Relaxed) < 4 { hour } else { Duration::ZERO };
+    let judge = judge().in_runs_of(80).until(Arc::new(passes));
+    assert_eq!(judge.confirm(&snapshot, &found, &cost), Ok(Judged::Constraints));
+}
+
+/// A search leaves time for the constraints at least, and for everything if that is a small part.
+#[test]
+fn the_time_to_judge_grows_with_the_snapshot() {
+    let time = |snapshot: &Snapshot, most: Duration| judge().time_to_confirm(snapshot, most);
+    let (few, dense) = (small(2, None), testkit::all_to_all(&[200, 300, 200], 192, 1));
+    let second = Duration::from_secs(1);
+    assert!(time(&few, second) < second / 10, "{:?}", time(&few, second));
+    let (constraints, all) = (time(&dense, second / 2), time(&dense, 60 * second));
+    assert!(constraints < second / 2 && all > second, "{constraints:?} {all:?}");
+    assert_eq!(time(&dense, second / 100), second / 100, "never more than that");
 }
 
 /// At once: everything in small snapshots, the constraints in large ones, never nothing.

@@ -1,6 +1,8 @@
 //! From a snapshot to a plan: properties of `plan` with any strategy.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use placement::file::{Constraint, Policy};
 use placement::ix::{ActorIx, UnitIx};
@@ -149,22 +151,27 @@ fn running_actors_stay_unless_the_answer_is_better() {
     assert_eq!(kept.moves, vec![]);
 }
 
+/// A claim of optimality that what runs refutes is a defect of the strategy.
 #[test]
-fn a_claim_refuted_by_the_incumbent_is_dropped() {
+fn a_claim_refuted_by_the_incumbent_is_an_error() {
     let snapshot =
         world("u:cpu:9 v:cpu:9:node=m", "a:cpu=1:at=u b:cpu=1:at=u,move=1", "a to b 1; a annoys b 1");
-    let plan = by(&Fixed { places: "a=u b=v", optimal: true }, &snapshot);
-    assert_eq!(plan.moves, vec![]);
-    assert!(plan.optimal, "what runs costs nothing at all, which proves itself");
+    assert!(refuted(&snapshot).starts_with("says claims that no placement costs less than ["));
     let snapshot = world(
         "u:cpu:9 v:cpu:9:node=m g:gpu:9",
         "a:cpu=1:at=u b:cpu=1:at=u,move=1 c:gpu=1:at=g,fixed",
         "a to b 1; a to c 1",
     );
-    let plan = by(&Fixed { places: "a=u b=v", optimal: true }, &snapshot);
-    assert_eq!(plan.moves, vec![]);
-    assert!(!plan.optimal);
-    assert_eq!(plan.bound.keys().map(String::as_str).collect::<Vec<_>>(), ["annoyance", "overload"]);
+    assert!(refuted(&snapshot).starts_with("says claims that no placement costs less than ["));
+    let modest = by(&Fixed { places: "a=u b=v", optimal: false }, &snapshot);
+    assert_eq!((modest.moves, modest.optimal), (vec![], false), "what runs is kept");
+    assert_eq!(modest.bound.keys().map(String::as_str).collect::<Vec<_>>(), ["annoyance", "overload"]);
+}
+
+/// The error of a strategy that claims optimality for b on v.
+fn refuted(snapshot: &Snapshot) -> String {
+    let says = Fixed { places: "a=u b=v", optimal: true };
+    plan(snapshot, &says, &NoPolicy, &Budget::effort(None, 1)).unwrap_err().to_string()
 }
 
 #[test]
@@ -205,7 +212,7 @@ impl Judge for Strict {
         } else {
             vec![]
         };
-        Ok(Judgement { violations, penalty: 7 })
+        Ok(Judgement { violations, penalty: 7, is_unverified: false })
     }
 }
 
@@ -216,6 +223,57 @@ fn violations_found_by_the_judge_reject_a_plan_and_penalties_count() {
     let plan =
         plan(&snapshot, &Fixed { places: "a=v", optimal: false }, &Strict, &Budget::effort(None, 1)).unwrap();
     assert_eq!(plan.cost.policy, 7);
+}
+
+/// Needs some time to confirm a plan.
+struct Slow(Duration);
+
+impl Judge for Slow {
+    fn derive(&self, _: &Snapshot) -> Result<Derived, JudgeError> {
+        Ok(Derived::default())
+    }
+    fn judge(&self, snapshot: &Snapshot, assignment: &Assignment) -> Result<Judgement, JudgeError> {
+        NoPolicy.judge(snapshot, assignment)
+    }
+    fn time_to_confirm(&self, _: &Snapshot, most: Duration) -> Duration {
+        self.0.min(most)
+    }
+}
+
+/// Records the time that it is given.
+#[derive(Default)]
+struct Punctual(Mutex<Vec<(Option<Duration>, bool)>>);
+
+impl Strategy for Punctual {
+    fn name(&self) -> &'static str {
+        "punctual"
+    }
+    fn summary(&self) -> &'static str {
+        "for tests"
+    }
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        self.0.lock().unwrap().push((budget.left.map(|left| left()), (budget.stop)()));
+        Greedy.solve(snapshot, &Budget::effort(None, 1))
+    }
+}
+
+#[test]
+fn a_search_leaves_the_judge_its_time() {
+    let snapshot = world("u:cpu:9", "a:cpu=1", "");
+    let given = |left: Option<u64>, judge: u64| {
+        let strategy = Punctual::default();
+        let left = left.map(|left| move || Duration::from_millis(left));
+        let left = left.as_ref().map(|left| left as &(dyn Fn() -> Duration + Sync));
+        let budget = Budget { effort: None, seed: 1, stop: &|| false, left };
+        plan(&snapshot, &strategy, &Slow(Duration::from_millis(judge)), &budget).unwrap();
+        let (left, stops) = strategy.0.into_inner().unwrap()[0];
+        (left.map(|left| left.as_millis()), stops)
+    };
+    assert_eq!(given(None, 300), (None, false), "without a clock nothing is reserved");
+    assert_eq!(given(Some(2000), 0), (Some(2000), false));
+    assert_eq!(given(Some(2000), 300), (Some(1700), false));
+    assert_eq!(given(Some(2000), 4000), (Some(1500), false), "at most a quarter");
+    assert_eq!(given(Some(0), 300), (Some(0), false));
 }
 
 #[test]

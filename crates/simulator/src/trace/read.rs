@@ -55,7 +55,7 @@ impl<R: BufRead> Reader<R> {
     pub fn new(input: R, path: &Path) -> Result<Self, TraceError> {
         let mut reader = Self { input, path: path.to_owned(), line: 0, text: Vec::new() };
         reader.next_line()?;
-        if reader.text != HEADER.as_bytes() {
+        if !is_header(&reader.text) {
             return Err(reader.wrong(format!(
                 "the first line is {:?}; it must be the header {HEADER}",
                 String::from_utf8_lossy(&reader.text)
@@ -99,6 +99,12 @@ impl<R: BufRead> Reader<R> {
     fn wrong(&self, problem: String) -> TraceError {
         TraceError::Line { path: self.path.clone(), line: self.line, problem }
     }
+}
+
+/// Whether a line has the names of the header; published traces have blanks after the commas.
+fn is_header(line: &[u8]) -> bool {
+    let names = |text: &'static str| text.split(',').map(str::as_bytes);
+    line.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).eq(names(HEADER))
 }
 
 fn parse(line: &[u8]) -> Result<Row, String> {
@@ -183,6 +189,20 @@ mod tests {
         for (index, (rows, expected)) in cases.into_iter().enumerate() {
             let text = if index < 2 { rows.to_owned() } else { format!("{header}{rows}") };
             assert_eq!(last_error(&text), expected, "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn blanks_around_the_names_of_the_header_are_ignored() {
+        for header in ["src_ts, src_id, dst_ts, dst_id", " src_ts,src_id ,\tdst_ts,dst_id \r"] {
+            let text = format!("{header}\n1, 0, 2, 0\n");
+            let mut reader = Reader::new(text.as_bytes(), Path::new("t.csv")).unwrap();
+            let row = reader.read().unwrap().unwrap();
+            assert_eq!((row.at, row.from, row.time, row.to), (1.0, 0, 2.0, 0), "{header:?}");
+        }
+        for header in ["src_ts src_id dst_ts dst_id", "src_ts,src_id,dst_ts", "src_ts,src_id,dst_ts,dst_id,"]
+        {
+            assert!(last_error(&format!("{header}\n")).contains("it must be the header"), "{header:?}");
         }
     }
 

@@ -56,5 +56,18 @@ fn invalid_policies_name_the_line() {
         message("budget: [2s]"),
         "policy p: policy.yaml line 1 column 9, budget: invalid type: sequence, expected an object"
     );
+    let longest = "policy p: policy.yaml, budget.wall: is longer than an hour; choose a shorter one";
+    assert_eq!(message("budget: {wall: 3601s}"), longest);
+    let brackets = format!("objectives: {}", "[".repeat(1 << 20));
+    let too_long = "policy p: policy.yaml: has 1048588 bytes; parameters have at most 16384";
+    assert_eq!(message(&brackets), too_long);
     assert_eq!(Policy::parse("p", "").unwrap(), Policy::builtin("p"));
+    for (text, is_required) in [("", false), ("judge: BestEffort", false), ("judge: Required", true)] {
+        assert_eq!(Policy::parse("p", text).unwrap().requires_judge(), is_required, "{text}");
+    }
+    assert!(
+        message("judge: never").contains("expected `Required` or `BestEffort`"),
+        "{}",
+        message("judge: never")
+    );
 }

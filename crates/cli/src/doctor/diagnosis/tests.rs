@@ -171,6 +171,46 @@ fn expired_and_missing_components_are_distinguished() {
     ");
 }
 
+/// A plain `helm upgrade` would reset image names to the defaults of the chart.
+#[test]
+fn every_proposed_upgrade_keeps_the_values_of_the_release() {
+    let mut cluster = state(&[]);
+    let operator = cluster.operator.as_mut().unwrap().as_mut().unwrap();
+    operator.metadata.annotations = Some([(RELEASE_NAME.to_owned(), "placer".to_owned())].into());
+    cluster.admission = Ok(Vec::new());
+    cluster.missing_permissions = Ok(vec!["cairn-operator create pods".to_owned()]);
+    let upgrades = |cluster: &InstallationState| {
+        let findings = diagnose(cluster, "throughput", NOW.parse().unwrap());
+        let to_do: Vec<String> = findings.into_iter().filter_map(|finding| finding.to_do).collect();
+        let upgrades: Vec<String> =
+            to_do.into_iter().filter(|to_do| to_do.contains("helm upgrade")).collect();
+        for command in &upgrades {
+            let kept = "helm upgrade --install placer charts/cairn -n cairn-system --reset-then-reuse-values";
+            assert!(command.contains(kept), "{command}");
+        }
+        upgrades.len()
+    };
+    assert_eq!(upgrades(&cluster), 2, "roles and admission policies");
+    cluster
+        .agent
+        .as_mut()
+        .unwrap()
+        .as_mut()
+        .unwrap()
+        .spec
+        .as_mut()
+        .unwrap()
+        .template
+        .spec
+        .as_mut()
+        .unwrap()
+        .containers[0]
+        .image = Some("registry:5000/agent:0.9".to_owned());
+    assert_eq!(upgrades(&cluster), 3, "versions, too");
+    cluster.agent = Ok(None);
+    assert_eq!(upgrades(&cluster), 3, "the missing DaemonSet");
+}
+
 #[test]
 fn remedies_use_the_operator_namespace() {
     let mut cluster = state(&[]);
@@ -186,14 +226,14 @@ fn remedies_use_the_operator_namespace() {
     insta::assert_snapshot!(to_do(&cluster), @"
     operator: run helm install cairn charts/cairn -n placing, or set --operator-namespace
     agents: run kubectl get pods -n placing -l app.kubernetes.io/name=cairn,app.kubernetes.io/component=node-agent -o wide, and check their logs
-    rights: restore the roles with helm upgrade --install cairn charts/cairn -n placing
+    rights: restore the roles with helm upgrade --install cairn charts/cairn -n placing --reset-then-reuse-values
     ");
     cluster.agent = Ok(None);
     cluster.agents = Err("forbidden".to_owned());
     cluster.missing_permissions = Ok(Vec::new());
     insta::assert_snapshot!(to_do(&cluster), @"
     operator: run helm install cairn charts/cairn -n placing, or set --operator-namespace
-    agents: run helm upgrade --install cairn charts/cairn -n placing
+    agents: run helm upgrade --install cairn charts/cairn -n placing --reset-then-reuse-values
     ");
 }
 
