@@ -1,11 +1,16 @@
 //! A real Prometheus next to the cluster, with the chart's scrape configuration.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{Cluster, Process, binaries, ports, process::Launch, wait};
+use crate::{Cluster, Process, binaries, command, ports, process::Launch, wait};
 
 /// The scrape interval: short, because tests wait for scrapes.
 const INTERVAL: &str = "500ms";
@@ -15,6 +20,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 /// A running Prometheus.
 pub struct Prometheus {
     process: Process,
+    port: u16,
 }
 
 /// One scrape job, as derived from the chart's objects by the Prometheus Operator or by a common configuration.
@@ -79,14 +85,24 @@ impl Job {
 impl Cluster {
     /// Starts a Prometheus with these jobs, each for one process, and waits until it is ready.
     pub async fn prometheus(&self, jobs: &[(Job, &Process)]) -> Result<Prometheus> {
-        let tools = binaries::ensure_prometheus().await?;
-        let folder = self.plane().state.join("run").join(format!("prometheus-{}", self.number()));
-        fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+        let folder = self.prometheus_folder()?;
         let jobs = jobs.iter().map(|(job, process)| job.configuration(process));
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
+        self.start_prometheus(&folder, &json!({"scrape_configs": jobs})).await
+    }
+
+    /// A new folder for a Prometheus.
+    fn prometheus_folder(&self) -> Result<PathBuf> {
+        let folder = self.plane().state.join("run").join(format!("prometheus-{}", self.number()));
+        fs::create_dir_all(&folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    async fn start_prometheus(&self, folder: &Path, configuration: &Value) -> Result<Prometheus> {
+        let tools = binaries::ensure_prometheus().await?;
         // JSON is YAML
         let file = folder.join("prometheus.yaml");
-        fs::write(&file, json!({"scrape_configs": jobs}).to_string())?;
+        fs::write(&file, configuration.to_string())?;
         let port = ports::free_one()?;
         let arguments = [
             format!("--config.file={}", file.display()),
@@ -104,11 +120,28 @@ impl Cluster {
         };
         let process = self.run("prometheus", tools.path("prometheus")?, launch)?;
         process.wait_ready().await?;
-        Ok(Prometheus { process })
+        Ok(Prometheus { process, port })
     }
 }
 
 impl Prometheus {
+    /// Starts a Prometheus that scrapes nothing and has these samples, in the `OpenMetrics` format with times.
+    pub async fn with_samples(cluster: &Cluster, samples: &str) -> Result<Self> {
+        let tools = binaries::ensure_prometheus().await?;
+        let folder = cluster.prometheus_folder()?;
+        let file = folder.join("samples.txt");
+        fs::write(&file, samples)?;
+        let mut promtool = tokio::process::Command::new(tools.path("promtool")?);
+        promtool.args(["tsdb", "create-blocks-from", "openmetrics"]).args([&file, &folder.join("data")]);
+        command::run(promtool, "").await?;
+        cluster.start_prometheus(&folder, &json!({})).await
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> Result<String> {
+        Ok(format!("http://127.0.0.1:{}", self.process.port(self.port)?))
+    }
+
     /// Evaluates an expression: labels and value of each series.
     pub async fn query(&self, expression: &str) -> Result<Vec<(BTreeMap<String, String>, f64)>> {
         let answer = self.ask(&format!("/api/v1/query?query={}", encoded(expression))).await?;

@@ -1,6 +1,7 @@
 //! Command line flags, each with an environment variable.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
@@ -11,6 +12,8 @@ use clap::{Args, Parser, ValueEnum};
 pub struct Config {
     #[command(flatten)]
     pub planning: Planning,
+    #[command(flatten)]
+    pub counters: CounterSource,
     #[command(flatten)]
     pub election: Election,
     #[command(flatten)]
@@ -63,6 +66,32 @@ impl Planning {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         self.solver_slots.unwrap_or_else(cores).max(1)
     }
+}
+
+/// Flags about the counters of applications.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Counters of applications")]
+pub struct CounterSource {
+    /// URL of the Prometheus that scrapes the actors; without it no counters are read
+    #[arg(long, env = "CAIRN_PROMETHEUS_URL", value_name = "URL")]
+    pub prometheus_url: Option<String>,
+
+    /// File with a bearer token for Prometheus; it is read for each query
+    #[arg(long, env = "CAIRN_PROMETHEUS_TOKEN_FILE", value_name = "FILE")]
+    pub prometheus_token_file: Option<PathBuf>,
+
+    /// File with the certificates, in PEM, that sign the one of Prometheus [default: those of the system]
+    #[arg(long, env = "CAIRN_PROMETHEUS_CA_FILE", value_name = "FILE")]
+    pub prometheus_ca_file: Option<PathBuf>,
+
+    /// Label matchers that select the scrapes of actors
+    #[arg(
+        long,
+        env = "CAIRN_COUNTERS_SELECTOR",
+        value_name = "MATCHERS",
+        default_value = "job=~\".*cairn-actors\""
+    )]
+    pub counters_selector: String,
 }
 
 /// Leader election flags.

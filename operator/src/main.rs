@@ -9,6 +9,7 @@ mod api;
 mod apply;
 mod commit;
 mod config;
+mod counters;
 mod error;
 mod plan;
 mod queue;
@@ -41,6 +42,7 @@ use crate::apply::reconcile::reconcile;
 use crate::commit::locks;
 use crate::commit::slow;
 use crate::config::{Config, LogFormat};
+use crate::counters::{LoadMetrics, LoadStore, PrometheusClient, Reader};
 use crate::plan::judged;
 use crate::plan::planning;
 use crate::plan::planning::{plan, settle};
@@ -91,6 +93,26 @@ fn main() -> ExitCode {
     }
 }
 
+/// Reads counters of applications, if a Prometheus is configured.
+fn counter_reader(
+    config: &Config,
+    metrics: &metrics::Metrics,
+    caches: &Arc<caches::Caches>,
+    policies: &Arc<policies::Policies>,
+) -> Result<Option<Arc<Reader>>, Box<dyn std::error::Error>> {
+    let Some(url) = &config.counters.prometheus_url else { return Ok(None) };
+    let reader = Reader {
+        client: PrometheusClient::new(url, &config.counters)?,
+        selector: config.counters.counters_selector.clone(),
+        caches: caches.clone(),
+        policies: policies.clone(),
+        default_policy: config.planning.default_policy.clone(),
+        store: Arc::new(LoadStore::default()),
+        metrics: LoadMetrics::new(metrics.registry())?,
+    };
+    Ok(Some(Arc::new(reader)))
+}
+
 fn start_log(config: &Config) {
     let filter = EnvFilter::try_new(&config.logging.log).unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -125,6 +147,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (warm, is_warm) = tokio_watch::channel(false);
     let liveness = liveness::Liveness::new(config.election.stall_limit());
     let mismatches = judged::Mismatches::default();
+    let reader = counter_reader(&config, &metrics, &caches, &policies)?;
     let admin = admin::Admin {
         metrics: metrics.clone(),
         caches: caches.clone(),
@@ -133,6 +156,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         warm: is_warm.clone(),
         liveness: liveness.clone(),
         mismatches: mismatches.clone(),
+        loads: reader.as_ref().map(|reader| reader.store.clone()),
     };
     serve(admin, &config.serving).await?;
     let (mut election, leadership) =
@@ -180,8 +204,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         .await;
         caches.enqueue_all();
         tokio::spawn(pools::run(context.clone(), pools_changed));
-        tokio::spawn(planning::background(context.clone()));
-        tokio::spawn(report_refused_policies(context.clone(), refused_policies));
+        spawn_background(&context, refused_policies, reader);
         run_queues(&context, Queues { wanted, planned, to_plan, settles }).await;
     });
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -198,6 +221,19 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
             hand_over(&leadership, work, election, (client, &config.election)).await;
             Ok(ExitCode::SUCCESS)
         }
+    }
+}
+
+/// Starts what the leader does beside its queues.
+fn spawn_background(
+    context: &Arc<Context>,
+    refused_policies: mpsc::UnboundedReceiver<RefusedPolicy>,
+    reader: Option<Arc<Reader>>,
+) {
+    tokio::spawn(planning::background(context.clone()));
+    tokio::spawn(report_refused_policies(context.clone(), refused_policies));
+    if let Some(reader) = reader {
+        tokio::spawn(counters::run(reader));
     }
 }
 
@@ -298,11 +334,11 @@ async fn is_asked_to_stop(mut terminate: tokio::signal::unix::Signal) {
     }
 }
 
+/// A policy whose newest version is refused, and why.
+type RefusedPolicy = (Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyError);
+
 /// Emits events on policy ConfigMaps whose newest version is refused.
-async fn report_refused_policies(
-    context: Arc<Context>,
-    mut refused: mpsc::UnboundedReceiver<(Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyError)>,
-) {
+async fn report_refused_policies(context: Arc<Context>, mut refused: mpsc::UnboundedReceiver<RefusedPolicy>) {
     while let Some((config_map, problem)) = refused.next().await {
         let note = format!("{problem}; the last valid version stays in force");
         context

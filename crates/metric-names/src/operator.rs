@@ -14,4 +14,7 @@ metric_names! {
     ACTORS = Gauge "cairn_operator_actors" ["state"] "Actors of all applications by state: wanted, placed, running or ready.";
     POD_INFO = Info "cairn_pod_info" ["uid", "namespace", "pod", "application", "actor", "node", "unit"] "A pod of an actor, to join with series that have its uid; exposed by the leader.";
     LEADING = Gauge "cairn_operator_leading" [] "1 if this operator is the leader, otherwise 0.";
+    TICK_DURATION = Histogram "cairn_operator_tick_seconds" [] "Duration of reading one window of counters from Prometheus; only with counters.prometheusUrl.";
+    COUNTERS_AGE = Gauge "cairn_operator_counters_age_seconds" ["window"] "Time since Prometheus last answered for a window of this length, such as 30s; exposed by the leader with counters.prometheusUrl.";
+    COUNTERS_REFUSED = Counter "cairn_operator_counters_refused_total" ["reason"] "Refused samples by reason: value, stranger, actor, peer or pairs; truncated if a whole window was; only with counters.prometheusUrl.";
 }

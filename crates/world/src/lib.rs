@@ -7,6 +7,7 @@
 //! from it under a [`Policy`]. [`desired_state`], [`decision`] and [`observed_state`] build the inputs of `control`.
 //! [`Ownership`] follows the chain of controller uids only.
 
+mod annoyance;
 mod constraints;
 mod demand;
 mod index;
@@ -18,6 +19,7 @@ mod units;
 
 pub use demand::actors::{ApplicationActors, RejectedRequest, actors_of_instance};
 pub use demand::application::{ActorName, GroupMember, manifest_actors, template_problem};
+pub use demand::measured::{group_profiles, last_change, members, running_actors};
 pub use demand::pods::{is_terminal, pod_requests, unit_of};
 pub use demand::requested::desired_actors;
 pub use index::Index;

@@ -11,6 +11,7 @@ mod api_server_outage;
 mod capacity;
 mod churn;
 mod cli;
+mod counters;
 mod disruption_budgets;
 mod env;
 mod failing_pods;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ::counters::WindowChoice;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -17,6 +18,7 @@ use serving::MetricsCache;
 use tokio::sync::watch;
 use world::ApplicationKey;
 
+use crate::counters::{LoadStore, shown};
 use crate::plan::judged::Mismatches;
 use crate::plan::policies::Policies;
 use crate::runtime::liveness::Liveness;
@@ -36,6 +38,8 @@ pub struct Admin {
     pub liveness: Liveness,
     /// Snapshots of plans that clingo disagreed with.
     pub mismatches: Mismatches,
+    /// Windows of counters, if they are read.
+    pub loads: Option<Arc<LoadStore>>,
 }
 
 /// A scrape is reused until it is as many times as old as it took to compute, so scraping takes at most a tenth of a core.
@@ -52,11 +56,12 @@ pub fn probes(admin: Admin) -> Router {
     Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready)).with_state(admin)
 }
 
-/// Routes of the debug listener: snapshots of the whole cluster, and of plans that clingo disagreed with.
+/// Routes of the debug listener: snapshots of the whole cluster, and of plans that clingo disagreed with; measured load.
 pub fn debug(admin: Admin) -> Router {
     Router::new()
         .route("/debug/snapshot/{namespace}/{name}", get(snapshot))
         .route("/debug/mismatch/{namespace}/{name}", get(mismatch))
+        .route("/debug/load/{namespace}/{name}", get(load))
         .with_state(admin)
 }
 
@@ -136,6 +141,24 @@ async fn mismatch(State(admin): State<Admin>, Path((namespace, name)): Path<(Str
     }
 }
 
+/// The windows of the application's counters, and the numbers that all settled ones give.
+async fn load(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
+    let key = ApplicationKey { namespace, name };
+    let Some(loads) = &admin.loads else {
+        return (StatusCode::NOT_FOUND, "no counters are read; set --prometheus-url").into_response();
+    };
+    let (Some(windows), Some(application)) = (loads.windows(&key), admin.caches.application(&key)) else {
+        return (StatusCode::NOT_FOUND, "the application has no window yet").into_response();
+    };
+    let policy = application.spec.policy.as_ref().unwrap_or(&admin.default_policy);
+    let profiles = match admin.policies.in_force(policy, &key.namespace) {
+        Ok((policy, _)) => world::group_profiles(&admin.caches.index(), &application, &policy),
+        Err(e) => Err(e.to_string()),
+    };
+    let measured = profiles.ok().and_then(|profiles| loads.measured(&key, &profiles, WindowChoice::All));
+    axum::Json(shown(&windows, measured.as_ref())).into_response()
+}
+
 /// The snapshot that the application would be planned from now, as `kubectl-cairn plan --snapshot` reads it.
 ///
 /// The header `x-cairn-now` gives its time; `plan -f … --now` with that time produces the same bytes from files.
@@ -193,6 +216,7 @@ mod tests {
             warm: watch::channel(false).1,
             liveness: Liveness::new(Duration::from_mins(1)),
             mismatches: Mismatches::default(),
+            loads: None,
         }
     }
 

@@ -105,6 +105,11 @@ impl Metrics {
         })
     }
 
+    /// The registry of this operator.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// The text exposition, with the labels of each pod of an actor.
     ///
     /// # Errors
@@ -124,6 +129,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::counters::LoadMetrics;
     use metric_names::{MetricKind, operator::OPERATOR};
 
     #[test]
@@ -141,6 +147,10 @@ mod tests {
         metrics.plans.with_label_values(&["asp", "proof"]).inc();
         metrics.writes.with_label_values(&["Placement", "patch"]).inc();
         metrics.actors.with_label_values(&["wanted"]).set(3);
+        let without = metrics.text(&[]).unwrap();
+        assert!(!without.contains("counters") && !without.contains("tick"), "without Prometheus");
+        let load = LoadMetrics::new(metrics.registry()).unwrap();
+        load.age_seconds.with_label_values(&["30s"]).set(1.0);
         let text =
             metrics.text(&[["1", "ns", "app-a-0", "app", "a-0", "n", "n/u-0"].map(str::to_owned)]).unwrap();
         assert!(

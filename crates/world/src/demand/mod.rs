@@ -4,6 +4,7 @@ pub(crate) mod actors;
 pub(crate) mod admission;
 pub(crate) mod application;
 pub(crate) mod flows;
+pub(crate) mod measured;
 pub(crate) mod pods;
 pub(crate) mod requested;
 

@@ -1,0 +1,248 @@
+//! Follows each window length in use: observes actors twice in a window, and ticks once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use counters::{LoadScale, MAX_WINDOWS, Roster, SampleRefusal};
+use crds::ActorApplication;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+use world::{ApplicationKey, Exact, Policy};
+
+use super::answer::AnswerError;
+use super::client::{PrometheusClient, QueryError};
+use super::load_metrics::LoadMetrics;
+use super::store::{LoadStore, NewWindow};
+use super::tick::{TickResult, WindowQuery, tick};
+use crate::plan::policies::Policies;
+use crate::watch::caches::Caches;
+
+/// How often new window lengths are looked for.
+const DISCOVERY: Duration = Duration::from_secs(5);
+
+/// Reads the counters of all applications.
+pub struct Reader {
+    /// The client of Prometheus.
+    pub client: PrometheusClient,
+    /// Selects the scrapes of actors.
+    pub selector: String,
+    /// Objects.
+    pub caches: Arc<Caches>,
+    /// Policies.
+    pub policies: Arc<Policies>,
+    /// The policy of applications that name none.
+    pub default_policy: String,
+    /// Where windows are kept.
+    pub store: Arc<LoadStore>,
+    /// Metrics.
+    pub metrics: LoadMetrics,
+}
+
+/// An application that is measured.
+struct Followed {
+    key: ApplicationKey,
+    application: Arc<ActorApplication>,
+    scale: LoadScale,
+}
+
+/// Progress of one window length.
+struct WindowProgress {
+    milliseconds: u64,
+    /// When a window was last answered.
+    answered: Instant,
+    /// Evaluation time of the first answer, and the next earlier window to ask for.
+    earlier: Option<(f64, usize)>,
+}
+
+/// Reads counters until the process ends.
+pub async fn run(reader: Arc<Reader>) {
+    let mut tasks: BTreeMap<u64, JoinHandle<()>> = BTreeMap::new();
+    let mut discovery = interval(DISCOVERY);
+    loop {
+        discovery.tick().await;
+        tasks.retain(|_, task| !task.is_finished());
+        let there = reader.followed();
+        reader.store.retain(|key| there.iter().any(|followed| followed.key == *key));
+        for followed in there {
+            let milliseconds = followed.milliseconds();
+            tasks.entry(milliseconds).or_insert_with(|| tokio::spawn(follow(reader.clone(), milliseconds)));
+        }
+    }
+}
+
+/// Follows one window length until no policy in use has it.
+async fn follow(reader: Arc<Reader>, milliseconds: u64) {
+    let half = Duration::from_millis(milliseconds) / 2;
+    let mut steps = interval(half);
+    steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut progress = WindowProgress { milliseconds, answered: Instant::now(), earlier: None };
+    let window = format!("{}s", Duration::from_millis(milliseconds).as_secs_f64());
+    let age = reader.metrics.age_seconds.with_label_values(&[&window]);
+    for at in 0_u64.. {
+        let begin = steps.tick().await;
+        let followed = reader.followed();
+        if !followed.iter().any(|followed| followed.milliseconds() == milliseconds) {
+            break;
+        }
+        let followed: Arc<[Followed]> = followed.into();
+        reader.observe(&followed, milliseconds).await;
+        if at.is_multiple_of(2) {
+            reader.read(&followed, &mut progress).await;
+        }
+        while begin.elapsed() < half && reader.read_earlier(&followed, &mut progress).await {}
+        age.set(progress.answered.elapsed().as_secs_f64());
+    }
+    let _ = reader.metrics.age_seconds.remove_label_values(&[&window]);
+}
+
+impl Followed {
+    fn milliseconds(&self) -> u64 {
+        counters::round_up(self.scale.window_seconds * 1000.0).max(2)
+    }
+}
+
+impl Reader {
+    /// All applications under a valid policy.
+    fn followed(&self) -> Vec<Followed> {
+        let of = |application: Arc<ActorApplication>| {
+            let key = ApplicationKey::of(&application);
+            let policy = application.spec.policy.as_deref().unwrap_or(&self.default_policy);
+            let (policy, _) = self.policies.in_force(policy, &key.namespace).ok()?;
+            Some(Followed { key, application, scale: scale(&policy) })
+        };
+        self.caches.applications.state().into_iter().filter_map(of).collect()
+    }
+
+    async fn observe(self: &Arc<Self>, followed: &Arc<[Followed]>, milliseconds: u64) {
+        let (reader, followed) = (self.clone(), followed.clone());
+        let observe = move || {
+            for one in followed.iter().filter(|followed| followed.milliseconds() == milliseconds) {
+                let members = world::members(&reader.caches.index(), &one.application);
+                reader.store.observe(&one.key, &one.scale, members);
+            }
+        };
+        // Fails only when the operator stops.
+        let _ = tokio::task::spawn_blocking(observe).await;
+    }
+
+    /// Reads the window that ends now.
+    async fn read(self: &Arc<Self>, followed: &Arc<[Followed]>, progress: &mut WindowProgress) {
+        let answered = self.query(followed, progress.milliseconds, 0, None).await;
+        let evaluated_at = answered.as_ref().and_then(|answer| answer.evaluated_at);
+        if let (Some(answer), Some(ended_at)) = (answered, evaluated_at) {
+            progress.answered = Instant::now();
+            progress.earlier = progress.earlier.or(Some((ended_at, 1)));
+            self.add(followed, progress.milliseconds, answer, (ended_at, false)).await;
+        } else {
+            for one in followed.iter().filter(|it| it.milliseconds() == progress.milliseconds) {
+                self.store.add_missing(&one.key);
+            }
+        }
+    }
+
+    /// Reads an earlier window, the newest first; false if there is none left, or Prometheus does not answer.
+    async fn read_earlier(
+        self: &Arc<Self>,
+        followed: &Arc<[Followed]>,
+        progress: &mut WindowProgress,
+    ) -> bool {
+        let Some((time, position)) = progress.earlier.filter(|(_, position)| *position < MAX_WINDOWS) else {
+            return false;
+        };
+        progress.earlier = Some((time, position + 1));
+        let offset = progress.milliseconds * position as u64;
+        let Some(answer) = self.query(followed, progress.milliseconds, offset, Some(time)).await else {
+            return false;
+        };
+        #[expect(clippy::cast_precision_loss, reason = "at most 16 windows of a day")]
+        let ended_at = time - offset as f64 / 1000.0;
+        self.add(followed, progress.milliseconds, answer, (ended_at, true)).await;
+        true
+    }
+
+    /// The samples of a window.
+    async fn query(
+        self: &Arc<Self>,
+        followed: &Arc<[Followed]>,
+        milliseconds: u64,
+        offset_milliseconds: u64,
+        time: Option<f64>,
+    ) -> Option<TickResult> {
+        let _timer = self.metrics.tick_seconds.start_timer();
+        let (reader, all) = (self.clone(), followed.clone());
+        // All applications: the samples of those with another window are no strangers.
+        let roster = move || {
+            let index = reader.caches.index();
+            Roster::new(all.iter().map(|one| world::running_actors(&index, &one.application)).collect())
+        };
+        let roster = Arc::new(tokio::task::spawn_blocking(roster).await.ok()?);
+        let query = WindowQuery { selector: self.selector.clone(), milliseconds, offset_milliseconds, time };
+        match tick(&self.client, &query, roster).await {
+            Ok(answer) => Some(answer),
+            Err(error) => {
+                if matches!(error, QueryError::Answer(AnswerError::Incomplete(_))) {
+                    self.refuse(SampleRefusal::Truncated, 1);
+                }
+                tracing::warn!(error = chain(&error), "no counters for a window");
+                None
+            }
+        }
+    }
+
+    fn refuse(&self, refusal: SampleRefusal, count: u64) {
+        self.metrics.refused.with_label_values(&[<&str>::from(refusal)]).inc_by(count);
+    }
+
+    /// Adds the windows of all applications with this length; `is_earlier` if they ended before the last observation.
+    async fn add(
+        self: &Arc<Self>,
+        followed: &Arc<[Followed]>,
+        milliseconds: u64,
+        answer: TickResult,
+        (ended_at, is_earlier): (f64, bool),
+    ) {
+        // Pods that ended since are no strangers.
+        for (refusal, count) in answer.collected.refused.iter().filter(|_| !is_earlier) {
+            self.refuse(*refusal, *count);
+        }
+        let (reader, followed) = (self.clone(), followed.clone());
+        let add = move || {
+            for (one, collected) in followed.iter().zip(&answer.collected.windows) {
+                if one.milliseconds() == milliseconds {
+                    let last_change = world::last_change(&reader.caches.index(), &one.application);
+                    let last_change = last_change.map(|time| time.as_duration().as_secs_f64());
+                    let window = NewWindow { ended_at, collected, last_change, is_earlier };
+                    reader.store.add(&one.key, &window);
+                }
+            }
+        };
+        let _ = tokio::task::spawn_blocking(add).await;
+    }
+}
+
+/// The scale of a policy.
+fn scale(policy: &Policy) -> LoadScale {
+    LoadScale {
+        window_seconds: float(policy.window) / 1e6,
+        message_quantum: float(policy.message_quantum),
+        annoyance: policy.annoyance.clone(),
+    }
+}
+
+fn float(exact: Exact) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "measured numbers have 24 bits")]
+    let float = *exact.numer() as f64 / *exact.denom() as f64;
+    float
+}
+
+/// An error and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        text = format!("{text}: {source}");
+        cause = source.source();
+    }
+    text
+}
