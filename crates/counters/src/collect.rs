@@ -1,8 +1,9 @@
 //! Joins samples to running actors, and checks them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::roster::{PodEntry, Roster};
+use crate::roster::{PodEntry, Roster, RosterApplication};
 use crate::rounding::round;
 use crate::sample::{OTHER, Sample, SampleRefusal};
 use crate::series::CounterSeries;
@@ -13,8 +14,8 @@ pub const MAX_PAIRS_OF_POD: usize = 8192;
 
 /// Collects the samples of one window.
 #[derive(Debug)]
-pub struct Collector<'a> {
-    roster: &'a Roster,
+pub struct Collector {
+    roster: Arc<Roster>,
     collected: Collected,
     /// Pods with more pairs than are kept.
     full: BTreeSet<PodKey>,
@@ -38,15 +39,16 @@ enum Peer {
     Elsewhere,
 }
 
-impl<'a> Collector<'a> {
+impl Collector {
     /// A collector for these running actors.
-    pub fn new(roster: &'a Roster) -> Self {
-        let windows = roster.applications.iter().map(|application| CollectedWindow {
+    pub fn new(roster: Arc<Roster>) -> Self {
+        let window = |application: &RosterApplication| CollectedWindow {
             actors: application.actors.clone(),
             increases: vec![ActorIncreases::default(); application.actors.len()],
             ..CollectedWindow::default()
-        });
-        let collected = Collected { windows: windows.collect(), refused: BTreeMap::new() };
+        };
+        let windows = roster.applications.iter().map(window).collect();
+        let collected = Collected { windows, refused: BTreeMap::new() };
         Self { roster, collected, full: BTreeSet::new() }
     }
 
@@ -78,7 +80,7 @@ impl<'a> Collector<'a> {
         sample: &Sample,
         of_pods: &mut BTreeMap<PodKey, Vec<PairSample>>,
     ) -> Result<(), SampleRefusal> {
-        let roster = self.roster;
+        let roster = self.roster.clone();
         let Some(pod) = roster.pod(sample.namespace, sample.pod) else {
             // Every pod of the cluster has CPU seconds.
             return if series == CounterSeries::Cpu { Ok(()) } else { Err(SampleRefusal::Stranger) };

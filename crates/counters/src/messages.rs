@@ -6,8 +6,10 @@ use crate::numbers::{GroupMasks, GroupProfile, MeasuredNumbers, sum};
 use crate::rounding::{round, round_up};
 use crate::windows::{Column, PairKey, Windows};
 
-/// A pair below this part of the application's messages is spread over the receivers of its group.
-const LEAST_PART: f64 = 1.0 / 1000.0;
+/// A pair below one in so many of the application's messages is spread over the receivers of its group.
+const PAIRS_OF_APPLICATION: usize = 1000;
+/// The same for each of its actors, so that a large application keeps who sends to whom.
+const PAIRS_OF_ACTOR: usize = 20;
 
 /// The groups of all actors, and in which windows each actor reported.
 struct Senders<'a> {
@@ -42,13 +44,14 @@ pub(crate) fn add_pairs(
     let mut pairs = senders.means(windows);
     let mut spreads = senders.unlisted(windows);
     let total = pairs.values().sum::<f64>() + spreads.values().map(|spread| spread.messages).sum::<f64>();
-    senders.add_silent(total * LEAST_PART, &mut pairs, &mut spreads);
-    for ((actor, peer), count) in pairs {
-        if count >= total * LEAST_PART {
-            measured.pairs.insert((actor.to_owned(), peer.to_owned()), round_up(count));
+    let least = total / count(PAIRS_OF_APPLICATION.max(PAIRS_OF_ACTOR * senders.actors.len()));
+    senders.add_silent(least, &mut pairs, &mut spreads);
+    for ((actor, peer), messages) in pairs {
+        if messages >= least {
+            measured.pairs.insert((actor.to_owned(), peer.to_owned()), round_up(messages));
         } else {
             let spread = spreads.entry(senders.actors[actor].group).or_default();
-            spread.messages += count;
+            spread.messages += messages;
             spread.receivers.insert(senders.actors[peer].group);
         }
     }

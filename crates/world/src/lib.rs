@@ -7,6 +7,7 @@
 //! from it under a [`Policy`]. [`desired_state`], [`decision`] and [`observed_state`] build the inputs of `control`.
 //! [`Ownership`] follows the chain of controller uids only.
 
+mod annoyance;
 mod constraints;
 mod demand;
 mod index;

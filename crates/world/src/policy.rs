@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use counters::AnnoyanceScale;
 use crds::{RebalanceMode, labels};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -9,6 +10,7 @@ use placement::Strict;
 use placement::file::{ExchangeCost, Levels};
 use serde::Deserialize;
 
+use crate::annoyance::AnnoyanceParameters;
 use crate::numbers::{Exact, duration, floor, quantity};
 
 /// Key of the parameters.
@@ -46,6 +48,8 @@ pub struct Policy {
     pub exchange_cost: ExchangeCost,
     /// Bytes that one message carries.
     pub message_quantum: Exact,
+    /// How measured lost time becomes annoyance.
+    pub annoyance: AnnoyanceScale,
     /// Fixed cost of a move.
     pub move_fixed: u64,
     /// Bytes of state that add one point to the cost of a move.
@@ -192,8 +196,10 @@ impl Policy {
         let rebalance = given.rebalance.unwrap_or_default().resolve().map_err(|(at, e)| field(at, e))?;
         let objectives = given.objectives.unwrap_or_default();
         objectives.check().map_err(|problem| field("objectives", problem))?;
+        let annoyance = given.annoyance.unwrap_or_default().resolve().map_err(|(at, e)| field(at, e))?;
         Ok(Self {
             name: name.to_owned(),
+            annoyance,
             window,
             strategy: given.strategy.unwrap_or_else(|| "asp".to_owned()),
             wall_milliseconds: floor(wall / Exact::from(1000)).max(1),
@@ -314,6 +320,7 @@ struct Parameters {
     objectives: Option<Levels>,
     exchange_cost: Option<ExchangeParameters>,
     message_quantum: Option<TextOrNumber>,
+    annoyance: Option<AnnoyanceParameters>,
     move_cost: Option<MoveParameters>,
     least_gain_percent: Option<u64>,
     rebalance: Option<RebalanceParameters>,

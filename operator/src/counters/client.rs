@@ -34,6 +34,9 @@ pub enum QueryError {
     /// The answer is not used.
     #[error(transparent)]
     Answer(#[from] AnswerError),
+    /// The operator stops.
+    #[error("the operator stops")]
+    Stopped,
     /// There was no answer in time.
     #[error("Prometheus did not answer in time")]
     Late,

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use counters::{AnnoyanceScale, LoadScale, MAX_WINDOWS, Roster, SampleRefusal};
+use counters::{LoadScale, MAX_WINDOWS, Roster, SampleRefusal};
 use crds::ActorApplication;
 use futures::channel::mpsc::UnboundedSender;
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use world::{ApplicationKey, Exact, Policy};
@@ -89,19 +88,12 @@ async fn follow(reader: Arc<Reader>, milliseconds: u64) {
         if !followed.iter().any(|followed| followed.milliseconds() == milliseconds) {
             break;
         }
-        let reader = reader.clone();
-        let is_whole = at.is_multiple_of(2);
-        // Roster, answers and windows take CPU time.
-        let step = tokio::task::spawn_blocking(move || {
-            reader.observe(&followed, milliseconds);
-            if is_whole {
-                reader.read(&followed, &mut progress);
-            }
-            while begin.elapsed() < half && reader.read_earlier(&followed, &mut progress) {}
-            progress
-        });
-        let Ok(next) = step.await else { break };
-        progress = next;
+        let followed: Arc<[Followed]> = followed.into();
+        reader.observe(&followed, milliseconds).await;
+        if at.is_multiple_of(2) {
+            reader.read(&followed, &mut progress).await;
+        }
+        while begin.elapsed() < half && reader.read_earlier(&followed, &mut progress).await {}
         age.set(progress.answered.elapsed().as_secs_f64());
     }
     let _ = reader.metrics.age_seconds.remove_label_values(&[&window]);
@@ -125,21 +117,26 @@ impl Reader {
         self.caches.applications.state().into_iter().filter_map(of).collect()
     }
 
-    fn observe(&self, followed: &[Followed], milliseconds: u64) {
-        for one in followed.iter().filter(|followed| followed.milliseconds() == milliseconds) {
-            let members = world::members(&self.caches.index(), &one.application);
-            self.store.observe(&one.key, &one.scale, members);
-        }
+    async fn observe(self: &Arc<Self>, followed: &Arc<[Followed]>, milliseconds: u64) {
+        let (reader, followed) = (self.clone(), followed.clone());
+        let observe = move || {
+            for one in followed.iter().filter(|followed| followed.milliseconds() == milliseconds) {
+                let members = world::members(&reader.caches.index(), &one.application);
+                reader.store.observe(&one.key, &one.scale, members);
+            }
+        };
+        // Fails only when the operator stops.
+        let _ = tokio::task::spawn_blocking(observe).await;
     }
 
     /// Reads the window that ends now.
-    fn read(&self, followed: &[Followed], progress: &mut WindowProgress) {
-        let answered = self.query(followed, progress.milliseconds, 0, None);
+    async fn read(self: &Arc<Self>, followed: &Arc<[Followed]>, progress: &mut WindowProgress) {
+        let answered = self.query(followed, progress.milliseconds, 0, None).await;
         let evaluated_at = answered.as_ref().and_then(|answer| answer.evaluated_at);
         if let (Some(answer), Some(ended_at)) = (answered, evaluated_at) {
             progress.answered = Instant::now();
             progress.earlier = progress.earlier.or(Some((ended_at, 1)));
-            self.add(followed, progress.milliseconds, &answer, ended_at, false);
+            self.add(followed, progress.milliseconds, answer, (ended_at, false)).await;
         } else {
             for one in followed.iter().filter(|it| it.milliseconds() == progress.milliseconds) {
                 self.store.add_missing(&one.key);
@@ -152,37 +149,43 @@ impl Reader {
     }
 
     /// Reads an earlier window, the newest first; false if there is none left, or Prometheus does not answer.
-    fn read_earlier(&self, followed: &[Followed], progress: &mut WindowProgress) -> bool {
+    async fn read_earlier(
+        self: &Arc<Self>,
+        followed: &Arc<[Followed]>,
+        progress: &mut WindowProgress,
+    ) -> bool {
         let Some((time, position)) = progress.earlier.filter(|(_, position)| *position < MAX_WINDOWS) else {
             return false;
         };
         progress.earlier = Some((time, position + 1));
         let offset = progress.milliseconds * position as u64;
-        let Some(answer) = self.query(followed, progress.milliseconds, offset, Some(time)) else {
+        let Some(answer) = self.query(followed, progress.milliseconds, offset, Some(time)).await else {
             return false;
         };
         #[expect(clippy::cast_precision_loss, reason = "at most 16 windows of a day")]
         let ended_at = time - offset as f64 / 1000.0;
-        self.add(followed, progress.milliseconds, &answer, ended_at, true);
+        self.add(followed, progress.milliseconds, answer, (ended_at, true)).await;
         true
     }
 
     /// The samples of a window.
-    fn query(
-        &self,
-        followed: &[Followed],
+    async fn query(
+        self: &Arc<Self>,
+        followed: &Arc<[Followed]>,
         milliseconds: u64,
         offset_milliseconds: u64,
         time: Option<f64>,
     ) -> Option<TickResult> {
         let _timer = self.metrics.tick_seconds.start_timer();
+        let (reader, all) = (self.clone(), followed.clone());
         // All applications: the samples of those with another window are no strangers.
-        let roster = {
-            let index = self.caches.index();
-            Roster::new(followed.iter().map(|one| world::running_actors(&index, &one.application)).collect())
+        let roster = move || {
+            let index = reader.caches.index();
+            Roster::new(all.iter().map(|one| world::running_actors(&index, &one.application)).collect())
         };
+        let roster = Arc::new(tokio::task::spawn_blocking(roster).await.ok()?);
         let query = WindowQuery { selector: self.selector.clone(), milliseconds, offset_milliseconds, time };
-        match tick(&Handle::current(), &self.client, &query, &roster) {
+        match tick(&self.client, &query, roster).await {
             Ok(answer) => Some(answer),
             Err(error) => {
                 if matches!(error, QueryError::Answer(AnswerError::Incomplete(_))) {
@@ -198,25 +201,30 @@ impl Reader {
         self.metrics.refused.with_label_values(&[<&str>::from(refusal)]).inc_by(count);
     }
 
-    fn add(
-        &self,
-        followed: &[Followed],
+    /// Adds the windows of all applications with this length; `is_earlier` if they ended before the last observation.
+    async fn add(
+        self: &Arc<Self>,
+        followed: &Arc<[Followed]>,
         milliseconds: u64,
-        answer: &TickResult,
-        ended_at: f64,
-        is_earlier: bool,
+        answer: TickResult,
+        (ended_at, is_earlier): (f64, bool),
     ) {
         // Pods that ended since are no strangers.
         for (refusal, count) in answer.collected.refused.iter().filter(|_| !is_earlier) {
             self.refuse(*refusal, *count);
         }
-        for (one, collected) in followed.iter().zip(&answer.collected.windows) {
-            if one.milliseconds() == milliseconds {
-                let last_change = world::last_change(&self.caches.index(), &one.application);
-                let last_change = last_change.map(|time| time.as_duration().as_secs_f64());
-                self.store.add(&one.key, &NewWindow { ended_at, collected, last_change, is_earlier });
+        let (reader, followed) = (self.clone(), followed.clone());
+        let add = move || {
+            for (one, collected) in followed.iter().zip(&answer.collected.windows) {
+                if one.milliseconds() == milliseconds {
+                    let last_change = world::last_change(&reader.caches.index(), &one.application);
+                    let last_change = last_change.map(|time| time.as_duration().as_secs_f64());
+                    let window = NewWindow { ended_at, collected, last_change, is_earlier };
+                    reader.store.add(&one.key, &window);
+                }
             }
-        }
+        };
+        let _ = tokio::task::spawn_blocking(add).await;
     }
 }
 
@@ -225,7 +233,7 @@ fn scale(policy: &Policy) -> LoadScale {
     LoadScale {
         window_seconds: float(policy.window) / 1e6,
         message_quantum: float(policy.message_quantum),
-        annoyance: AnnoyanceScale::default(),
+        annoyance: policy.annoyance.clone(),
     }
 }
 

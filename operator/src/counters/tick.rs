@@ -1,11 +1,11 @@
 //! One tick: the queries of one window.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use counters::{ALL_SERIES, Collected, Collector, Roster};
-use tokio::runtime::Handle;
+use counters::{ALL_SERIES, Collected, Collector, CounterSeries, Roster};
 
-use super::answer::Answer;
+use super::answer::{Answer, AnswerError};
 use super::client::{PrometheusClient, QueryError};
 
 /// The window that is asked for.
@@ -30,15 +30,14 @@ pub struct TickResult {
     pub collected: Collected,
 }
 
-/// Queries the series of a window one after the other; blocks, as answers are large.
+/// Queries the series of a window one after the other.
 ///
 /// # Errors
 /// Any query has no complete answer within half of the window.
-pub fn tick(
-    runtime: &Handle,
+pub async fn tick(
     client: &PrometheusClient,
     query: &WindowQuery,
-    roster: &Roster,
+    roster: Arc<Roster>,
 ) -> Result<TickResult, QueryError> {
     let deadline = Instant::now() + Duration::from_millis(query.milliseconds) / 2;
     let mut collector = Collector::new(roster);
@@ -49,19 +48,32 @@ pub fn tick(
         if left.is_zero() {
             return Err(QueryError::Late);
         }
-        let body = runtime.block_on(client.query(&expression, time, left))?;
-        let answer = Answer::parse(&body)?;
+        let body = client.query(&expression, time, left).await?;
+        // Answers are large.
+        let added = tokio::task::spawn_blocking(move || add(collector, series, &body)).await;
+        let evaluated_at;
+        (collector, evaluated_at) = added.map_err(|_| QueryError::Stopped)??;
         // The operator's clock is not used: later queries are evaluated when the first one was.
-        time = time.or(answer.evaluated_at());
-        collector.add(series, answer.samples());
+        time = time.or(evaluated_at);
     }
     Ok(TickResult { evaluated_at: time, collected: collector.finish() })
+}
+
+/// Adds the samples of an answer; also returns when it was evaluated.
+fn add(
+    mut collector: Collector,
+    series: CounterSeries,
+    body: &[u8],
+) -> Result<(Collector, Option<f64>), AnswerError> {
+    let answer = Answer::parse(body)?;
+    collector.add(series, answer.samples());
+    Ok((collector, answer.evaluated_at()))
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use axum::Router;
     use axum::body::{Body, Bytes};
@@ -179,9 +191,7 @@ mod tests {
             offset_milliseconds: 0,
             time: None,
         };
-        let ticked =
-            tokio::task::spawn_blocking(move || tick(&Handle::current(), &client, &query, &roster()));
-        (ticked.await.unwrap(), log)
+        (tick(&client, &query, Arc::new(roster())).await, log)
     }
 
     #[tokio::test]

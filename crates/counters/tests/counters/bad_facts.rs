@@ -1,6 +1,7 @@
 //! Samples that are refused, and windows that are left out.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use counters::CounterSeries::{Busy, Cpu, Messages, Processed, Rollbacks, Scrapes};
 use counters::{
@@ -40,7 +41,7 @@ fn bad_samples_are_refused_alone_with_a_reason() {
         (peer("_other"), None),
     ] {
         let roster = roster(&["a-0", "b-0"]);
-        let mut collector = Collector::new(&roster);
+        let mut collector = Collector::new(roster.clone());
         let well = Sample { peer: "shop/web/b-0", value: 7.0, ..good };
         collector.add(Messages, [sample]);
         collector.add(Rollbacks, [well]);
@@ -57,7 +58,7 @@ fn bad_samples_are_refused_alone_with_a_reason() {
 #[test]
 fn foreign_pods_have_cpu_seconds_and_are_no_strangers() {
     let roster = roster(&["a-0"]);
-    let mut collector = Collector::new(&roster);
+    let mut collector = Collector::new(roster.clone());
     collector.add(Cpu, [Sample { namespace: "x", pod: "y", actor: "", peer: "", value: 1.0 }]);
     assert_eq!(collector.finish().refused, BTreeMap::new());
 }
@@ -68,7 +69,7 @@ fn the_heaviest_pairs_of_a_pod_are_kept() {
     let actors = std::iter::once(running("a-0", "cpu", 1.0))
         .chain(names.iter().map(|name| running(name, "cpu", 1.0)))
         .collect();
-    let roster = Roster::new(vec![RosterApplication { actors, ..application(&[]) }]);
+    let roster = Arc::new(Roster::new(vec![RosterApplication { actors, ..application(&[]) }]));
     let mut lines: Vec<_> = names.iter().map(|name| (Messages, "a-0", name.as_str(), 2.0)).collect();
     // The first ten are the lightest.
     lines.iter_mut().take(10).for_each(|line| line.3 = 1.0);
@@ -91,8 +92,8 @@ fn a_pod_of_several_actors_reports_for_each_of_them_alone() {
         ..running(name, "cpu", 1.0)
     });
     let shared = RosterApplication { actors: actors.into(), ..application(&[]) };
-    let roster = Roster::new(vec![shared]);
-    let mut collector = Collector::new(&roster);
+    let roster = Arc::new(Roster::new(vec![shared]));
+    let mut collector = Collector::new(roster.clone());
     let of = |actor| Sample { namespace: "shop", pod: "host", actor, peer: "", value: 1.0 };
     collector.add(Busy, [of("a-0"), of("a-1"), of("b-0")]);
     collector.add(Cpu, [of("")]);

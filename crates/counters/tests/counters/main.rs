@@ -4,11 +4,13 @@
 
 mod bad_facts;
 mod change;
+mod large;
 mod numbers;
 mod properties;
 mod queries;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use counters::{
     AnnoyanceScale, Collected, Collector, CounterSeries, GroupProfile, KindProfile, LoadScale, Roster,
@@ -24,8 +26,8 @@ pub fn scale() -> LoadScale {
 }
 
 /// Running actors of the application `shop/web`: each on a CPU of speed 1, in a pod `web-<actor>`.
-pub fn roster(actors: &[&str]) -> Roster {
-    Roster::new(vec![application(actors)])
+pub fn roster(actors: &[&str]) -> Arc<Roster> {
+    Arc::new(Roster::new(vec![application(actors)]))
 }
 
 /// The application `shop/web` of [`roster`].
@@ -51,8 +53,8 @@ fn group(actor: &str) -> &str {
 }
 
 /// Collects samples; peers are short names of actors of the application, or as written if they contain `/` or `_`.
-pub fn collect(roster: &Roster, lines: &[Line]) -> Collected {
-    let mut collector = Collector::new(roster);
+pub fn collect(roster: &Arc<Roster>, lines: &[Line]) -> Collected {
+    let mut collector = Collector::new(roster.clone());
     let peers: Vec<String> = lines.iter().map(|(_, _, peer, _)| full(peer)).collect();
     for series in counters::ALL_SERIES {
         let of_series = lines.iter().zip(&peers).filter(|((of, ..), _)| *of == series);
@@ -78,7 +80,7 @@ fn full(peer: &str) -> String {
 }
 
 /// Settled windows of these samples, the oldest first.
-pub fn windows(roster: &Roster, of: &[Vec<Line>]) -> Windows {
+pub fn windows(roster: &Arc<Roster>, of: &[Vec<Line>]) -> Windows {
     let mut windows = Windows::new(scale());
     for (at, lines) in of.iter().enumerate() {
         let collected = collect(roster, lines);

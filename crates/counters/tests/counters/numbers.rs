@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::slice;
+use std::sync::Arc;
 
 use counters::CounterSeries::{
     Busy, Bytes, Cpu, Idle, Mailbox, Messages, NullMessages, Processed, Progress, Rollbacks, Undone,
@@ -109,7 +110,7 @@ fn actors_without_a_report_have_the_mean_of_their_measured_group() {
 fn work_is_busy_time_times_speed_or_cpu_seconds_on_cpus() {
     let shop = |kind: &str, speed: f64| {
         let actors = vec![running("a-0", kind, speed)];
-        Roster::new(vec![RosterApplication { actors, ..application(&[]) }])
+        Arc::new(Roster::new(vec![RosterApplication { actors, ..application(&[]) }]))
     };
     let manifest =
         KindProfile { work_microseconds: 2000.0, service_microseconds: 1000.0, ..KindProfile::default() };

@@ -37,7 +37,7 @@ proptest! {
         let roster = roster(&ACTORS);
         let mut kept = Windows::new(scale());
         for (at, is_settled) in is_settled.iter().enumerate() {
-            let mut collector = Collector::new(&roster);
+            let mut collector = Collector::new(roster.clone());
             for (position, series) in counters::ALL_SERIES.into_iter().enumerate() {
                 let of = samples.iter().filter(|sample| sample.0 == position);
                 collector.add(series, of.map(|(_, namespace, pod, actor, peer, value)| Sample {

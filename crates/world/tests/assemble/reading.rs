@@ -70,4 +70,20 @@ fn invalid_policies_name_the_line() {
         "{}",
         message("judge: never")
     );
+    assert_eq!(
+        message("annoyance: {baseline: 0.5}"),
+        "policy p: policy.yaml, annoyance.baseline: `0.5` is not a duration, as in 20ms or 1.5s"
+    );
+    assert_eq!(
+        message("annoyance: {timeLost: {rollbacks: 0us}}"),
+        "policy p: policy.yaml, annoyance.timeLost.rollbacks: `0us` is below a nanosecond; choose a longer one"
+    );
+    assert_eq!(
+        message("annoyance: {timeLost: {nullMessages: 2m}}"),
+        "policy p: policy.yaml, annoyance.timeLost.nullMessages: `2m` is longer than a minute; choose a shorter one"
+    );
+    assert!(message("annoyance: {weights: {idle: x}}").contains("annoyance.weights: \"x\" is not a weight"));
+    let paper = "annoyance: {baseline: 100us, timeLost: {rollbacks: 100us, nullMessages: 20us}, \
+                 weights: {rollbacks: \"1\", nullMessages: \"1\", idle: \"1\"}}";
+    assert_eq!(Policy::parse("p", paper).unwrap(), Policy::builtin("p"));
 }
