@@ -200,7 +200,8 @@ impl<'a> Pdhg<'a> {
         let moved_y = weighted(&self.next_y, &self.anchor_y, &self.dual_step).sqrt();
         if moved_x > 1e-12 && moved_y > 1e-12 {
             // Halfway, in logarithms, to the ratio of the distances moved.
-            self.weight = (self.weight.ln() * 0.5 + (moved_y / moved_x).ln() * 0.5).exp().clamp(1e-6, 1e6);
+            self.weight =
+                libm::exp(libm::log(self.weight) * 0.5 + libm::log(moved_y / moved_x) * 0.5).clamp(1e-6, 1e6);
         }
         self.x.clone_from(&self.next_x);
         self.y.clone_from(&self.next_y);

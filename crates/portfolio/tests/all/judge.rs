@@ -156,6 +156,21 @@ fn a_wrong_cost_is_rejected() {
     );
 }
 
+/// A grounder that concludes something else than clingo is found out even where penalties are equal.
+#[test]
+fn violations_that_only_one_side_finds_are_a_mismatch() {
+    let rule = |unit: &str| format!(":- run_on(A,\"{unit}\"), actor(A).");
+    let ground = judge().derive(&small(2, Some(&rule("u")))).unwrap();
+    let world = small(2, Some(&rule("v"))).with_derived(ground).unwrap();
+    for (at, says) in [(0, "the ground rules have a violation"), (1, "clingo finds a violation")] {
+        let refused = judge().judge(&world, &places(&[at, 2])).unwrap_err();
+        let is_mismatch = matches!(&refused, JudgeError::Mismatch(problem) if problem.starts_with(says));
+        assert!(is_mismatch, "{at}: {refused}");
+    }
+    let agreed = judge().judge(&world, &places(&[2, 2])).unwrap();
+    assert_eq!((agreed.violations.len(), agreed.is_unverified), (0, false));
+}
+
 /// Messages keep a unit busy by themselves, even if their sender has no other work.
 #[test]
 fn sending_alone_keeps_a_unit_busy() {

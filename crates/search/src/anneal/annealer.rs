@@ -20,7 +20,7 @@ const LOSS_COUNT: usize = 1 << 12;
 
 /// Equally likely values of -ln(u).
 static RANDOM_LOSSES: LazyLock<[f64; LOSS_COUNT]> =
-    LazyLock::new(|| std::array::from_fn(|draw| -(((draw as f64) + 0.5) / LOSS_COUNT as f64).ln()));
+    LazyLock::new(|| std::array::from_fn(|draw| -libm::log(((draw as f64) + 0.5) / LOSS_COUNT as f64)));
 
 /// Batches whose random moves are sampled for the scale of losses, and the least number of samples.
 const SAMPLED_BATCHES: u64 = 2;
@@ -117,7 +117,7 @@ impl<'m> Annealer<'m> {
         // Where steps take long, a chunk is no longer than a batch.
         let each = CHUNK.min(self.solution.model.steps());
         let chunks = steps.div_ceil(each);
-        let factor = (to / from).powf(1.0 / chunks as f64);
+        let factor = libm::pow(to / from, 1.0 / chunks as f64);
         let mut temperature = from;
         for chunk in 0..chunks {
             if chunk.is_multiple_of(CHECK_INTERVAL) && stop() {

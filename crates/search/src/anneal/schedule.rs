@@ -83,13 +83,13 @@ impl RunSchedule {
     pub fn temperature(&self, fraction: f64, (mean, median): (f64, f64)) -> f64 {
         let from = self.from * if self.uses_median { median } else { mean };
         let to = FINAL_TEMPERATURE * median;
-        from * (to / from).powf(fraction)
+        from * libm::pow(to / from, fraction)
     }
 
     /// The penalty of a mean work of excess at a fraction of the run, in mean losses.
     pub fn excess_penalty(&self, fraction: f64) -> f64 {
         let costly = ((fraction - self.cheap_fraction) / (1.0 - self.cheap_fraction)).max(0.0);
-        INITIAL_PENALTY * (FINAL_PENALTY / INITIAL_PENALTY).powf(costly)
+        INITIAL_PENALTY * libm::pow(FINAL_PENALTY / INITIAL_PENALTY, costly)
     }
 
     /// The penalty of a unit of violation at a fraction of the run, in mean losses.

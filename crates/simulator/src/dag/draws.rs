@@ -8,7 +8,7 @@
     reason = "saturates"
 )]
 pub(super) fn exponential(mean: u64, uniform: f64) -> u64 {
-    (-(1.0 - uniform).ln() * mean as f64).floor() as u64
+    (-libm::log(1.0 - uniform) * mean as f64).floor() as u64
 }
 
 /// `actual` times a factor between 1 - percent/100 and 1 + percent/100; equal for equal `draw`, whatever the scheduler.

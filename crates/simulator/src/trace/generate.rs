@@ -320,7 +320,7 @@ fn decimals(time: f64) -> f64 {
 
 /// An exponential time between tasks, mean 1.
 fn exponential(random: &mut fastrand::Rng) -> f64 {
-    -(1.0 - random.f64()).ln()
+    -libm::log(1.0 - random.f64())
 }
 
 /// A finite time with a total order.

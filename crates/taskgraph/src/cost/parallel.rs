@@ -134,7 +134,7 @@ impl ParallelModel {
                 model.optimum.push(factor.map_or(0, |_| optimum(shares.0, shares.1, count)));
                 let time = |p: usize| {
                     let p = real(p);
-                    factor.map(|h| h * (shares.0 / p + shares.1 * p.log2() + shares.2))
+                    factor.map(|h| h * (shares.0 / p + shares.1 * libm::log2(p) + shares.2))
                 };
                 let times = (1..=model.most).map(|p| time(p).filter(|_| p <= count).unwrap_or(f64::INFINITY));
                 model.time.extend(times);

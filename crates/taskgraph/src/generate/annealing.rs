@@ -112,7 +112,8 @@ impl Draft {
         let length = (elements / strip as f64).ceil();
         let vectors: Vec<bool> = self.statements.iter().map(|(_, vector)| *vector).collect();
         let task = |(id, vector): (String, bool)| {
-            let work = if vector { least * (most / least).powf(rng.f64()) } else { 1.0 + 9.0 * rng.f64() };
+            let work =
+                if vector { least * libm::pow(most / least, rng.f64()) } else { 1.0 + 9.0 * rng.f64() };
             let cost = Cost::Work { work: work.round(), vector: if vector { length } else { 1.0 } };
             Task { id, cost, arguments: Vec::new() }
         };
@@ -226,7 +227,7 @@ pub fn platform(seed: u64) -> Platform {
     let gpus = whole(normal(&mut rng, 0.25, 0.75) * count as f64);
     let group = |kind: Kind| {
         let (work, vector) = (normal(&mut rng, 7.0, 20.0).round(), normal(&mut rng, 1.0, 5.0).round());
-        Group { kind, count: 1, work: work.exp2(), vector: vector.exp2() }
+        Group { kind, count: 1, work: libm::exp2(work), vector: libm::exp2(vector) }
     };
     let kinds = (0..count).map(|number| if number < count - gpus { Kind::Cpu } else { Kind::Gpu });
     let groups: Vec<Group> = kinds.map(group).collect();
@@ -240,8 +241,8 @@ pub fn platform(seed: u64) -> Platform {
 /// Truncated normal around the middle, with three standard deviations to either end.
 fn normal(rng: &mut fastrand::Rng, least: f64, most: f64) -> f64 {
     // Box and Muller; 1 - f64 is never 0.
-    let radius = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
-    let drawn = radius * (std::f64::consts::TAU * rng.f64()).cos();
+    let radius = (-2.0 * libm::log(1.0 - rng.f64())).sqrt();
+    let drawn = radius * libm::cos(std::f64::consts::TAU * rng.f64());
     (f64::midpoint(least, most) + drawn * (most - least) / 6.0).clamp(least, most)
 }
 

@@ -187,7 +187,7 @@ impl Search<'_, '_, '_> {
             loads.shift_all(&moves, &mut undo);
             let objective = loads.objective();
             let rise = objective - current;
-            let accepted = rise <= 0 || self.rng.f64() < (-real(rise) / (scale * temperature)).exp();
+            let accepted = rise <= 0 || self.rng.f64() < libm::exp(-real(rise) / (scale * temperature));
             let improved = objective < best.objective;
             if improved {
                 best.objective = objective;

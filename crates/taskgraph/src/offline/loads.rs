@@ -61,9 +61,7 @@ impl<'a> Quanta<'a> {
 
 /// Exponent of the smallest power of two above a positive number.
 fn exponent_of(value: f64) -> i32 {
-    #[expect(clippy::cast_possible_truncation, reason = "the binary logarithm of a double is at most 1024")]
-    let exponent = value.log2().floor() as i32 + 1;
-    exponent
+    libm::ilogb(value) + 1
 }
 
 /// Rounds to whole quanta.
