@@ -66,7 +66,7 @@ pub async fn run(reader: Arc<Reader>) {
         discovery.tick().await;
         tasks.retain(|_, task| !task.is_finished());
         let there = reader.followed();
-        reader.store.retain(|key| there.iter().any(|followed| followed.key == *key));
+        reader.store.retain(|key| reader.caches.application(key).is_some());
         for followed in there {
             let milliseconds = followed.milliseconds();
             tasks.entry(milliseconds).or_insert_with(|| tokio::spawn(follow(reader.clone(), milliseconds)));
@@ -122,7 +122,8 @@ impl Reader {
         let observe = move || {
             for one in followed.iter().filter(|followed| followed.milliseconds() == milliseconds) {
                 let members = world::members(&reader.caches.index(), &one.application);
-                reader.store.observe(&one.key, &one.scale, members);
+                let uid = one.application.metadata.uid.as_deref().unwrap_or_default();
+                reader.store.observe(&one.key, uid, &one.scale, members);
             }
         };
         // Fails only when the operator stops.

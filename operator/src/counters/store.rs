@@ -15,6 +15,7 @@ pub struct LoadStore(Mutex<BTreeMap<ApplicationKey, ApplicationLoad>>);
 /// What is kept of an application.
 #[derive(Debug)]
 struct ApplicationLoad {
+    uid: String,
     windows: Windows,
     tracker: MembershipTracker,
 }
@@ -37,13 +38,26 @@ impl LoadStore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Observes the actors of an application, twice in a window; windows under another scale are forgotten.
-    pub fn observe(&self, key: &ApplicationKey, scale: &LoadScale, members: BTreeSet<(String, String)>) {
+    /// Observes the actors of an application, twice in a window.
+    ///
+    /// Windows under another scale, and those of an application that was recreated, are forgotten.
+    pub fn observe(
+        &self,
+        key: &ApplicationKey,
+        uid: &str,
+        scale: &LoadScale,
+        members: BTreeSet<(String, String)>,
+    ) {
         let mut all = self.all();
-        let load = all.entry(key.clone()).or_insert_with(|| ApplicationLoad {
+        let new = || ApplicationLoad {
+            uid: uid.to_owned(),
             windows: Windows::new(scale.clone()),
             tracker: MembershipTracker::default(),
-        });
+        };
+        let load = all.entry(key.clone()).or_insert_with(new);
+        if load.uid != uid {
+            *load = new();
+        }
         if load.windows.scale() != scale {
             load.windows = Windows::new(scale.clone());
         }
@@ -87,5 +101,65 @@ impl LoadStore {
     /// A copy of the windows of an application.
     pub fn windows(&self, key: &ApplicationKey) -> Option<Windows> {
         self.all().get(key).map(|load| load.windows.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use counters::AnnoyanceScale;
+
+    use super::*;
+
+    fn scale(seconds: f64) -> LoadScale {
+        LoadScale { window_seconds: seconds, message_quantum: 1.0, annoyance: AnnoyanceScale::default() }
+    }
+
+    /// Whether each kept window is settled, the newest first.
+    fn settled(store: &LoadStore, key: &ApplicationKey) -> Vec<bool> {
+        let windows = store.windows(key).unwrap();
+        windows.summaries().iter().map(|window| window.is_settled).collect()
+    }
+
+    #[test]
+    fn windows_are_settled_by_observation_or_by_the_age_of_the_pods() {
+        let key = ApplicationKey { namespace: "n".to_owned(), name: "a".to_owned() };
+        let (store, collected) = (LoadStore::default(), CollectedWindow::default());
+        let observe = |pod: &str| {
+            let members = [("a-0".to_owned(), pod.to_owned())].into();
+            store.observe(&key, "uid", &scale(10.0), members);
+        };
+        let add = |ended_at, last_change, is_earlier| {
+            store.add(&key, &NewWindow { ended_at, collected: &collected, last_change, is_earlier });
+        };
+        observe("p");
+        add(100.0, Some(84.0), false);
+        add(90.0, Some(84.0), true);
+        add(80.0, None, true);
+        assert_eq!(settled(&store, &key), [true, false, false]);
+        // A change, and then three half windows without one.
+        for (pod, ended_at, expected) in
+            [("q", 105.0, false), ("q", 110.0, false), ("q", 115.0, false), ("q", 120.0, true)]
+        {
+            observe(pod);
+            add(ended_at, Some(0.0), false);
+            assert_eq!(settled(&store, &key)[0], expected, "{ended_at}");
+        }
+        store.add_missing(&key);
+        assert_eq!(settled(&store, &key)[..2], [false, true]);
+    }
+
+    #[test]
+    fn windows_of_another_scale_or_application_are_forgotten() {
+        let key = ApplicationKey { namespace: "n".to_owned(), name: "a".to_owned() };
+        let store = LoadStore::default();
+        let count = |uid: &str, seconds| {
+            store.observe(&key, uid, &scale(seconds), BTreeSet::new());
+            store.add_missing(&key);
+            settled(&store, &key).len()
+        };
+        assert_eq!([count("1", 10.0), count("1", 10.0), count("1", 20.0), count("1", 20.0)], [1, 2, 1, 2]);
+        assert_eq!([count("2", 20.0), count("2", 20.0)], [1, 2]);
+        store.retain(|_| false);
+        assert!(store.windows(&key).is_none());
     }
 }
