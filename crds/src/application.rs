@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{self, Condition, Quantity, Time, dns_label, duration, object_name, rate};
+use crate::load::{CounterCoverage, RebalanceMode};
 
 /// An application of message-passing actors that Cairn places onto the devices of the cluster.
 #[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -80,9 +81,9 @@ pub struct ActorApplicationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failover: Option<Failover>,
 
-    /// What Cairn does about measured load: `Off` plans by the manifest alone; `DryRun` reports in the condition `WouldMove` which actors would move for it; default: as the policy says.
+    /// What Cairn does about measured load: `"Off"` (quoted in YAML) plans by the manifest alone; `DryRun` reports in the condition `WouldMove` which actors would move for it; default: as the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self != 'On'").message("On is not available yet: choose DryRun, which reports the moves that would pay"))]
+    #[x_kube(validation = Rule::new("self != 'On'").message("On is not available yet; choose DryRun, which reports the moves that would pay"))]
     pub rebalance: Option<RebalanceMode>,
 
     /// Pauses the application: Cairn plans and reports, but starts, moves and stops no actor; default false.
@@ -103,19 +104,6 @@ impl ActorApplicationSpec {
         let forced = self.failover.as_ref().filter(|failover| failover.mode == FailoverMode::Force);
         forced.map(|failover| failover.after.as_str())
     }
-}
-
-/// What is done about measured load: `Off`, `DryRun` or `On`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema, Deserialize, Serialize)]
-#[derive(strum::Display, strum::IntoStaticStr)]
-pub enum RebalanceMode {
-    /// Plans use the numbers of the manifest alone.
-    Off,
-    /// Plans use measured numbers; moves that would pay are reported and not made.
-    #[default]
-    DryRun,
-    /// Moves that pay are made.
-    On,
 }
 
 /// When actors of an application start: `BestEffort` or `AllOrNothing`.
@@ -450,19 +438,6 @@ pub struct ActorApplicationStatus {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-}
-
-/// The actors whose load is measured.
-#[derive(KubeSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CounterCoverage {
-    /// The number of actors in groups of which at least 90 % report counters.
-    #[schemars(range(min = 0))]
-    pub covered: i32,
-
-    /// The number of wanted actors.
-    #[schemars(range(min = 0))]
-    pub wanted: i32,
 }
 
 /// The revisions of an application's templates: names of `ControllerRevisions` in its namespace.

@@ -11,6 +11,7 @@ mod common;
 mod hicr;
 mod instance;
 pub mod labels;
+mod load;
 mod placement;
 mod pool;
 mod template;
@@ -18,13 +19,14 @@ mod topology;
 
 pub use application::{
     ActorApplication, ActorApplicationSpec, ActorApplicationStatus, ActorCounts, ActorGroup,
-    ApplicationPhase, Channel, ChannelPattern, CounterCoverage, Implementation, Pin, RebalanceMode,
-    Revisions, SpreadLevel, StartPolicy, UpdateStrategy,
+    ApplicationPhase, Channel, ChannelPattern, Implementation, Pin, Revisions, SpreadLevel, StartPolicy,
+    UpdateStrategy,
 };
 pub use common::{Condition, GROUP, Quantity, Time, VERSION};
 pub use instance::{
     AllocatedDevices, Instance, InstanceOrigin, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate,
 };
+pub use load::{CounterCoverage, RebalanceMode};
 pub use placement::{
     Assignment, ExcusedActor, Move, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal,
     RefusalScope, StoppedBy, UnplacedActor,

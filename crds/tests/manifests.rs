@@ -11,6 +11,12 @@ use serde_json::Value;
 
 const HEADER: &str = "# Generated from the types in crds/src by crds/tests/manifests.rs. Do not edit.\n";
 
+/// The definition in YAML. kubectl reads YAML 1.1, in which `On` and `Off` are booleans unless they are quoted.
+fn yaml(definition: &CustomResourceDefinition) -> String {
+    let text = serde_yaml::to_string(definition).unwrap();
+    text.replace("- On\n", "- \"On\"\n").replace("- Off\n", "- \"Off\"\n")
+}
+
 fn schema(definition: &CustomResourceDefinition) -> Value {
     let schema = definition.spec.versions[0].schema.as_ref().unwrap();
     serde_json::to_value(schema.open_api_v3_schema.as_ref().unwrap()).unwrap()
@@ -23,7 +29,7 @@ fn manifests_match_the_types() {
     let mut changed = Vec::new();
     for definition in crds::all() {
         let file = folder.join(format!("{}.yaml", definition.spec.names.plural));
-        let wanted = format!("{HEADER}{}", serde_yaml::to_string(&definition).unwrap());
+        let wanted = format!("{HEADER}{}", yaml(&definition));
         if fs::read_to_string(&file).ok().as_deref() != Some(&wanted) {
             fs::write(&file, wanted).unwrap();
             changed.push(file);

@@ -10,6 +10,7 @@
 mod annoyance;
 mod constraints;
 mod demand;
+mod digest;
 mod index;
 mod numbers;
 mod policy;
@@ -33,14 +34,14 @@ pub use index::scheduling::{SchedulingKey, SchedulingKind, SchedulingObjects};
 pub use numbers::{Exact, NumberError, duration, floor, quantity, rate, rational, to_quantity};
 pub use policy::{PROGRAM, Policy, PolicyError, Rebalance};
 pub use snapshot::assemble::{
-    AssembleError, AssembledSnapshot, SnapshotWarning, assemble, assemble_measured, pools, units, units_at,
-    units_on,
+    AssembleError, AssembledSnapshot, SnapshotWarning, assemble, assemble_measured,
 };
 pub use snapshot::measured::MeasuredDemand;
 pub use snapshot::model::{
     OwnedObjects, decision, desired_state, is_ready, object_name, observed_state, owned_objects, refusals,
 };
 pub use snapshot::observe::{Observation, infeasible, infeasible_without_plan, observe};
+pub use snapshot::offered::{pools, units, units_at, units_on};
 pub use suggestions::suggestions;
 pub use units::report::{POOL_PROBLEMS, PoolProblem, PoolReport};
 pub use units::unit::{CordonReason, Unit, Units};

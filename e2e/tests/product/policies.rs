@@ -166,10 +166,10 @@ async fn plans_below_the_least_gain_are_not_committed() {
     manifest["spec"]["policy"] = json!("steady");
     env.apply(&manifest).await;
     decided(&["consolidate"], 1).await;
-    // separated, the fullest unit would have half the load
-    policy("objectives: [bottleneck]\nleastGainPercent: 60\n").await;
+    // separated, the fullest unit would have 56 instead of 112 thousandths of its capacity
+    policy("objectives: [bottleneck]\nleastGainPercent: 6\n").await;
     assert!(!decided(&["bottleneck"], 1).await, "the separated placement is better, and no proof is claimed");
-    policy("objectives: [bottleneck, communication]\nleastGainPercent: 40\n").await;
+    policy("objectives: [bottleneck, communication]\nleastGainPercent: 5\n").await;
     decided(&["bottleneck", "communication"], 2).await;
     cluster.kubectl(["delete", "configmap", "steady", "-n", NAMESPACE]).await.unwrap();
 }

@@ -83,7 +83,8 @@ async fn an_expired_agent_lease_keeps_running_actors_and_blocks_new_ones() {
 /// R44: while too many nodes are unreachable, moves wait and actors stay.
 #[tokio::test]
 async fn a_mass_outage_moves_no_actor() {
-    let names = ["one", "two", "three", "four", "five"];
+    // With more than 55 % of the nodes gone, the node lifecycle controller would taint them slowly.
+    let names = ["one", "two", "three", "four", "five", "six", "seven"];
     let env = TestEnv::new("dark", names.map(SimulatedNode::new), [cpus()]).await;
     let mut manifest = application("app", &[("a", 1, &[("cpu", "1ms")])]);
     manifest["spec"]["actors"][0]["pinTo"] = json!({"node": "one"});

@@ -82,7 +82,9 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     let (said, again) = ctx.plans.last(&key);
     let is_planned = said.is_some();
     let mut outcome = Outcome { requeue_at: again, ..said.unwrap_or_default() };
-    outcome.load = ctx.load_reports.get(&key);
+    if let Some(load) = ctx.load_reports.get(&key) {
+        (outcome.load, outcome.counters) = (load.findings(), Some(load.coverage.get()));
+    }
     for (until, message) in not_adopted {
         outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
         outcome.notes.push(SnapshotWarning { condition: "Refused", message });

@@ -17,7 +17,7 @@ use world::{ApplicationKey, AssembledSnapshot, Policy};
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
 use crate::error::Error;
-use crate::plan::observe::{Observation, judge, kinds, limits, observe};
+use crate::plan::observe::{Observation, judge, kinds, least_gain, limits, observe};
 use crate::plan::runtime_requests;
 use crate::plan::searches::{LastPlanned, Manifest, Search, SearchResult, TimeShare};
 use crate::queue::solver_slots::Rank;
@@ -388,13 +388,7 @@ pub async fn search(
     let seed = ctx.planning.seed.wrapping_add(u64::from(look));
     let judge = judge(policy);
     let span = tracing::Span::current();
-    let least = match why {
-        // Its moves are judged by the windows.
-        PlanReason::Load => 0.0,
-        // Load is no reason to move an actor that need not move.
-        _ if world.is_measured() && !why.is_requested() => f64::INFINITY,
-        _ => policy.min_gain(),
-    };
+    let least = least_gain(why, &world, policy);
     let planned = world.clone();
     let task = tokio::task::spawn_blocking(move || {
         let world = planned;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use control::PlanReason;
 use crds::{ActorApplication, Placement};
 use jiff::Timestamp;
 use placement::{Plan, Snapshot};
@@ -107,6 +108,17 @@ pub async fn observe(
         Ok((Arc::new(world), Observation { facts, infeasible }))
     };
     run_blocking(&ctx.snapshot_permits, look).await
+}
+
+/// The least gain of the moves of a plan that are not necessary.
+pub fn least_gain(why: PlanReason, world: &AssembledSnapshot, policy: &Policy) -> f64 {
+    match why {
+        // Its moves are judged by the windows.
+        PlanReason::Load => 0.0,
+        // Load is no reason to move an actor that need not move.
+        _ if world.is_measured() && !why.is_requested() => f64::INFINITY,
+        _ => policy.min_gain(),
+    }
 }
 
 /// CPU seconds a solver may use beyond its wall clock.

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use control::BlockedOn;
 use crds::{
-    ActorApplication, ActorApplicationStatus, ActorCounts, ApplicationPhase, Condition, Instance,
-    InstancePhase, Placement, PlacementSpec, Time,
+    ActorApplication, ActorApplicationStatus, ActorCounts, ApplicationPhase, Condition, CounterCoverage,
+    Instance, InstancePhase, Placement, PlacementSpec, Time,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -13,7 +13,6 @@ use kube::runtime::events::{Event, EventType};
 use world::{ActorName, SnapshotWarning, object_name};
 
 use crate::error::TOO_LARGE;
-use crate::plan::load_report::LoadReport;
 
 /// Most names or reasons in an event, whose note holds 1 kB.
 const LISTED: usize = 6;
@@ -87,8 +86,10 @@ pub struct Outcome {
     pub infeasible: Option<BTreeSet<String>>,
     /// When to requeue without a change.
     pub requeue_at: Option<control::Moment>,
-    /// What measured load would change.
-    pub load: Option<LoadReport>,
+    /// Conditions of measured load: what it would change.
+    pub load: Vec<Finding>,
+    /// How many actors are measured.
+    pub counters: Option<CounterCoverage>,
     /// Whether a search is running.
     pub searching: bool,
     /// Whether an actor moved.
@@ -140,7 +141,7 @@ pub fn application_status(
         revision: Some(outcome.progress.revisions.clone())
             .filter(|revision| *revision != crds::Revisions::default()),
         objective: spec.map(|spec| own_objective(spec).clone()).unwrap_or_default(),
-        counters: outcome.load.as_ref().map(|load| load.coverage.get()),
+        counters: outcome.counters,
         optimal: spec.map(|spec| spec.optimal),
         gap_percent: spec.and_then(|spec| spec.gap_percent),
         last_moved: if outcome.moved { Some(Time(now)) } else { before.last_moved },
@@ -219,7 +220,7 @@ fn findings(
         placed_message,
     ));
     findings.push(accepted);
-    findings.extend(outcome.load.iter().flat_map(LoadReport::findings));
+    findings.extend(outcome.load.iter().cloned());
     if let Some((TOO_LARGE, message)) = &outcome.failure {
         findings.push(finding(TOO_LARGE, true, TOO_LARGE, message.clone()));
     }

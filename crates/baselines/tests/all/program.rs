@@ -56,7 +56,7 @@ fn a_small_run_writes_records_a_table_and_two_plots() {
 
     let table = std::fs::read_to_string(out.path().join("results.md")).unwrap();
     assert!(table.contains("| instance | best known | asp | greedy | metis |"), "{table}");
-    assert!(table.contains("| P-8x4-s1 | 0 / 3884 / 77 | 1.0000 ✓ |"), "{table}");
+    assert!(table.contains("| P-8x4-s1 | 0 / 3884 / 77 | 1.0000 ✓ branch-and-bound |"), "{table}");
     for picture in ["cost-over-time.svg", "gap-by-size.svg"] {
         let text = std::fs::read_to_string(out.path().join(picture)).unwrap();
         assert_is_xml(&text);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, Snapshot};
 
-use crate::gain::vector;
+use crate::gain::price::vector;
 
 /// The assignment with only the necessary moves of `goes`; the others are elective.
 ///

@@ -6,7 +6,7 @@ use placement::ix::ActorIx;
 use placement::{Assignment, Snapshot};
 
 use crate::gain::necessary::TakeBack;
-use crate::gain::{gain_at, noticeable_level};
+use crate::gain::price::{gain_at, noticeable_level};
 
 /// A move is taken back if the plan loses less than this part of the scale without it.
 const LEAST_PER_MOVE: f64 = 0.01;

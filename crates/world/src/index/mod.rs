@@ -1,6 +1,7 @@
 //! An index over the cluster's objects, updated by each event.
 
 pub(crate) mod loads;
+pub(crate) mod measured;
 pub(crate) mod names;
 pub(crate) mod namespaces;
 pub(crate) mod objects;
@@ -19,7 +20,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use counters::MeasuredNumbers;
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement};
 use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
@@ -451,22 +451,6 @@ impl Index {
     /// Free capacity by node.
     pub(crate) fn node_rooms(&self) -> &BTreeMap<String, NodeRoom> {
         &self.rooms
-    }
-
-    /// Sets the measured numbers of an application; `None` if there are none.
-    pub fn set_measured(&mut self, key: &ApplicationKey, measured: Option<Arc<MeasuredDemand>>) {
-        let before = match measured {
-            Some(measured) => self.measured.insert(key.clone(), measured),
-            None => self.measured.remove(key),
-        };
-        if before.as_ref() != self.measured.get(key) {
-            self.load_changed(key);
-        }
-    }
-
-    /// The measured numbers of an application under a policy with this window.
-    pub(crate) fn measured(&self, key: &ApplicationKey, window: Exact) -> Option<&MeasuredNumbers> {
-        self.measured.get(key)?.of_window(window)
     }
 
     /// Marks an application's load for recounting.

@@ -11,7 +11,6 @@ use placement::file::{
     Actor, Drag, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
 };
 use placement::{MOST_EDGES, Snapshot, SnapshotError};
-use sha2::{Digest, Sha256};
 
 use crate::constraints::left_to_scheduler::left_to_scheduler;
 use crate::constraints::refusals::ActiveRefusals;
@@ -22,6 +21,7 @@ use crate::demand::application::{ActorName, template_problem};
 use crate::demand::pods::{Quantities, is_terminal, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
 use crate::demand::{Numbers, edges_of, replicas};
+use crate::digest::digest;
 use crate::index::loads::RunningPod;
 use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
@@ -216,39 +216,6 @@ fn partial_warning(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
     SnapshotWarning { condition: "Partial", message }
 }
 
-/// Reports on all pools by name, with the number of units that host an actor.
-pub fn pools(index: &Index, policy: &Policy) -> BTreeMap<String, (PoolReport, usize)> {
-    let offer = index.offer(policy);
-    let assigned = index.placements.values().flat_map(|placement| &placement.spec.assignments);
-    let used: BTreeSet<&str> = assigned.map(|assignment| assignment.unit.as_str()).collect();
-    let mut allocated: BTreeMap<&str, usize> = BTreeMap::new();
-    for unit in offer.units.iter().filter(|unit| used.contains(unit.id.as_str())) {
-        *allocated.entry(&unit.pool).or_default() += 1;
-    }
-    let count = |pool: &str| allocated.get(pool).copied().unwrap_or(0);
-    offer.reports.iter().map(|(pool, report)| (pool.clone(), (report.clone(), count(pool)))).collect()
-}
-
-/// Units of all pools by id, with capacities over the policy's window.
-pub fn units(index: &Index, policy: &Policy) -> BTreeMap<String, Unit> {
-    index.offer(policy).units.iter().map(|unit| (unit.id.clone(), unit.clone())).collect()
-}
-
-/// Units of all pools on these nodes, by id.
-pub fn units_on<'a>(
-    index: &Index,
-    nodes: impl IntoIterator<Item = &'a str>,
-    policy: &Policy,
-) -> BTreeMap<String, Unit> {
-    let units = nodes.into_iter().flat_map(|node| index.offer_at(node, policy));
-    units.map(|unit| (unit.id.clone(), unit.as_ref().clone())).collect()
-}
-
-/// Units of all pools on one node, by id.
-pub fn units_at(index: &Index, node: &str, policy: &Policy) -> BTreeMap<String, Unit> {
-    units_on(index, [node], policy)
-}
-
 impl AssembledSnapshot {
     /// Whether measured numbers of the application are in the snapshot.
     pub fn is_measured(&self) -> bool {
@@ -322,10 +289,6 @@ impl AssembledSnapshot {
         };
         digest(&serde_json::to_string(&file).expect("plain data with text keys always serializes"))
     }
-}
-
-pub(crate) fn digest(text: &str) -> String {
-    Sha256::digest(text).iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplication, AssembleError> {

@@ -5,3 +5,4 @@ pub(crate) mod entries;
 pub(crate) mod measured;
 pub(crate) mod model;
 pub(crate) mod observe;
+pub(crate) mod offered;

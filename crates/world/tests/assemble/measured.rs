@@ -58,8 +58,8 @@ fn measured_groups_replace_their_work_and_what_they_send() {
     assert_eq!(
         shown(&manifest),
         [
-            "cam-0 [900000, 90000]",
-            "cam-1 [900000, 90000]",
+            "cam-0 [600000, 60000]",
+            "cam-1 [600000, 60000]",
             "log-0 [60000]",
             "cam>>log 30 drag 3",
             "log>>cam 30 drag 0"
@@ -91,13 +91,14 @@ fn other_applications_count_with_their_measured_work() {
     let mut load = |measured: Option<MeasuredDemand>| {
         index.set_measured(&key("app"), measured.map(Arc::new));
         let world = assemble(&index, &key("other"), &policy, now).unwrap();
-        let of_others = world.snapshot.file().units.iter().filter_map(|unit| unit.others.as_ref());
-        of_others.map(|others| others.work).sum::<u64>()
+        // The sum of other applications on a unit is an actor of its own.
+        let of_others = world.snapshot.file().actors.iter().filter(|actor| actor.id.starts_with("*/"));
+        of_others.flat_map(|actor| actor.runs_on.values()).map(|way| way.work).sum::<u64>()
     };
     // `cam-0` is placed on a GPU.
-    assert_eq!(load(None), 90_000);
+    assert_eq!(load(None), 60_000);
     let numbers = measured();
     assert_eq!(load(Some(MeasuredDemand { window: policy.window, numbers: numbers.clone() })), 9);
-    assert_eq!(load(Some(MeasuredDemand { window: policy.window * 2, numbers })), 90_000, "another window");
-    assert_eq!(load(None), 90_000);
+    assert_eq!(load(Some(MeasuredDemand { window: policy.window * 2, numbers })), 60_000, "another window");
+    assert_eq!(load(None), 60_000);
 }

@@ -108,7 +108,7 @@ fn unreachable_nodes_and_incomplete_upgrades_are_reported() {
     Warning operator: 1 of 2 operators are ready
     Warning agents: 0 of 1 agents are ready
     Warning versions: the operator has version 1.0, the agents have version 0.9
-    Warning nodes: 1 of 1 are unreachable: a; failovers are suspended while so many are unreachable
+    Warning nodes: 1 of 1 are unreachable: a
     ");
 }
 
