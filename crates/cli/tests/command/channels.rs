@@ -85,7 +85,7 @@ fn all_to_all_channels_between_large_groups_are_planned() {
     let file = File::new("dense.json", &snapshot(5000));
     let ran = cairn(&["plan", "--snapshot", file.path(), "--effort=1", "-o", "json"]);
     let (placed, unplaced, pairs, judged) = result(&ran);
-    assert_eq!((placed, unplaced, (pairs.as_str(), judged.as_str())), (10_000, 0, ("25000000", "scaled")));
+    assert_eq!((placed, unplaced, (pairs.as_str(), judged.as_str())), (10_000, 0, ("25000000", "parts")));
 }
 
 #[test]
