@@ -36,4 +36,4 @@ pub use rounding::round_up;
 pub use sample::{Sample, SampleRefusal};
 pub use series::{ALL_SERIES, CounterSeries};
 pub use window::{CollectedWindow, PairCounts};
-pub use windows::{LoadScale, MAX_WINDOWS, WindowChoice, WindowSummary, Windows};
+pub use windows::{LoadScale, MAX_WINDOWS, MIN_SCRAPES, WindowChoice, WindowSummary, Windows};

@@ -67,7 +67,7 @@ pub(crate) struct WindowSlot {
 }
 
 /// Fewest scrapes of each pod in a window: `increase()` extrapolates from fewer to much.
-const MIN_SCRAPES: u64 = 4;
+pub const MIN_SCRAPES: u64 = 4;
 
 impl WindowSlot {
     /// Whether its numbers may be used.
@@ -184,11 +184,6 @@ impl Windows {
         self.slots.len() >= windows && !self.slots.iter().take(windows).any(WindowSlot::is_usable)
     }
 
-    /// Forgets all windows, as their numbers do not describe what runs now.
-    pub fn clear_all(&mut self) {
-        *self = Self::new(self.scale.clone());
-    }
-
     /// The kept windows, the newest first.
     pub fn summaries(&self) -> Vec<WindowSummary> {
         let sum = |slot: &WindowSlot, of: fn(&GroupReports) -> usize| slot.groups.values().map(of).sum();
@@ -204,6 +199,11 @@ impl Windows {
     }
 
     /// The settled windows with data and enough scrapes, the newest first.
+    /// How many windows are settled, have data and enough scrapes; those that a [`WindowChoice`] chooses from.
+    pub fn usable_windows(&self) -> usize {
+        self.usable().count()
+    }
+
     pub(crate) fn usable(&self) -> impl Iterator<Item = &WindowSlot> {
         self.slots.iter().filter(|slot| slot.is_usable())
     }

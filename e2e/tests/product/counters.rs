@@ -163,12 +163,7 @@ async fn windows_equal_the_known_increments_of_a_real_prometheus() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let text = samples(&counters, env.namespace.name(), now);
     let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
-    env.product.operator.stop().await.unwrap();
-    let url = format!("--prometheus-url={}", prometheus.url().unwrap());
-    let operator = cluster.operator().await.unwrap().arg(url);
-    env.product.operator =
-        operator.start(&e2e::keeper::built(e2e::product::OPERATOR).unwrap()).await.unwrap();
-    env.product.operator.wait_ready().await.unwrap();
+    env.read_counters(&prometheus).await;
 
     wait_for("settled windows with data", TIMEOUT, async || {
         let load = load(&env).await?;
@@ -183,8 +178,7 @@ async fn windows_equal_the_known_increments_of_a_real_prometheus() {
     check_measured(&load["measured"]);
     check_metrics(&env).await;
 
-    env.product.operator.stop().await.unwrap();
-    env.product.operator = cluster.start_operator().await.unwrap();
+    env.read_no_counters().await;
     cluster.kubectl(["delete", "configmap", "ten-seconds", "-n", NAMESPACE]).await.unwrap();
 }
 

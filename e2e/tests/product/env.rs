@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use crds::{ActorApplication, DevicePool, Instance, Placement, labels};
+use e2e::prometheus::Prometheus;
 use e2e::{
     Namespace, Nodes, SimulatedNode,
     product::{NAMESPACE, tree},
@@ -165,6 +166,22 @@ impl TestEnv {
             let file = file.unwrap();
             fs::copy(file.path(), self.product.topologies.join(file.file_name())).unwrap();
         }
+    }
+
+    /// Restarts the operator so that it reads counters from this Prometheus.
+    pub async fn read_counters(&mut self, prometheus: &Prometheus) {
+        self.product.operator.stop().await.unwrap();
+        let url = format!("--prometheus-url={}", prometheus.url().unwrap());
+        let operator = cluster().operator().await.unwrap().arg(url);
+        let program = e2e::keeper::built(e2e::product::OPERATOR).unwrap();
+        self.product.operator = operator.start(&program).await.unwrap();
+        self.product.operator.wait_ready().await.unwrap();
+    }
+
+    /// Restarts the operator without a Prometheus.
+    pub async fn read_no_counters(&mut self) {
+        self.product.operator.stop().await.unwrap();
+        self.product.operator = cluster().start_operator().await.unwrap();
     }
 
     /// Applies a manifest in the test's namespace.

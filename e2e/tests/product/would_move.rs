@@ -97,12 +97,7 @@ async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let text = samples(env.namespace.name(), &beside, &elsewhere, now);
     let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
-    env.product.operator.stop().await.unwrap();
-    let url = format!("--prometheus-url={}", prometheus.url().unwrap());
-    let operator = cluster.operator().await.unwrap().arg(url);
-    env.product.operator =
-        operator.start(&e2e::keeper::built(e2e::product::OPERATOR).unwrap()).await.unwrap();
-    env.product.operator.wait_ready().await.unwrap();
+    env.read_counters(&prometheus).await;
 
     wait_would_move(&env, "False", "NoGain").await;
     let would = wait_would_move(&env, "True", "DryRun").await;
@@ -126,7 +121,6 @@ async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
     })
     .await;
 
-    env.product.operator.stop().await.unwrap();
-    env.product.operator = cluster.start_operator().await.unwrap();
+    env.read_no_counters().await;
     cluster.kubectl(["delete", "configmap", POLICY, "-n", NAMESPACE]).await.unwrap();
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use control::{ElectiveMoves, GateRule, GateVerdict, PlanReason, least_with_pauses, necessary_part};
-use counters::{MeasuredLoad, WindowChoice, Windows};
+use counters::{MIN_SCRAPES, MeasuredLoad, WindowChoice, Windows};
 use crds::{ActorApplication, CounterCoverage, RebalanceMode};
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
@@ -26,8 +26,8 @@ use crate::runtime::context::Context;
 
 /// Windows without settled data after which counters count as unavailable.
 const STALE_WINDOWS: usize = 4;
-/// Scrapes of a pod in a window, at least.
-const LEAST_SCRAPES: u64 = 4;
+/// Change of the mean load from which a steady gain is looked for again.
+const MEAN_CHANGE: f64 = 0.05;
 /// Pause of an actor that moves, before any is measured.
 const PAUSE_SECONDS: f64 = 10.0;
 
@@ -96,7 +96,7 @@ impl LoadPlanner {
             }
             return Ok(());
         };
-        measure((key, &application), &policy, &windows, mode, ctx)?;
+        measure((key, &application), &policy, &windows, ctx)?;
         let Some(rule) = self.due_rule(key, &windows) else { return Ok(()) };
         // Moves of an application that is being changed are not judged.
         let is_at_rest = ctx.caches.decision(key).ok().flatten().is_some() && !ctx.searches.has(key);
@@ -104,7 +104,7 @@ impl LoadPlanner {
             return Ok(());
         }
         let searched =
-            LastSearch { facts: windows.load(choice(rule)), at: moment(), windows: settled(&windows) };
+            LastSearch { facts: windows.load(choice(rule)), at: moment(), windows: windows.usable_windows() };
         let request = LoadSearch { key, application: application.as_ref(), policy: &policy, windows, rule };
         let Some(verdict) = request.verdict(ctx).await? else { return Ok(()) };
         self.last().insert(key.clone(), searched);
@@ -127,7 +127,7 @@ impl LoadPlanner {
 
     /// The rule by which a plan is due: the load changed, or there was time for a steady gain to show.
     fn due_rule(&self, key: &ApplicationKey, windows: &Windows) -> Option<GateRule> {
-        let settled = settled(windows);
+        let settled = windows.usable_windows();
         let Some(last) = self.last().get(key).cloned() else {
             return (settled >= GateRule::Steady.needed()).then_some(GateRule::Steady);
         };
@@ -147,7 +147,6 @@ fn measure(
     (key, application): (&ApplicationKey, &ActorApplication),
     policy: &Policy,
     windows: &Windows,
-    mode: RebalanceMode,
     ctx: &Context,
 ) -> Result<(), Error> {
     let profiles = world::group_profiles(&ctx.caches.index(), application, policy);
@@ -159,10 +158,8 @@ fn measure(
     let measured = MeasuredDemand { window: policy.window, numbers };
     ctx.caches.change(|index| index.set_measured(key, (covered > 0).then(|| Arc::new(measured))));
     let newest = windows.summaries().into_iter().next();
-    let is_short =
-        newest.and_then(|newest| newest.min_scrapes).is_some_and(|scrapes| scrapes < LEAST_SCRAPES);
+    let is_short = newest.and_then(|newest| newest.min_scrapes).is_some_and(|scrapes| scrapes < MIN_SCRAPES);
     let changed = ctx.load_reports.change(key, |report| {
-        report.mode = mode;
         report.coverage.observe(coverage);
         report.unavailable.observe(windows.is_stale(STALE_WINDOWS));
         report.too_short.observe(is_short);
@@ -171,13 +168,6 @@ fn measure(
         ctx.caches.enqueue(key);
     }
     Ok(())
-}
-
-/// Change of the mean load from which a steady gain is looked for again.
-const MEAN_CHANGE: f64 = 0.05;
-
-fn settled(windows: &Windows) -> usize {
-    windows.summaries().iter().filter(|window| window.is_settled && window.has_data).count()
 }
 
 fn choice(rule: GateRule) -> WindowChoice {
@@ -212,7 +202,7 @@ impl LoadSearch<'_> {
         let Some(moves) = moves.await? else { return Ok(Some(LoadVerdict::NoGain)) };
         let least = self.least_gain(&world, &moves);
         let mut gains = Vec::new();
-        for at in (0..settled(&self.windows)).rev() {
+        for at in (0..self.windows.usable_windows()).rev() {
             let window = self.snapshot(ctx, WindowChoice::One(at)).await?;
             gains.push(moves.gain(&window.snapshot));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use control::{GateRule, GateVerdict};
-use crds::{CounterCoverage, RebalanceMode};
+use crds::CounterCoverage;
 use world::ApplicationKey;
 
 use crate::status::report::Finding;
@@ -41,7 +41,6 @@ pub enum LoadVerdict {
 /// What is reported of an application's measured load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadReport {
-    pub mode: RebalanceMode,
     pub coverage: Held<CounterCoverage>,
     /// Whether no window of the newest few has settled data.
     pub unavailable: Held<bool>,

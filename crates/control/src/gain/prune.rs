@@ -41,8 +41,11 @@ impl ElectiveMoves {
         while pruned.take_back_weak() {}
         let mut gains = pruned.gains();
         while gains.len() > most {
-            let weakest = gains.iter().min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(actor, _)| *actor)?;
-            pruned.take_back(weakest)?;
+            let mut weakest: Vec<ActorIx> = gains.keys().copied().collect();
+            weakest.sort_by(|a, b| gains[a].total_cmp(&gains[b]));
+            // A move that cannot be taken back by itself stays.
+            let (back, _) = weakest.into_iter().find_map(|actor| pruned.without(actor))?;
+            pruned.goes = back;
             gains = pruned.gains();
         }
         let goes = pruned.goes;
@@ -113,11 +116,6 @@ impl Pruned<'_> {
             }
         }
         found
-    }
-
-    fn take_back(&mut self, actor: ActorIx) -> Option<()> {
-        self.goes = self.without(actor)?.0;
-        Some(())
     }
 }
 
