@@ -45,10 +45,10 @@ LIBRARIES_OF_NODES := libseccomp:libseccomp-dev
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test docs bench bench-programs bench-runtime runtime-baselines reproduce advisories fmt lint build images clean tools tree node-tools runtime-tools
+.PHONY: help demo demo-loop test docs bench bench-programs bench-runtime runtime-baselines reproduce advisories fmt lint build images clean tools tree node-tools runtime-tools
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: tree ## run the video-surveillance application on a real control plane (DEMO_HOLD=1 keeps it running)
 	$(call say,building operator and agent (about 15 minutes the first time, then seconds))
@@ -57,6 +57,14 @@ demo: tree ## run the video-surveillance application on a real control plane (DE
 	@$(BIN)/cairn-e2e binaries >/dev/null
 	$(call say,demo)
 	@$(BIN)/cairn-e2e demo
+
+demo-loop: tree node-tools ## move actors for measured load on two real nodes, and compare with no moves (as root, 25 minutes)
+	$(call say,building operator and agent (about 15 minutes the first time, then seconds))
+	@cargo build --locked --workspace --bins
+	$(call say,building the control plane and the real nodes (about 15 minutes, only the first time))
+	@$(BIN)/cairn-e2e binaries --real-nodes >/dev/null
+	$(call say,demo of the loop)
+	@$(BIN)/cairn-e2e demo-loop
 
 test: tree node-tools runtime-tools $(DENY) $(SHEAR) $(MDBOOK) ## run formatting, lints, dependency rules and all tests, including those on a control plane and real nodes (as root)
 	$(call say,format)

@@ -81,9 +81,8 @@ pub struct ActorApplicationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failover: Option<Failover>,
 
-    /// What Cairn does about measured load: `"Off"` (quoted in YAML) plans by the manifest alone; `DryRun` reports in the condition `WouldMove` which actors would move for it; default: as the policy says.
+    /// What Cairn does about measured load: `"Off"` (quoted in YAML) plans by the manifest alone; `DryRun` reports in the condition `WouldMove` which actors would move for it; `"On"` (quoted, too) moves them; default: as the policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self != 'On'").message("On is not available yet; choose DryRun, which reports the moves that would pay"))]
     pub rebalance: Option<RebalanceMode>,
 
     /// Pauses the application: Cairn plans and reports, but starts, moves and stops no actor; default false.

@@ -9,9 +9,11 @@
 mod application;
 mod common;
 mod hicr;
+mod history;
 mod instance;
 pub mod labels;
 mod load;
+mod moves;
 mod placement;
 mod pool;
 mod template;
@@ -23,12 +25,15 @@ pub use application::{
     UpdateStrategy,
 };
 pub use common::{Condition, GROUP, Quantity, Time, VERSION};
+pub use history::{MoveDecision, MoveOutcome, OutcomeVerdict};
 pub use instance::{
     AllocatedDevices, Instance, InstanceOrigin, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate,
 };
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 pub use load::{CounterCoverage, RebalanceMode};
+pub use moves::{DecidedGain, Move, MoveProgress, MoveStep};
 pub use placement::{
-    Assignment, ExcusedActor, Move, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal,
+    Assignment, ExcusedActor, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal,
     RefusalScope, StoppedBy, UnplacedActor,
 };
 pub use pool::{

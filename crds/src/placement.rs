@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{Condition, Time};
+use crate::moves::{DecidedGain, Move, MoveProgress};
 
 // The lists are atomic: keyed by actor, the managed fields of 1,000 assignments would be larger than the assignments.
 /// The placement decision for one application: the assignment of its actors, the objective and the reasons. Each application owns one.
@@ -155,6 +156,10 @@ pub struct PlacementSpec {
     #[schemars(length(max = 5000))]
     #[x_kube(merge_strategy = ListMerge::Atomic)]
     pub moves: Vec<Move>,
+
+    /// The gain that the elective moves were decided for; later decisions keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gain: Option<DecidedGain>,
 }
 
 /// The assignment of one actor to a unit.
@@ -206,28 +211,6 @@ pub struct ExcusedActor {
     pub reasons: Vec<String>,
 }
 
-/// The start or migration of an actor.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Move {
-    /// The short name of the actor, such as `crop-0`.
-    #[schemars(length(min = 1, max = 63))]
-    pub actor: String,
-
-    /// The unit that the actor leaves; absent if it did not run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 384))]
-    pub from: Option<String>,
-
-    /// The new unit of the actor.
-    #[schemars(length(min = 1, max = 384))]
-    pub to: String,
-
-    /// Why the actor moves.
-    #[schemars(length(max = 1024))]
-    pub reason: String,
-}
-
 /// Why the search stopped: `proof`, `effort` or `deadline`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[derive(JsonSchema, Deserialize, Serialize, strum::Display, strum::IntoStaticStr)]
@@ -259,6 +242,12 @@ pub struct PlacementStatus {
     /// The progress of applying the decision: `Planned`, `Applying`, `Applied` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PlacementPhase>,
+
+    /// The progress of the elective moves: those that improve the placement and are not necessary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub moves: Vec<MoveProgress>,
 
     /// Pods that the scheduler, a kubelet or admission refused; the planner respects each refusal until it expires, and for running actors as long as its cause is unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -22,6 +22,7 @@ use crate::{
     command::{self, CommandFailed, Output},
     control_plane::{self, ControlPlane},
     keeper,
+    real_nodes::RealNodes,
 };
 
 /// A running control plane with administrator access. Stopped on drop.
@@ -91,9 +92,17 @@ impl Cluster {
 
     /// As [`Cluster::start`], with this many [real nodes](crate::real_nodes), which may not be Ready yet.
     pub fn start_with(real_nodes: usize) -> Result<Self> {
+        Self::start_nodes(RealNodes { count: real_nodes, ..RealNodes::default() })
+    }
+
+    /// As [`Cluster::start`], with these [real nodes](crate::real_nodes), which may not be Ready yet.
+    pub fn start_nodes(real_nodes: RealNodes) -> Result<Self> {
+        let delay = real_nodes.delay.map(|delay| format!("--delay-microseconds={}", delay.as_micros()));
         let mut supervisor = Command::new(keeper::executable()?)
             .arg("up")
-            .arg(format!("--real-nodes={real_nodes}"))
+            .arg(format!("--real-nodes={}", real_nodes.count))
+            .args(delay)
+            .args(real_nodes.own_cores.then_some("--own-cores"))
             .stdin(Stdio::piped()) // closes when this process ends, however it ends
             .stdout(Stdio::piped())
             .process_group(0) // Ctrl-C is for the test; the supervisor stops things in order

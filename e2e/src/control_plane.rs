@@ -24,7 +24,7 @@ use crate::{
     keeper::{self, Child, Orders},
     kubeconfig::{self, Credentials},
     ports,
-    real_nodes::{self, RealNode},
+    real_nodes::{self, RealNode, RealNodes},
     wait,
 };
 
@@ -90,10 +90,10 @@ pub(crate) const STOP: &str = "stop kube-apiserver";
 ///
 /// Then everything is stopped in order and the state folder removed. It is kept, and named on stderr, if
 /// something failed or `CAIRN_KEEP=1` is set.
-pub async fn up(real_nodes: usize) -> Result<()> {
+pub async fn up(real_nodes: RealNodes) -> Result<()> {
     let mut orders = Orders::listen()?;
     let binaries = tokio::select! {
-        binaries = binaries::ensure(real_nodes > 0) => binaries?,
+        binaries = binaries::ensure(real_nodes.count > 0) => binaries?,
         _ = orders.release() => return Ok(()),
     };
     let state =
@@ -115,7 +115,7 @@ async fn hold(
     running: &mut Running,
     binaries: &Binaries,
     state: &Path,
-    real_nodes: usize,
+    real_nodes: RealNodes,
     orders: &mut Orders,
 ) -> Result<()> {
     let mut plane = tokio::select! {
@@ -153,8 +153,13 @@ const APISERVER: usize = 1;
 struct Running(Vec<Child>);
 
 impl Running {
-    async fn start(&mut self, binaries: &Binaries, state: &Path, real_nodes: usize) -> Result<ControlPlane> {
-        let (mut plane, names) = prepare(binaries, state, real_nodes)?;
+    async fn start(
+        &mut self,
+        binaries: &Binaries,
+        state: &Path,
+        real_nodes: RealNodes,
+    ) -> Result<ControlPlane> {
+        let (mut plane, names) = prepare(binaries, state, real_nodes.count)?;
         self.spawn(&plane, "etcd", flags::etcd(&plane))?;
         // the API server would retry and log an error each time
         let etcd = (Ipv4Addr::LOCALHOST, plane.ports["etcd"]);
@@ -164,7 +169,7 @@ impl Running {
         self.until("the API server is ready", async || ready(&client).await).await?;
         let mut links = Vec::new();
         for name in names {
-            let (node, child) = real_nodes::start(&plane, &name, &mut links).await?;
+            let (node, child) = real_nodes::start(&plane, &name, real_nodes, &mut links).await?;
             plane.nodes.push(node);
             self.0.push(child);
         }

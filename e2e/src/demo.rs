@@ -26,7 +26,7 @@ use facts::Facts;
 use story::{Story, grouped};
 
 mod facts;
-mod story;
+pub(crate) mod story;
 
 /// The namespace and the name of the example application.
 const APPLICATION: (&str, &str) = ("vision", "surveillance");

@@ -5,7 +5,8 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::{
-    bench, beside, binaries, chaos, control_plane, demo, footprint, gpus, keeper, planning, real_nodes,
+    bench, beside, binaries, chaos, control_plane, demo, demo_loop, footprint, gpus, keeper, planning,
+    real_nodes::{self, RealNodes},
     release, scale, upgrade,
 };
 
@@ -30,6 +31,12 @@ enum Command {
         /// The number of nodes with a kubelet and containerd; they need root.
         #[arg(long, value_name = "COUNT", default_value_t = 0)]
         real_nodes: usize,
+        /// The delay of packets between two of these nodes, in each direction.
+        #[arg(long)]
+        delay_microseconds: Option<u64>,
+        /// Give each of these nodes a core of its own.
+        #[arg(long)]
+        own_cores: bool,
     },
     /// Write the images of operator and node agent as OCI archives, from the built programs.
     Images {
@@ -48,6 +55,15 @@ enum Command {
         /// Keep everything running until Ctrl-C, and print how to access it.
         #[arg(long, env = "DEMO_HOLD", value_parser = clap::builder::FalseyValueParser::new(), action = clap::ArgAction::SetTrue)]
         hold: bool,
+    },
+    /// Demonstrate the loop: actors whose hot pair changes on two real nodes, with and without moves for measured load.
+    DemoLoop {
+        /// The number of phases, each with another hot pair.
+        #[arg(long, default_value_t = 5)]
+        phases: usize,
+        /// The folder for demo-loop.md, which holds the figures; none are written without it.
+        #[arg(long)]
+        results: Option<PathBuf>,
     },
     /// Measure how fast applications are placed and bound, with which memory and how many writes.
     Bench {
@@ -239,7 +255,10 @@ async fn run(command: Command) -> Result<()> {
             print!("{}", release::make(&out, &registry, &tag)?);
             Ok(())
         }
-        Command::Up { real_nodes } => control_plane::up(real_nodes).await,
+        Command::Up { real_nodes, delay_microseconds, own_cores } => {
+            let delay = delay_microseconds.map(Duration::from_micros);
+            control_plane::up(RealNodes { count: real_nodes, delay, own_cores }).await
+        }
         Command::Planning { commit, results } => {
             planning::run(&commit, &results.unwrap_or_else(bench::results))
         }
@@ -279,6 +298,7 @@ async fn run(command: Command) -> Result<()> {
         Command::Gpus { seconds, commit, results } => {
             gpus::run(Duration::from_secs(seconds), &commit, &results.unwrap_or_else(bench::results)).await
         }
+        Command::DemoLoop { phases, results } => demo_loop::run(phases, results.as_deref()).await,
         Command::Demo { hold } => demo::run(hold).await,
         Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,
         Command::Node { cgroup } => real_nodes::become_node(&cgroup),

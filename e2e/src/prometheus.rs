@@ -91,6 +91,11 @@ impl Cluster {
         self.start_prometheus(&folder, &json!({"scrape_configs": jobs})).await
     }
 
+    /// Starts a Prometheus with this configuration, and waits until it is ready.
+    pub async fn prometheus_with(&self, configuration: &Value) -> Result<Prometheus> {
+        self.start_prometheus(&self.prometheus_folder()?, configuration).await
+    }
+
     /// A new folder for a Prometheus.
     fn prometheus_folder(&self) -> Result<PathBuf> {
         let folder = self.plane().state.join("run").join(format!("prometheus-{}", self.number()));

@@ -44,6 +44,7 @@ pub use node::run;
 
 mod cgroups;
 mod configuration;
+mod delay;
 mod dns;
 mod namespaces;
 pub(crate) mod network;
@@ -146,6 +147,17 @@ pub(crate) struct Plan {
 /// The end of a node's network links: the process in its network namespace, and its addresses.
 pub(crate) struct Link(u32, network::Network);
 
+/// The real nodes of a control plane.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealNodes {
+    /// How many there are.
+    pub count: usize,
+    /// The delay of packets between two of them, in each direction.
+    pub delay: Option<Duration>,
+    /// Whether each has a core of its own, as far as there are any.
+    pub own_cores: bool,
+}
+
 /// Prepares `count` nodes: names, certificates and the pause image.
 pub(crate) fn prepare(authority: &Authority, state: &Path, count: usize) -> Result<Vec<String>> {
     let names: Vec<_> = (0..count).map(|number| format!("real-{number}")).collect();
@@ -166,6 +178,7 @@ pub(crate) fn prepare(authority: &Authority, state: &Path, count: usize) -> Resu
 pub(crate) async fn start(
     plane: &ControlPlane,
     name: &str,
+    nodes: RealNodes,
     links: &mut Vec<Link>,
 ) -> Result<(RealNode, Child)> {
     ensure!(
@@ -196,9 +209,12 @@ pub(crate) async fn start(
     separate.map_err(|seen| {
         anyhow::anyhow!("{name} cannot enter its own namespaces: {seen}\n{}", child.last_words())
     })?;
+    if nodes.own_cores {
+        cgroups::pin(&cgroups::name(name), links.len())?;
+    }
     let (network, listener) = network::Network::join(pid)?;
     for Link(other_pid, other) in links.iter() {
-        network.connect(pid, *other, *other_pid)?;
+        network.connect(pid, *other, *other_pid, nodes.delay)?;
     }
     links.push(Link(pid, network));
     tokio::spawn(network::forward(listener, plane.ports["kube-apiserver"]));

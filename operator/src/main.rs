@@ -39,6 +39,7 @@ use crate::api::events;
 use crate::api::leader;
 use crate::api::leader::Campaign;
 use crate::api::writes;
+use crate::apply::move_limits::MoveTracker;
 use crate::apply::reconcile::reconcile;
 use crate::commit::locks;
 use crate::commit::slow;
@@ -196,6 +197,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         recent_starts: throttle::RecentStarts::default(),
         expectations: throttle::Expectations::default(),
         load_reports: load_report::LoadReports::default(),
+        moves: MoveTracker::default(),
         searches,
         last_planned: std::sync::Mutex::new(HashMap::new()),
         refusals: std::sync::Mutex::default(),

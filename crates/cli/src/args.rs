@@ -14,6 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   kubectl cairn status                                   Show the status of all applications
   kubectl cairn status surveillance -n vision            Show one application: actors, units, problems and remedies
+  kubectl cairn history surveillance -n vision           Show which moves were made for a gain, and what they brought
   kubectl cairn doctor                                   Check the installation of Cairn
   kubectl cairn plan                                     Show what the operator would change now, and why
   kubectl cairn plan -f cluster.yaml -f app.yaml         Plan from manifests, without a cluster
@@ -96,6 +97,8 @@ pub enum Command {
     /// Show the status of applications: actors, units with their devices, problems and remedies
     #[command(after_help = HEALTH_EXIT_STATUS)]
     Status(StatusArgs),
+    /// Show the decisions that moved the actors of an application, and what came of them
+    History(HistoryArgs),
     /// Check the installation: operator, agents, devices, pools, policies, permissions
     #[command(after_help = HEALTH_EXIT_STATUS)]
     Doctor(DoctorArgs),
@@ -155,6 +158,22 @@ pub struct StatusArgs {
     /// Manifests instead of a cluster, as printed by `kubectl get -o yaml`; a directory is read whole, - is standard input
     #[arg(short, long = "filename", value_name = "FILE", num_args = 1..)]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Output,
+}
+
+/// The arguments of `history`.
+#[derive(Args, Debug)]
+pub struct HistoryArgs {
+    /// The application
+    #[arg(value_name = "[NAMESPACE/]NAME")]
+    pub name: String,
+    /// The namespace (default: that of the kubeconfig's context)
+    #[arg(short, long, value_name = "NAME")]
+    pub namespace: Option<String>,
     #[command(flatten)]
     pub cluster: ClusterArgs,
     /// Output format

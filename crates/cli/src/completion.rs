@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn candidates_follow_the_command_definitions() {
         let rows = [
-            ("''", "plan explain check-policy topology status doctor completion help"),
+            ("''", "plan explain check-policy topology status history doctor completion help"),
             ("t", "topology"),
             ("--v", "--version"),
             ("x", ""),
@@ -352,6 +352,7 @@ mod tests {
             ("explain", "Application Namespace Policy Context Namespace"),
             ("topology", "Node Context Namespace"),
             ("status", "Application Namespace Context Namespace"),
+            ("history", "Application Namespace Context Namespace"),
             ("doctor", "Context Namespace Namespace Policy"),
         ];
         assert_eq!(found, expected.map(|(command, named)| (command.to_owned(), named.to_owned())));

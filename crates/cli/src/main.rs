@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod explain;
 mod explanation;
+mod history;
 mod names;
 mod ordered;
 mod plan;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         Command::CheckPolicy(args) => check_policy::run(&args),
         Command::Topology(args) => topology::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::History(args) => history::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Completion { target } => print_completion(target),
     })

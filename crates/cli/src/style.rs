@@ -35,7 +35,7 @@ impl Style {
         Self::of(std::io::stderr().is_terminal())
     }
 
-    fn of(is_terminal: bool) -> Self {
+    pub fn of(is_terminal: bool) -> Self {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self(is_terminal && !is_set("NO_COLOR") && !is_dumb)

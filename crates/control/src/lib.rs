@@ -25,6 +25,7 @@ mod trigger;
 
 pub use actions::blocked_on::BlockedOn;
 pub use actions::heal::{finish_in_flight, is_fully_applied, repair_only};
+pub use actions::moves::{MoveState, stopped_for_gain};
 pub use actions::stuck::stuck_moves;
 pub use actions::{Action, Actions, StopMode, next_actions};
 pub use backoff::refusals::{MAX_REASON_CHARS, RefusalTracker, RefusedPod};
@@ -36,11 +37,13 @@ pub use commit::start::{all_or_nothing, has_started, hold_start};
 pub use commit::{Verdict, infeasible, revalidate_plan};
 pub use gain::gate::{CHANGE_WINDOWS, GateRule, GateVerdict, least_with_pauses};
 pub use gain::necessary::necessary_part;
-pub use gain::prune::ElectiveMoves;
+pub use gain::price::{gains_by_level, mean_gain};
+pub use gain::prune::{ElectiveMoves, hold_actors};
 pub use gain::{Gain, gain, require_gain};
 pub use model::{
-    Backoff, Decision, DesiredActor, DesiredState, FreeCapacity, FreeUnit, Instance, Moment, NameConflict,
-    NodeOutage, ObjectId, ObservedState, Pod, PodPhase, Refusal, RefusalKey, RefusalScope, ResourceAmounts,
+    Backoff, Decision, DesiredActor, DesiredState, ElectiveMove, FreeCapacity, FreeUnit, Instance, Moment,
+    MoveLimits, NameConflict, NodeOutage, ObjectId, ObservedState, Pod, PodPhase, Refusal, RefusalKey,
+    RefusalScope, ResourceAmounts,
 };
 pub use trigger::heartbeats::Heartbeats;
 pub use trigger::{

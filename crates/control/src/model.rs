@@ -62,6 +62,34 @@ pub struct Decision {
     pub places: BTreeMap<String, String>,
     /// Actors for which no placement was found.
     pub unplaced: BTreeSet<String>,
+    /// Elective moves in progress, by actor.
+    pub elective: BTreeMap<String, ElectiveMove>,
+}
+
+/// A move that improves the placement and is not necessary.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ElectiveMove {
+    /// The unit that the actor leaves.
+    pub from: String,
+    /// Since when its pod on the new unit is not ready, as far as it is recorded.
+    pub starting_since: Option<Moment>,
+}
+
+/// How many actors may be stopped for a gain at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoveLimits {
+    /// Of this application.
+    pub at_once: usize,
+    /// Of this application, as far as the other applications leave any.
+    pub left_in_cluster: usize,
+    /// How long an eviction may be refused, or an actor may be not ready on its new unit, before it goes back.
+    pub give_up: Duration,
+}
+
+impl Default for MoveLimits {
+    fn default() -> Self {
+        Self { at_once: 1, left_in_cluster: usize::MAX, give_up: Duration::from_mins(2) }
+    }
 }
 
 /// Scope of a refusal.
@@ -143,6 +171,10 @@ pub struct ObservedState {
     pub unreachable: BTreeMap<String, NodeOutage>,
     /// Whether so many nodes are unreachable that the network is suspected rather than the nodes: nothing moves.
     pub mass_outage: bool,
+    /// How many actors may be stopped for a gain.
+    pub move_limits: MoveLimits,
+    /// Actors whose eviction is refused, since when and why.
+    pub not_evicted: BTreeMap<String, (Moment, String)>,
     /// Time of the observation.
     pub now: Moment,
 }

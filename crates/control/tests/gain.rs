@@ -238,3 +238,28 @@ fn moves_that_carry_little_of_the_gain_are_taken_back() {
     assert_eq!(pruned(&work, &[3], 8), "none", "less than half of the least gain");
     assert_eq!(pruned(&work, &[], 8), "none");
 }
+
+#[test]
+fn actors_of_held_groups_make_only_necessary_moves() {
+    // Two actors would leave a busy unit; the third has to leave one that it may not use.
+    let actor = |id: &str, group: &str, unit: &str| {
+        format!(r#"{{"id":"{id}","group":"{group}","runsOn":{{"cpu":300}},"current":"{unit}"}}"#)
+    };
+    let actors = [actor("a", "free", "u"), actor("b", "held", "u"), actor("c", "held", "x")].join(",");
+    let unit = |id: &str| format!(r#"{{"id":"{id}","kind":"cpu","node":"n","capacity":1000}}"#);
+    let units = ["u", "v", "w", "x"].map(unit).join(",");
+    let snapshot = Snapshot::read(&format!(
+        r#"{{"version":1,"nodes":[{{"id":"n"}}],"actors":[{actors}],"units":[{units}],"objectives":["bottleneck"],
+        "constraints":[{{"type":"never","actors":["c"],"units":["x"]}}],"exchangeCost":{{"kinds":{{"cpu":{{"cpu":1}}}}}}}}"#
+    ))
+    .unwrap();
+    let best = plan(&snapshot, &Greedy, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+    let goes: placement::Assignment = [1, 2, 0].map(|unit| Some(UnitIx::new(unit))).into_iter().collect();
+    let going = placement::Plan { cost: snapshot.cost(&goes), assignment: goes, ..best };
+    let held = control::hold_actors(&snapshot, going.clone(), |group| group == "held");
+    let units = |plan: &placement::Plan| {
+        plan.assignment.enumerate().map(|(_, unit)| unit.unwrap().at()).collect::<Vec<_>>()
+    };
+    assert_eq!(units(&held), [1, 0, 0], "b stays, and c leaves x");
+    assert_eq!(units(&control::hold_actors(&snapshot, going, |_| false)), [1, 2, 0]);
+}

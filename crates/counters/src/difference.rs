@@ -48,6 +48,11 @@ fn relative<K: Ord>(from: &BTreeMap<K, f64>, to: &BTreeMap<K, f64>) -> f64 {
 }
 
 impl MeasuredLoad {
+    /// Messages between the actors per window.
+    pub fn total_messages(&self) -> f64 {
+        self.messages.values().sum()
+    }
+
     /// How far `other` is from this load.
     pub fn difference(&self, other: &Self) -> LoadDifference {
         LoadDifference {

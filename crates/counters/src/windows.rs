@@ -198,10 +198,36 @@ impl Windows {
         self.slots.iter().map(summary).collect()
     }
 
-    /// The settled windows with data and enough scrapes, the newest first.
     /// How many windows are settled, have data and enough scrapes; those that a [`WindowChoice`] chooses from.
     pub fn usable_windows(&self) -> usize {
         self.usable().count()
+    }
+
+    /// How many of these began at this second of Prometheus' clock or later.
+    pub fn usable_since(&self, seconds: f64) -> usize {
+        self.usable().filter(|slot| slot.ended_at - self.scale.window_seconds >= seconds).count()
+    }
+
+    /// Forgets all windows before the newest usable ones, of which `kept` are kept.
+    pub fn keep_newest(&mut self, kept: usize) {
+        let oldest = self.usable().take(kept).last().map(|slot| slot.ended_at);
+        let oldest = oldest.unwrap_or(f64::INFINITY);
+        let gone: Vec<usize> =
+            self.slots.iter().filter(|slot| slot.ended_at < oldest).map(|slot| slot.column).collect();
+        self.slots.retain(|slot| slot.ended_at >= oldest);
+        gone.into_iter().for_each(|column| self.clear(column));
+        self.forget_unused();
+    }
+
+    /// Mean microseconds per message of an actor at speed 1; `None` if not measured.
+    pub fn service_microseconds(&self, actor: &str, choice: WindowChoice) -> Option<f64> {
+        let columns = self.actors.get(actor)?;
+        let slots = self.chosen(choice);
+        let measured: Vec<f64> = slots.iter().map(|slot| f64::from(columns.service[slot.column])).collect();
+        let measured: Vec<f64> = measured.into_iter().filter(|service| *service > 0.0).collect();
+        #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
+        let windows = measured.len() as f64;
+        (!measured.is_empty()).then(|| measured.iter().sum::<f64>() / windows)
     }
 
     pub(crate) fn usable(&self) -> impl Iterator<Item = &WindowSlot> {

@@ -12,8 +12,10 @@ mod constraints;
 mod demand;
 mod digest;
 mod index;
+mod moves;
 mod numbers;
 mod policy;
+mod rebalance;
 mod snapshot;
 mod suggestions;
 mod units;
@@ -31,14 +33,17 @@ pub use index::owner::{controller_ref, is_decision_for};
 pub use index::ownership::Ownership;
 pub use index::room::NodeRoom;
 pub use index::scheduling::{SchedulingKey, SchedulingKind, SchedulingObjects};
+pub use moves::{DecidedMove, elective_moves, moves_in_progress};
 pub use numbers::{Exact, NumberError, duration, floor, quantity, rate, rational, to_quantity};
-pub use policy::{PROGRAM, Policy, PolicyError, Rebalance};
+pub use policy::{PROGRAM, Policy, PolicyError};
+pub use rebalance::Rebalance;
 pub use snapshot::assemble::{
     AssembleError, AssembledSnapshot, SnapshotWarning, assemble, assemble_measured,
 };
 pub use snapshot::measured::MeasuredDemand;
 pub use snapshot::model::{
-    OwnedObjects, decision, desired_state, is_ready, object_name, observed_state, owned_objects, refusals,
+    OwnedObjects, decision, desired_state, is_ready, move_state, object_name, observed_state, owned_objects,
+    refusals, stopped_for_gain,
 };
 pub use snapshot::observe::{Observation, infeasible, infeasible_without_plan, observe};
 pub use snapshot::offered::{pools, units, units_at, units_on};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use counters::AnnoyanceScale;
-use crds::{RebalanceMode, labels};
+use crds::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use placement::Strict;
@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::annoyance::AnnoyanceParameters;
 use crate::numbers::{Exact, duration, floor, quantity};
+use crate::rebalance::{Rebalance, RebalanceParameters, percent};
 
 /// Key of the parameters.
 const PARAMETERS: &str = "policy.yaml";
@@ -20,10 +21,6 @@ pub const PROGRAM: &str = "program.lp";
 /// The largest window: a day.
 const LONGEST_WINDOW: i128 = 24 * 3600 * 1_000_000;
 
-/// Default number of moves of one decision for load.
-const MAX_MOVES_OF_DECISION: usize = 8;
-/// The largest number of moves of one decision that a policy may allow.
-const MOST_MOVES: usize = 64;
 /// The maximum length of the parameters in bytes: a YAML parser takes time quadratic in the nesting of brackets.
 const MAX_PARAMETERS: usize = 16 << 10;
 /// The longest budget of one plan: a search occupies a solver slot that others wait for.
@@ -64,33 +61,6 @@ pub struct Policy {
     pub program: Option<String>,
     /// Programs of enforced policies, by the name of their `ConfigMap`.
     pub enforced: Vec<(String, String)>,
-}
-
-/// What is done about measured load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rebalance {
-    /// The mode of applications that choose none.
-    pub mode: RebalanceMode,
-    /// Minimum gain of moves for load, in percent of the scale of the objective level that they improve.
-    pub min_gain_percent: u64,
-    /// Windows in which the pauses of the movers must pay.
-    pub horizon_windows: u64,
-    /// Maximum number of moves of one decision.
-    pub max_moves: usize,
-}
-
-impl Rebalance {
-    /// Minimum gain as a fraction.
-    pub fn min_gain(self) -> f64 {
-        fraction(self.min_gain_percent)
-    }
-}
-
-/// Percent as a fraction.
-fn fraction(percent: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "at most 100")]
-    let part = percent as f64 / 100.0;
-    part
 }
 
 /// Whether a plan needs a verdict of clingo.
@@ -287,7 +257,7 @@ impl Policy {
 
     /// Minimum gain of a plan with moves, relative to the incumbent's cost.
     pub fn min_gain(&self) -> f64 {
-        fraction(self.min_gain_percent)
+        percent(self.min_gain_percent)
     }
 }
 
@@ -332,48 +302,6 @@ struct Parameters {
 struct BudgetParameters {
     wall: Option<String>,
     memory: Option<TextOrNumber>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-struct RebalanceParameters {
-    mode: Option<RebalanceMode>,
-    least_gain_percent: Option<u64>,
-    horizon_windows: Option<u64>,
-    moves: Option<MovesParameters>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-struct MovesParameters {
-    per_decision: Option<usize>,
-}
-
-impl RebalanceParameters {
-    /// The parameters with their defaults; or the invalid field and its problem.
-    fn resolve(self) -> Result<Rebalance, (&'static str, String)> {
-        let within = |field, given: Option<u64>, default, most: u64| match given.unwrap_or(default) {
-            0 => Err((field, "0; must be at least 1".to_owned())),
-            number if number > most => Err((field, format!("{number}; must be at most {most}"))),
-            number => Ok(number),
-        };
-        let mode = self.mode.unwrap_or_default();
-        if mode == RebalanceMode::On {
-            let problem = "On is not available yet; choose DryRun, which reports the moves that would pay";
-            return Err(("rebalance.mode", problem.to_owned()));
-        }
-        let per_decision = self.moves.unwrap_or_default().per_decision.unwrap_or(MAX_MOVES_OF_DECISION);
-        if !(1..=MOST_MOVES).contains(&per_decision) {
-            let problem = format!("{per_decision}; must be from 1 to {MOST_MOVES}");
-            return Err(("rebalance.moves.perDecision", problem));
-        }
-        Ok(Rebalance {
-            mode,
-            min_gain_percent: within("rebalance.leastGainPercent", self.least_gain_percent, 10, 100)?,
-            horizon_windows: within("rebalance.horizonWindows", self.horizon_windows, 10, 1000)?,
-            max_moves: per_decision,
-        })
-    }
 }
 
 #[derive(Default, Deserialize)]

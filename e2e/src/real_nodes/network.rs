@@ -4,12 +4,15 @@ use std::{
     fs::File,
     net::{Ipv4Addr, TcpListener},
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
+
+use super::delay;
 
 /// The API server's Service, the first address of the service range.
 pub(crate) const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -58,12 +61,30 @@ impl Network {
         bail!("256 nodes have a network on this machine: stop other runs of this harness")
     }
 
-    /// Creates a veth pair between the nodes of two processes, so that their pods reach each other.
+    /// Creates a cable between the nodes of two processes, so that their pods reach each other: a veth pair, or TUN devices
+    /// whose packets are delayed.
     ///
     /// It is removed with either namespace.
-    pub(super) fn connect(self, pid: u32, other: Self, other_pid: u32) -> Result<()> {
+    pub(super) fn connect(
+        self,
+        pid: u32,
+        other: Self,
+        other_pid: u32,
+        delay: Option<Duration>,
+    ) -> Result<()> {
         let (to_other, to_self) = (format!("node-{}", other.number), format!("node-{}", self.number));
-        ip(&format!("link add {to_other} netns {pid} type veth peer name {to_self} netns {other_pid}"))?;
+        match delay {
+            None => ip(&format!(
+                "link add {to_other} netns {pid} type veth peer name {to_self} netns {other_pid}"
+            ))?,
+            Some(delay) => {
+                let ends = [
+                    inside(pid, || delay::device(&to_other))?,
+                    inside(other_pid, || delay::device(&to_self))?,
+                ];
+                delay::relay(ends, delay);
+            }
+        }
         for (end, pid, from, to) in [(to_other, pid, self, other), (to_self, other_pid, other, self)] {
             let (own, its) = (from.node(), to.node());
             let commands = format!(

@@ -13,6 +13,7 @@ mod churn;
 mod cli;
 mod counters;
 mod disruption_budgets;
+mod elective_moves;
 mod env;
 mod failing_pods;
 mod failover;

@@ -14,6 +14,34 @@ use crate::env::{AppState, TestEnv, application, cpus};
 use crate::installation::cluster;
 
 const POLICY: &str = "three-seconds";
+
+/// A hub that exchanges messages with three workers, under a policy of this name with windows of three seconds; `of_policy` are
+/// further parameters.
+pub async fn apply_hub(env: &TestEnv, policy: &str, of_policy: &str) -> serde_json::Value {
+    let text = format!("window: 3s\nbudget: {{wall: 1s}}\n{of_policy}");
+    let policy_object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": policy, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
+        "data": {"policy.yaml": text}});
+    cluster().kubectl_with(["apply", "-f-"], &policy_object.to_string()).await.unwrap();
+    let group = |name, replicas| (name, replicas, &[("cpu", "1us")][..]);
+    let mut manifest = application("loaded", &[group("hub", 1), group("worker", 3)]);
+    manifest["spec"]["channels"] =
+        json!([{"from": "hub", "to": "worker", "rate": "1/s", "pattern": "AllToAll"}]);
+    manifest["spec"]["policy"] = json!(policy);
+    env.apply(&manifest).await;
+    manifest
+}
+
+/// A worker beside the hub, and one on the other node.
+pub fn workers_by_place(state: &AppState) -> (String, String) {
+    let places = state.places();
+    let worker = |beside_hub: bool| {
+        let mut workers = (0..WORKERS).map(|worker| format!("worker-{worker}"));
+        workers.find(|worker| (places[worker.as_str()] == places["hub-0"]) == beside_hub).unwrap()
+    };
+    (worker(true), worker(false))
+}
+
 /// Scrapes in a second.
 const SCRAPES: u64 = 2;
 /// Seconds from now in which another pair is hot: from, and until.
@@ -22,15 +50,15 @@ const CHANGED: (u64, u64) = (60, 100);
 const SPAN: (u64, u64) = (60, 300);
 /// Messages per second of the hot pair, and of the others.
 const RATES: (u64, u64) = (1000, 10);
-const WORKERS: usize = 3;
+pub const WORKERS: usize = 3;
 
 /// The messages from `hub-0` to each worker, of which one is hot, in the `OpenMetrics` format.
-fn samples(namespace: &str, hot: &str, then_hot: &str, now: u64) -> String {
+pub fn samples(namespace: &str, (hot, then_hot): (&str, &str), changed: (u64, u64), now: u64) -> String {
     let mut text = "# TYPE actor_channel_messages counter\n".to_owned();
     let times = || (0..(SPAN.0 + SPAN.1) * SCRAPES).map(|scrape| (now - SPAN.0) * SCRAPES + scrape);
     let stamp = |scrape: u64| format!("{}.{}", scrape / SCRAPES, (scrape % SCRAPES) * 10 / SCRAPES);
     let is_changed =
-        |scrape: u64| ((now + CHANGED.0) * SCRAPES..(now + CHANGED.1) * SCRAPES).contains(&scrape);
+        |scrape: u64| ((now + changed.0) * SCRAPES..(now + changed.1) * SCRAPES).contains(&scrape);
     for worker in (0..WORKERS).map(|worker| format!("worker-{worker}")) {
         let mut count = 0;
         for scrape in times() {
@@ -52,7 +80,7 @@ fn samples(namespace: &str, hot: &str, then_hot: &str, now: u64) -> String {
     text + "# EOF\n"
 }
 
-fn condition<'a>(state: &'a AppState, type_: &str) -> Option<&'a Condition> {
+pub fn condition<'a>(state: &'a AppState, type_: &str) -> Option<&'a Condition> {
     let status = state.application.status.as_ref()?;
     status.conditions.iter().find(|condition| condition.type_ == type_)
 }
@@ -76,26 +104,13 @@ async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
     // Two actors on each node.
     let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).cpu("1"));
     let mut env = TestEnv::new("loaded", nodes, [cpus()]).await;
-    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": POLICY, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
-        "data": {"policy.yaml": "window: 3s\nbudget: {wall: 1s}\n"}});
-    cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
-    let group = |name, replicas| (name, replicas, &[("cpu", "1us")][..]);
-    let mut manifest = application("loaded", &[group("hub", 1), group("worker", 3)]);
-    manifest["spec"]["channels"] =
-        json!([{"from": "hub", "to": "worker", "rate": "1/s", "pattern": "AllToAll"}]);
-    manifest["spec"]["policy"] = json!(POLICY);
-    env.apply(&manifest).await;
+    let mut manifest = apply_hub(&env, POLICY, "").await;
     let before = env.wait_reconciled("loaded", AppState::all_placed).await;
     let places = before.places();
-    let worker = |beside_hub: bool| {
-        let mut workers = (0..WORKERS).map(|worker| format!("worker-{worker}"));
-        workers.find(|worker| (places[worker.as_str()] == places["hub-0"]) == beside_hub).unwrap()
-    };
-    let (beside, elsewhere) = (worker(true), worker(false));
+    let (beside, elsewhere) = workers_by_place(&before);
 
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let text = samples(env.namespace.name(), &beside, &elsewhere, now);
+    let text = samples(env.namespace.name(), (&beside, &elsewhere), CHANGED, now);
     let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
     env.read_counters(&prometheus).await;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use control::ObjectId;
 use crds::{Instance, Placement};
 use futures::{StreamExt, stream};
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -192,6 +193,27 @@ impl Writer {
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Err(Error::Overtaken),
             Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(NotAdmitted::of(&status))),
             Err(source) => Err(Error::Apply { what: format!("ConfigMap {name}"), source }),
+        }
+    }
+
+    /// Annotates exactly this revision; a deleted one is fine.
+    pub async fn annotate_revision(
+        &self,
+        there: &ControllerRevision,
+        annotation: &str,
+        text: &str,
+    ) -> Result<(), Error> {
+        let permit = self.begin("ControllerRevision", "patch")?;
+        let name = there.name_any();
+        let api: Api<ControllerRevision> =
+            Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
+        let metadata = serde_json::json!({"uid": there.uid(), "annotations": {annotation: text}});
+        let patch = Patch::Merge(serde_json::json!({"metadata": metadata}));
+        let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+        match permit.within(api.patch(&name, &parameters, &patch)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(source) => Err(Error::Apply { what: format!("ControllerRevision {name}"), source }),
         }
     }
 

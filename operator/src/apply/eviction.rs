@@ -5,6 +5,7 @@ use control::{Moment, ObjectId, RefusalKey};
 use world::ApplicationKey;
 
 use crate::error::Error;
+use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 
 /// An operation that is refused for now and retried.
@@ -35,6 +36,7 @@ pub async fn evict(
     }
     let Err(why) = ctx.writer.evict(&key.namespace, &pod.name, &pod.uid).await? else { return Ok(None) };
     tracing::info!(actor, why, "eviction refused; backing off");
+    ctx.moves.eviction_refused(key, &actor, &why, moment());
     let until = ctx.back_off(backoff_key, &why, None);
     Ok(Some(Deferred::Evict(actor, until, why)))
 }

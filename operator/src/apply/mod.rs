@@ -4,14 +4,18 @@
 //! evicts pods that move, and keeps the resources that the application owns.
 
 pub mod eviction;
+pub mod history;
 pub mod identity;
 pub mod instance_pods;
+pub mod move_limits;
 pub mod observed;
 pub mod owned_resources;
 pub mod ownership;
 pub mod pods;
 pub mod recheck_places;
 pub mod reconcile;
+pub mod record_moves;
 pub mod refusals;
+pub mod report;
 pub mod revisions;
 pub mod rollout;

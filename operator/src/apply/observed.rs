@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
-use control::{Backoff, Refusal, RefusalScope};
+use control::{Action, Backoff, Refusal, RefusalScope, StopMode};
 use crds::{ActorApplication, DevicePool, Placement, StartPolicy};
 use kube::ResourceExt;
 use world::{ApplicationKey, OwnedObjects, Policy, Unit, object_name};
@@ -107,6 +107,7 @@ pub async fn plan_actions(
         None if control::is_fully_applied(&decided, &observed.seen) => BTreeSet::new(),
         None => infeasible(ctx, application, &decided).await?,
     };
+    limit_moves(application, &decided, &mut observed.seen, ctx);
     let closed = refusals.iter().find(|refusal| refusal.key.scope == RefusalScope::Namespace);
     observed.seen.namespace_backoff = closed.map(|it| Backoff { until: it.until, reason: it.reason.clone() });
     let mut todo = control::next_actions(&wanted, &decided, &observed.seen, &infeasible);
@@ -128,7 +129,33 @@ pub async fn plan_actions(
     } else if !is_newest {
         control::repair_only(&mut todo);
     }
+    let is_begun = |step: &&Action| match step {
+        Action::StopPod { actor, mode: StopMode::Evict, .. } => decided.elective.contains_key(actor),
+        _ => false,
+    };
+    let begun = todo.actions.iter().filter(is_begun).count();
+    ctx.moves
+        .set(&ApplicationKey::of(application), control::stopped_for_gain(&decided, &observed.seen) + begun);
     outcome.waiting = std::mem::take(&mut todo.blocked);
     outcome.requeue_at = todo.requeue_at.into_iter().chain(outcome.requeue_at).min();
     Ok((observed, todo))
+}
+
+/// Sets how many actors may be stopped for a gain, by the policy and the moves of other applications.
+fn limit_moves(
+    application: &ActorApplication,
+    decided: &control::Decision,
+    seen: &mut control::ObservedState,
+    ctx: &Context,
+) {
+    let key = ApplicationKey::of(application);
+    seen.not_evicted = ctx.moves.not_evicted(&key, |actor| decided.elective.contains_key(actor));
+    if decided.elective.is_empty() {
+        return;
+    }
+    let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
+    let policy = ctx.policies.in_force(name, &key.namespace).map(|(policy, _)| policy);
+    let rebalance = policy.map_or_else(|_| Policy::builtin("moves").rebalance, |policy| policy.rebalance);
+    let stopped = control::stopped_for_gain(decided, seen);
+    seen.move_limits = ctx.moves.reserve(&key, stopped, &rebalance, &ctx.caches.index());
 }

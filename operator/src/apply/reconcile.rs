@@ -5,34 +5,32 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use control::{Action, BlockedOn, Moment, Refusal, StopMode};
-use crds::{ActorApplication, Instance, InstanceStatus, NodeTopology, Placement};
+use control::{Action, BlockedOn, Refusal, StopMode};
+use crds::{ActorApplication, Instance, MicroTime, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
-use world::{
-    ActorName, ApplicationActors, ApplicationKey, GroupMember, Index, OwnedObjects, Policy, SnapshotWarning,
-    Unit,
-};
+use world::{ActorName, ApplicationKey, GroupMember, Index, SnapshotWarning, Unit};
 
-use crate::api::writes::{all, each};
+use crate::api::writes::each;
 use crate::apply::eviction::{Deferred, evict};
+use crate::apply::history::withdrawn;
 use crate::apply::instance_pods::{adopt, create_instance, create_pod, delete};
 use crate::apply::observed::{ObservedApplication, is_newest, plan_actions};
 use crate::apply::recheck_places;
-use crate::apply::refusals::{block_actors, by_node, record_refusals, to_status};
+use crate::apply::record_moves::record_history;
+use crate::apply::refusals::{block_actors, by_node, record_refusals};
+use crate::apply::report::report;
 use crate::apply::rollout::Rollout;
 use crate::error::{Error, Failures};
 use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
-use crate::status::instances::{InstanceContext, defer_report, instance_status, root_of};
-use crate::status::phase::{self, placement_status};
-use crate::status::report::{self, Outcome, application_status, event};
-use crate::watch::devices;
+use crate::status::instances::root_of;
+use crate::status::report::{Outcome, event};
 
 /// Reconciles an application, if it exists; returns when to requeue it.
 ///
@@ -84,6 +82,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     let mut outcome = Outcome { requeue_at: again, ..said.unwrap_or_default() };
     if let Some(load) = ctx.load_reports.get(&key) {
         (outcome.load, outcome.counters) = (load.findings(), Some(load.coverage.get()));
+        outcome.judged = load.outcome;
     }
     for (until, message) in not_adopted {
         outcome.requeue_at = Some(outcome.requeue_at.map_or(until, |at| at.min(until)));
@@ -91,6 +90,10 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     }
     // Planning reports a foreign Placement of its name.
     outcome.decision = ctx.caches.decision(&key).ok().flatten().map(|decision| decision.as_ref().clone());
+    if let Some(decision) = &outcome.decision {
+        let withdrawn = || withdrawn(decision, MicroTime(Timestamp::now()));
+        outcome.judged = outcome.judged.take().or_else(withdrawn);
+    }
     let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
     if outcome.decision.is_none() && is_pending {
         // Nothing to apply or report before the first plan, which requeues it.
@@ -222,6 +225,9 @@ async fn apply(
             .await?;
         return Ok(true);
     }
+    // Moves are in the history before they begin.
+    let judged = outcome.judged.clone();
+    failures.keep(record_history((application, &key), decision, judged.as_ref(), ctx, outcome).await)?;
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));
     for actor in todo.ended {
         // Counted once per pod, until it is deleted.
@@ -229,10 +235,12 @@ async fn apply(
         let Some(uid) = pod.map(|pod| pod.id.uid.as_str()) else { continue };
         ctx.back_off((key.clone(), actor), "its pod ended", Some(uid));
     }
-    if !todo.refused_pods.is_empty() {
-        let (refused, said) = by_node((todo.refused_pods, false), &units, &actors, &[]);
-        record_refusals(&key, decision, ctx, refusals, refused).await?;
-        ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+    let not_evicted = by_node((todo.not_evicted, true), &units, &actors, refusals);
+    for (refused, said) in [by_node((todo.refused_pods, false), &units, &actors, &[]), not_evicted] {
+        if !said.is_empty() {
+            record_refusals(&key, decision, ctx, refusals, refused).await?;
+            ctx.emit_event(application, &event(EventType::Warning, "Refused", "Place", said)).await;
+        }
     }
     let root = root_of(&actors, &instances);
     let has_peers = ctx.owned_resources.owns_peers_file(application);
@@ -373,124 +381,4 @@ fn stuck(
         Deferred::Create { .. } | Deferred::Start(..) | Deferred::Remove { .. } => None,
     });
     control::stuck_moves(&world::decision(decision), seen, &outcome.waiting, &kept.collect())
-}
-
-/// The status writes of a reconcile.
-struct StatusReport {
-    /// Whether the status of the application or its Placement was written.
-    written: bool,
-    /// When a deferred status is due.
-    requeue_at: Option<Moment>,
-}
-
-/// Writes changed statuses; counts of running actors less often.
-async fn report(
-    application: &ActorApplication,
-    key: &ApplicationKey,
-    ctx: &Context,
-    outcome: &Outcome,
-    refusals: &[Refusal],
-) -> Result<StatusReport, Error> {
-    let (own, actors) = {
-        let index = ctx.caches.index();
-        (world::owned_objects(&index, application), world::desired_actors(&index, application))
-    };
-    let others_starting = ctx.recent_starts.others_starting(key, moment());
-    let requeue_in = report_instances(&actors, ctx, &own, (outcome, others_starting)).await?;
-    let mut reported = StatusReport { written: false, requeue_at: requeue_in.map(|next| moment() + next) };
-    let next_count_report = ctx.status_throttle.next_count_report(key, moment());
-    let mut is_due = |only_counts: bool| {
-        let later = next_count_report.filter(|_| only_counts);
-        reported.requeue_at = later.into_iter().chain(reported.requeue_at).min();
-        reported.written |= later.is_none();
-        later.is_none()
-    };
-    let plain = Policy::builtin("units");
-    let now = Timestamp::now();
-    let rollout = Rollout::of(application, ctx);
-    let progress = {
-        let index = ctx.caches.index();
-        let unit = |id: &str| world::units_at(&index, id.rsplit_once('/')?.0, &plain).remove(id);
-        rollout.progress(&actors.names, &own, outcome.decision.as_ref(), &unit)
-    };
-    let outcome = &Outcome { progress, ..outcome.clone() };
-    let instances = own.iter().map(|(name, (instance, _))| (name.clone(), instance.as_ref())).collect();
-    let status = application_status(application, &actors.names, outcome, &instances, now);
-    if let Some(decision) = &outcome.decision {
-        let placement = placement_status(decision, (&instances, &outcome.waiting), to_status(refusals), now);
-        let before = decision.status.clone().unwrap_or_default();
-        if before != placement && is_due(phase::only_counts(&before, &placement)) {
-            ctx.caches.record_written(ctx.writer.apply_status(decision, &placement).await?);
-        }
-    }
-    // The cached status is newer, so a status just written is not written again.
-    let newest = ctx.caches.applications.get(&crate::watch::caches::object_ref(key));
-    if let Some(newest) = newest.filter(|newest| newest.uid() == application.uid()) {
-        let before = newest.status.clone().unwrap_or_default();
-        if before != status && is_due(report::only_counts(&before, &status)) {
-            ctx.writer.apply_status(newest.as_ref(), &status).await?;
-        }
-    }
-    Ok(reported)
-}
-
-/// Writes changed statuses of Instances; returns when deferred ones are due.
-async fn report_instances(
-    actors: &ApplicationActors,
-    ctx: &Context,
-    own: &OwnedObjects,
-    (outcome, others_starting): (&Outcome, bool),
-) -> Result<Option<Duration>, Error> {
-    let topologies: BTreeMap<String, Arc<NodeTopology>> = {
-        let index = ctx.caches.index();
-        let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
-        let nodes: BTreeSet<String> = own.values().filter_map(|(_, pod)| node(pod.as_deref()?)).collect();
-        let found = nodes.into_iter().filter_map(|node| Some((node.clone(), index.topology(&node)?.clone())));
-        found.collect()
-    };
-    let topologies = topologies.iter().map(|(name, topology)| (name.clone(), topology.as_ref())).collect();
-    let root = root_of(&actors.names, own);
-    let spec = outcome.decision.as_ref().map(|decision| &decision.spec);
-    let places: BTreeMap<&str, &str> = spec
-        .iter()
-        .flat_map(|spec| &spec.assignments)
-        .map(|it| (it.actor.as_str(), it.unit.as_str()))
-        .collect();
-    let reasons: BTreeMap<&str, &[String]> = spec
-        .iter()
-        .flat_map(|spec| &spec.unplaced)
-        .map(|it| (it.actor.as_str(), it.reasons.as_slice()))
-        .collect();
-    let now = Timestamp::now();
-    let mut requeue_in = None;
-    let changed = own.iter().filter_map(|(name, (instance, pod))| {
-        let pod = pod.as_deref();
-        let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
-        let hosted: Vec<String> = world::actors_of_instance(instance).iter().map(ActorName::short).collect();
-        let context = InstanceContext {
-            place: hosted.iter().find_map(|actor| places.get(actor.as_str()).copied()),
-            reasons: hosted.iter().find_map(|actor| reasons.get(actor.as_str()).copied()),
-            wait: hosted.iter().find_map(|actor| outcome.waiting.get(actor)),
-            unfit: actors.rejected.get(name),
-            others_starting,
-            now,
-        };
-        let status = instance_status(instance, pod, devices, root.as_ref() == Some(name), &context);
-        let deferred = defer_report(instance, pod, &context, &status);
-        requeue_in = requeue_in.into_iter().chain(deferred).min();
-        (deferred.is_none() && instance.status.as_ref() != Some(&status))
-            .then_some((instance.as_ref(), status))
-    });
-    let changed: Vec<(&Instance, InstanceStatus)> = changed.collect();
-    let work = changed.into_iter().map(|(instance, status)| async move {
-        match ctx.writer.apply_status(instance, &status).await {
-            // It was deleted meanwhile, and perhaps recreated.
-            Err(Error::Apply { source: kube::Error::Api(answer), .. }) if answer.code == 404 => Ok(()),
-            // The newer version enqueues the application.
-            Err(Error::Overtaken) => Ok(()),
-            other => other.map(|_| ()),
-        }
-    });
-    all(work).await?;
-    Ok(requeue_in)
 }

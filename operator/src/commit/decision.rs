@@ -7,7 +7,9 @@ use crds::{
 };
 use placement::ix::ActorIx;
 use placement::{Objectives, Plan};
-use world::{ApplicationKey, AssembledSnapshot, Index, Policy};
+use world::{ApplicationKey, AssembledSnapshot, DecidedMove, Index, Policy};
+
+use crate::commit::elective::DecisionMoves;
 
 /// Longest reason, in characters; longer ones are cut.
 const MAX_REASON_CHARS: usize = 1000;
@@ -17,12 +19,11 @@ const MAX_REASONS: usize = 16;
 /// again.
 const MAX_REASON_BYTES: usize = 300_000;
 
-/// The spec for a plan; moves are relative to the Placement before.
+/// The spec for a plan; moves are relative to the Placement before, and elective ones in progress are kept.
 pub fn spec(
     application: &ActorApplication,
-    world: &AssembledSnapshot,
-    policy: &Policy,
-    plan: &Plan,
+    (world, policy): (&AssembledSnapshot, &Policy),
+    (plan, decided): (&Plan, &DecisionMoves),
     before: Option<&Placement>,
     index: &Index,
 ) -> PlacementSpec {
@@ -88,7 +89,8 @@ pub fn spec(
             .filter(|one| own(&one.actor))
             .map(|one| ExcusedActor { actor: short(one.actor), reasons: reasons_of(&one.reasons) })
             .collect(),
-        moves: moves((world, policy), plan, before, &assignments, index),
+        moves: moves((world, policy), (plan, decided), before, &assignments, index),
+        gain: decided.gain.clone().or_else(|| before.and_then(|before| before.spec.gain.clone())),
         assignments,
     };
     truncate_reasons(&mut spec);
@@ -130,7 +132,7 @@ fn cut(text: &str) -> String {
 /// Actors whose unit changed, with the reason.
 fn moves(
     (world, policy): (&AssembledSnapshot, &Policy),
-    plan: &Plan,
+    (plan, decided): (&Plan, &DecisionMoves),
     before: Option<&Placement>,
     assignments: &[Assignment],
     index: &Index,
@@ -157,9 +159,20 @@ fn moves(
             from: Some(from.unit.clone()),
             to: now.unit.clone(),
             reason: cut(&reason),
+            gain_percent: decided.gains.get(&now.actor).copied(),
+            decided_at: Some(decided.at.clone()),
         })
     };
-    assignments.iter().filter_map(moved).collect()
+    let new: Vec<Move> = assignments.iter().filter_map(moved).collect();
+    let places: BTreeMap<&str, &str> =
+        assignments.iter().map(|it| (it.actor.as_str(), it.unit.as_str())).collect();
+    let under_way = before.map(world::moves_in_progress).unwrap_or_default();
+    let is_kept = |it: &&Move| {
+        let is_it = |of: &DecidedMove| of.actor == it.actor && Some(of.decided_at) == it.decided_at.as_ref();
+        under_way.iter().any(is_it) && places.get(it.actor.as_str()) == Some(&it.to.as_str())
+    };
+    let kept = before.iter().flat_map(|before| &before.spec.moves).filter(is_kept).cloned();
+    kept.chain(new).collect()
 }
 
 /// Why an actor left a node that did not refuse it.
@@ -225,7 +238,7 @@ mod tests {
     fn moved() -> Vec<Move> {
         all(|actor, node| {
             let (from, to) = (format!("{node}/cpus-0"), format!("{node}/cpus-1"));
-            Move { actor, from: Some(from), to, reason: reason() }
+            Move { actor, from: Some(from), to, reason: reason(), ..Move::default() }
         })
     }
 

@@ -4,6 +4,7 @@
 
 pub mod attempts;
 pub mod decision;
+pub mod elective;
 pub mod locks;
 pub mod revalidate;
 pub mod slow;

@@ -1,15 +1,17 @@
 //! Writes a plan that was revalidated.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use control::PlanReason;
-use crds::{ActorApplication, Placement, StartPolicy};
+use crds::{ActorApplication, MicroTime, Placement, StartPolicy};
+use jiff::Timestamp;
 use kube::ResourceExt;
 use placement::Plan;
 use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::apply::ownership::owner;
 use crate::commit::decision::{is_unchanged, spec};
+use crate::commit::elective::{DecisionMoves, DecisionReason};
 use crate::commit::locks::CommitGuard;
 use crate::error::Error;
 use crate::plan::searches::LastPlanned;
@@ -24,7 +26,7 @@ const SLOW_COMMIT: Duration = Duration::from_secs(1);
 /// Writes the Placement unless it is unchanged. Lock and slot are released as soon as it is written; events follow later.
 pub async fn commit(
     application: &ActorApplication,
-    (key, why): (&ApplicationKey, PlanReason),
+    (key, reason): (&ApplicationKey, &DecisionReason),
     policy: &Policy,
     (lock, mut slot, world): (CommitGuard<'_>, Option<Slot>, &AssembledSnapshot),
     plan: &Plan,
@@ -35,7 +37,8 @@ pub async fn commit(
     let all_or_nothing = application.spec.start == StartPolicy::AllOrNothing && !has_pods(application, ctx);
     let whole = all_or_nothing.then(|| Box::new(control::all_or_nothing(&world.snapshot, plan.clone())));
     let plan = whole.as_deref().unwrap_or(plan);
-    let spec = spec(application, world, policy, plan, before.as_deref(), &ctx.caches.index());
+    let moves = moves_of(world, plan, reason).await?;
+    let spec = spec(application, (world, policy), (plan, &moves), before.as_deref(), &ctx.caches.index());
     if before.as_ref().is_some_and(|before| is_unchanged(&before.spec, &spec)) {
         return Ok(());
     }
@@ -69,11 +72,32 @@ pub async fn commit(
         ctx.caches.mark_dirty(key);
     }
     let moves = u64::try_from(written.spec.moves.len()).unwrap_or(u64::MAX);
-    ctx.metrics.moves.with_label_values(&[<&str>::from(why)]).inc_by(moves);
+    ctx.metrics.moves.with_label_values(&[<&str>::from(reason.why)]).inc_by(moves);
     outcome.moved = !written.spec.moves.is_empty();
     outcome.placement_written = true;
     outcome.decision = Some(written);
     Ok(())
+}
+
+/// The moves of a plan, with their gains.
+async fn moves_of(
+    world: &AssembledSnapshot,
+    plan: &Plan,
+    reason: &DecisionReason,
+) -> Result<DecisionMoves, Error> {
+    let at = now_in_microseconds();
+    if plan.assignment == world.snapshot.incumbent() {
+        return Ok(DecisionMoves { at, gains: BTreeMap::new(), gain: None });
+    }
+    let (snapshot, plan, reason) = (world.snapshot.clone(), plan.clone(), *reason);
+    let task = tokio::task::spawn_blocking(move || DecisionMoves::of(&snapshot, &plan, &reason, at));
+    task.await.map_err(|e| Error::Search(e.to_string()))
+}
+
+/// Now, as the API server keeps it.
+fn now_in_microseconds() -> MicroTime {
+    let now = Timestamp::now();
+    MicroTime(Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now))
 }
 
 /// Whether the application has a pod.

@@ -98,6 +98,13 @@ impl LoadStore {
         self.all().get(key).map(|load| load.windows.measure(profiles, choice))
     }
 
+    /// Forgets the windows of an application before the newest usable ones.
+    pub fn keep_newest(&self, key: &ApplicationKey, kept: usize) {
+        if let Some(load) = self.all().get_mut(key) {
+            load.windows.keep_newest(kept);
+        }
+    }
+
     /// A copy of the windows of an application.
     pub fn windows(&self, key: &ApplicationKey) -> Option<Windows> {
         self.all().get(key).map(|load| load.windows.clone())

@@ -14,12 +14,14 @@ use placement::{Budget, JudgeError, Plan, PlanError, Snapshot, StoppedBy, Strate
 use portfolio::Purpose;
 use world::{ApplicationKey, AssembledSnapshot, Policy};
 
+use crate::commit::elective::DecisionReason;
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
 use crate::error::Error;
 use crate::plan::observe::{Observation, judge, kinds, least_gain, limits, observe};
 use crate::plan::runtime_requests;
 use crate::plan::searches::{LastPlanned, Manifest, Search, SearchResult, TimeShare};
+use crate::plan::share::share;
 use crate::queue::solver_slots::Rank;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
@@ -30,8 +32,6 @@ use crate::status::report::{Outcome, event};
 const MAX_OVERTAKEN: u32 = 3;
 /// How long an application that yields capacity waits before it checks again.
 const YIELD_RETRY: Duration = Duration::from_millis(300);
-/// Minimum time of a search.
-const MIN_SHARE: Duration = Duration::from_millis(10);
 
 /// Plans an application if an input of its plan changed: it is `dirty`, or the snapshot differs.
 ///
@@ -357,7 +357,8 @@ async fn commit_result(
         Verdict::Partial(plan) => (plan, false),
         Verdict::Stale => return Ok(false),
     };
-    commit(application, (key, why), policy, (lock, slot, &newest), &plan, ctx, outcome).await?;
+    let reason = DecisionReason { why, load: None, least: policy.min_gain() };
+    commit(application, (key, &reason), policy, (lock, slot, &newest), &plan, ctx, outcome).await?;
     // Events during the commit did not concern assignments that did not exist yet.
     ctx.caches.recheck().add([key.clone()]);
     if is_whole {
@@ -389,6 +390,7 @@ pub async fn search(
     let judge = judge(policy);
     let span = tracing::Span::current();
     let least = least_gain(why, &world, policy);
+    let stays_put = ctx.caches.application(key).map(|it| world::groups_that_stay(&it)).unwrap_or_default();
     let planned = world.clone();
     let task = tokio::task::spawn_blocking(move || {
         let world = planned;
@@ -417,7 +419,8 @@ pub async fn search(
             let plan = placement::plan(&world.snapshot, strategy.as_ref(), &judge, &budget)?;
             // Rates of a manifest are the same in every window.
             let (derived, found) = (plan.world(&world.snapshot), plan.assignment.clone());
-            let mut plan = control::require_gain(&derived, &[], plan, least);
+            let plan = control::require_gain(&derived, &[], plan, least);
+            let mut plan = control::hold_actors(&derived, plan, |group| stays_put.contains(group));
             if plan.assignment != found {
                 plan = plan.judged_again(&derived, &judge)?;
             }
@@ -438,18 +441,6 @@ pub async fn search(
     Ok(plan)
 }
 
-/// The time of one search when more wait than there are slots: together they take half of a search's time plus 10 ms each, at
-/// most all of it, and at least 10 ms each. Judging and explaining, which take `post_search`, count as part of it. Later
-/// background searches improve the plans.
-fn share(wall: Duration, waiting: usize, slots: usize, post_search: Duration) -> Duration {
-    if waiting <= slots {
-        return wall;
-    }
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-    let queue = wall.min((wall / 2).saturating_add(MIN_SHARE.saturating_mul(count(waiting))));
-    (queue / count(waiting.div_ceil(slots))).saturating_sub(post_search).max(MIN_SHARE.min(wall))
-}
-
 /// The policy's strategy, which must be allowed in production.
 fn strategy(policy: &Policy) -> Result<Box<dyn Strategy>, Error> {
     let refused =
@@ -467,34 +458,6 @@ fn proposal(snapshot: &Snapshot, plan: &Plan) -> String {
         (0, 0) => "nothing would change".to_owned(),
         (starts, moves) => {
             format!("{starts} actors would start and {moves} would move; set paused to false to let them")
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn queued_searches_share_half_the_time_plus_10_ms_each() {
-        // Milliseconds of a search and after it; waiting searches, slots; milliseconds of each and of all.
-        for (wall, post_search, waiting, slots, each, all) in [
-            (2000, 0, 1, 2, 2000, 2000),
-            (2000, 300, 2, 2, 2000, 2000),
-            (2000, 0, 3, 2, 515, 1030),
-            (2000, 0, 10, 2, 220, 1100),
-            (2000, 70, 10, 2, 150, 1100),
-            (2000, 300, 10, 2, 10, 1550),
-            (2000, 0, 100, 2, 40, 2000),
-            (2000, 0, 1000, 2, 10, 5000),
-            (60_000, 0, 10, 1, 3010, 30_100),
-            (5, 0, 10, 1, 5, 50),
-        ] {
-            let [wall, post_search, each] = [wall, post_search, each].map(Duration::from_millis);
-            let share = share(wall, waiting, slots, post_search);
-            assert_eq!(share, each, "{wall:?}, {waiting} wait, {slots} search");
-            let taken = if waiting > slots { share + post_search } else { share };
-            assert_eq!(taken.as_millis() * waiting.div_ceil(slots) as u128, all, "{wall:?}, {waiting} wait");
         }
     }
 }

@@ -1,26 +1,22 @@
-//! Plans for measured load: which moves would pay. Nothing is moved; the result is reported.
+//! Plans for measured load: which moves would pay. With the mode `On` they are decided, otherwise only reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{ElectiveMoves, GateRule, GateVerdict, PlanReason, least_with_pauses, necessary_part};
+use control::{GateRule, Moment};
 use counters::{MIN_SCRAPES, MeasuredLoad, WindowChoice, Windows};
-use crds::{ActorApplication, CounterCoverage, RebalanceMode};
+use crds::{ActorApplication, CounterCoverage, MoveStep, Placement, RebalanceMode};
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
-use jiff::Timestamp;
-use placement::Snapshot;
-use placement::file::{Constraint, Places};
-use world::{ApplicationKey, AssembledSnapshot, MeasuredDemand, Policy, assemble_measured};
+use world::{ApplicationKey, MeasuredDemand, Policy};
 
 use crate::counters::LoadStore;
 use crate::error::Error;
-use crate::plan::decide::search;
-use crate::plan::load_report::{LoadVerdict, ProposedMove, percent};
-use crate::plan::observe::run_blocking;
-use crate::queue::solver_slots::Rank;
+use crate::plan::load_commit::commit_moves;
+use crate::plan::load_report::{HeldUp, LoadVerdict};
+use crate::plan::load_search::{LoadSearch, choice};
+use crate::plan::outcome::{MoverService, judge_moves};
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 
@@ -28,13 +24,16 @@ use crate::runtime::context::Context;
 const STALE_WINDOWS: usize = 4;
 /// Change of the mean load from which a steady gain is looked for again.
 const MEAN_CHANGE: f64 = 0.05;
-/// Pause of an actor that moves, before any is measured.
-const PAUSE_SECONDS: f64 = 10.0;
+
+/// Windows after which moves that could not be judged no longer hold up others.
+const LONGEST_JUDGEMENT: u32 = 16;
 
 /// The load that applications were last planned for.
 #[derive(Debug, Default)]
 pub struct LoadPlanner {
     last: Mutex<BTreeMap<ApplicationKey, LastSearch>>,
+    /// Service times of actors before their last move.
+    services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
 }
 
 /// A search for measured load.
@@ -44,15 +43,6 @@ struct LastSearch {
     at: control::Moment,
     /// Settled windows at that time.
     windows: usize,
-}
-
-/// What a search is made from.
-struct LoadSearch<'a> {
-    key: &'a ApplicationKey,
-    application: &'a ActorApplication,
-    policy: &'a Policy,
-    windows: Windows,
-    rule: GateRule,
 }
 
 /// Considers each application after each of its windows, one after the other: these searches have time.
@@ -97,21 +87,54 @@ impl LoadPlanner {
             return Ok(());
         };
         measure((key, &application), &policy, &windows, ctx)?;
-        let Some(rule) = self.due_rule(key, &windows) else { return Ok(()) };
         // Moves of an application that is being changed are not judged.
-        let is_at_rest = ctx.caches.decision(key).ok().flatten().is_some() && !ctx.searches.has(key);
-        if !is_at_rest || application.spec.paused {
+        let decision = ctx.caches.decision(key).ok().flatten().filter(|_| !ctx.searches.has(key));
+        let Some(decision) = decision.filter(|_| !application.spec.paused) else { return Ok(()) };
+        let request = |windows: Windows, rule| LoadSearch {
+            key,
+            application: application.as_ref(),
+            policy: &policy,
+            windows,
+            rule,
+        };
+        let before = self.services().get(key).cloned();
+        if let Some(judged) =
+            judge_moves(&request(windows.clone(), GateRule::Steady), &decision, before.as_ref(), ctx).await?
+            && ctx.load_reports.change(key, |report| report.outcome = Some(judged))
+        {
+            ctx.caches.enqueue(key);
+        }
+        let Some(rule) = self.due_rule(key, &windows) else { return Ok(()) };
+        let held_up = held_up((key, &application), &decision, &policy, ctx);
+        if let Some(held_up) = held_up.filter(|_| mode == RebalanceMode::On) {
+            report(key, LoadVerdict::HeldUp(held_up), ctx);
             return Ok(());
         }
         let searched =
             LastSearch { facts: windows.load(choice(rule)), at: moment(), windows: windows.usable_windows() };
-        let request = LoadSearch { key, application: application.as_ref(), policy: &policy, windows, rule };
-        let Some(verdict) = request.verdict(ctx).await? else { return Ok(()) };
-        self.last().insert(key.clone(), searched);
-        if ctx.load_reports.change(key, |report| report.set_verdict(verdict)) {
-            ctx.caches.enqueue(key);
+        let request = request(windows, rule);
+        let Some((verdict, found)) = request.verdict(ctx).await? else { return Ok(()) };
+        let Some(found) = found.filter(|_| mode == RebalanceMode::On) else {
+            self.last().insert(key.clone(), searched);
+            report(key, verdict, ctx);
+            return Ok(());
+        };
+        let services = found.services(&request.windows);
+        // If the cluster changed meanwhile, the next window tries again.
+        if commit_moves(&request, found, ctx).await? {
+            self.last().insert(key.clone(), searched);
+            self.services().insert(key.clone(), services);
+            if rule == GateRule::Change {
+                // Earlier windows show another load.
+                store.keep_newest(key, control::CHANGE_WINDOWS);
+            }
+            report(key, verdict.decided(), ctx);
         }
         Ok(())
+    }
+
+    fn services(&self) -> std::sync::MutexGuard<'_, BTreeMap<ApplicationKey, MoverService>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, BTreeMap<ApplicationKey, LastSearch>> {
@@ -121,6 +144,7 @@ impl LoadPlanner {
     /// Plans by the manifest again; returns whether something was reported.
     fn forget(&self, key: &ApplicationKey, ctx: &Context) -> bool {
         self.last().remove(key);
+        self.services().remove(key);
         ctx.caches.change(|index| index.set_measured(key, None));
         ctx.load_reports.remove(key)
     }
@@ -170,115 +194,32 @@ fn measure(
     Ok(())
 }
 
-fn choice(rule: GateRule) -> WindowChoice {
-    match rule {
-        GateRule::Change => WindowChoice::Newest(control::CHANGE_WINDOWS),
-        GateRule::Steady => WindowChoice::All,
+/// Reports a verdict.
+fn report(key: &ApplicationKey, verdict: LoadVerdict, ctx: &Context) {
+    if ctx.load_reports.change(key, |report| report.set_verdict(verdict)) {
+        ctx.caches.enqueue(key);
     }
 }
 
-impl LoadSearch<'_> {
-    /// Searches, takes back what carries little of the gain, and judges the rest; `None` if a search for another reason took over.
-    async fn verdict(self, ctx: &Arc<Context>) -> Result<Option<LoadVerdict>, Error> {
-        let _slot = ctx.solver_slots.acquire(Rank::of(self.application).background(true)).await;
-        let world = self.snapshot(ctx, choice(self.rule)).await?;
-        let (stop, yielded) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let others = Arc::new(ctx.searches.time_share(PlanReason::Load));
-        let found =
-            search((self.key, &world), self.policy, (0, &others), PlanReason::Load, (stop, &yielded), ctx);
-        let plan = found.await?;
-        if yielded.load(std::sync::atomic::Ordering::Acquire) {
-            return Ok(None);
-        }
-        let (least, most) = (self.policy.rebalance.min_gain(), self.policy.rebalance.max_moves);
-        let (planned, snapshot) = (plan.clone(), world.snapshot.clone());
-        let derived =
-            run_blocking(&ctx.snapshot_permits, move || Ok(planned.world(&snapshot).into_owned())).await?;
-        let (goes, planned) = (plan.assignment.clone(), derived.clone());
-        let moves = run_blocking(&ctx.snapshot_permits, move || {
-            let stays = necessary_part(&planned, &goes);
-            Ok(ElectiveMoves::of(&planned, stays, &goes, least, most))
-        });
-        let Some(moves) = moves.await? else { return Ok(Some(LoadVerdict::NoGain)) };
-        let least = self.least_gain(&world, &moves);
-        let mut gains = Vec::new();
-        for at in (0..self.windows.usable_windows()).rev() {
-            let window = self.snapshot(ctx, WindowChoice::One(at)).await?;
-            gains.push(moves.gain(&window.snapshot));
-        }
-        Ok(Some(match self.rule.judge(&gains, least) {
-            GateVerdict::Pays { rule, gain } => LoadVerdict::WouldMove {
-                rule,
-                gain_percent: percent(gain),
-                moves: proposed(&derived, &moves),
-            },
-            other => LoadVerdict::Stays(other),
-        }))
+/// What keeps further moves for load from being decided.
+fn held_up(
+    (key, application): (&ApplicationKey, &ActorApplication),
+    decision: &Placement,
+    policy: &Policy,
+    ctx: &Context,
+) -> Option<HeldUp> {
+    let window = Duration::from_micros(world::floor(policy.window));
+    let now = moment();
+    if !world::moves_in_progress(decision).is_empty() {
+        return Some(HeldUp::Moving);
     }
-
-    /// The snapshot with the numbers of these windows, in which actors that never move for a gain are fixed.
-    async fn snapshot(&self, ctx: &Context, choice: WindowChoice) -> Result<Arc<AssembledSnapshot>, Error> {
-        let (caches, key, policy) = (ctx.caches.clone(), self.key.clone(), self.policy.clone());
-        let (application, windows) = (self.application.clone(), self.windows.clone());
-        run_blocking(&ctx.snapshot_permits, move || {
-            let index = caches.index();
-            let profiles = world::group_profiles(&index, &application, &policy);
-            let profiles = profiles.map_err(world::AssembleError::Invalid)?;
-            let measured = windows.measure(&profiles, choice);
-            let mut world = assemble_measured(&index, &key, &policy, Timestamp::now(), Some(&measured))?;
-            drop(index);
-            let stays_put = world::groups_that_stay(&application);
-            if !stays_put.is_empty() {
-                world.snapshot = Arc::new(with_fixed(&world.snapshot, &stays_put)?);
-            }
-            Ok(Arc::new(world))
-        })
-        .await
+    let moves = decision.status.iter().flat_map(|status| &status.moves);
+    let running_since = moves.filter(|it| it.step == MoveStep::Running).map(|it| it.since.0).max();
+    let running_since: Option<Moment> = running_since.and_then(|since| since.as_duration().try_into().ok());
+    if running_since.is_some_and(|since| now < since + window.saturating_mul(LONGEST_JUDGEMENT)) {
+        return Some(HeldUp::Judging);
     }
-
-    /// The policy's least gain, and what the pauses of the movers cost.
-    fn least_gain(&self, world: &AssembledSnapshot, moves: &ElectiveMoves) -> f64 {
-        let snapshot = &world.snapshot;
-        let work = |actor| {
-            moves.stays[actor].and_then(|unit| snapshot.implementation(actor, unit)).map_or(0, |it| it.work)
-        };
-        let all: i64 = placement::ix::ActorIx::first(snapshot.actors())
-            .filter(|actor| !snapshot.is_fixed(*actor))
-            .map(work)
-            .sum();
-        #[expect(clippy::cast_precision_loss, reason = "work is at most 2^53")]
-        let pauses = moves.gains.keys().map(|actor| (PAUSE_SECONDS, work(*actor) as f64 / all.max(1) as f64));
-        let windows = u32::try_from(self.policy.rebalance.horizon_windows).unwrap_or(u32::MAX);
-        let window = Duration::from_micros(world::floor(self.policy.window));
-        least_with_pauses(self.policy.rebalance.min_gain(), pauses, window.as_secs_f64() * f64::from(windows))
-    }
-}
-
-/// The snapshot with the actors of these groups on their units.
-fn with_fixed(snapshot: &Snapshot, groups: &BTreeSet<String>) -> Result<Snapshot, Error> {
-    let mut file = snapshot.file().clone();
-    for actor in file.actors.iter().filter(|actor| !actor.fixed) {
-        let is_put = actor.group.as_ref().is_some_and(|group| groups.contains(group));
-        if let Some(unit) = actor.current.clone().filter(|_| is_put) {
-            file.constraints.push(Constraint::Only {
-                actors: vec![actor.id.clone()],
-                places: Places::Units(vec![unit]),
-                reason: Some("never moves for a gain".to_owned()),
-            });
-        }
-    }
-    Ok(Snapshot::new(file).map_err(world::AssembleError::Snapshot)?)
-}
-
-fn proposed(snapshot: &Snapshot, moves: &ElectiveMoves) -> Vec<ProposedMove> {
-    let unit = |unit: Option<placement::ix::UnitIx>| {
-        unit.map_or_else(String::new, |unit| snapshot.unit_id(unit).to_owned())
-    };
-    let proposed = moves.gains.iter().map(|(actor, gain)| ProposedMove {
-        actor: snapshot.short_name(*actor).to_owned(),
-        from: unit(moves.stays[*actor]),
-        to: unit(moves.goes[*actor]),
-        gain_percent: percent(*gain),
-    });
-    proposed.collect()
+    let until = ctx.owned_resources.history(application).waits_until(window)?;
+    tracing::debug!(application = %key, ?until, "waits after moves that did not pay");
+    (now < until).then_some(HeldUp::Waiting)
 }

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use control::{GateRule, GateVerdict};
-use crds::CounterCoverage;
+use crds::{CounterCoverage, MoveOutcome};
 use world::ApplicationKey;
 
+use crate::commit::elective::percent;
 use crate::status::report::Finding;
 
 /// A number is reported once it was the same in this many windows.
@@ -36,6 +37,32 @@ pub enum LoadVerdict {
     Stays(GateVerdict),
     /// Moves that would pay.
     WouldMove { rule: GateRule, gain_percent: i64, moves: Vec<ProposedMove> },
+    /// Moves that were decided.
+    Decided { gain_percent: i64, moves: usize },
+    /// No moves are decided now.
+    HeldUp(HeldUp),
+}
+
+/// What keeps moves for load from being decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldUp {
+    /// Earlier moves are in progress.
+    Moving,
+    /// Earlier moves are not judged yet.
+    Judging,
+    /// Earlier moves did not pay.
+    Waiting,
+}
+
+impl LoadVerdict {
+    /// The verdict once its moves were decided.
+    #[must_use]
+    pub fn decided(self) -> Self {
+        match self {
+            Self::WouldMove { gain_percent, moves, .. } => Self::Decided { gain_percent, moves: moves.len() },
+            other => other,
+        }
+    }
 }
 
 /// What is reported of an application's measured load.
@@ -47,6 +74,8 @@ pub struct LoadReport {
     /// Whether a pod was scraped too rarely in a window.
     pub too_short: Held<bool>,
     pub verdict: LoadVerdict,
+    /// What came of the last moves.
+    pub outcome: Option<MoveOutcome>,
 }
 
 /// The first value, which changes only after it differed in several windows in a row.
@@ -124,6 +153,21 @@ impl LoadReport {
         let (holds, reason, message) = match &self.verdict {
             LoadVerdict::None => (false, "Measuring", "no plan for measured load was made yet".to_owned()),
             LoadVerdict::NoGain => (false, "NoGain", "no other placement is noticeably better".to_owned()),
+            LoadVerdict::Decided { gain_percent, moves } => (
+                false,
+                "Moving",
+                format!("{moves} moves were decided, which gain {gain_percent} %; see the Placement"),
+            ),
+            LoadVerdict::HeldUp(HeldUp::Moving) => {
+                (false, "Moving", "further moves wait until those in progress are finished".to_owned())
+            }
+            LoadVerdict::HeldUp(HeldUp::Judging) => {
+                (false, "Judging", "the last moves are judged by the next settled windows".to_owned())
+            }
+            LoadVerdict::HeldUp(HeldUp::Waiting) => {
+                let message = "the last moves did not pay, so further ones wait; see kubectl cairn history";
+                (false, "Waiting", message.to_owned())
+            }
             LoadVerdict::Stays(GateVerdict::FewWindows { needed, .. }) => {
                 (false, "Measuring", format!("a plan is judged by {needed} settled windows"))
             }
@@ -167,13 +211,6 @@ impl LoadReport {
     }
 }
 
-/// A fraction in whole percent.
-pub fn percent(fraction: f64) -> i64 {
-    #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
-    let percent = (fraction * 100.0).round() as i64;
-    percent
-}
-
 /// The reports of all applications whose load is measured.
 #[derive(Debug, Default)]
 pub struct LoadReports(Mutex<BTreeMap<ApplicationKey, LoadReport>>);
@@ -193,7 +230,7 @@ impl LoadReports {
         let mut all = self.all();
         let is_new = !all.contains_key(key);
         let report = all.entry(key.clone()).or_default();
-        let shown = |report: &LoadReport| (report.coverage.get(), report.findings());
+        let shown = |report: &LoadReport| (report.coverage.get(), report.findings(), report.outcome.clone());
         let before = shown(report);
         change(report);
         is_new || before != shown(report)

@@ -5,10 +5,14 @@
 pub mod decide;
 pub mod judged;
 pub mod load;
+pub mod load_commit;
 pub mod load_report;
+pub mod load_search;
 pub mod observe;
+pub mod outcome;
 pub mod planning;
 pub mod plans;
 pub mod policies;
 pub mod runtime_requests;
 pub mod searches;
+pub mod share;

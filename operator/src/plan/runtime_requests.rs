@@ -9,6 +9,7 @@ use kube::runtime::events::EventType;
 use placement::Plan;
 use world::{ApplicationKey, AssembledSnapshot, Policy};
 
+use crate::commit::elective::DecisionReason;
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
 use crate::error::Error;
@@ -72,7 +73,8 @@ pub async fn decide(
     else {
         return Ok(false);
     };
-    commit(application, (key, why), policy, (lock, None, &newest), &plan, ctx, outcome).await?;
+    let reason = DecisionReason { why, load: None, least: policy.min_gain() };
+    commit(application, (key, &reason), policy, (lock, None, &newest), &plan, ctx, outcome).await?;
     ctx.caches.recheck().add([key.clone()]);
     let mut now = now.clone();
     // A plan made without a search is improved in the background.

@@ -14,6 +14,7 @@ use world::{ApplicationKey, Policy};
 
 use crate::api::events::Events;
 use crate::api::writes::Writer;
+use crate::apply::move_limits::MoveTracker;
 use crate::commit::locks::CommitLocks;
 use crate::commit::slow::SlowCommits;
 use crate::config::Planning;
@@ -65,8 +66,11 @@ pub struct Context {
     pub recent_starts: RecentStarts,
     /// Objects that were created and that the watch has not delivered yet.
     pub expectations: Expectations,
-    /// Running searches and their results.
+    /// What is reported of measured load.
     pub load_reports: LoadReports,
+    /// Actors that are stopped for a gain.
+    pub moves: MoveTracker,
+    /// Running searches and their results.
     pub searches: Searches,
     /// What each application was last planned from.
     pub last_planned: Mutex<HashMap<ApplicationKey, LastPlanned>>,
@@ -94,6 +98,10 @@ impl Context {
         self.last_planned.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.back_offs.lock().unwrap_or_else(PoisonError::into_inner).forget(|(of, _)| of == key);
+        self.moves.forget(key);
+        for kind in ["expected", "realised"] {
+            let _ = self.metrics.gain_ratio.remove_label_values(&[&key.namespace, &key.name, kind]);
+        }
         self.plan_backoff.reset(key);
         self.reconcile_backoff.reset(key);
     }

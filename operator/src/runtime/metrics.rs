@@ -3,8 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use control::PlanReason;
+use crds::OutcomeVerdict;
 use metric_names::{MetricDef, operator as names};
-use prometheus::{Histogram, HistogramOpts, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 use strum::VariantNames;
 
 use crate::error::Error;
@@ -29,6 +32,12 @@ pub struct Metrics {
     pub searches: IntCounterVec,
     /// Moved actors, by trigger of the search.
     pub moves: IntCounterVec,
+    /// Seconds that each step of an elective move took.
+    pub move_step_seconds: HistogramVec,
+    /// Decisions with elective moves, by what came of them.
+    pub move_outcomes: IntCounterVec,
+    /// Gain of the last elective moves of an application, expected and realised.
+    pub gain_ratio: GaugeVec,
     /// Replans because the cluster changed.
     pub replans: IntCounterVec,
     /// Plans by clingo's verdict.
@@ -50,6 +59,9 @@ pub struct Metrics {
 /// The buckets of a search's wall clock, in seconds.
 const PLAN_SECONDS: [f64; 9] = [0.005, 0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 15.0, 60.0];
 
+/// The buckets of a step of a move, in seconds.
+const STEP_SECONDS: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 15.0, 60.0, 120.0, 600.0];
+
 impl Metrics {
     /// Registers all metrics on `registry`, never on the global one.
     ///
@@ -70,6 +82,15 @@ impl Metrics {
             searches.with_label_values(&[why]);
             moves.with_label_values(&[why]);
         }
+        let move_outcomes = counter(&names::MOVE_OUTCOMES)?;
+        for verdict in OutcomeVerdict::VARIANTS {
+            move_outcomes.with_label_values(&[verdict]);
+        }
+        let buckets = HistogramOpts::from(opts(&names::MOVE_STEP)).buckets(STEP_SECONDS.into());
+        let move_step_seconds = HistogramVec::new(buckets, names::MOVE_STEP.labels())?;
+        registry.register(Box::new(move_step_seconds.clone()))?;
+        let gain_ratio = GaugeVec::new(opts(&names::GAIN_RATIO), names::GAIN_RATIO.labels())?;
+        registry.register(Box::new(gain_ratio.clone()))?;
         let replans = counter(&names::REPLANS)?;
         // Start at 0, or the first increment would be invisible to `increase()`.
         replans.with_label_values(&[OVERTAKEN]);
@@ -99,6 +120,9 @@ impl Metrics {
             plans,
             searches,
             moves,
+            move_step_seconds,
+            move_outcomes,
+            gain_ratio,
             replans,
             judged,
             writes,

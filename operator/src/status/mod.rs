@@ -3,6 +3,7 @@
 //! [`apply::reconcile`](crate::apply::reconcile) writes them; only [`pools`] runs a loop of its own.
 
 pub mod instances;
+pub mod moves;
 pub mod phase;
 pub mod pools;
 pub mod readiness;

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use control::BlockedOn;
-use crds::{Assignment, Instance, InstancePhase, InstanceStatus, Placement, PlacementPhase, PlacementStatus};
+use crds::{
+    Assignment, Instance, InstancePhase, InstanceStatus, MoveProgress, Placement, PlacementPhase,
+    PlacementStatus,
+};
 use jiff::Timestamp;
 
 use crate::status::report::{Finding, conditions};
@@ -35,7 +38,7 @@ impl Actor {
 pub fn placement_status(
     decision: &Placement,
     (instances, waiting): (&BTreeMap<String, &Instance>, &BTreeMap<String, BlockedOn>),
-    refusals: Vec<crds::Refusal>,
+    (refusals, moves): (Vec<crds::Refusal>, Vec<MoveProgress>),
     now: Timestamp,
 ) -> PlacementStatus {
     let before = decision.status.clone().unwrap_or_default();
@@ -83,6 +86,7 @@ pub fn placement_status(
     PlacementStatus {
         observed_generation: generation,
         phase: Some(phase),
+        moves,
         refusals,
         conditions: conditions(&before.conditions, vec![finding], generation, now),
     }
@@ -147,7 +151,8 @@ mod tests {
             phase: Some(phase),
             ..PlacementStatus::default()
         });
-        let status = placement_status(&decision, (&instances, &waiting), Vec::new(), Timestamp::UNIX_EPOCH);
+        let status =
+            placement_status(&decision, (&instances, &waiting), Default::default(), Timestamp::UNIX_EPOCH);
         format!("{}: {}", status.phase.unwrap(), status.conditions[0].message)
     }
 

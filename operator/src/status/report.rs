@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use control::BlockedOn;
 use crds::{
     ActorApplication, ActorApplicationStatus, ActorCounts, ApplicationPhase, Condition, CounterCoverage,
-    Instance, InstancePhase, Placement, PlacementSpec, Time,
+    Instance, InstancePhase, MoveOutcome, Placement, PlacementSpec, Time,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -90,6 +90,8 @@ pub struct Outcome {
     pub load: Vec<Finding>,
     /// How many actors are measured.
     pub counters: Option<CounterCoverage>,
+    /// What came of the last moves that were made for a gain.
+    pub judged: Option<MoveOutcome>,
     /// Whether a search is running.
     pub searching: bool,
     /// Whether an actor moved.
@@ -336,13 +338,15 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
         spec.strategy
     );
     events.push(event(EventType::Normal, "Planned", "Plan", placed));
-    if !spec.moves.is_empty() {
-        let moved = |m: &crds::Move| {
+    // Elective moves have events of their own.
+    let moves: Vec<&crds::Move> = spec.moves.iter().filter(|it| it.gain_percent.is_none()).collect();
+    if !moves.is_empty() {
+        let moved = |m: &&crds::Move| {
             let from = m.from.as_deref().unwrap_or("nowhere");
             let why = if m.reason.is_empty() { String::new() } else { format!(": {}", m.reason) };
             format!("{} from {from} to {}{why}", m.actor, m.to)
         };
-        let text = listed(spec.moves.iter().map(moved), "; ", spec.moves.len());
+        let text = listed(moves.iter().map(moved), "; ", moves.len());
         events.push(event(EventType::Normal, "Moved", "Move", text));
     }
     if !spec.unplaced.is_empty() {
@@ -416,7 +420,7 @@ mod tests {
             let (actor, to, reason) = ("a-0".to_owned(), "n/u".to_owned(), reason.to_owned());
             let spec = PlacementSpec {
                 unplaced: vec![crds::UnplacedActor { actor: "a-1".to_owned(), reasons }],
-                moves: vec![crds::Move { actor, from: None, to, reason }],
+                moves: vec![crds::Move { actor, to, reason, ..crds::Move::default() }],
                 ..PlacementSpec::default()
             };
             let notes = decision_events(&spec).into_iter().skip(1).filter_map(|event| event.note);

@@ -1,5 +1,5 @@
 //! Cache of the resources that an application owns besides its actors: a Service and a ConfigMap for discovery, and a
-//! `ControllerRevision` per revision of its templates.
+//! `ControllerRevision` per revision of its templates and per decision that moved actors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use world::{ApplicationKey, controller_ref};
 
+use crate::apply::history::{History, is_history};
 use crate::apply::revisions::Revisions;
 use crate::watch::caches::CachesCell;
 use crate::watch::slim;
@@ -71,8 +72,17 @@ impl OwnedResources {
     /// The revisions of an application's templates, the oldest first.
     pub fn revisions(&self, application: &ActorApplication) -> Revisions {
         let mut kept = self.revisions.of(application);
+        kept.retain(|revision| !is_history(revision));
         kept.sort_by_key(|revision| (revision.revision, revision.name_any()));
         Revisions(kept)
+    }
+
+    /// The decisions of an application that moved actors, the oldest first.
+    pub fn history(&self, application: &ActorApplication) -> History {
+        let mut kept = self.revisions.of(application);
+        kept.retain(|revision| is_history(revision));
+        kept.sort_by_key(|revision| revision.revision);
+        History(kept)
     }
 }
 

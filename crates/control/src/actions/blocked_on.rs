@@ -28,6 +28,8 @@ pub enum BlockedOn {
     Infeasible(String),
     /// Its move is suspended while too many nodes are unreachable.
     MassOutage,
+    /// Its move waits for other moves, or for a rollout.
+    MoveTurn,
     /// Its node is unreachable, so it may still be running.
     NodeLost {
         /// The node.
@@ -67,6 +69,9 @@ impl fmt::Display for BlockedOn {
             }
             Self::MassOutage => {
                 f.write_str("its move is suspended until at most 30 % of the nodes are unreachable")
+            }
+            Self::MoveTurn => {
+                f.write_str("its move waits until other actors have moved and no rollout is in progress")
             }
             Self::NodeLost { node, forced: false } => write!(
                 f,

@@ -5,6 +5,7 @@
 
 pub(crate) mod blocked_on;
 pub(crate) mod heal;
+pub(crate) mod moves;
 pub(crate) mod room;
 pub(crate) mod stuck;
 pub(crate) mod update;
@@ -13,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::actions::blocked_on::BlockedOn;
+use crate::actions::moves::{ElectiveTurns, never_evicted, never_ready};
 use crate::actions::room::RoomTracker;
 use crate::actions::update::Update;
 use crate::backoff::refusals::RefusedPod;
@@ -23,6 +25,8 @@ const UNSCHEDULABLE_GRACE: Duration = Duration::from_secs(30);
 
 /// Requeue interval during a mass outage.
 const OUTAGE_RECHECK: Duration = Duration::from_secs(5);
+/// Requeue interval while the actors of other applications are moved first.
+const TURN_RECHECK: Duration = Duration::from_secs(2);
 
 /// One action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +81,8 @@ pub struct Actions {
     pub actions: Vec<Action>,
     /// Refusals, to be recorded before the pods are deleted.
     pub refused_pods: Vec<RefusedPod>,
+    /// Actors whose pod is never evicted, so that their move is withdrawn.
+    pub not_evicted: Vec<RefusedPod>,
     /// Blocked actors.
     pub blocked: BTreeMap<String, BlockedOn>,
     /// Actors whose pod ended by itself and is being deleted.
@@ -132,6 +138,10 @@ pub fn next_actions(
         result.requeue_at_latest(closed.until);
         turns.clear();
     }
+    let elective = ElectiveTurns::new(desired, decision, observed, &room);
+    if elective.is_cluster_full {
+        result.requeue_at_latest(observed.now + TURN_RECHECK);
+    }
     for actor in &desired.actors {
         let name = &actor.name;
         let place = decision.places.get(name).map(String::as_str);
@@ -151,9 +161,12 @@ pub fn next_actions(
                 result.blocked.insert(name.clone(), BlockedOn::Backoff(closed.reason.clone()));
                 result.requeue_at_latest(closed.until);
                 goal = Goal::Keep;
+            } else if decision.elective.contains_key(name) {
+                goal = elective_goal(&mut result, name, pod, goal, (&elective, decision, observed));
             }
             let silent = node_loss(&mut result, desired, name, pod, observed);
-            check_pod(&mut result, name, pod, &goal, turns.contains(name), silent, observed);
+            let refusal = never_ready(name, pod, decision, observed).map(|refused| refused.reason);
+            check_pod(&mut result, name, (pod, refusal), &goal, turns.contains(name), silent, observed);
             continue;
         }
         if let Some(taken) = observed.name_conflicts.get(name) {
@@ -186,6 +199,31 @@ pub fn next_actions(
         }
     }
     result
+}
+
+/// Where an actor that moves for a gain should be now: a move that takes too long is withdrawn.
+fn elective_goal<'a>(
+    result: &mut Actions,
+    actor: &str,
+    pod: &Pod,
+    goal: Goal<'a>,
+    (turns, decision, observed): (&ElectiveTurns, &Decision, &ObservedState),
+) -> Goal<'a> {
+    let is_at_start = is_misplaced(pod, &goal) && pod.phase != PodPhase::Terminating;
+    if is_at_start && turns.waits(actor) {
+        result.blocked.insert(actor.to_owned(), BlockedOn::MoveTurn);
+        return Goal::Keep;
+    }
+    if is_at_start && let Some(refused) = never_evicted(actor, decision, observed) {
+        result.not_evicted.push(refused);
+        return Goal::Keep;
+    }
+    let give_up = observed.move_limits.give_up;
+    let since = decision.elective.get(actor).and_then(|elective| elective.starting_since);
+    if let Some(since) = since.filter(|since| observed.now < *since + give_up) {
+        result.requeue_at_latest(since + give_up);
+    }
+    goal
 }
 
 fn start(actor: &str, instance: &Instance, unit: &str, newest: bool) -> Action {
@@ -261,7 +299,7 @@ fn is_node_gone(pod: &Pod, observed: &ObservedState) -> bool {
 fn check_pod(
     result: &mut Actions,
     actor: &str,
-    pod: &Pod,
+    (pod, never_ready): (&Pod, Option<String>),
     goal: &Goal,
     is_its_turn: bool,
     silent: NodeLoss,
@@ -272,11 +310,12 @@ fn check_pod(
         return;
     }
     let counts_from = pod.refused_since.map(|since| since + UNSCHEDULABLE_GRACE);
-    let refusal = pod.refusal.as_ref().filter(|_| counts_from.is_none_or(|from| observed.now >= from));
+    let refusal = pod.refusal.clone().filter(|_| counts_from.is_none_or(|from| observed.now >= from));
     if let Some(from) = counts_from.filter(|_| pod.refusal.is_some() && refusal.is_none()) {
         result.requeue_at_latest(from);
     }
-    if let Some(reason) = refusal
+    let refusal = refusal.or(never_ready);
+    if let Some(reason) = &refusal
         && let Some(unit) = &pod.unit
         && let Some((node, _)) = unit.rsplit_once('/')
         && !node_is_gone

@@ -4,6 +4,7 @@ use crate::actions::blocked_on::BlockedOn;
 use crate::model::{DesiredState, FreeCapacity, ResourceAmounts};
 
 /// Free capacity less the starts of this reconcile.
+#[derive(Clone)]
 pub(crate) struct RoomTracker<'a> {
     desired: &'a DesiredState,
     left: FreeCapacity,

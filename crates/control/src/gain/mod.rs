@@ -5,12 +5,10 @@ pub(crate) mod necessary;
 pub(crate) mod price;
 pub(crate) mod prune;
 
-use placement::ix::ActorIx;
-use placement::{Assignment, FoundBy, Judged, Plan, Snapshot, Stage, Unplaced};
+use placement::{Assignment, Plan, Snapshot};
 
-use crate::commit::full_cost;
 use crate::gain::gate::standard_error;
-use crate::gain::necessary::necessary_part;
+use crate::gain::necessary::{necessary_part, only};
 use crate::gain::price::{gain_at, noticeable_level};
 
 /// Half the width of a 95 % interval, in standard errors (normal approximation).
@@ -63,29 +61,4 @@ pub fn require_gain(snapshot: &Snapshot, windows: &[Snapshot], plan: Plan, least
     }
     let gain = gain(snapshot, windows, (&stays, &plan.assignment), least);
     if gain.expected < least || gain.lower_bound() < 0.0 { only(snapshot, plan, stays) } else { plan }
-}
-
-/// The plan with only a part of its moves. The caller adds the reasons of unplaced actors.
-fn only(snapshot: &Snapshot, plan: Plan, assignment: Assignment) -> Plan {
-    let cost = full_cost(snapshot, &assignment);
-    let optimal = plan.optimal && cost.vector(snapshot) == plan.cost.vector(snapshot);
-    let waits = ActorIx::first(snapshot.actors()).filter(|actor| assignment[*actor].is_none());
-    let is_incumbent = assignment == snapshot.incumbent();
-    Plan {
-        unplaced: waits.map(|actor| Unplaced { actor, reasons: Vec::new(), holds: None }).collect(),
-        excused: snapshot.excused(&assignment),
-        moves: plan
-            .moves
-            .into_iter()
-            .filter(|it| assignment[it.actor] == plan.assignment[it.actor])
-            .collect(),
-        cost,
-        optimal,
-        proven_by: plan.proven_by.filter(|_| optimal),
-        judged: Judged::None,
-        stage: if is_incumbent { Stage::Incumbent } else { plan.stage },
-        found_by: if is_incumbent { FoundBy::Incumbent } else { plan.found_by },
-        assignment,
-        ..plan
-    }
 }

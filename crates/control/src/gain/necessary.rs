@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use placement::ix::{ActorIx, UnitIx};
-use placement::{Assignment, Criterion, Snapshot};
+use placement::{Assignment, Criterion, FoundBy, Judged, Plan, Snapshot, Stage, Unplaced};
 
+use crate::commit::full_cost;
 use crate::gain::price::vector;
 
 /// The assignment with only the necessary moves of `goes`; the others are elective.
@@ -110,4 +111,29 @@ fn chains(movers: &[ActorIx], stays: &Assignment, goes: &Assignment) -> Vec<Vec<
     }
     chains.retain(|chain| !chain.is_empty());
     chains
+}
+
+/// The plan with only a part of its moves. The caller adds the reasons of unplaced actors.
+pub(super) fn only(snapshot: &Snapshot, plan: Plan, assignment: Assignment) -> Plan {
+    let cost = full_cost(snapshot, &assignment);
+    let optimal = plan.optimal && cost.vector(snapshot) == plan.cost.vector(snapshot);
+    let waits = ActorIx::first(snapshot.actors()).filter(|actor| assignment[*actor].is_none());
+    let is_incumbent = assignment == snapshot.incumbent();
+    Plan {
+        unplaced: waits.map(|actor| Unplaced { actor, reasons: Vec::new(), holds: None }).collect(),
+        excused: snapshot.excused(&assignment),
+        moves: plan
+            .moves
+            .into_iter()
+            .filter(|it| assignment[it.actor] == plan.assignment[it.actor])
+            .collect(),
+        cost,
+        optimal,
+        proven_by: plan.proven_by.filter(|_| optimal),
+        judged: Judged::None,
+        stage: if is_incumbent { Stage::Incumbent } else { plan.stage },
+        found_by: if is_incumbent { FoundBy::Incumbent } else { plan.found_by },
+        assignment,
+        ..plan
+    }
 }

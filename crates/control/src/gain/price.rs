@@ -36,6 +36,22 @@ pub(crate) fn gain_at(
     Some(gain)
 }
 
+/// Gains by level, the last one first, as parts of their scales.
+pub fn gains_by_level(snapshot: &Snapshot, (stays, goes): (&Assignment, &Assignment)) -> Vec<f64> {
+    let levels = snapshot.objectives().levels().len();
+    (0..levels).map(|from_end| gain_at(snapshot, (stays, goes), from_end).unwrap_or_default()).collect()
+}
+
+/// The mean gain in several windows, of which each has its [`gains_by_level`]: at the first level at which it is noticeable, that
+/// is, half of `least`.
+pub fn mean_gain(windows: &[Vec<f64>], least: f64) -> f64 {
+    let levels = windows.iter().map(Vec::len).min().unwrap_or_default();
+    #[expect(clippy::cast_precision_loss, reason = "windows are few")]
+    let mean = |level: usize| windows.iter().map(|gains| gains[level]).sum::<f64>() / windows.len() as f64;
+    let is_noticeable = |gain: &f64| *gain != 0.0 && gain.abs() >= least / 2.0;
+    (0..levels).rev().map(mean).find(is_noticeable).unwrap_or_default()
+}
+
 /// The smallest scale of a criterion of load: the capacity of the fullest unit, in the unit of the criterion. Otherwise 0.
 ///
 /// An overload of 3 instead of 1 microseconds is no loss of two thirds.

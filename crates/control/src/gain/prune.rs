@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use placement::ix::ActorIx;
-use placement::{Assignment, Snapshot};
+use placement::{Assignment, Plan, Snapshot};
 
-use crate::gain::necessary::TakeBack;
+use crate::gain::necessary::{TakeBack, necessary_part, only};
 use crate::gain::price::{gain_at, noticeable_level};
 
 /// A move is taken back if the plan loses less than this part of the scale without it.
 const LEAST_PER_MOVE: f64 = 0.01;
+
+/// Most moves whose gains are computed one by one; those of more moves share the gain.
+const MOST_SINGLE_GAINS: usize = 64;
 
 /// The elective moves of a plan that are worth being made.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,10 +55,54 @@ impl ElectiveMoves {
         (!gains.is_empty()).then_some(Self { stays, goes, gains, level })
     }
 
+    /// All elective moves of `goes`, none taken back. `None` if there are none.
+    pub fn all(snapshot: &Snapshot, stays: Assignment, goes: &Assignment, least: f64) -> Option<Self> {
+        let level = noticeable_level(snapshot, (&stays, goes), least / 2.0).unwrap_or_default();
+        let all = Pruned { snapshot, stays: &stays, goes: goes.clone(), level };
+        let movers = all.movers();
+        let gains: BTreeMap<ActorIx, f64> = if movers.len() <= MOST_SINGLE_GAINS {
+            all.gains()
+        } else {
+            let each = all.gain(goes) / as_number(movers.len());
+            movers.into_iter().map(|actor| (actor, each)).collect()
+        };
+        (!gains.is_empty()).then(|| Self { goes: goes.clone(), gains, level, stays })
+    }
+
+    /// The plan with these elective moves and its necessary ones only; the caller renews its judgement.
+    #[must_use]
+    pub fn only(&self, snapshot: &Snapshot, plan: Plan) -> Plan {
+        only(snapshot, plan, self.goes.clone())
+    }
+
     /// The gain on the facts of another window, as a part of the scale there.
     pub fn gain(&self, window: &Snapshot) -> f64 {
         gain_at(window, (&self.stays, &self.goes), self.level).unwrap_or_default()
     }
+}
+
+/// The plan without elective moves of actors in these groups, which move only when they must.
+#[must_use]
+pub fn hold_actors(snapshot: &Snapshot, plan: Plan, is_held: impl Fn(&str) -> bool) -> Plan {
+    let is_held = |actor: &ActorIx| {
+        snapshot.file().actors[actor.at()].group.as_ref().is_some_and(|group| is_held(group))
+    };
+    let incumbent = snapshot.incumbent();
+    let moves = |actor: &ActorIx| incumbent[*actor].is_some() && incumbent[*actor] != plan.assignment[*actor];
+    if !ActorIx::first(snapshot.actors()).any(|actor| moves(&actor) && is_held(&actor)) {
+        return plan;
+    }
+    let stays = necessary_part(snapshot, &plan.assignment);
+    let mut held = Pruned { snapshot, stays: &stays, goes: plan.assignment.clone(), level: 0 };
+    for actor in held.movers().into_iter().filter(is_held) {
+        if held.stays[actor] != held.goes[actor]
+            && let Some((back, _)) = held.without(actor)
+        {
+            held.goes = back;
+        }
+    }
+    let goes = held.goes;
+    if goes == plan.assignment { plan } else { only(snapshot, plan, goes) }
 }
 
 struct Pruned<'a> {

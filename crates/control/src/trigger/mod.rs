@@ -181,7 +181,7 @@ pub enum PlanReason {
     /// The deadline ended the last search, and the next attempt is due.
     #[strum(serialize = "second-look")]
     ResumeSearch,
-    /// The measured load changed; the plan is only reported.
+    /// The measured load changed.
     Load,
 }
 

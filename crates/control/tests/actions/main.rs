@@ -1,6 +1,7 @@
 //! The actions towards a decision: one line describes a cluster, one line its actions.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod elective;
 mod failures;
 mod moves;
 mod properties;

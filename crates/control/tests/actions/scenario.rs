@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use control::{
-    Action, Actions, Backoff, Decision, DesiredActor, DesiredState, FreeUnit, Instance, NameConflict,
-    NodeOutage, ObjectId, ObservedState, Pod, PodPhase, RefusedPod, StopMode, next_actions,
+    Action, Actions, Backoff, Decision, DesiredActor, DesiredState, ElectiveMove, FreeUnit, Instance,
+    MoveLimits, NameConflict, NodeOutage, ObjectId, ObservedState, Pod, PodPhase, RefusedPod, StopMode,
+    next_actions,
 };
 
 /// A world in words:
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
 /// `closed=UNTIL` `instances=I[:terminating|asked]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
 /// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`
-/// `lost=NODE[:SINCE|:out]` `force=SECONDS`.
+/// `lost=NODE[:SINCE|:out]` `force=SECONDS` `elective=I:FROM[:STARTING_SINCE]` `limits=AT_ONCE[:LEFT_IN_CLUSTER]` `kept=I:SINCE`.
 ///
 /// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
 #[derive(Clone, Debug, Default)]
@@ -116,6 +117,20 @@ impl World {
                 seen.namespace_backoff = Some(Backoff { until, reason: why });
             }
             "now" => seen.now = Duration::from_secs(number(Some(&first))),
+            "elective" => {
+                let starting_since = fields.get(2).map(|since| Duration::from_secs(since.parse().unwrap()));
+                let elective = ElectiveMove { from: second.unwrap().to_owned(), starting_since };
+                self.decision.elective.insert(name, elective);
+            }
+            "limits" => {
+                let left_in_cluster = second.map_or(usize::MAX, |left| left.parse().unwrap());
+                let at_once = first.parse().unwrap();
+                seen.move_limits = MoveLimits { at_once, left_in_cluster, ..MoveLimits::default() };
+            }
+            "kept" => {
+                let since = Duration::from_secs(number(second));
+                seen.not_evicted.insert(name, (since, "a budget".to_owned()));
+            }
             "back" => {
                 let (until, why) = (Duration::from_secs(number(second)), "it ended".to_owned());
                 seen.backoff.insert(name, Backoff { until, reason: why });
@@ -153,7 +168,7 @@ pub fn shown(todo: &Actions) -> String {
     let mut lines: Vec<String> = todo.actions.iter().map(step).collect();
     let refused =
         |RefusedPod { actor, node, reason, .. }: &RefusedPod| format!("refused {actor} on {node}: {reason}");
-    lines.extend(todo.refused_pods.iter().map(refused));
+    lines.extend(todo.refused_pods.iter().chain(&todo.not_evicted).map(refused));
     lines.extend(todo.blocked.iter().map(|(actor, why)| format!("{actor} waits: {why}")));
     lines.extend(todo.ended.iter().map(|actor| format!("{actor} ended")));
     lines.extend(todo.requeue_at.map(|next| format!("next at {}", next.as_secs())));

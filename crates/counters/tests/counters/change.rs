@@ -1,6 +1,6 @@
 //! When the load changed.
 
-use counters::CounterSeries::{Busy, Messages};
+use counters::CounterSeries::{Busy, Messages, Processed};
 use counters::{MeasuredLoad, WindowChoice};
 
 use crate::{Line, roster, windows};
@@ -53,4 +53,25 @@ fn messages_and_work_are_compared_apart() {
     let moved = windows(&roster, &[vec![(Messages, "b-0", "a-0", 100.0), (Busy, "a-0", "", 2.0)]]);
     let difference = facts.difference(&moved.load(WindowChoice::All));
     assert_eq!((difference.messages, difference.work), (2.0, 0.0), "another pair");
+}
+
+#[test]
+fn windows_after_a_change_are_counted_and_earlier_ones_forgotten() {
+    let roster = roster(&["a-0", "b-0"]);
+    // Ends at 0, 10, … 50 s; 1 ms per message in the first three windows, 2 ms in the others.
+    let lines = |at: u32| {
+        let busy = if at < 3 { 1.0 } else { 2.0 };
+        let messages = f64::from(at + 1) * 10.0;
+        vec![(Messages, "a-0", "b-0", messages), (Processed, "b-0", "", 1000.0), (Busy, "b-0", "", busy)]
+    };
+    let mut windows = windows(&roster, &(0..6).map(lines).collect::<Vec<_>>());
+    assert_eq!([-10.0, 20.0, 20.1, 50.0].map(|since| windows.usable_since(since)), [6, 3, 2, 0]);
+    let service = |choice| windows.service_microseconds("b-0", choice);
+    assert_eq!(service(WindowChoice::Newest(2)), Some(2000.0));
+    assert_eq!(service(WindowChoice::One(5)), Some(1000.0));
+    assert_eq!(service(WindowChoice::One(6)), None);
+    assert_eq!(windows.service_microseconds("a-0", WindowChoice::All), None);
+    windows.keep_newest(2);
+    assert_eq!(windows.usable_windows(), 2);
+    assert!((windows.load(WindowChoice::All).total_messages() - 55.0).abs() < 1e-9);
 }

@@ -124,7 +124,9 @@ impl<'a> ActiveRefusals<'a> {
             let moves = placement.into_iter().flat_map(|placement| &placement.spec.moves);
             origins.extend(
                 moves
-                    .filter(|it| is_refused(&it.actor, &it.to) && !running.contains_key(&it.actor))
+                    .filter(|it| is_refused(&it.actor, &it.to))
+                    // An actor that was not stopped yet stays.
+                    .filter(|it| running.get(&it.actor).is_none_or(|at| Some(at) == it.from.as_ref()))
                     .filter_map(|it| Some((it.actor.as_str(), it.from.as_deref()?))),
             );
         }

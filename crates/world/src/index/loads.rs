@@ -9,6 +9,7 @@ use crate::demand::Numbers;
 use crate::demand::actors::ApplicationActors;
 use crate::demand::application::ActorName;
 use crate::demand::pods::{Quantities, amounts_with_pod, resource_amounts};
+use crate::moves::moves_in_progress;
 use crate::numbers::Exact;
 use crate::snapshot::measured::measured_work;
 use crate::units::unit::pool_of;
@@ -187,7 +188,8 @@ impl Measure {
 ///
 /// An application that is being deleted, or whose manifest is invalid, counts with the requests of its pods.
 ///
-/// A moving actor counts at its decided unit and, until its pod is gone, at its old one. On each unit the larger of
+/// A moving actor counts at its decided unit and, until its pod is gone, at its old one; one that moves for a gain, until it is ready
+/// on its new unit. On each unit the larger of
 /// decided and actual load counts, so a successor reuses the room of its predecessor. The same holds for pods whose
 /// requests differ from the manifest.
 fn load<'a>(
@@ -234,12 +236,22 @@ fn load<'a>(
         units.entry(assignment.unit.clone()).or_default().add(&sum);
         decided.insert(place);
     }
-    if !there.keys().all(|place| decided.contains(place)) {
+    let moving = decision.map(|decision| moves_in_progress(decision)).unwrap_or_default();
+    let reserved: Vec<(&str, &str)> = moving
+        .iter()
+        .map(|it| (it.actor, it.from))
+        .filter(|(actor, from)| !there.contains_key(&((*actor).to_owned(), *from)))
+        .collect();
+    if !reserved.is_empty() || !there.keys().all(|place| decided.contains(place)) {
         let mut runs: BTreeMap<&str, LoadSum> = BTreeMap::new();
         for pod in pods {
             let (actor, group) = (pod.actor.short(), position(&pod.actor.group));
             let sum = one(&actor, group, pool_of(pod.unit), Some(pod.asks));
             runs.entry(pod.unit).or_default().add(&sum);
+        }
+        for (actor, unit) in reserved {
+            let sum = one(actor, group_of.get(actor).copied(), pool_of(unit), None);
+            runs.entry(unit).or_default().add(&sum);
         }
         for (unit, sum) in runs {
             units.entry(unit.to_owned()).or_default().raise_to(&sum);

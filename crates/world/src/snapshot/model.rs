@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{
-    Decision, DesiredActor, DesiredState, FreeCapacity, NameConflict, ObjectId, ObservedState, PodPhase,
-    Refusal, RefusalKey, RefusalScope,
+    Decision, DesiredActor, DesiredState, FreeCapacity, MoveState, NameConflict, ObjectId, ObservedState,
+    PodPhase, Refusal, RefusalKey, RefusalScope,
 };
-use crds::{ActorApplication, Instance, InstanceOrigin, Placement};
+use crds::{ActorApplication, Instance, InstanceOrigin, MoveStep, Placement};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::ResourceExt;
 
@@ -19,7 +19,9 @@ use crate::demand::application::{ActorName, GroupMember};
 use crate::demand::pods::{is_terminal, resource_amounts, unit_of};
 use crate::demand::requested::desired_actors;
 use crate::index::names::namespace_of;
+use crate::index::objects::ApplicationKey;
 use crate::index::ownership::Ownership;
+use crate::moves::{DecidedMove, elective, moves_in_progress};
 use crate::numbers::duration;
 use crate::units::unit::{Unit, pool_of};
 
@@ -69,6 +71,7 @@ pub fn decision(placement: &Placement) -> Decision {
         demand: spec.demand_digest.clone(),
         places: spec.assignments.iter().map(|a| (a.actor.clone(), a.unit.clone())).collect(),
         unplaced: spec.unplaced.iter().map(|unplaced| unplaced.actor.clone()).collect(),
+        elective: elective(placement),
     }
 }
 
@@ -211,6 +214,24 @@ pub fn owned_objects(index: &Index, application: &ActorApplication) -> OwnedObje
         own.insert(name, (instance.clone(), pod.cloned()));
     }
     own
+}
+
+/// How many actors of each application are stopped for a gain, as recorded.
+pub fn stopped_for_gain(index: &Index) -> BTreeMap<ApplicationKey, usize> {
+    let is_stopped = |it: &DecidedMove| {
+        it.progress.is_some_and(|it| it.step.is_in_progress() && it.step != MoveStep::Decided)
+    };
+    let count = |(key, placement): (&ApplicationKey, &Arc<Placement>)| {
+        let stopped = moves_in_progress(placement).into_iter().filter(is_stopped).count();
+        (stopped > 0).then(|| (key.clone(), stopped))
+    };
+    index.placements.iter().filter_map(count).collect()
+}
+
+/// How far a move to this unit is, as the actor's pod shows.
+pub fn move_state(to: &str, pod: Option<&Pod>) -> MoveState {
+    let instance = control::Instance { pod: pod.map(observed_pod), ..control::Instance::default() };
+    MoveState::of(to, Some(&instance))
 }
 
 fn is_requested(instance: &Instance) -> bool {

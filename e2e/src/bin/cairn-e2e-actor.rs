@@ -1,0 +1,235 @@
+//! `cairn-e2e-actor`: an actor that sends requests to its peers and answers theirs, on one thread.
+//!
+//! Each actor sends a request to every peer ten times a second. The two actors of the hot pair send the next one as soon as
+//! they have the answer. Which pair is hot changes with time:
+//!
+//! - `HOT_PAIRS`: pairs of actor indices, such as `0-3,1-4`, one for each phase
+//! - `PHASES_BEGIN`: the second since the epoch at which the first phase begins
+//! - `PHASE_SECONDS`: how long each of them is
+//! - `SERVICE_MICROSECONDS`: how long an answer takes
+//!
+//! Counters are on `:9100/metrics`, as docs/reference/metrics.md describes those of actors. Each request has a number, and an
+//! actor counts answers with another number than it expects in `cairn_e2e_lost_messages_total`.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    fmt::Write as _,
+    process::ExitCode,
+    rc::Rc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    signal::unix::{SignalKind, signal},
+    task::{LocalSet, spawn_local},
+    time::{sleep, timeout},
+};
+
+/// The port for requests.
+const PORT: u16 = 7000;
+/// The port of the counters.
+const METRICS: u16 = 9100;
+/// The time between two requests of a pair that is not hot.
+const COLD: Duration = Duration::from_millis(100);
+/// The limit for an answer; after that the connection is made anew.
+const LIMIT: Duration = Duration::from_secs(2);
+/// The delay before another attempt to connect.
+const RETRY: Duration = Duration::from_millis(200);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match LocalSet::new().run_until(run()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The actor's own counters.
+#[derive(Default)]
+struct Counters {
+    /// Answers by peer.
+    sent: RefCell<BTreeMap<String, u64>>,
+    processed: Cell<u64>,
+    busy: Cell<Duration>,
+    lost: Cell<u64>,
+}
+
+/// What the environment says.
+struct Actor {
+    name: String,
+    index: usize,
+    pairs: Vec<(usize, usize)>,
+    begin: u64,
+    seconds: u64,
+    service: Duration,
+    counters: Counters,
+}
+
+fn variable(name: &str) -> Result<String> {
+    std::env::var(name).with_context(|| format!("the environment has no {name}"))
+}
+
+fn index(actor: &str) -> Option<usize> {
+    actor.rsplit_once('-')?.1.parse().ok()
+}
+
+impl Actor {
+    fn read() -> Result<Self> {
+        let pair = |text: &str| {
+            let (one, other) = text.split_once('-').with_context(|| format!("HOT_PAIRS: {text}"))?;
+            anyhow::Ok((one.parse()?, other.parse()?))
+        };
+        let name = variable("CAIRN_ACTOR")?;
+        Ok(Self {
+            index: index(&name).with_context(|| format!("the actor {name} has no number"))?,
+            pairs: variable("HOT_PAIRS")?.split(',').map(pair).collect::<Result<_>>()?,
+            begin: variable("PHASES_BEGIN")?.parse()?,
+            seconds: variable("PHASE_SECONDS")?.parse()?,
+            service: Duration::from_micros(variable("SERVICE_MICROSECONDS")?.parse()?),
+            counters: Counters::default(),
+            name,
+        })
+    }
+
+    /// Whether this actor and a peer are the hot pair now.
+    fn is_hot(&self, peer: usize) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let phase = usize::try_from(now.saturating_sub(self.begin) / self.seconds).unwrap_or(usize::MAX);
+        let hot = self.pairs[phase.min(self.pairs.len() - 1)];
+        hot == (self.index, peer) || hot == (peer, self.index)
+    }
+
+    fn metrics(&self) -> String {
+        let (actor, counters) = (&self.name, &self.counters);
+        let mut text = "# TYPE actor_channel_messages counter\n".to_owned();
+        for (peer, sent) in counters.sent.borrow().iter() {
+            let _ =
+                writeln!(text, "actor_channel_messages_total{{actor=\"{actor}\",peer=\"{peer}\"}} {sent}");
+        }
+        for (name, value) in [
+            ("actor_messages_processed_total", counters.processed.get().to_string()),
+            ("actor_busy_seconds_total", counters.busy.get().as_secs_f64().to_string()),
+            ("cairn_e2e_lost_messages_total", counters.lost.get().to_string()),
+        ] {
+            let _ = writeln!(text, "# TYPE {name} counter\n{name}{{actor=\"{actor}\"}} {value}");
+        }
+        text
+    }
+}
+
+async fn run() -> Result<()> {
+    let actor = Rc::new(Actor::read()?);
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
+    let peers: Value = serde_json::from_str(&std::fs::read_to_string(variable("CAIRN_PEERS_FILE")?)?)?;
+    let hosts = peers["actors"].as_object().context("the peers file lists no actors")?.values();
+    let hosts = hosts.flat_map(|hosts| hosts.as_array().into_iter().flatten().filter_map(Value::as_str));
+    let (requests, counters) = (listen(PORT).await?, listen(METRICS).await?);
+    spawn_local(accept(requests, actor.clone(), answer));
+    spawn_local(accept(counters, actor.clone(), show));
+    for host in hosts.map(str::to_owned) {
+        let peer = host.split('.').next().unwrap_or_default().to_owned();
+        if peer != actor.name
+            && let Some(number) = index(&peer)
+        {
+            spawn_local(ask(actor.clone(), host, peer, number));
+        }
+    }
+    terminate.recv().await;
+    Ok(())
+}
+
+async fn listen(port: u16) -> Result<TcpListener> {
+    TcpListener::bind(("0.0.0.0", port)).await.with_context(|| format!("cannot listen on port {port}"))
+}
+
+async fn accept<F>(listener: TcpListener, actor: Rc<Actor>, serve: impl Fn(TcpStream, Rc<Actor>) -> F)
+where
+    F: Future<Output = Result<()>> + 'static,
+{
+    loop {
+        if let Ok((stream, _)) = listener.accept().await {
+            let served = serve(stream, actor.clone());
+            spawn_local(async {
+                // The peer connects again.
+                let _ = served.await;
+            });
+        }
+    }
+}
+
+/// Answers each request with its number, after the service time.
+async fn answer(mut stream: TcpStream, actor: Rc<Actor>) -> Result<()> {
+    stream.set_nodelay(true)?;
+    loop {
+        let number = stream.read_u64().await?;
+        let begin = Instant::now();
+        while begin.elapsed() < actor.service {
+            std::hint::spin_loop();
+        }
+        let counters = &actor.counters;
+        counters.busy.set(counters.busy.get() + begin.elapsed());
+        counters.processed.set(counters.processed.get() + 1);
+        stream.write_u64(number).await?;
+    }
+}
+
+/// Sends requests to a peer, wherever it is.
+async fn ask(actor: Rc<Actor>, host: String, peer: String, number: usize) {
+    let mut next = 0;
+    loop {
+        // Every connection begins with an address looked up anew, as the peer may have moved.
+        let connected = timeout(LIMIT, TcpStream::connect((host.as_str(), PORT))).await;
+        if let Ok(Ok(stream)) = connected {
+            let _ = requests(&actor, stream, &peer, number, &mut next).await;
+        }
+        sleep(RETRY).await;
+    }
+}
+
+async fn requests(
+    actor: &Actor,
+    mut stream: TcpStream,
+    peer: &str,
+    number: usize,
+    next: &mut u64,
+) -> Result<()> {
+    stream.set_nodelay(true)?;
+    loop {
+        *next += 1;
+        stream.write_u64(*next).await?;
+        let answered = timeout(LIMIT, stream.read_u64()).await.context("no answer")??;
+        if answered != *next {
+            actor.counters.lost.set(actor.counters.lost.get() + 1);
+        }
+        ensure!(answered == *next, "{peer} answers {answered} instead of {next}");
+        *actor.counters.sent.borrow_mut().entry(peer.to_owned()).or_default() += 1;
+        if !actor.is_hot(number) {
+            sleep(COLD).await;
+        }
+    }
+}
+
+/// Answers a scrape.
+async fn show(stream: TcpStream, actor: Rc<Actor>) -> Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    while stream.read_line(&mut line).await? > 2 {
+        line.clear();
+    }
+    let text = actor.metrics();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        text.len()
+    );
+    stream.write_all((head + &text).as_bytes()).await?;
+    stream.shutdown().await?;
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Moves that are made for a gain: for measured load, one after the other, and back if they fail.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::ensure;
+use crds::{MoveProgress, MoveStep};
+use e2e::{SimulatedNode, product::NAMESPACE, prometheus::Prometheus};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::env::{AppState, PodHistory, TestEnv, application, cpus};
+use crate::installation::cluster;
+use crate::would_move::{apply_hub, samples, workers_by_place};
+
+fn moves(state: &AppState) -> &[MoveProgress] {
+    state.decision.as_ref().and_then(|decision| decision.status.as_ref()).map_or(&[], |it| &it.moves)
+}
+
+/// The most actors of a group that were not ready at the same time, after all were.
+fn most_down(history: &PodHistory, wanted: usize) -> usize {
+    let (mut ready, mut all_were, mut most) = (BTreeSet::new(), false, 0);
+    for pod in history.states() {
+        let actor = pod.labels().get(crds::labels::ACTOR).cloned().unwrap_or_default();
+        if !actor.starts_with("a-") {
+            continue;
+        }
+        let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        let is_ready = pod.metadata.deletion_timestamp.is_none()
+            && conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True");
+        if is_ready {
+            ready.insert((actor, pod.uid()));
+        } else {
+            ready.remove(&(actor, pod.uid()));
+        }
+        all_were |= ready.len() == wanted;
+        if all_were {
+            most = most.max(wanted - ready.len().min(wanted));
+        }
+    }
+    most
+}
+
+/// The output of `kubectl cairn history`.
+async fn history(env: &TestEnv, name: &str) -> String {
+    let mut command = cluster().kubectl_cairn().unwrap();
+    let output = command.args(["history", name, "-n", env.namespace.name()]).output().await.unwrap();
+    String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+}
+
+/// Both nodes are full, so the new hot pair is joined by an exchange.
+#[tokio::test]
+async fn measured_load_moves_actors_and_the_outcome_is_judged() {
+    let cluster = cluster();
+    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).cpu("1"));
+    let mut env = TestEnv::new("moved", nodes, [cpus()]).await;
+    apply_hub(&env, "moves", "rebalance: {mode: \"On\", giveUp: 30s}\n").await;
+    let before = env.wait_reconciled("loaded", AppState::all_placed).await;
+    let pods = env.watch_pods().await;
+    let (beside, elsewhere) = workers_by_place(&before);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let text = samples(env.namespace.name(), (&beside, &elsewhere), (50, 290), now);
+    let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
+    env.read_counters(&prometheus).await;
+
+    let judged = env
+        .wait_until("loaded", |state| {
+            let moves = moves(state);
+            ensure!(!moves.is_empty() && moves.iter().all(|it| it.step == MoveStep::Judged), "{moves:?}");
+            Ok(())
+        })
+        .await;
+    let places = judged.places();
+    assert_eq!(places[elsewhere.as_str()], places["hub-0"], "the hot pair is on one node");
+    let moved: BTreeSet<&str> = moves(&judged).iter().map(|it| it.actor.as_str()).collect();
+    assert_eq!(moved.len(), 2, "{:?}", moves(&judged));
+    let gain = judged.spec().gain.clone().unwrap();
+    assert_eq!(gain.why, "change");
+    for it in moves(&judged) {
+        assert_eq!(it.expected_percent, Some(gain.expected_percent));
+        assert!(it.pause_milliseconds.is_some_and(|pause| pause > 0), "{it:?}");
+        let realised = it.realised_percent.unwrap();
+        let third = gain.expected_percent / 3;
+        assert!((realised - gain.expected_percent).abs() <= third, "{realised} of {}", gain.expected_percent);
+    }
+    for (actor, lives) in pods.wait_synced().await.pods_per_actor() {
+        let expected = if moved.contains(actor.as_str()) { 2 } else { 1 };
+        assert_eq!(lives, expected, "pods of {actor}");
+    }
+    env.wait_event("loaded", "Moved", "it was stopped for").await;
+    env.wait_event("loaded", "MoveJudged", "paid").await;
+    let shown = history(&env, "loaded").await;
+    for part in ["change", "paid", &elsewhere] {
+        assert!(shown.contains(part), "no {part} in {shown}");
+    }
+    env.read_no_counters().await;
+    cluster.kubectl(["delete", "configmap", "moves", "-n", NAMESPACE]).await.unwrap();
+}
+
+/// Three actors that talk to one that is pinned to a node.
+fn follows(node: &str, policy: &str) -> Value {
+    let mut manifest = application("app", &[("a", 3, &[("cpu", "1ms")]), ("c", 1, &[("cpu", "1ms")])]);
+    manifest["spec"]["actors"][1]["pinTo"] = json!({"node": node});
+    manifest["spec"]["channels"] =
+        json!([{"from": "a", "to": "c", "rate": "100/s", "messageBytes": "1Ki", "pattern": "AllToAll"}]);
+    manifest["spec"]["policy"] = json!(policy);
+    manifest
+}
+
+async fn apply_policy(name: &str, text: &str) {
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
+        "data": {"policy.yaml": text}});
+    cluster().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_new_manifest_moves_one_actor_at_a_time() {
+    let env = TestEnv::new("turns", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&follows("one", "throughput")).await;
+    let at = |node: &'static str| {
+        move |state: &AppState| {
+            state.all_placed()?;
+            ensure!(state.places().values().all(|unit| unit.starts_with(node)), "{:?}", state.places());
+            Ok(())
+        }
+    };
+    env.wait_reconciled("app", at("one/")).await;
+    let pods = env.watch_pods().await;
+    env.apply(&follows("two", "throughput")).await;
+    env.wait_reconciled("app", at("two/")).await;
+    assert_eq!(most_down(pods.wait_synced().await, 3), 1);
+    let shown = history(&env, "app").await;
+    assert!(shown.contains("manifest") && shown.contains("a-2"), "{shown}");
+}
+
+/// Kills of the operator, each after the next step of a move.
+const KILLS: usize = 5;
+
+#[tokio::test]
+async fn the_next_operator_goes_on_with_the_moves_of_a_killed_one() {
+    let mut env = TestEnv::new("killed", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&follows("one", "throughput")).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
+    let pods = env.watch_pods().await;
+    env.apply(&follows("two", "throughput")).await;
+    let mut before: Vec<MoveProgress> = Vec::new();
+    for _ in 0..KILLS {
+        let state = env
+            .wait_until("app", |state| {
+                ensure!(moves(state) != before, "no step since {before:?}");
+                Ok(())
+            })
+            .await;
+        before = moves(&state).to_vec();
+        env.product.operator.kill9().await.unwrap();
+        env.product.operator = cluster().start_operator().await.unwrap();
+    }
+    env.wait_reconciled("app", |state| {
+        state.all_placed()?;
+        ensure!(state.places().values().all(|unit| unit.starts_with("two/")), "{:?}", state.places());
+        Ok(())
+    })
+    .await;
+    let pods = pods.wait_synced().await;
+    assert_eq!(most_down(pods, 3), 1, "at most one actor is stopped at a time");
+    for (actor, lives) in pods.pods_per_actor() {
+        assert_eq!(lives, 2, "pods of {actor}");
+    }
+}
+
+#[tokio::test]
+async fn an_actor_that_does_not_become_ready_goes_back() {
+    let env = TestEnv::new("back", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    apply_policy("impatient", "rebalance: {giveUp: 3s}\n").await;
+    env.apply(&follows("one", "impatient")).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
+    // No kubelet runs pods on this node any more.
+    cluster().kubectl(["annotate", "node", "two", "kwok.x-k8s.io/node-"]).await.unwrap();
+    env.apply(&follows("two", "impatient")).await;
+    env.wait_event("app", "Refused", "not ready within 3 s after its move").await;
+    env.wait_event("app", "MoveWithdrawn", "withdrawn").await;
+    env.wait_until("app", |state| {
+        let back: Vec<_> = state.pods.iter().filter(|pod| pod.name_any().starts_with("app-a-")).collect();
+        for pod in &back {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            ensure!(node == Some("one"), "{} is on {node:?}", pod.name_any());
+        }
+        ensure!(back.len() == 3, "{} pods", back.len());
+        let refusals = state.decision.iter().flat_map(|it| &it.status).flat_map(|it| &it.refusals);
+        let mut refusals = refusals.filter(|it| it.reason.contains("not ready"));
+        ensure!(refusals.any(|it| it.cause.is_some()), "no refusal with a cause");
+        Ok(())
+    })
+    .await;
+    cluster().kubectl(["delete", "configmap", "impatient", "-n", NAMESPACE]).await.unwrap();
+}

@@ -1,0 +1,181 @@
+//! History of the decisions that moved actors: a `ControllerRevision` each, with what came of it. Pure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::Moment;
+use crds::{ActorApplication, MicroTime, MoveDecision, MoveOutcome, OutcomeVerdict, Placement, labels};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use kube::ResourceExt;
+
+use crate::apply::ownership::metadata;
+
+/// Value of the label of these revisions.
+const MOVES: &str = "moves";
+/// Decisions that are kept.
+const KEPT: usize = 10;
+/// Largest size of the data in bytes.
+const MAX_BYTES: usize = 64 << 10;
+/// Windows that an application waits after its moves did not pay; doubled each time,
+const WAIT_WINDOWS: u32 = 10;
+/// up to this.
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
+
+/// The decisions of an application that moved actors, the oldest first.
+pub struct History(pub Vec<Arc<ControllerRevision>>);
+
+/// Whether a revision is of the history, as opposed to a template.
+pub fn is_history(revision: &ControllerRevision) -> bool {
+    revision.labels().get(labels::HISTORY).is_some_and(|value| value == MOVES)
+}
+
+/// When the decision of a revision was made.
+fn decided_at(revision: &ControllerRevision) -> Option<MicroTime> {
+    let data = revision.data.as_ref()?.0.get("decidedAt")?;
+    serde_json::from_value(data.clone()).ok()
+}
+
+/// What came of the decision of a revision.
+pub fn outcome_of(revision: &ControllerRevision) -> Option<MoveOutcome> {
+    serde_json::from_str(revision.annotations().get(labels::OUTCOME)?).ok()
+}
+
+/// The last decision of a Placement that moved actors.
+fn last_decision(placement: &Placement) -> Option<MoveDecision> {
+    let spec = &placement.spec;
+    let decided_at = spec.moves.iter().filter_map(|it| it.decided_at.as_ref()).max()?.clone();
+    let moves = spec.moves.iter().filter(|it| it.decided_at.as_ref() == Some(&decided_at)).cloned();
+    let gain = spec.gain.clone().filter(|gain| gain.decided_at == decided_at);
+    Some(MoveDecision { moves: moves.collect(), more_moves: 0, gain, decided_at })
+}
+
+/// The data of a revision, with as many moves as fit.
+fn data(mut decision: MoveDecision) -> Option<RawExtension> {
+    loop {
+        let data = serde_json::to_value(&decision).ok()?;
+        if data.to_string().len() <= MAX_BYTES || decision.moves.is_empty() {
+            return Some(RawExtension(data));
+        }
+        let kept = decision.moves.len() / 2;
+        decision.more_moves += decision.moves.len() - kept;
+        decision.moves.truncate(kept);
+    }
+}
+
+impl History {
+    /// The revision of the decision that was made at this time.
+    pub fn find(&self, at: &MicroTime) -> Option<&Arc<ControllerRevision>> {
+        self.0.iter().find(|it| decided_at(it).as_ref() == Some(at))
+    }
+
+    /// The revision of a Placement's last decision that moved actors, unless it exists.
+    pub fn missing(
+        &self,
+        application: &ActorApplication,
+        placement: &Placement,
+    ) -> Option<ControllerRevision> {
+        let last = last_decision(placement).filter(|last| self.find(&last.decided_at).is_none())?;
+        let number = self.0.last().map_or(0, |last| last.revision) + 1;
+        let mut metadata = metadata(application, format!("{}-plan-{number}", application.name_any()));
+        metadata.labels.get_or_insert_default().insert(labels::HISTORY.to_owned(), MOVES.to_owned());
+        Some(ControllerRevision { metadata, revision: number, data: data(last) })
+    }
+
+    /// The oldest revisions beyond the limit.
+    pub fn surplus(&self) -> &[Arc<ControllerRevision>] {
+        &self.0[..self.0.len().saturating_sub(KEPT)]
+    }
+
+    /// Until when an application waits with further moves for a gain, with windows of this length: its last decisions did not
+    /// pay. A decision that paid ends the wait.
+    pub fn waits_until(&self, window: Duration) -> Option<Moment> {
+        let outcomes: Vec<MoveOutcome> = self.0.iter().rev().filter_map(|it| outcome_of(it)).collect();
+        let failed = outcomes.iter().take_while(|outcome| outcome.verdict != OutcomeVerdict::Paid).count();
+        let last = outcomes.first().filter(|_| failed > 0)?;
+        let doubled = 1 << (failed - 1).min(16);
+        let wait = window.saturating_mul(WAIT_WINDOWS).saturating_mul(doubled).min(LONGEST_WAIT);
+        let judged: Moment = last.judged_at.0.as_duration().try_into().ok()?;
+        Some(judged + wait)
+    }
+}
+
+/// The outcome of a decision all of whose elective moves were withdrawn.
+pub fn withdrawn(placement: &Placement, judged_at: MicroTime) -> Option<MoveOutcome> {
+    let decided_at = placement.spec.gain.as_ref()?.decided_at.clone();
+    let moves = placement.status.iter().flat_map(|status| &status.moves);
+    let mut moves = moves.filter(|it| it.decided_at == decided_at).peekable();
+    moves.peek()?;
+    moves.all(|it| it.step == crds::MoveStep::Withdrawn).then_some(MoveOutcome {
+        decided_at,
+        verdict: OutcomeVerdict::Withdrawn,
+        judged_at,
+        realised_percent: None,
+        messages_per_second: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> MicroTime {
+        MicroTime(Timestamp::from_second(second).unwrap())
+    }
+
+    fn revision(number: i64, verdict: Option<OutcomeVerdict>) -> Arc<ControllerRevision> {
+        let outcome = verdict.map(|verdict| MoveOutcome {
+            decided_at: at(number),
+            verdict,
+            judged_at: at(100 * number),
+            realised_percent: None,
+            messages_per_second: None,
+        });
+        let annotations = outcome
+            .map(|outcome| [(labels::OUTCOME.to_owned(), serde_json::to_string(&outcome).unwrap())].into());
+        let mut revision = ControllerRevision { revision: number, ..ControllerRevision::default() };
+        revision.data = Some(RawExtension(json!({"decidedAt": at(number), "moves": []})));
+        revision.metadata.annotations = annotations;
+        Arc::new(revision)
+    }
+
+    #[test]
+    fn waits_double_after_losses_and_end_when_moves_pay() {
+        use OutcomeVerdict::{Less, Loss, Paid, Withdrawn};
+        for (verdicts, expected) in [
+            (vec![], None),
+            (vec![None], None),
+            (vec![Some(Paid)], None),
+            (vec![Some(Less)], Some(100 + 100)),
+            (vec![Some(Loss), None], Some(100 + 100)),
+            (vec![Some(Loss), Some(Withdrawn)], Some(200 + 200)),
+            (vec![Some(Loss), Some(Less), Some(Loss)], Some(300 + 400)),
+            (vec![Some(Loss), Some(Paid), Some(Loss)], Some(300 + 100)),
+            (vec![Some(Loss); 9], Some(900 + 3600)),
+        ] {
+            let revisions =
+                (1..).zip(&verdicts).map(|(number, verdict)| revision(number, *verdict)).collect();
+            let until = History(revisions).waits_until(Duration::from_secs(10));
+            assert_eq!(until, expected.map(Duration::from_secs), "{verdicts:?}");
+        }
+    }
+
+    #[test]
+    fn large_decisions_are_cut() {
+        let moved = |number: usize| crds::Move {
+            actor: format!("a-{number}"),
+            reason: "x".repeat(900),
+            decided_at: Some(at(1)),
+            ..crds::Move::default()
+        };
+        let mut placement = Placement::new("app", crds::PlacementSpec::default());
+        placement.spec.moves = (0..500).map(moved).collect();
+        let data = data(last_decision(&placement).unwrap()).unwrap();
+        assert!(data.0.to_string().len() <= MAX_BYTES);
+        let read: MoveDecision = serde_json::from_value(data.0).unwrap();
+        assert_eq!(read.moves.len() + read.more_moves, 500);
+    }
+}
