@@ -11,6 +11,7 @@ mod doctor;
 mod error;
 mod explain;
 mod explanation;
+mod load;
 mod names;
 mod ordered;
 mod plan;

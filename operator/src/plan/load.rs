@@ -5,15 +5,18 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{ElectiveMoves, GateRule, GateVerdict, PlanReason, least_with_pauses, necessary_part};
+use control::{
+    GateRule, GateVerdict, LastLoadSearch, LoadJudgement, LoadSignal, LoadTerms, PlanReason, due_load_rule,
+};
 use counters::{MIN_SCRAPES, MeasuredLoad, WindowChoice, Windows};
 use crds::{ActorApplication, CounterCoverage, RebalanceMode};
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
 use jiff::Timestamp;
-use placement::Snapshot;
-use placement::file::{Constraint, Places};
-use world::{ApplicationKey, AssembledSnapshot, MeasuredDemand, Policy, assemble_measured};
+use world::{
+    ApplicationKey, AssembledSnapshot, LoadFacts, LoadMove, LoadOutcome, LoadRule, MeasuredDemand, Policy,
+    assemble_measured,
+};
 
 use crate::counters::LoadStore;
 use crate::error::Error;
@@ -26,8 +29,6 @@ use crate::runtime::context::Context;
 
 /// Windows without settled data after which counters count as unavailable.
 const STALE_WINDOWS: usize = 4;
-/// Change of the mean load from which a steady gain is looked for again.
-const MEAN_CHANGE: f64 = 0.05;
 /// Pause of an actor that moves, before any is measured.
 const PAUSE_SECONDS: f64 = 10.0;
 
@@ -37,13 +38,11 @@ pub struct LoadPlanner {
     last: Mutex<BTreeMap<ApplicationKey, LastSearch>>,
 }
 
-/// A search for measured load.
+/// A search for measured load, and the facts that the load is compared with.
 #[derive(Clone, Debug)]
 struct LastSearch {
     facts: MeasuredLoad,
-    at: control::Moment,
-    /// Settled windows at that time.
-    windows: usize,
+    search: LastLoadSearch,
 }
 
 /// What a search is made from.
@@ -103,11 +102,11 @@ impl LoadPlanner {
         if !is_at_rest || application.spec.paused {
             return Ok(());
         }
-        let searched =
-            LastSearch { facts: windows.load(choice(rule)), at: moment(), windows: windows.usable_windows() };
+        let (facts, settled) = (windows.load(LoadRule::from(rule).windows()), windows.usable_windows());
         let request = LoadSearch { key, application: application.as_ref(), policy: &policy, windows, rule };
-        let Some(verdict) = request.verdict(ctx).await? else { return Ok(()) };
-        self.last().insert(key.clone(), searched);
+        let Some((judgement, outcome)) = request.verdict(ctx, store).await? else { return Ok(()) };
+        self.searched(key, facts, settled, &judgement);
+        let verdict = verdict(&judgement, &outcome);
         if ctx.load_reports.change(key, |report| report.set_verdict(verdict)) {
             ctx.caches.enqueue(key);
         }
@@ -125,20 +124,26 @@ impl LoadPlanner {
         ctx.load_reports.remove(key)
     }
 
-    /// The rule by which a plan is due: the load changed, or there was time for a steady gain to show.
+    /// Remembers a search.
+    fn searched(&self, key: &ApplicationKey, facts: MeasuredLoad, windows: usize, judgement: &LoadJudgement) {
+        let mut all = self.last();
+        let last = all.remove(key);
+        let before = last.as_ref().map(|last| last.search);
+        let search = LastLoadSearch::after(before, moment(), windows, judgement.verdict());
+        let facts = last.filter(|_| search.is_repeated()).map_or(facts, |last| last.facts);
+        all.insert(key.clone(), LastSearch { facts, search });
+    }
+
+    /// The rule by which a plan is due.
     fn due_rule(&self, key: &ApplicationKey, windows: &Windows) -> Option<GateRule> {
-        let settled = windows.usable_windows();
-        let Some(last) = self.last().get(key).cloned() else {
-            return (settled >= GateRule::Steady.needed()).then_some(GateRule::Steady);
-        };
-        if windows.has_changed(&last.facts) {
-            return Some(GateRule::Change);
+        let last = self.last().get(key).cloned();
+        let mut signal = LoadSignal { windows: windows.usable_windows(), ..LoadSignal::default() };
+        if let Some(last) = &last {
+            let difference = last.facts.difference(&windows.load(WindowChoice::All));
+            signal.has_changed = windows.has_changed(&last.facts);
+            signal.mean_difference = difference.messages.max(difference.work);
         }
-        let difference = last.facts.difference(&windows.load(WindowChoice::All));
-        let moved = difference.messages > MEAN_CHANGE || difference.work > MEAN_CHANGE;
-        let has_waited = moment() >= last.at + control::BACKGROUND_INTERVAL;
-        let is_steady = settled >= GateRule::Steady.needed() && has_waited;
-        (is_steady && (moved || last.windows < GateRule::Steady.needed())).then_some(GateRule::Steady)
+        due_load_rule(last.map(|last| last.search), signal, moment())
     }
 }
 
@@ -170,18 +175,25 @@ fn measure(
     Ok(())
 }
 
-fn choice(rule: GateRule) -> WindowChoice {
-    match rule {
-        GateRule::Change => WindowChoice::Newest(control::CHANGE_WINDOWS),
-        GateRule::Steady => WindowChoice::All,
-    }
-}
-
 impl LoadSearch<'_> {
     /// Searches, takes back what carries little of the gain, and judges the rest; `None` if a search for another reason took over.
-    async fn verdict(self, ctx: &Arc<Context>) -> Result<Option<LoadVerdict>, Error> {
+    async fn verdict(
+        self,
+        ctx: &Arc<Context>,
+        store: &LoadStore,
+    ) -> Result<Option<(LoadJudgement, LoadOutcome)>, Error> {
         let _slot = ctx.solver_slots.acquire(Rank::of(self.application).background(true)).await;
-        let world = self.snapshot(ctx, choice(self.rule)).await?;
+        let (base, facts) = self.facts(ctx).await?;
+        let (world, facts) = {
+            let (base, facts) = (base.clone(), facts.clone());
+            run_blocking(&ctx.snapshot_permits, move || {
+                let planned = facts.planned(&base.snapshot).map_err(world::AssembleError::Snapshot)?;
+                let mut world = AssembledSnapshot::clone(&base);
+                world.snapshot = Arc::new(planned);
+                Ok((Arc::new(world), facts))
+            })
+            .await?
+        };
         let (stop, yielded) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let others = Arc::new(ctx.searches.time_share(PlanReason::Load));
         let found =
@@ -190,95 +202,64 @@ impl LoadSearch<'_> {
         if yielded.load(std::sync::atomic::Ordering::Acquire) {
             return Ok(None);
         }
-        let (least, most) = (self.policy.rebalance.min_gain(), self.policy.rebalance.max_moves);
-        let (planned, snapshot) = (plan.clone(), world.snapshot.clone());
-        let derived =
-            run_blocking(&ctx.snapshot_permits, move || Ok(planned.world(&snapshot).into_owned())).await?;
-        let (goes, planned) = (plan.assignment.clone(), derived.clone());
-        let moves = run_blocking(&ctx.snapshot_permits, move || {
-            let stays = necessary_part(&planned, &goes);
-            Ok(ElectiveMoves::of(&planned, stays, &goes, least, most))
+        let judged = run_blocking(&ctx.snapshot_permits, move || {
+            let derived = plan.world(&world.snapshot);
+            let judgement = facts.judge(&base.snapshot, &derived, &plan.assignment);
+            let judgement = judgement.map_err(world::AssembleError::Snapshot)?;
+            let record = Arc::unwrap_or_clone(facts).record(&derived, &plan, &judgement);
+            Ok((judgement, record))
         });
-        let Some(moves) = moves.await? else { return Ok(Some(LoadVerdict::NoGain)) };
-        let least = self.least_gain(&world, &moves);
-        let mut gains = Vec::new();
-        for at in (0..self.windows.usable_windows()).rev() {
-            let window = self.snapshot(ctx, WindowChoice::One(at)).await?;
-            gains.push(moves.gain(&window.snapshot));
-        }
-        Ok(Some(match self.rule.judge(&gains, least) {
-            GateVerdict::Pays { rule, gain } => LoadVerdict::WouldMove {
-                rule,
-                gain_percent: percent(gain),
-                moves: proposed(&derived, &moves),
-            },
-            other => LoadVerdict::Stays(other),
-        }))
+        let (judgement, record) = judged.await?;
+        let outcome = record.outcome.clone();
+        store.record(self.key, record);
+        Ok(Some((judgement, outcome)))
     }
 
-    /// The snapshot with the numbers of these windows, in which actors that never move for a gain are fixed.
-    async fn snapshot(&self, ctx: &Context, choice: WindowChoice) -> Result<Arc<AssembledSnapshot>, Error> {
+    /// The snapshot with the manifest's numbers, and the measured facts.
+    async fn facts(&self, ctx: &Context) -> Result<(Arc<AssembledSnapshot>, Arc<LoadFacts>), Error> {
         let (caches, key, policy) = (ctx.caches.clone(), self.key.clone(), self.policy.clone());
-        let (application, windows) = (self.application.clone(), self.windows.clone());
+        let (application, windows, rule) = (self.application.clone(), self.windows.clone(), self.rule);
         run_blocking(&ctx.snapshot_permits, move || {
             let index = caches.index();
-            let profiles = world::group_profiles(&index, &application, &policy);
-            let profiles = profiles.map_err(world::AssembleError::Invalid)?;
-            let measured = windows.measure(&profiles, choice);
-            let mut world = assemble_measured(&index, &key, &policy, Timestamp::now(), Some(&measured))?;
+            let groups = world::group_profiles(&index, &application, &policy);
+            let groups = groups.map_err(world::AssembleError::Invalid)?;
+            let base = assemble_measured(&index, &key, &policy, Timestamp::now(), None)?;
             drop(index);
             let stays_put = world::groups_that_stay(&application);
-            if !stays_put.is_empty() {
-                world.snapshot = Arc::new(with_fixed(&world.snapshot, &stays_put)?);
-            }
-            Ok(Arc::new(world))
+            let facts = LoadFacts::new(rule, &base.snapshot, &windows, groups, stays_put, terms(&policy));
+            Ok((Arc::new(base), Arc::new(facts)))
         })
         .await
     }
+}
 
-    /// The policy's least gain, and what the pauses of the movers cost.
-    fn least_gain(&self, world: &AssembledSnapshot, moves: &ElectiveMoves) -> f64 {
-        let snapshot = &world.snapshot;
-        let work = |actor| {
-            moves.stays[actor].and_then(|unit| snapshot.implementation(actor, unit)).map_or(0, |it| it.work)
-        };
-        let all: i64 = placement::ix::ActorIx::first(snapshot.actors())
-            .filter(|actor| !snapshot.is_fixed(*actor))
-            .map(work)
-            .sum();
-        #[expect(clippy::cast_precision_loss, reason = "work is at most 2^53")]
-        let pauses = moves.gains.keys().map(|actor| (PAUSE_SECONDS, work(*actor) as f64 / all.max(1) as f64));
-        let windows = u32::try_from(self.policy.rebalance.horizon_windows).unwrap_or(u32::MAX);
-        let window = Duration::from_micros(world::floor(self.policy.window));
-        least_with_pauses(self.policy.rebalance.min_gain(), pauses, window.as_secs_f64() * f64::from(windows))
+/// The policy's terms for moves.
+fn terms(policy: &Policy) -> LoadTerms {
+    let rebalance = policy.rebalance;
+    let windows = u32::try_from(rebalance.horizon_windows).unwrap_or(u32::MAX);
+    let window = Duration::from_micros(world::floor(policy.window));
+    LoadTerms {
+        least: rebalance.min_gain(),
+        max_moves: rebalance.max_moves,
+        pause_seconds: PAUSE_SECONDS,
+        horizon_seconds: window.as_secs_f64() * f64::from(windows),
     }
 }
 
-/// The snapshot with the actors of these groups on their units.
-fn with_fixed(snapshot: &Snapshot, groups: &BTreeSet<String>) -> Result<Snapshot, Error> {
-    let mut file = snapshot.file().clone();
-    for actor in file.actors.iter().filter(|actor| !actor.fixed) {
-        let is_put = actor.group.as_ref().is_some_and(|group| groups.contains(group));
-        if let Some(unit) = actor.current.clone().filter(|_| is_put) {
-            file.constraints.push(Constraint::Only {
-                actors: vec![actor.id.clone()],
-                places: Places::Units(vec![unit]),
-                reason: Some("never moves for a gain".to_owned()),
-            });
-        }
+/// What is reported of a search.
+fn verdict(judgement: &LoadJudgement, outcome: &LoadOutcome) -> LoadVerdict {
+    match judgement {
+        LoadJudgement::NoGain => LoadVerdict::NoGain,
+        LoadJudgement::Judged { verdict: GateVerdict::Pays { rule, gain }, .. } => LoadVerdict::WouldMove {
+            rule: *rule,
+            gain_percent: percent(*gain),
+            moves: outcome.moves.iter().map(proposed).collect(),
+        },
+        LoadJudgement::Judged { verdict, .. } => LoadVerdict::Stays(*verdict),
     }
-    Ok(Snapshot::new(file).map_err(world::AssembleError::Snapshot)?)
 }
 
-fn proposed(snapshot: &Snapshot, moves: &ElectiveMoves) -> Vec<ProposedMove> {
-    let unit = |unit: Option<placement::ix::UnitIx>| {
-        unit.map_or_else(String::new, |unit| snapshot.unit_id(unit).to_owned())
-    };
-    let proposed = moves.gains.iter().map(|(actor, gain)| ProposedMove {
-        actor: snapshot.short_name(*actor).to_owned(),
-        from: unit(moves.stays[*actor]),
-        to: unit(moves.goes[*actor]),
-        gain_percent: percent(*gain),
-    });
-    proposed.collect()
+fn proposed(moved: &LoadMove) -> ProposedMove {
+    let LoadMove { actor, from, to, gain } = moved.clone();
+    ProposedMove { actor, from, to, gain_percent: percent(gain) }
 }
