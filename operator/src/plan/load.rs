@@ -18,7 +18,7 @@ use world::{
     assemble_measured,
 };
 
-use crate::counters::LoadStore;
+use crate::counters::{LoadMetrics, LoadStore, PlanCosts};
 use crate::error::Error;
 use crate::plan::decide::search;
 use crate::plan::load_report::{LoadVerdict, ProposedMove, percent};
@@ -33,9 +33,9 @@ const STALE_WINDOWS: usize = 4;
 const PAUSE_SECONDS: f64 = 10.0;
 
 /// The load that applications were last planned for.
-#[derive(Debug, Default)]
 pub struct LoadPlanner {
     last: Mutex<BTreeMap<ApplicationKey, LastSearch>>,
+    metrics: LoadMetrics,
 }
 
 /// A search for measured load, and the facts that the load is compared with.
@@ -55,8 +55,12 @@ struct LoadSearch<'a> {
 }
 
 /// Considers each application after each of its windows, one after the other: these searches have time.
-pub async fn run(ctx: Arc<Context>, store: Arc<LoadStore>, mut ticked: UnboundedReceiver<ApplicationKey>) {
-    let planner = LoadPlanner::default();
+pub async fn run(
+    ctx: Arc<Context>,
+    (store, metrics): (Arc<LoadStore>, LoadMetrics),
+    mut ticked: UnboundedReceiver<ApplicationKey>,
+) {
+    let planner = LoadPlanner { last: Mutex::default(), metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -104,8 +108,10 @@ impl LoadPlanner {
         }
         let (facts, settled) = (windows.load(LoadRule::from(rule).windows()), windows.usable_windows());
         let request = LoadSearch { key, application: application.as_ref(), policy: &policy, windows, rule };
-        let Some((judgement, outcome)) = request.verdict(ctx, store).await? else { return Ok(()) };
+        let Some((judgement, outcome, costs)) = request.verdict(ctx, store).await? else { return Ok(()) };
         self.searched(key, facts, settled, &judgement);
+        self.metrics.count(&judgement);
+        self.metrics.show_costs(key, &costs);
         let verdict = verdict(&judgement, &outcome);
         if ctx.load_reports.change(key, |report| report.set_verdict(verdict)) {
             ctx.caches.enqueue(key);
@@ -120,6 +126,7 @@ impl LoadPlanner {
     /// Plans by the manifest again; returns whether something was reported.
     fn forget(&self, key: &ApplicationKey, ctx: &Context) -> bool {
         self.last().remove(key);
+        self.metrics.forget(key);
         ctx.caches.change(|index| index.set_measured(key, None));
         ctx.load_reports.remove(key)
     }
@@ -181,7 +188,7 @@ impl LoadSearch<'_> {
         self,
         ctx: &Arc<Context>,
         store: &LoadStore,
-    ) -> Result<Option<(LoadJudgement, LoadOutcome)>, Error> {
+    ) -> Result<Option<(LoadJudgement, LoadOutcome, PlanCosts)>, Error> {
         let _slot = ctx.solver_slots.acquire(Rank::of(self.application).background(true)).await;
         let (base, facts) = self.facts(ctx).await?;
         let (world, facts) = {
@@ -207,12 +214,13 @@ impl LoadSearch<'_> {
             let judgement = facts.judge(&base.snapshot, &derived, &plan.assignment);
             let judgement = judgement.map_err(world::AssembleError::Snapshot)?;
             let record = Arc::unwrap_or_clone(facts).record(&derived, &plan, &judgement);
-            Ok((judgement, record))
+            let costs = PlanCosts::of(&derived, &plan.assignment);
+            Ok((judgement, record, costs))
         });
-        let (judgement, record) = judged.await?;
+        let (judgement, record, costs) = judged.await?;
         let outcome = record.outcome.clone();
         store.record(self.key, record);
-        Ok(Some((judgement, outcome)))
+        Ok(Some((judgement, outcome, costs)))
     }
 
     /// The snapshot with the manifest's numbers, and the measured facts.

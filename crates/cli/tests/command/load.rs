@@ -82,7 +82,7 @@ fn facts_plan_and_verdict_are_those_of_the_operator_byte_for_byte() {
         let moved = &record.outcome.moves[0];
         assert_eq!(
             (moved.actor.as_str(), moved.from.as_str(), moved.to.as_str()),
-            ("b-0", "n1/cpu", "n0/cpu")
+            ("a-0", "n0/cpu", "n1/cpu")
         );
     }
     let (record, _) = searched(GateRule::Steady);
