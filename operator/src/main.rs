@@ -244,7 +244,7 @@ fn background_tasks(
     tasks.spawn(planning::background(context.clone()));
     tasks.spawn(report_refused_policies(context.clone(), refused_policies));
     if let Some((reader, windows)) = reader {
-        tasks.spawn(load::run(context.clone(), reader.store.clone(), windows));
+        tasks.spawn(load::run(context.clone(), (reader.store.clone(), reader.metrics.clone()), windows));
         tasks.spawn(counters::run(reader));
     }
     tasks

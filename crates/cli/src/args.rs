@@ -202,6 +202,16 @@ pub struct DoctorArgs {
 pub struct PlanArgs {
     #[command(flatten)]
     pub input: InputArgs,
+    /// Repeat the operator's last search for measured load: the response of its /debug/load/NAMESPACE/NAME, with the
+    /// response of /debug/snapshot/NAMESPACE/NAME/manifest as --snapshot
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "snapshot",
+        conflicts_with_all = ["strategy", "budget", "effort", "seed", "policy", "objectives"],
+        help_heading = "Input (default: the cluster)"
+    )]
+    pub windows: Option<PathBuf>,
     #[command(flatten)]
     pub search: SearchArgs,
     #[command(flatten)]
@@ -265,6 +275,7 @@ impl ExplainArgs {
                 default_policy: self.default_policy.clone(),
                 extended_resource_toleration: self.extended_resource_toleration,
             },
+            windows: None,
             search: SearchArgs { seed: 1, ..SearchArgs::default() },
             cluster: self.cluster.clone(),
             output: PlanOutput::default(),

@@ -12,6 +12,7 @@ mod error;
 mod explain;
 mod explanation;
 mod history;
+mod load;
 mod names;
 mod ordered;
 mod plan;

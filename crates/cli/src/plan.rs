@@ -10,11 +10,12 @@ use jiff::Timestamp;
 use placement::file::Levels;
 use placement::{MOST_PAIRS, Plan, Snapshot, SnapshotError};
 use portfolio::Purpose;
-use world::{ApplicationKey, Index, Objects, Policy};
+use world::{ApplicationKey, Index, LoadRecord, Objects, Policy};
 
 use crate::args::{PlanArgs, PlanOutput};
 use crate::error::CliError;
 use crate::explanation::ExplainedPlan;
+use crate::load::{self, LoadReport};
 use crate::policy::{self, PolicyFile};
 use crate::report::PlanReport;
 use crate::search::{self, PolicyDefaults, Search, SearchResult};
@@ -32,6 +33,8 @@ struct Decision {
     took: Option<Duration>,
     /// Set with `--explain`.
     explained: Option<ExplainedPlan>,
+    /// Set with `--windows`.
+    load: Option<LoadReport>,
     notes: Vec<String>,
 }
 
@@ -72,13 +75,21 @@ fn from_snapshot(file: &Path, args: &PlanArgs, given: Option<&PolicyFile>) -> Re
     if let Some(levels) = args.search.objectives.as_ref().or(of_policy) {
         snapshot = with_objectives(&snapshot, levels).map_err(invalid)?;
     }
+    let record = args.windows.as_deref().map(load::read).transpose()?;
+    let base = snapshot.clone();
+    if let Some(record) = &record {
+        snapshot = record.facts.planned(&base).map_err(invalid)?;
+    }
     if args.output == PlanOutput::Snapshot {
         print(&snapshot.write())?;
         return Ok(Outcome::Ok);
     }
     let defaults =
         given.map_or_else(|| PolicyDefaults::from(&Policy::builtin("throughput")), |g| (&g.policy).into());
-    let search = Search::new(&args.search, &defaults);
+    let search = match &record {
+        Some(record) => Search::of_record(record, &defaults)?,
+        None => Search::new(&args.search, &defaults),
+    };
     let name = snapshot.file().name.clone().or_else(|| snapshot.file().application.clone());
     let subject = name.unwrap_or_else(|| read::name(file));
     let result = search
@@ -86,9 +97,13 @@ fn from_snapshot(file: &Path, args: &PlanArgs, given: Option<&PolicyFile>) -> Re
         .map_err(|source| CliError::Plan { subject: read::name(file), source })?;
     let policy = snapshot.file().policy.as_ref().map(|policy| policy.name.clone());
     let explained = explained(args, &snapshot, &result);
-    let notes = pair_limit_note(&snapshot).into_iter().collect();
+    let mut notes: Vec<String> = pair_limit_note(&snapshot).into_iter().collect();
     let SearchResult { plan, took, .. } = result;
-    let decision = Decision { subject, policy, snapshot, plan, took, explained, notes };
+    let of_record = |record: &LoadRecord| LoadReport::new(record, &base, &snapshot, &plan).map_err(invalid);
+    let load = record.as_ref().map(of_record).transpose()?;
+    notes.extend(record.as_ref().and_then(|record| load::snapshot_note(record, &base)));
+    notes.extend(load.as_ref().map(LoadReport::note));
+    let decision = Decision { subject, policy, snapshot, plan, took, explained, load, notes };
     print_one(&decision, args.output)?;
     Ok(outcome([&decision]))
 }
@@ -242,6 +257,7 @@ fn decide(
         snapshot: Arc::unwrap_or_clone(world.snapshot),
         plan: result.plan,
         took: result.took,
+        load: None,
         notes,
     })
 }
@@ -321,8 +337,8 @@ fn outcome<'a>(decisions: impl IntoIterator<Item = &'a Decision>) -> Outcome {
 }
 
 fn report(decision: &Decision) -> PlanReport {
-    let Decision { snapshot, plan, took, explained, notes, .. } = decision;
-    PlanReport::new(snapshot, plan, *took, explained.as_ref(), notes)
+    let Decision { snapshot, plan, took, explained, load, notes, .. } = decision;
+    PlanReport::new(snapshot, plan, *took, explained.as_ref(), notes).with_load(load.clone())
 }
 
 fn page(decision: &Decision) -> String {

@@ -9,6 +9,7 @@ use placement::{Cost, Criterion, Objectives, Plan, Snapshot, Unplaced};
 use serde::Serialize;
 
 use crate::explanation::{ExplainedPlan, ExplanationReport};
+use crate::load::LoadReport;
 use crate::ordered::OrderedMap;
 
 /// A machine-readable plan.
@@ -49,6 +50,9 @@ pub struct PlanReport {
     /// Present with `--explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     explanation: Option<ExplanationReport>,
+    /// Present with `--windows`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    load: Option<LoadReport>,
     /// Remarks about the input.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
@@ -137,8 +141,15 @@ impl PlanReport {
                 .collect(),
             left_to_scheduler: snapshot.file().left_to_scheduler.clone(),
             explanation: explained.map(ExplanationReport::new),
+            load: None,
             notes: notes.to_vec(),
         }
+    }
+
+    /// The report with what the gate says of a plan for measured load.
+    #[must_use]
+    pub fn with_load(self, load: Option<LoadReport>) -> Self {
+        Self { load, ..self }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use explain::REASONS_EFFORT;
 use placement::{Assignment, Budget, Judge as _, Plan, PlanError, Snapshot};
 use portfolio::{ClingoJudge, Limits, Purpose, RegisteredStrategy};
+use world::LoadRecord;
 
 use crate::args::SearchArgs;
 use crate::error::CliError;
@@ -58,6 +59,21 @@ impl Search {
             requires_judge: policy.requires_judge,
             least_gain: policy.least_gain,
         }
+    }
+
+    /// The settings of the operator's search for measured load.
+    pub fn of_record(record: &LoadRecord, policy: &PolicyDefaults) -> Result<Self, CliError> {
+        check_strategy(&record.strategy, Purpose::Offline, "--windows: search.strategy")?;
+        Ok(Self {
+            strategy: record.strategy.clone(),
+            wall: None,
+            effort: Some(record.effort),
+            seed: record.seed,
+            memory_mib: policy.memory_mib,
+            requires_judge: policy.requires_judge,
+            // Its moves are judged by the windows.
+            least_gain: 0.0,
+        })
     }
 
     /// The judge of the program in a snapshot.

@@ -36,9 +36,10 @@ pub use commit::repair::repair_plan;
 pub use commit::start::{all_or_nothing, has_started, hold_start};
 pub use commit::{Verdict, infeasible, revalidate_plan};
 pub use gain::gate::{CHANGE_WINDOWS, GateRule, GateVerdict, least_with_pauses};
+pub use gain::load::{LastLoadSearch, LoadJudgement, LoadSignal, LoadTerms, due_load_rule, judge_moves};
 pub use gain::necessary::necessary_part;
 pub use gain::price::{gains_by_level, mean_gain};
-pub use gain::prune::{ElectiveMoves, hold_actors};
+pub use gain::prune::{ElectiveMoves, WindowPrice, hold_actors};
 pub use gain::{Gain, gain, require_gain};
 pub use model::{
     Backoff, Decision, DesiredActor, DesiredState, ElectiveMove, FreeCapacity, FreeUnit, Instance, Moment,

@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use control::{
-    ElectiveMoves, Gain, GateRule, GateVerdict, gain, least_with_pauses, necessary_part, require_gain,
+    BACKGROUND_INTERVAL, ElectiveMoves, Gain, GateRule, GateVerdict, LastLoadSearch, LoadSignal, LoadTerms,
+    due_load_rule, gain, judge_moves, least_with_pauses, necessary_part, require_gain,
 };
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Budget, NoPolicy, Snapshot, plan};
@@ -169,15 +170,16 @@ fn a_change_passes_after_two_windows_and_a_steady_gain_after_eight() {
         GateVerdict::Uncertain { gain } => format!("uncertain {gain:.2}"),
         GateVerdict::FewWindows { windows, needed } => format!("{windows} of {needed}"),
     };
-    let noise = [0.02, -0.02, 0.01, -0.01, 0.02, -0.02];
+    // The last of these is the one in which the load may have changed.
+    let noise = [0.02, -0.02, 0.01, -0.01, 0.02, -0.02, 0.25];
     let then = |newest: &[f64]| [&noise, newest].concat();
     for (rule, gains, expected) in [
-        (GateRule::Change, then(&[0.3]), "7 of 8"),
+        (GateRule::Change, then(&[0.3]), "8 of 9"),
         (GateRule::Change, then(&[0.3, 0.3]), "pays 0.30"),
         (GateRule::Change, then(&[0.3, 0.05]), "uncertain 0.17"),
         (GateRule::Change, then(&[0.05, 0.05]), "small 0.05"),
         // The windows before varied as much.
-        (GateRule::Change, vec![0.3, -0.3, 0.3, -0.3, 0.3, -0.3, 0.4, 0.4], "uncertain 0.40"),
+        (GateRule::Change, vec![0.3, -0.3, 0.3, -0.3, 0.3, -0.3, 0.3, 0.4, 0.4], "uncertain 0.40"),
         (GateRule::Steady, vec![0.15; 7], "7 of 8"),
         (GateRule::Steady, vec![0.15; 8], "pays 0.15"),
         (GateRule::Steady, vec![0.05; 16], "small 0.05"),
@@ -185,6 +187,73 @@ fn a_change_passes_after_two_windows_and_a_steady_gain_after_eight() {
     ] {
         assert_eq!(judge(rule, &gains), expected, "{rule}: {gains:?}");
     }
+}
+
+#[test]
+fn a_gain_does_not_count_if_a_more_important_level_loses() {
+    let world = |work: u64, count: u64| {
+        Snapshot::read(&format!(
+            r#"{{"version":1,"nodes":[{{"id":"u"}},{{"id":"v"}}],"actors":[{{"id":"a","runsOn":{{"cpu":500}},"current":"u"}},
+            {{"id":"b","runsOn":{{"cpu":{work}}},"current":"v"}}],
+            "units":[{{"id":"u","kind":"cpu","node":"u","capacity":1000}},{{"id":"v","kind":"cpu","node":"v","capacity":1000}}],
+            "messages":[{{"from":"a","to":"b","count":{count}}}],"objectives":["overload","communication"],
+            "exchangeCost":{{"kinds":{{"cpu":{{"cpu":1}}}}}}}}"#
+        ))
+        .unwrap()
+    };
+    let goes = [0, 0].map(|unit| Some(UnitIx::new(unit))).into_iter().collect();
+    let terms = LoadTerms { least: 0.1, max_moves: 8, pause_seconds: 30.0, horizon_seconds: 300.0 };
+    let verdict = |works: &[u64]| {
+        let window = |at: usize| Ok::<_, ()>(world(works[at], 100));
+        let judged = judge_moves(GateRule::Steady, (&world(500, 100), &goes), &terms, works.len(), window);
+        judged.unwrap().verdict()
+    };
+    let pays = |gain| Some(GateVerdict::Pays { rule: GateRule::Steady, gain });
+    assert_eq!(verdict(&[500; 8]), pays(1.0));
+    assert_eq!(verdict(&[500, 480, 500, 520, 490, 500, 510, 500]), pays(1.0), "half a percent on average");
+    let uncertain = Some(GateVerdict::Uncertain { gain: 1.0 });
+    assert_eq!(
+        verdict(&[400, 600, 400, 600, 400, 600, 400, 600]),
+        uncertain,
+        "5 % of the capacity on average"
+    );
+    // Half of the work stops for a tenth of the time.
+    let moves = ElectiveMoves::of_plan(&world(500, 100), &goes, &terms).unwrap();
+    assert!((moves.required_gain(&world(500, 100), &terms) - 0.15).abs() < 1e-12);
+}
+
+#[test]
+fn a_search_is_due_when_the_load_changed_and_until_a_change_pays_or_does_not() {
+    let signal = LoadSignal { windows: 16, ..LoadSignal::default() };
+    let now = BACKGROUND_INTERVAL * 2;
+    assert_eq!(due_load_rule(None, LoadSignal { windows: 7, ..signal }, now), None);
+    assert_eq!(due_load_rule(None, signal, now), Some(GateRule::Steady));
+    let searched = |verdict| LastLoadSearch::after(None, now, 16, verdict);
+    let due = |last, signal| due_load_rule(Some(last), signal, now);
+    let quiet = searched(None);
+    assert_eq!(due(quiet, signal), None);
+    assert_eq!(due(quiet, LoadSignal { has_changed: true, ..signal }), Some(GateRule::Change));
+    let moved = LoadSignal { mean_difference: 0.06, ..signal };
+    assert_eq!(due(quiet, moved), None, "searched just now");
+    assert_eq!(due_load_rule(Some(quiet), moved, now + BACKGROUND_INTERVAL), Some(GateRule::Steady));
+    assert_eq!(due_load_rule(Some(quiet), signal, now + BACKGROUND_INTERVAL), None);
+    // The moves may pay in more windows.
+    for (verdict, is_open) in [
+        (GateVerdict::Uncertain { gain: 0.2 }, true),
+        (GateVerdict::Small { gain: 0.08, least: 0.1 }, true),
+        (GateVerdict::Small { gain: 0.04, least: 0.1 }, false),
+        (GateVerdict::Pays { rule: GateRule::Change, gain: 0.2 }, false),
+    ] {
+        assert_eq!(due(searched(Some(verdict)), signal), is_open.then_some(GateRule::Change), "{verdict:?}");
+    }
+    let mut last = searched(Some(GateVerdict::Uncertain { gain: 0.2 }));
+    let mut rules = Vec::new();
+    while let Some(rule) = due(last, signal) {
+        rules.push(rule);
+        last = LastLoadSearch::after(Some(last), now, 16, None);
+    }
+    assert_eq!((rules.len(), rules[0], rules[15]), (16, GateRule::Change, GateRule::Steady));
+    assert!(rules[1..].iter().all(|rule| *rule == GateRule::Steady));
 }
 
 #[test]

@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::windows::{PairKey, WindowChoice, WindowSlot, Windows, bit};
+use crate::windows::{Column, PairKey, WindowChoice, WindowSlot, Windows, bit};
 
 /// Difference from which a change counts: 10 %.
 const LEAST_CHANGE: f64 = 0.1;
 /// A change is larger than the noise by this factor.
 const NOISE_FACTOR: f64 = 2.0;
+/// Part of the load that pairs or actors must change together, if each changes by far more than its own noise: 3 %.
+const LEAST_SINGLE_CHANGE: f64 = 0.03;
+/// Standard deviations of its own noise by which a pair or an actor changes.
+const SINGLE_DEVIATIONS: f64 = 3.0;
+/// Windows by which its noise is known, at least.
+const WINDOWS_OF_NOISE: usize = 6;
 /// Windows that must both show a change.
 const NEWEST: usize = 2;
 
@@ -70,10 +76,14 @@ impl Windows {
 
     /// Whether the load changed since the search whose facts were `facts`: the newest two settled windows both differ from
     /// them by more than 10 %, in messages or in work, and by more than twice what the windows before differ from their
-    /// mean.
+    /// mean; or single pairs or actors, that each differ by more than three standard deviations of their own windows before,
+    /// differ by 3 % of the messages or work together.
     pub fn has_changed(&self, facts: &MeasuredLoad) -> bool {
         let usable: Vec<&WindowSlot> = self.usable().collect();
         let Some((newest, before)) = usable.split_at_checked(NEWEST) else { return false };
+        if before.len() >= WINDOWS_OF_NOISE && self.has_single_changes(facts, newest, before) {
+            return true;
+        }
         let of_one = |slot: &&WindowSlot| self.mean_load(std::slice::from_ref(slot));
         let mean = self.mean_load(before);
         let noises: Vec<[f64; 2]> =
@@ -87,6 +97,34 @@ impl Windows {
             let is_change = |difference: f64| difference > LEAST_CHANGE && difference > NOISE_FACTOR * noise;
             differences.iter().all(|difference| is_change(difference[part]))
         })
+    }
+
+    /// Whether pairs or actors changed that were steady before.
+    fn has_single_changes(
+        &self,
+        facts: &MeasuredLoad,
+        newest: &[&WindowSlot],
+        before: &[&WindowSlot],
+    ) -> bool {
+        let changed = |fact: f64, column: &Column| {
+            let values = |slots: &[&WindowSlot]| -> Vec<f64> {
+                slots.iter().map(|slot| f64::from(column[slot.column])).collect()
+            };
+            let least = SINGLE_DEVIATIONS * deviation(&values(before));
+            let changes = values(newest).into_iter().map(|value| value - fact);
+            let (lowest, highest) = changes
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(lowest, highest), change| {
+                    (change.min(lowest), change.max(highest))
+                });
+            let change = lowest.max(-highest);
+            if change > least { change } else { 0.0 }
+        };
+        let fact = |key: &PairKey| facts.messages.get(key).copied().unwrap_or_default();
+        let messages: f64 = self.messages.iter().map(|(key, column)| changed(fact(key), column)).sum();
+        let fact = |name: &Arc<str>| facts.work.get(name).copied().unwrap_or_default();
+        let work: f64 = self.actors.iter().map(|(name, actor)| changed(fact(name), &actor.work)).sum();
+        let is_large = |change: f64, all: f64| change > LEAST_SINGLE_CHANGE * all;
+        is_large(messages, facts.messages.values().sum()) || is_large(work, facts.work.values().sum())
     }
 
     fn mean_load(&self, slots: &[&WindowSlot]) -> MeasuredLoad {
@@ -105,4 +143,12 @@ impl Windows {
             work: work.filter(|(_, work)| *work > 0.0).collect(),
         }
     }
+}
+
+/// Standard deviation of at least two numbers.
+fn deviation(numbers: &[f64]) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
+    let count = numbers.len() as f64;
+    let mean = numbers.iter().sum::<f64>() / count;
+    (numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt()
 }

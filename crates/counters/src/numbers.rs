@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::windows::{GroupReports, WindowSlot, bit};
 
 /// What the manifest states of a group.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GroupProfile {
     /// Short names of all its actors, also of those that do not run.
     pub actors: Vec<String>,
@@ -16,13 +19,15 @@ pub struct GroupProfile {
 }
 
 /// What the manifest, and earlier measurements, state of a group on one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KindProfile {
     /// The manifest's work of an actor per window, in microseconds at speed 1.
     pub work_microseconds: f64,
     /// The manifest's microseconds per message at speed 1.
     pub service_microseconds: f64,
     /// The last measured microseconds per message at speed 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured_service_microseconds: Option<f64>,
 }
 

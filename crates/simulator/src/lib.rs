@@ -8,6 +8,7 @@ pub mod best_static;
 pub mod config;
 pub mod dag;
 pub mod experiments;
+pub mod load;
 pub mod mean;
 pub mod oracle;
 pub mod planner;

@@ -40,6 +40,7 @@ pub use rebalance::Rebalance;
 pub use snapshot::assemble::{
     AssembleError, AssembledSnapshot, SnapshotWarning, assemble, assemble_measured,
 };
+pub use snapshot::load::{LoadFacts, LoadMove, LoadOutcome, LoadRecord, LoadRule, LoadTermsFile};
 pub use snapshot::measured::MeasuredDemand;
 pub use snapshot::model::{
     OwnedObjects, decision, desired_state, is_ready, move_state, object_name, observed_state, owned_objects,

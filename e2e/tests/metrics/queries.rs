@@ -145,6 +145,14 @@ fn queries() -> Vec<Query> {
             let place = format!("{file}, variable {}", variable["name"]);
             all.push(Query { place, expression: format!("count by ({label}) ({selector})"), waits: false });
         }
+        for annotation in each(&dashboard["annotations"]["list"]) {
+            let expression = filled(annotation["expr"].as_str().unwrap(), variables);
+            all.push(Query {
+                place: format!("{file}, annotation {}", annotation["name"]),
+                expression,
+                waits: false,
+            });
+        }
         for panel in each(&dashboard["panels"]) {
             for target in each(&panel["targets"]) {
                 let expression = filled(target["expr"].as_str().unwrap(), variables);

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use counters::{MeasuredNumbers, Windows};
 use serde_json::{Value, json};
+use world::LoadRecord;
 
-/// The windows of an application, as `WindowsFile`, and the numbers that they give.
-pub fn shown(windows: &Windows, measured: Option<&MeasuredNumbers>) -> Value {
-    json!({"windows": windows.file(), "measured": measured.map(numbers)})
+/// The windows of an application, as `WindowsFile`, the numbers that they give, and the last search, which
+/// `kubectl cairn plan --windows` repeats.
+pub fn shown(windows: &Windows, measured: Option<&MeasuredNumbers>, search: Option<&LoadRecord>) -> Value {
+    json!({"windows": windows.file(), "measured": measured.map(numbers), "search": search})
 }
 
 fn numbers(measured: &MeasuredNumbers) -> Value {

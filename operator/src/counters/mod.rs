@@ -13,5 +13,5 @@ mod tick;
 pub use client::PrometheusClient;
 pub use debug::shown;
 pub use follow::{Reader, run};
-pub use load_metrics::LoadMetrics;
+pub use load_metrics::{LoadMetrics, PlanCosts};
 pub use store::LoadStore;

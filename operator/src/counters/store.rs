@@ -1,12 +1,12 @@
 //! The windows of all applications.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use counters::{
     CollectedWindow, GroupProfile, LoadScale, MeasuredNumbers, MembershipTracker, WindowChoice, Windows,
 };
-use world::ApplicationKey;
+use world::{ApplicationKey, LoadRecord};
 
 /// The windows of all applications.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ struct ApplicationLoad {
     uid: String,
     windows: Windows,
     tracker: MembershipTracker,
+    /// The last search for measured load.
+    record: Option<Arc<LoadRecord>>,
 }
 
 /// A window to be added: its evaluation time, what was reported, and when the application last changed.
@@ -53,6 +55,7 @@ impl LoadStore {
             uid: uid.to_owned(),
             windows: Windows::new(scale.clone()),
             tracker: MembershipTracker::default(),
+            record: None,
         };
         let load = all.entry(key.clone()).or_insert_with(new);
         if load.uid != uid {
@@ -103,6 +106,18 @@ impl LoadStore {
         if let Some(load) = self.all().get_mut(key) {
             load.windows.keep_newest(kept);
         }
+    }
+
+    /// Keeps the last search for measured load.
+    pub fn record(&self, key: &ApplicationKey, record: LoadRecord) {
+        if let Some(load) = self.all().get_mut(key) {
+            load.record = Some(Arc::new(record));
+        }
+    }
+
+    /// The last search for measured load; `None` if there is none.
+    pub fn last_search(&self, key: &ApplicationKey) -> Option<Arc<LoadRecord>> {
+        self.all().get(key)?.record.clone()
     }
 
     /// A copy of the windows of an application.

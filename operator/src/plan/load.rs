@@ -4,50 +4,49 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use control::{GateRule, Moment};
+use control::{GateRule, LastLoadSearch, LoadJudgement, LoadSignal, Moment, due_load_rule};
 use counters::{MIN_SCRAPES, MeasuredLoad, WindowChoice, Windows};
 use crds::{ActorApplication, CounterCoverage, MoveStep, Placement, RebalanceMode};
 use futures::StreamExt;
 use futures::channel::mpsc::UnboundedReceiver;
-use world::{ApplicationKey, MeasuredDemand, Policy};
+use world::{ApplicationKey, LoadRule, MeasuredDemand, Policy};
 
-use crate::counters::LoadStore;
+use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::Error;
 use crate::plan::load_commit::commit_moves;
 use crate::plan::load_report::{HeldUp, LoadVerdict};
-use crate::plan::load_search::{LoadSearch, choice};
+use crate::plan::load_search::LoadSearch;
 use crate::plan::outcome::{MoverService, judge_moves};
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 
 /// Windows without settled data after which counters count as unavailable.
 const STALE_WINDOWS: usize = 4;
-/// Change of the mean load from which a steady gain is looked for again.
-const MEAN_CHANGE: f64 = 0.05;
-
 /// Windows after which moves that could not be judged no longer hold up others.
 const LONGEST_JUDGEMENT: u32 = 16;
 
 /// The load that applications were last planned for.
-#[derive(Debug, Default)]
 pub struct LoadPlanner {
     last: Mutex<BTreeMap<ApplicationKey, LastSearch>>,
     /// Service times of actors before their last move.
     services: Mutex<BTreeMap<ApplicationKey, MoverService>>,
+    metrics: LoadMetrics,
 }
 
-/// A search for measured load.
+/// A search for measured load, and the facts that the load is compared with.
 #[derive(Clone, Debug)]
 struct LastSearch {
     facts: MeasuredLoad,
-    at: control::Moment,
-    /// Settled windows at that time.
-    windows: usize,
+    search: LastLoadSearch,
 }
 
 /// Considers each application after each of its windows, one after the other: these searches have time.
-pub async fn run(ctx: Arc<Context>, store: Arc<LoadStore>, mut ticked: UnboundedReceiver<ApplicationKey>) {
-    let planner = LoadPlanner::default();
+pub async fn run(
+    ctx: Arc<Context>,
+    (store, metrics): (Arc<LoadStore>, LoadMetrics),
+    mut ticked: UnboundedReceiver<ApplicationKey>,
+) {
+    let planner = LoadPlanner { last: Mutex::default(), services: Mutex::default(), metrics };
     let (mut queue, mut queued) = (VecDeque::new(), BTreeSet::new());
     loop {
         // An application that waits through several of its windows is considered once.
@@ -110,26 +109,28 @@ impl LoadPlanner {
             report(key, LoadVerdict::HeldUp(held_up), ctx);
             return Ok(());
         }
-        let searched =
-            LastSearch { facts: windows.load(choice(rule)), at: moment(), windows: windows.usable_windows() };
+        let (facts, settled) = (windows.load(LoadRule::from(rule).windows()), windows.usable_windows());
         let request = request(windows, rule);
-        let Some((verdict, found)) = request.verdict(ctx).await? else { return Ok(()) };
-        let Some(found) = found.filter(|_| mode == RebalanceMode::On) else {
-            self.last().insert(key.clone(), searched);
-            report(key, verdict, ctx);
-            return Ok(());
-        };
-        let services = found.services(&request.windows);
-        // If the cluster changed meanwhile, the next window tries again.
-        if commit_moves(&request, found, ctx).await? {
-            self.last().insert(key.clone(), searched);
+        let Some(found) = request.verdict(ctx, store).await? else { return Ok(()) };
+        self.metrics.count(&found.judgement);
+        self.metrics.show_costs(key, &found.costs);
+        let (judgement, verdict) = (found.judgement.clone(), found.verdict());
+        if mode == RebalanceMode::On && judgement.pays().is_some() {
+            let services = found.services(&request.windows);
+            // If the cluster changed meanwhile, the next window tries again.
+            if !commit_moves(&request, found, ctx).await? {
+                return Ok(());
+            }
             self.services().insert(key.clone(), services);
             if rule == GateRule::Change {
                 // Earlier windows show another load.
                 store.keep_newest(key, control::CHANGE_WINDOWS);
             }
             report(key, verdict.decided(), ctx);
+        } else {
+            report(key, verdict, ctx);
         }
+        self.searched(key, facts, settled, &judgement);
         Ok(())
     }
 
@@ -145,24 +146,31 @@ impl LoadPlanner {
     fn forget(&self, key: &ApplicationKey, ctx: &Context) -> bool {
         self.last().remove(key);
         self.services().remove(key);
+        self.metrics.forget(key);
         ctx.caches.change(|index| index.set_measured(key, None));
         ctx.load_reports.remove(key)
     }
 
-    /// The rule by which a plan is due: the load changed, or there was time for a steady gain to show.
+    /// Remembers a search.
+    fn searched(&self, key: &ApplicationKey, facts: MeasuredLoad, windows: usize, judgement: &LoadJudgement) {
+        let mut all = self.last();
+        let last = all.remove(key);
+        let before = last.as_ref().map(|last| last.search);
+        let search = LastLoadSearch::after(before, moment(), windows, judgement.verdict());
+        let facts = last.filter(|_| search.is_repeated()).map_or(facts, |last| last.facts);
+        all.insert(key.clone(), LastSearch { facts, search });
+    }
+
+    /// The rule by which a plan is due.
     fn due_rule(&self, key: &ApplicationKey, windows: &Windows) -> Option<GateRule> {
-        let settled = windows.usable_windows();
-        let Some(last) = self.last().get(key).cloned() else {
-            return (settled >= GateRule::Steady.needed()).then_some(GateRule::Steady);
-        };
-        if windows.has_changed(&last.facts) {
-            return Some(GateRule::Change);
+        let last = self.last().get(key).cloned();
+        let mut signal = LoadSignal { windows: windows.usable_windows(), ..LoadSignal::default() };
+        if let Some(last) = &last {
+            let difference = last.facts.difference(&windows.load(WindowChoice::All));
+            signal.has_changed = windows.has_changed(&last.facts);
+            signal.mean_difference = difference.messages.max(difference.work);
         }
-        let difference = last.facts.difference(&windows.load(WindowChoice::All));
-        let moved = difference.messages > MEAN_CHANGE || difference.work > MEAN_CHANGE;
-        let has_waited = moment() >= last.at + control::BACKGROUND_INTERVAL;
-        let is_steady = settled >= GateRule::Steady.needed() && has_waited;
-        (is_steady && (moved || last.windows < GateRule::Steady.needed())).then_some(GateRule::Steady)
+        due_load_rule(last.map(|last| last.search), signal, moment())
     }
 }
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use control::{PlanReason, Verdict};
-use world::MeasuredDemand;
+use world::{LoadRule, MeasuredDemand};
 
 use crate::commit::elective::DecisionReason;
 use crate::commit::revalidate::Revalidation;
 use crate::commit::write::{commit, record_committed};
 use crate::error::Error;
-use crate::plan::load_search::{LoadSearch, PayingMoves, choice};
+use crate::plan::load_search::{LoadSearch, SearchedLoad};
 use crate::plan::observe::{judge, run_blocking};
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
@@ -20,11 +20,13 @@ use crate::status::report::Outcome;
 /// When clingo disagrees, or the write fails.
 pub async fn commit_moves(
     request: &LoadSearch<'_>,
-    found: PayingMoves,
+    found: SearchedLoad,
     ctx: &Context,
 ) -> Result<bool, Error> {
     let LoadSearch { key, application, policy, windows, rule } = request;
-    let PayingMoves { world, derived, plan, moves } = found;
+    let SearchedLoad { world, derived, plan, judgement, .. } = found;
+    let Some((moves, _)) = judgement.pays() else { return Ok(false) };
+    let (moves, choice) = (moves.clone(), LoadRule::from(*rule).windows());
     let judge = judge(policy);
     let planned = run_blocking(&ctx.snapshot_permits, move || {
         let plan = moves.only(&derived, plan);
@@ -35,7 +37,7 @@ pub async fn commit_moves(
     // From now on plans use the load that these moves are for.
     let profiles = world::group_profiles(&ctx.caches.index(), application, policy);
     let profiles = profiles.map_err(world::AssembleError::Invalid)?;
-    let numbers = windows.measure(&profiles, choice(*rule));
+    let numbers = windows.measure(&profiles, choice);
     let measured = Arc::new(MeasuredDemand { window: policy.window, numbers });
     ctx.caches.change(|index| index.set_measured(key, Some(measured)));
     let _alone = ctx.plan_locks.lock(key).await;
@@ -47,7 +49,7 @@ pub async fn commit_moves(
     let Some((lock, newest, Verdict::Valid(plan))) = revalidation.revalidate().await? else {
         return Ok(false);
     };
-    let load = windows.load(choice(*rule)).total_messages() / windows.scale().window_seconds;
+    let load = windows.load(choice).total_messages() / windows.scale().window_seconds;
     let reason = DecisionReason {
         why: PlanReason::Load,
         load: Some((*rule, load)),

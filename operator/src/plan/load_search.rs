@@ -1,19 +1,18 @@
 //! One search for moves that measured load would justify.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use control::{ElectiveMoves, GateRule, GateVerdict, PlanReason, least_with_pauses, necessary_part};
+use control::{GateRule, GateVerdict, LoadJudgement, LoadTerms, PlanReason};
 use counters::{WindowChoice, Windows};
 use crds::ActorApplication;
 use jiff::Timestamp;
-use placement::file::{Constraint, Places};
 use placement::{Plan, Snapshot};
-use world::{ApplicationKey, AssembledSnapshot, Policy, assemble_measured};
+use world::{ApplicationKey, AssembledSnapshot, LoadFacts, LoadMove, LoadOutcome, Policy, assemble_measured};
 
 use crate::commit::elective::percent;
+use crate::counters::{LoadStore, PlanCosts};
 use crate::error::Error;
 use crate::plan::decide::search;
 use crate::plan::load_report::{LoadVerdict, ProposedMove};
@@ -34,37 +33,51 @@ pub struct LoadSearch<'a> {
     pub rule: GateRule,
 }
 
-/// Moves that the gate lets pass.
-pub struct PayingMoves {
-    /// The snapshot that they were found in,
+/// The result of a search.
+pub struct SearchedLoad {
+    /// The snapshot that it was made in,
     pub world: Arc<AssembledSnapshot>,
     /// with what the policy derives of it.
     pub derived: Snapshot,
     /// The plan before weak moves were taken back.
     pub plan: Plan,
-    /// The moves that are left.
-    pub moves: ElectiveMoves,
+    /// Its moves, and whether they pay.
+    pub judgement: LoadJudgement,
+    /// The same in names.
+    pub outcome: LoadOutcome,
+    /// Costs of the placement and of the plan.
+    pub costs: PlanCosts,
 }
 
-impl PayingMoves {
+impl SearchedLoad {
     /// Service times of the movers before they move.
     pub fn services(&self, windows: &Windows) -> MoverService {
-        let of = |actor: &placement::ix::ActorIx| {
-            let name = self.derived.short_name(*actor).to_owned();
-            let service =
-                windows.service_microseconds(&name, WindowChoice::Newest(control::CHANGE_WINDOWS))?;
-            Some((name, service))
+        let of = |moved: &LoadMove| {
+            let newest = WindowChoice::Newest(control::CHANGE_WINDOWS);
+            Some((moved.actor.clone(), windows.service_microseconds(&moved.actor, newest)?))
         };
-        self.moves.gains.keys().filter_map(of).collect()
+        self.outcome.moves.iter().filter_map(of).collect()
+    }
+
+    /// What is reported of it.
+    pub fn verdict(&self) -> LoadVerdict {
+        match &self.judgement {
+            LoadJudgement::NoGain => LoadVerdict::NoGain,
+            LoadJudgement::Judged { verdict: GateVerdict::Pays { rule, gain }, .. } => {
+                LoadVerdict::WouldMove {
+                    rule: *rule,
+                    gain_percent: percent(*gain),
+                    moves: self.outcome.moves.iter().map(proposed).collect(),
+                }
+            }
+            LoadJudgement::Judged { verdict, .. } => LoadVerdict::Stays(*verdict),
+        }
     }
 }
 
-/// The windows that a rule's facts are the mean of.
-pub fn choice(rule: GateRule) -> WindowChoice {
-    match rule {
-        GateRule::Change => WindowChoice::Newest(control::CHANGE_WINDOWS),
-        GateRule::Steady => WindowChoice::All,
-    }
+fn proposed(moved: &LoadMove) -> ProposedMove {
+    let LoadMove { actor, from, to, gain } = moved.clone();
+    ProposedMove { actor, from, to, gain_percent: percent(gain) }
 }
 
 impl LoadSearch<'_> {
@@ -75,9 +88,20 @@ impl LoadSearch<'_> {
     pub async fn verdict(
         &self,
         ctx: &Arc<Context>,
-    ) -> Result<Option<(LoadVerdict, Option<PayingMoves>)>, Error> {
+        store: &LoadStore,
+    ) -> Result<Option<SearchedLoad>, Error> {
         let _slot = ctx.solver_slots.acquire(Rank::of(self.application).background(true)).await;
-        let world = self.snapshot(ctx, choice(self.rule)).await?;
+        let (base, facts) = self.facts(ctx).await?;
+        let (world, facts) = {
+            let (base, facts) = (base.clone(), facts.clone());
+            run_blocking(&ctx.snapshot_permits, move || {
+                let planned = facts.planned(&base.snapshot).map_err(world::AssembleError::Snapshot)?;
+                let mut world = AssembledSnapshot::clone(&base);
+                world.snapshot = Arc::new(planned);
+                Ok((Arc::new(world), facts))
+            })
+            .await?
+        };
         let (stop, yielded) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let others = Arc::new(ctx.searches.time_share(PlanReason::Load));
         let found =
@@ -86,34 +110,22 @@ impl LoadSearch<'_> {
         if yielded.load(Ordering::Acquire) {
             return Ok(None);
         }
-        let (least, most) = (self.policy.rebalance.min_gain(), self.policy.rebalance.max_moves);
-        let (planned, snapshot) = (plan.clone(), world.snapshot.clone());
-        let derived =
-            run_blocking(&ctx.snapshot_permits, move || Ok(planned.world(&snapshot).into_owned())).await?;
-        let (goes, planned) = (plan.assignment.clone(), derived.clone());
-        let moves = run_blocking(&ctx.snapshot_permits, move || {
-            let stays = necessary_part(&planned, &goes);
-            Ok(ElectiveMoves::of(&planned, stays, &goes, least, most))
+        let (planned, goes) = (world.clone(), plan.clone());
+        let judged = run_blocking(&ctx.snapshot_permits, move || {
+            let derived = goes.world(&planned.snapshot);
+            let judgement = facts.judge(&base.snapshot, &derived, &goes.assignment);
+            let judgement = judgement.map_err(world::AssembleError::Snapshot)?;
+            let record = Arc::unwrap_or_clone(facts).record(&derived, &goes, &judgement);
+            let costs = PlanCosts::of(&derived, &goes.assignment);
+            Ok((derived.into_owned(), judgement, record, costs))
         });
-        let Some(moves) = moves.await? else { return Ok(Some((LoadVerdict::NoGain, None))) };
-        let least = self.least_gain(&world, &moves);
-        let mut gains = Vec::new();
-        for at in (0..self.windows.usable_windows()).rev() {
-            let window = self.snapshot(ctx, WindowChoice::One(at)).await?;
-            gains.push(moves.gain(&window.snapshot));
-        }
-        let verdict = match self.rule.judge(&gains, least) {
-            GateVerdict::Pays { rule, gain } => LoadVerdict::WouldMove {
-                rule,
-                gain_percent: percent(gain),
-                moves: proposed(&derived, &moves),
-            },
-            other => return Ok(Some((LoadVerdict::Stays(other), None))),
-        };
-        Ok(Some((verdict, Some(PayingMoves { world, derived, plan, moves }))))
+        let (derived, judgement, record, costs) = judged.await?;
+        let outcome = record.outcome.clone();
+        store.record(self.key, record);
+        Ok(Some(SearchedLoad { world, derived, plan, judgement, outcome, costs }))
     }
 
-    /// The snapshot with the numbers of these windows, in which actors that never move for a gain are fixed.
+    /// The snapshot with the numbers of these windows.
     ///
     /// # Errors
     /// When the manifest is invalid or too large.
@@ -129,60 +141,38 @@ impl LoadSearch<'_> {
             let profiles = world::group_profiles(&index, &application, &policy);
             let profiles = profiles.map_err(world::AssembleError::Invalid)?;
             let measured = windows.measure(&profiles, choice);
-            let mut world = assemble_measured(&index, &key, &policy, Timestamp::now(), Some(&measured))?;
-            drop(index);
-            let stays_put = world::groups_that_stay(&application);
-            if !stays_put.is_empty() {
-                world.snapshot = Arc::new(with_fixed(&world.snapshot, &stays_put)?);
-            }
-            Ok(Arc::new(world))
+            Ok(Arc::new(assemble_measured(&index, &key, &policy, Timestamp::now(), Some(&measured))?))
         })
         .await
     }
 
-    /// The policy's least gain, and what the pauses of the movers cost.
-    fn least_gain(&self, world: &AssembledSnapshot, moves: &ElectiveMoves) -> f64 {
-        let snapshot = &world.snapshot;
-        let work = |actor| {
-            moves.stays[actor].and_then(|unit| snapshot.implementation(actor, unit)).map_or(0, |it| it.work)
-        };
-        let all: i64 = placement::ix::ActorIx::first(snapshot.actors())
-            .filter(|actor| !snapshot.is_fixed(*actor))
-            .map(work)
-            .sum();
-        #[expect(clippy::cast_precision_loss, reason = "work is at most 2^53")]
-        let pauses = moves.gains.keys().map(|actor| (PAUSE_SECONDS, work(*actor) as f64 / all.max(1) as f64));
-        let windows = u32::try_from(self.policy.rebalance.horizon_windows).unwrap_or(u32::MAX);
-        let window = Duration::from_micros(world::floor(self.policy.window));
-        least_with_pauses(self.policy.rebalance.min_gain(), pauses, window.as_secs_f64() * f64::from(windows))
+    /// The snapshot with the manifest's numbers, and the measured facts.
+    async fn facts(&self, ctx: &Context) -> Result<(Arc<AssembledSnapshot>, Arc<LoadFacts>), Error> {
+        let (caches, key, policy) = (ctx.caches.clone(), self.key.clone(), self.policy.clone());
+        let (application, windows, rule) = (self.application.clone(), self.windows.clone(), self.rule);
+        run_blocking(&ctx.snapshot_permits, move || {
+            let index = caches.index();
+            let groups = world::group_profiles(&index, &application, &policy);
+            let groups = groups.map_err(world::AssembleError::Invalid)?;
+            let base = assemble_measured(&index, &key, &policy, Timestamp::now(), None)?;
+            drop(index);
+            let stays_put = world::groups_that_stay(&application);
+            let facts = LoadFacts::new(rule, &base.snapshot, &windows, groups, stays_put, terms(&policy));
+            Ok((Arc::new(base), Arc::new(facts)))
+        })
+        .await
     }
 }
 
-/// The snapshot with the actors of these groups on their units.
-fn with_fixed(snapshot: &Snapshot, groups: &BTreeSet<String>) -> Result<Snapshot, Error> {
-    let mut file = snapshot.file().clone();
-    for actor in file.actors.iter().filter(|actor| !actor.fixed) {
-        let is_put = actor.group.as_ref().is_some_and(|group| groups.contains(group));
-        if let Some(unit) = actor.current.clone().filter(|_| is_put) {
-            file.constraints.push(Constraint::Only {
-                actors: vec![actor.id.clone()],
-                places: Places::Units(vec![unit]),
-                reason: Some("never moves for a gain".to_owned()),
-            });
-        }
+/// The policy's terms for moves.
+fn terms(policy: &Policy) -> LoadTerms {
+    let rebalance = policy.rebalance;
+    let windows = u32::try_from(rebalance.horizon_windows).unwrap_or(u32::MAX);
+    let window = Duration::from_micros(world::floor(policy.window));
+    LoadTerms {
+        least: rebalance.min_gain(),
+        max_moves: rebalance.max_moves,
+        pause_seconds: PAUSE_SECONDS,
+        horizon_seconds: window.as_secs_f64() * f64::from(windows),
     }
-    Ok(Snapshot::new(file).map_err(world::AssembleError::Snapshot)?)
-}
-
-fn proposed(snapshot: &Snapshot, moves: &ElectiveMoves) -> Vec<ProposedMove> {
-    let unit = |unit: Option<placement::ix::UnitIx>| {
-        unit.map_or_else(String::new, |unit| snapshot.unit_id(unit).to_owned())
-    };
-    let proposed = moves.gains.iter().map(|(actor, gain)| ProposedMove {
-        actor: snapshot.short_name(*actor).to_owned(),
-        from: unit(moves.stays[*actor]),
-        to: unit(moves.goes[*actor]),
-        gain_percent: percent(*gain),
-    });
-    proposed.collect()
 }

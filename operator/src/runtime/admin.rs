@@ -60,6 +60,7 @@ pub fn probes(admin: Admin) -> Router {
 pub fn debug(admin: Admin) -> Router {
     Router::new()
         .route("/debug/snapshot/{namespace}/{name}", get(snapshot))
+        .route("/debug/snapshot/{namespace}/{name}/manifest", get(manifest_snapshot))
         .route("/debug/mismatch/{namespace}/{name}", get(mismatch))
         .route("/debug/load/{namespace}/{name}", get(load))
         .with_state(admin)
@@ -163,14 +164,26 @@ async fn load(State(admin): State<Admin>, Path((namespace, name)): Path<(String,
         Err(e) => Err(e.to_string()),
     };
     let measured = profiles.ok().and_then(|profiles| loads.measured(&key, &profiles, WindowChoice::All));
-    axum::Json(shown(&windows, measured.as_ref())).into_response()
+    let search = loads.last_search(&key);
+    axum::Json(shown(&windows, measured.as_ref(), search.as_deref())).into_response()
 }
 
 /// The snapshot that the application would be planned from now, as `kubectl-cairn plan --snapshot` reads it.
 ///
 /// The header `x-cairn-now` gives its time; `plan -f … --now` with that time produces the same bytes from files.
 async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(String, String)>) -> Response {
-    let key = ApplicationKey { namespace, name };
+    assembled(admin, ApplicationKey { namespace, name }, false).await
+}
+
+/// The same with the manifest's numbers, as `kubectl-cairn plan --windows` reads it.
+async fn manifest_snapshot(
+    State(admin): State<Admin>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Response {
+    assembled(admin, ApplicationKey { namespace, name }, true).await
+}
+
+async fn assembled(admin: Admin, key: ApplicationKey, by_manifest: bool) -> Response {
     let application = admin.caches.applications.get(&crate::watch::caches::object_ref(&key));
     let policy =
         application.and_then(|application| application.spec.policy.clone()).unwrap_or(admin.default_policy);
@@ -180,7 +193,11 @@ async fn snapshot(State(admin): State<Admin>, Path((namespace, name)): Path<(Str
     };
     let now = Timestamp::now();
     let caches = admin.caches.clone();
-    let look = move || world::assemble(&caches.index(), &key, &policy, now);
+    let look = move || {
+        let index = caches.index();
+        let measured = index.measured(&key, policy.window).filter(|_| !by_manifest);
+        world::assemble_measured(&index, &key, &policy, now, measured)
+    };
     let world = tokio::task::spawn_blocking(look).await;
     match world {
         Ok(Ok(world)) => {

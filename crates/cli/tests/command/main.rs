@@ -5,6 +5,7 @@ mod channels;
 mod check_policy;
 mod cluster;
 mod corpus;
+mod load;
 mod manifests;
 mod reference;
 mod snapshots;

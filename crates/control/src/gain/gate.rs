@@ -4,6 +4,8 @@
 const CHANGE_DEVIATIONS: f64 = 5.0;
 /// Windows before the newest two that this is judged by, at least.
 const WINDOWS_BEFORE_CHANGE: usize = 6;
+/// Windows between these and the newest two: the load may have changed within one.
+const MIXED_WINDOWS: usize = 1;
 /// Standard errors below the mean gain that must not be a loss.
 const STEADY_ERRORS: f64 = 3.0;
 /// Windows that a steady gain is judged by, at least.
@@ -56,14 +58,15 @@ impl GateRule {
     /// The settled windows that it needs.
     pub fn needed(self) -> usize {
         match self {
-            Self::Change => WINDOWS_BEFORE_CHANGE + CHANGE_WINDOWS,
+            Self::Change => WINDOWS_BEFORE_CHANGE + MIXED_WINDOWS + CHANGE_WINDOWS,
             Self::Steady => STEADY_WINDOWS,
         }
     }
 
     /// Judges the gains in single windows, oldest first, each computed on the facts of that window alone.
     ///
-    /// *Change*: both newest gains reach `least` and are five standard deviations above the mean of the windows before.
+    /// *Change*: both newest gains reach `least` and are five standard deviations above the mean of the windows before, without
+    /// the last of them, in which the load may have changed.
     /// *Steady*: the mean gain reaches `least`, and three standard errors below it is no loss.
     pub fn judge(self, gains: &[f64], least: f64) -> GateVerdict {
         let needed = self.needed();
@@ -81,6 +84,7 @@ impl GateRule {
         }
         let is_certain = match self {
             Self::Change => {
+                let before = &before[..before.len() - MIXED_WINDOWS];
                 let from = least.max(mean(before) + CHANGE_DEVIATIONS * deviation(before));
                 newest.iter().all(|gain| *gain >= from)
             }
@@ -100,7 +104,7 @@ pub fn least_with_pauses(least: f64, pauses: impl IntoIterator<Item = (f64, f64)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "windows are few")]
-fn mean(numbers: &[f64]) -> f64 {
+pub(crate) fn mean(numbers: &[f64]) -> f64 {
     if numbers.is_empty() { 0.0 } else { numbers.iter().sum::<f64>() / numbers.len() as f64 }
 }
 

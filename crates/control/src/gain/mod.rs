@@ -1,6 +1,7 @@
 //! Whether a plan gains enough to justify its migrations, given that measured facts are uncertain.
 
 pub(crate) mod gate;
+pub(crate) mod load;
 pub(crate) mod necessary;
 pub(crate) mod price;
 pub(crate) mod prune;

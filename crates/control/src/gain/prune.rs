@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use placement::ix::ActorIx;
 use placement::{Assignment, Plan, Snapshot};
 
+use crate::gain::gate::{GateRule, GateVerdict, mean};
 use crate::gain::necessary::{TakeBack, necessary_part, only};
 use crate::gain::price::{gain_at, noticeable_level};
 
@@ -79,6 +80,36 @@ impl ElectiveMoves {
     pub fn gain(&self, window: &Snapshot) -> f64 {
         gain_at(window, (&self.stays, &self.goes), self.level).unwrap_or_default()
     }
+
+    /// Gain and loss on the facts of another window.
+    pub fn price(&self, window: &Snapshot) -> WindowPrice {
+        let levels = window.objectives().levels().len();
+        let above =
+            (self.level + 1..levels).filter_map(|level| gain_at(window, (&self.stays, &self.goes), level));
+        WindowPrice { gain: self.gain(window), loss: above.fold(0.0, |most, gain| most.max(-gain)) }
+    }
+
+    /// Judges their prices in single windows, oldest first: see [`GateRule::judge`]. A gain does not count if a more important
+    /// level loses on average.
+    pub fn judge(&self, rule: GateRule, prices: &[WindowPrice], required: f64) -> GateVerdict {
+        let gains: Vec<f64> = prices.iter().map(|price| price.gain).collect();
+        let losses: Vec<f64> = prices.iter().map(|price| price.loss).collect();
+        match rule.judge(&gains, required) {
+            GateVerdict::Pays { gain, .. } if mean(&losses) >= LEAST_PER_MOVE => {
+                GateVerdict::Uncertain { gain }
+            }
+            verdict => verdict,
+        }
+    }
+}
+
+/// What moves change on the facts of a window, as parts of the scales of levels.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct WindowPrice {
+    /// Gain at the level that the moves improve.
+    pub gain: f64,
+    /// Largest loss at a more important level.
+    pub loss: f64,
 }
 
 /// The plan without elective moves of actors in these groups, which move only when they must.

@@ -75,3 +75,30 @@ fn windows_after_a_change_are_counted_and_earlier_ones_forgotten() {
     assert_eq!(windows.usable_windows(), 2);
     assert!((windows.load(WindowChoice::All).total_messages() - 55.0).abs() < 1e-9);
 }
+
+#[test]
+fn single_pairs_must_differ_by_three_of_their_own_deviations_and_three_percent_of_all() {
+    let roster = roster(&["a-0", "b-0", "c-0"]);
+    let of = |pairs: [f64; 2]| {
+        let [large, small] = pairs;
+        vec![(Messages, "a-0", "b-0", large), (Messages, "a-0", "c-0", small), (Busy, "a-0", "", 1.0)]
+    };
+    // The large pair varies by a tenth, so that all messages do.
+    let before: Vec<[f64; 2]> = (0..6).map(|at| [if at % 2 == 0 { 900.0 } else { 1100.0 }, 50.0]).collect();
+    let facts = windows(&roster, &before.iter().copied().map(of).collect::<Vec<_>>()).load(WindowChoice::All);
+    for (kept, newest, has_changed) in [
+        (6, [[1000.0, 85.0], [1000.0, 85.0]], true),
+        (6, [[1000.0, 80.0], [1000.0, 80.0]], false),
+        (6, [[1000.0, 85.0], [1000.0, 50.0]], false),
+        (6, [[1000.0, 85.0], [1000.0, 15.0]], false),
+        (6, [[1000.0, 5.0], [1000.0, 5.0]], true),
+        // Within three deviations of 110.
+        (6, [[1190.0, 50.0], [1190.0, 50.0]], false),
+        // Too few windows to know the noise of a pair.
+        (5, [[1000.0, 85.0], [1000.0, 85.0]], false),
+    ] {
+        let all: Vec<[f64; 2]> = before[..kept].iter().chain(&newest).copied().collect();
+        let windows = windows(&roster, &all.into_iter().map(of).collect::<Vec<_>>());
+        assert_eq!(windows.has_changed(&facts), has_changed, "{kept} {newest:?}");
+    }
+}

@@ -8,6 +8,7 @@ mod cedr;
 mod chart;
 mod claims;
 pub mod contest;
+mod load;
 mod semi_static;
 mod setting;
 mod statistics;
@@ -54,6 +55,8 @@ pub const ALL: &[Experiment] = &[
     semi_static::COST,
     semi_static::SINGLE,
     semi_static::TIME,
+    load::NOISE,
+    load::CHANGE,
 ];
 
 /// The experiment with this name.

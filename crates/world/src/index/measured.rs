@@ -21,7 +21,7 @@ impl Index {
     }
 
     /// The measured numbers of an application under a policy with this window.
-    pub(crate) fn measured(&self, key: &ApplicationKey, window: Exact) -> Option<&MeasuredNumbers> {
+    pub fn measured(&self, key: &ApplicationKey, window: Exact) -> Option<&MeasuredNumbers> {
         self.measured.get(key)?.of_window(window)
     }
 }
