@@ -19,7 +19,7 @@ pub fn dashboards() -> BTreeMap<String, Value> {
         (name, serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap())
     });
     let all: BTreeMap<_, _> = named.collect();
-    assert_eq!(all.len(), 4);
+    assert_eq!(all.len(), 5);
     all
 }
 
