@@ -13,6 +13,7 @@ pub mod hwloc;
 pub mod merge;
 pub mod nvml;
 pub mod opencl;
+pub mod pci_ids;
 pub mod reading;
 pub mod steady;
 pub mod worker;

@@ -5,6 +5,7 @@
 
 mod devices;
 mod domains;
+mod kinds;
 mod links;
 mod object;
 mod pci;

@@ -84,6 +84,7 @@ fn overlay(known: &mut Device, device: Device) {
     ] {
         *known = found.or(known.take());
     }
+    known.aliases.extend(device.aliases);
     known.pci_bus_id = known.pci_bus_id.take().or(pci_bus_id);
     known.numa_node = known.numa_node.or(numa_node);
     for resource in device.compute_resources {
