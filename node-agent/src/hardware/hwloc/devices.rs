@@ -30,7 +30,10 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
         let device = Device {
             id: format!("{}-{address}", prefix(type_)),
             type_: type_.to_owned(),
-            vendor: pci_ids::vendor(attributes.vendor_id()).map(str::to_owned).or_else(|| named("PCIVendor")),
+            vendor: pci_ids::vendor(attributes.vendor_id())
+                .map(str::to_owned)
+                .or_else(|| named("PCIVendor"))
+                .or_else(|| (type_ == "Accelerator").then(|| format!("{:#06x}", attributes.vendor_id()))),
             model: named("PCIDevice"),
             pci_bus_id: Some(address.clone()),
             numa_node: near.and_then(|domain| domain.device.numa_node),
