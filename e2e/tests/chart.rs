@@ -176,12 +176,16 @@ async fn each_group_of_agents_is_a_daemon_set() {
         let arguments = arguments.into_iter().chain(["templates/agent/daemonset.yaml"]);
         let text = cluster.helm(arguments.chain(values.iter().copied())).await.unwrap().stdout;
         let documents = serde_yaml::Deserializer::from_str(&text);
-        let documents = documents.map(|it| <serde_json::Value as serde::Deserialize>::deserialize(it).unwrap());
+        let documents =
+            documents.map(|it| <serde_json::Value as serde::Deserialize>::deserialize(it).unwrap());
         documents.filter(|it| !it.is_null()).collect()
     };
     let [all] = &rendered(&[]).await[..] else { panic!("one for all nodes") };
     assert_eq!(all["metadata"]["name"], AGENT);
-    assert_eq!(all["spec"]["template"]["spec"]["nodeSelector"], serde_json::json!({"kubernetes.io/os": "linux"}));
+    assert_eq!(
+        all["spec"]["template"]["spec"]["nodeSelector"],
+        serde_json::json!({"kubernetes.io/os": "linux"})
+    );
     let groups = rendered(&[
         "--set-json=agent.groups=[\
          {\"name\": \"nvidia\", \"runtimeClassName\": \"nvidia\", \"nodeSelector\": {\"gpu\": \"yes\"}, \"tolerations\": [], \
@@ -203,7 +207,8 @@ async fn each_group_of_agents_is_a_daemon_set() {
     assert_eq!(others["spec"]["updateStrategy"]["type"], "OnDelete");
     assert_eq!(pod(others)["runtimeClassName"], serde_json::Value::Null);
     assert_eq!(pod(others)["tolerations"], serde_json::json!([{"operator": "Exists"}]));
-    let label = |set: &serde_json::Value| set["spec"]["selector"]["matchLabels"]["cairn.dev/agent-group"].clone();
+    let label =
+        |set: &serde_json::Value| set["spec"]["selector"]["matchLabels"]["cairn.dev/agent-group"].clone();
     assert_eq!((label(nvidia), label(others)), ("nvidia".into(), "others".into()), "no pod has two owners");
 }
 

@@ -25,8 +25,8 @@ impl ErrorCounters {
         for reading in gone {
             let known = self.0.entry(reading.device).or_default();
             for (quantity, value) in reading.quantities.into_iter().filter(|(it, _)| it.is_error_count()) {
-                let last = known.entry(quantity).or_insert(value);
-                *last = last.max(value);
+                let before = known.entry(quantity).or_insert(value);
+                *before = before.max(value);
             }
         }
         let kept = lost.iter().filter_map(|device| {

@@ -326,12 +326,16 @@ fn partitions_stay_with_their_gpu_until_the_driver_says_that_they_are_gone() {
         is(format!("{SECOND}  GPU")) && parts.iter().all(|part| is(format!("{part}  GPU Partition")))
     };
     let machine = Watched::new("gpus=8 mig=1");
-    machine.wait("all are well", |text| are(text, "") && text.contains(&counted) && text.contains(end));
-    let below = |part: &String| format!("\n    {part}  GPU Partition");
-    machine.wait("they are where their GPU is", |text| {
-        parts.iter().all(|part| {
-            text.contains(&format!("numa-0 - {part}  PCIe")) && text.contains(below(part).trim_start())
-        })
+    // below their GPU's domain, and with its link
+    let placed = |text: &str| {
+        let is = |part: &String| {
+            text.contains(&format!("numa-0 - {part}  PCIe"))
+                && text.contains(&format!("\n      {part}  GPU Partition"))
+        };
+        parts.iter().all(is)
+    };
+    machine.wait("all are well", |text| {
+        are(text, "") && placed(text) && text.contains(&counted) && text.contains(end)
     });
     // that a change of health counts says that there were looks since
     machine.set("gpus=8 mig=1 mig-fails=mode worn=1");

@@ -147,7 +147,7 @@ fn invariants(name: &str, spec: &NodeTopologySpec, xml: &str) {
     let resources = |type_: &str| -> usize {
         let all = spec.devices.iter().filter(|device| device.id.starts_with("numa-"));
         let of = all.flat_map(|device| &device.compute_resources).filter(|it| it.type_ == type_);
-        of.map(|it| usize::try_from(it.count).unwrap()).sum()
+        of.map(|it| usize::try_from(it.count).expect("a count")).sum()
     };
     assert_eq!(resources("Processing Unit"), objects("PU"), "processing units of {name}");
     assert_eq!(resources("Core"), objects("Core"), "cores of {name}");

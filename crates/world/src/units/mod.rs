@@ -8,6 +8,7 @@ pub(crate) mod grace;
 pub(crate) mod offer;
 pub(crate) mod offer_cache;
 pub(crate) mod report;
+pub(crate) mod slices;
 pub(crate) mod slots;
 pub(crate) mod unit;
 pub(crate) mod withdrawn;

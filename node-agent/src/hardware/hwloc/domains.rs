@@ -133,7 +133,8 @@ fn without_memory<'a>(topology: &'a Topology, drafts: &[Draft<'a>]) -> Vec<Draft
     // known numbers first, so that no other group gets one of them
     groups.sort_by_key(|(_, known)| Reverse(known.is_some()));
     let numbered = groups.into_iter().map(|(own, known)| {
-        let free = || (0..).find(|number| !numbers.contains(number));
+        // of one more number than there are, one is free
+        let free = || (0..=numbers.len()).find(|number| !numbers.contains(number));
         let number = known.filter(|known| !numbers.contains(known)).or_else(free).unwrap_or_default();
         numbers.insert(number);
         Draft { number, node: None, near: own.clone(), own, memory_of: None }
