@@ -220,10 +220,12 @@ fn dies(resources: &str, domains: &[i32]) -> String {
         )
     };
     let devices: Vec<_> = domains.iter().map(domain).collect();
-    let resources: String =
-        resources.split(' ').map(|numa| format!("cairn.dev/numa-{numa}: '9', ")).collect();
+    let mut amounts = String::new();
+    for numa in resources.split(' ') {
+        write!(amounts, "cairn.dev/numa-{numa}: '9', ").unwrap();
+    }
     let yaml = format!(
-        "{{apiVersion: v1, kind: Node, metadata: {{name: n0}}, status: {{allocatable: {{cpu: '8', memory: 8Gi, pods: '110', {resources}}}}}}}\n---\n\
+        "{{apiVersion: v1, kind: Node, metadata: {{name: n0}}, status: {{allocatable: {{cpu: '8', memory: 8Gi, pods: '110', {amounts}}}}}}}\n---\n\
          {{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {{name: n0}}, spec: {{devices: [{}]}}}}\n---\n\
          {{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {{name: dies}}, spec: {{kind: cpu, unit: NumaDomain, utilizationTarget: '1', resource: {{devicePlugin: 'cairn.dev/numa-{{index}}'}}}}}}\n---\n\
          {{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {{name: app, namespace: ns}}, spec: {{actors: [{{name: a, implementations: [{{kind: cpu, serviceTime: 1ms, template: {{spec: {{containers: [{{name: c}}]}}}}}}]}}]}}}}",
