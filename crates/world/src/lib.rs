@@ -45,6 +45,6 @@ pub use snapshot::offered::{pools, units, units_at, units_on};
 pub use suggestions::suggestions;
 pub use units::report::{POOL_NOTES, POOL_PROBLEMS, PoolProblem, PoolReport};
 pub use units::slices::{
-    DeviceAvailability, DeviceKey, Pin, SliceDevice, allocated_devices, pin, slice_devices,
+    DeviceAvailability, DeviceKey, DevicePin, SliceDevice, allocated_devices, pin, slice_devices,
 };
 pub use units::unit::{CordonReason, Unit, Units};

@@ -69,14 +69,14 @@ impl SliceDevice {
 
 /// How a claim selects one device of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pin {
+pub struct DevicePin {
     /// The qualified name of an attribute that has a different value on each device of the node.
     pub attribute: String,
     /// Its value on the device.
     pub value: String,
 }
 
-impl Pin {
+impl DevicePin {
     /// The CEL expression of a claim's selector.
     pub fn expression(&self) -> String {
         let (domain, name) = self.attribute.split_once('/').unwrap_or(("", &self.attribute));
@@ -155,7 +155,7 @@ fn qualified(driver: &str, name: &str) -> String {
 ///
 /// CEL cannot see the name of a device. In this order: the attribute `by`; or the PCI address, the driver's `uuid`, and any other
 /// string of the driver that is unique on the node.
-pub fn pin(devices: &[&SliceDevice], device: &SliceDevice, by: Option<&str>) -> Option<Pin> {
+pub fn pin(devices: &[&SliceDevice], device: &SliceDevice, by: Option<&str>) -> Option<DevicePin> {
     let of_driver =
         || devices.iter().filter(|it| it.node == device.node && it.key.driver == device.key.driver);
     let uuid = format!("{}/uuid", device.key.driver);
@@ -169,7 +169,7 @@ pub fn pin(devices: &[&SliceDevice], device: &SliceDevice, by: Option<&str>) -> 
     names.into_iter().find_map(|name| {
         let value = device.strings.get(name)?;
         let count = of_driver().filter(|it| it.strings.get(name) == Some(value)).count();
-        (count == 1).then(|| Pin { attribute: name.to_owned(), value: value.clone() })
+        (count == 1).then(|| DevicePin { attribute: name.to_owned(), value: value.clone() })
     })
 }
 

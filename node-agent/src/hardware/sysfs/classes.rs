@@ -87,7 +87,7 @@ fn device(root: &Path, entry: Entry) -> Device {
         id: format!("{}-{}", prefix(entry.type_), entry.address),
         type_: entry.type_.to_owned(),
         vendor: entry.vendor.map(str::to_owned),
-        health: health::of(&entry),
+        health: health::of(folder, entry.driver.as_deref()),
         numa_node: number(folder, "numa_node").and_then(|numa| numa.try_into().ok()),
         pci_bus_id: Some(entry.address),
         aliases: entry.names,

@@ -4,19 +4,18 @@ use std::{fs::File, io::Read, path::Path};
 
 use crds::Health;
 
-use super::{classes::Entry, text};
+use super::text;
 
 /// Drivers that hold a device for a virtual machine.
 const FOR_GUESTS: [&str; 3] = ["vfio-pci", "pci-stub", "pciback"];
 
 /// Lost if it does not answer on its bus or its driver gave it up; unknown if a virtual machine has it; degraded if its firmware
 /// must be replaced; otherwise ok.
-pub fn of(entry: &Entry) -> Health {
-    let folder = &entry.folder;
+pub fn of(folder: &Path, driver: Option<&str>) -> Health {
     if is_off_bus(folder) {
         return Health::Lost;
     }
-    if entry.driver.as_deref().is_some_and(|driver| FOR_GUESTS.contains(&driver)) {
+    if driver.is_some_and(|driver| FOR_GUESTS.contains(&driver)) {
         return Health::Unknown;
     }
     // habanalabs
