@@ -34,9 +34,14 @@ impl From<&topology::Device> for Device {
         put("Model", device.model.as_ref().map(|it| json!(it)));
         put("PCI Bus Id", device.pci_bus_id.as_ref().map(|it| json!(it)));
         put("UUID", device.uuid.as_ref().map(|it| json!(it)));
+        put("Aliases", (!device.aliases.is_empty()).then(|| json!(device.aliases)));
         put("Driver", device.driver.as_ref().map(|it| json!(it)));
         put("Health", (device.health != Health::Ok).then(|| json!(device.health)));
         put("Parent", device.parent.as_ref().map(|it| json!(it)));
+        put("Nearest Memory", device.nearest_memory.as_ref().map(|it| json!(it)));
+        let kinds = device.compute_resources.iter().filter(|it| !it.kinds.is_empty());
+        let kinds: Map<_, _> = kinds.map(|it| (it.type_.clone(), json!(it.kinds))).collect();
+        put("Core Kinds", (!kinds.is_empty()).then_some(Value::Object(kinds)));
         let numa = if device.type_ == NUMA_DOMAIN { "NUMA Domain Id" } else { "NUMA Affinity" };
         put(numa, device.numa_node.map(|it| json!(it)));
         let resources = device.compute_resources.iter().flat_map(|resource| {
@@ -88,15 +93,21 @@ fn device_of(device: &Device, index: usize) -> topology::Device {
         match compute_resources.iter_mut().find(|known| known.type_ == resource.type_) {
             Some(known) => known.count = known.count.saturating_add(count),
             None => {
-                compute_resources.push(topology::ComputeResource { type_: resource.type_.clone(), count });
+                compute_resources.push(topology::ComputeResource::new(resource.type_.clone(), count));
             }
         }
+    }
+    let kinds = device.more.get("Core Kinds").and_then(Value::as_object);
+    for resource in &mut compute_resources {
+        let kinds = kinds.and_then(|kinds| kinds.get(&resource.type_)).cloned();
+        resource.kinds = kinds.and_then(|kinds| serde_json::from_value(kinds).ok()).unwrap_or_default();
     }
     let spaces = device.memory_spaces.iter().map(|space| topology::MemorySpace {
         type_: space.type_.clone(),
         size_bytes: i64::try_from(space.size).unwrap_or(i64::MAX),
     });
     let health = device.more.get("Health").cloned();
+    let aliases = device.more.get("Aliases").cloned();
     topology::Device {
         id,
         type_: device.type_.clone(),
@@ -104,10 +115,12 @@ fn device_of(device: &Device, index: usize) -> topology::Device {
         model: text("Model"),
         pci_bus_id: text("PCI Bus Id"),
         uuid: text("UUID"),
+        aliases: aliases.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default(),
         driver: text("Driver"),
         health: health.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default(),
         numa_node,
         parent: text("Parent"),
+        nearest_memory: text("Nearest Memory"),
         compute_resources,
         memory_spaces: spaces.collect(),
     }

@@ -1,5 +1,7 @@
 //! Labels and annotations that Cairn sets or reads.
 
+use std::collections::BTreeMap;
+
 /// Label of Instances and pods: the name of their application.
 pub const APPLICATION: &str = "cairn.dev/application";
 /// Label of Instances and pods: the group of their actor.
@@ -40,3 +42,43 @@ pub fn policy_selector() -> String {
 
 /// The value of [`POLICY`] that enforces a policy's program for every application.
 pub const ENFORCED: &str = "enforced";
+
+/// The prefix of the Node labels by which NVIDIA's GPU operator deploys its components.
+const GPU_OPERATOR: &str = "nvidia.com/gpu.deploy.";
+/// The part of such a label's value while the operator upgrades the driver or repartitions GPUs: `paused-for-driver-upgrade`,
+/// `paused-for-mig-change`, after a value of the user's and `_` if there was one.
+const PAUSED: &str = "paused-for-";
+
+/// Whether a label of a Node may tell agents to close their handles of the GPU drivers.
+pub fn is_about_drivers(label: &str) -> bool {
+    label == GPU_DRIVER || label.starts_with(GPU_OPERATOR)
+}
+
+/// Whether a Node's labels tell agents to close their handles of the GPU drivers: by the label of Cairn, or because NVIDIA's GPU
+/// operator has paused a component, which it does before it unloads the driver.
+pub fn releases_drivers(labels: &BTreeMap<String, String>) -> bool {
+    let is_paused =
+        |(label, value): (&String, &String)| label.starts_with(GPU_OPERATOR) && value.contains(PAUSED);
+    labels.get(GPU_DRIVER).is_some_and(|value| value == RELEASED) || labels.iter().any(is_paused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_are_released_by_our_label_or_by_a_paused_component_of_the_gpu_operator() {
+        for (label, value, expected) in [
+            ("cairn.dev/gpu-driver", "released", true),
+            ("cairn.dev/gpu-driver", "used", false),
+            ("nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade", true),
+            ("nvidia.com/gpu.deploy.dcgm", "mine_paused-for-mig-change", true),
+            ("nvidia.com/gpu.deploy.device-plugin", "true", false),
+            ("nvidia.com/gpu.present", "paused-for-driver-upgrade", false),
+        ] {
+            let labels = BTreeMap::from([(label.to_owned(), value.to_owned())]);
+            assert_eq!(releases_drivers(&labels), expected, "{label}={value}");
+            assert!(!expected || is_about_drivers(label), "{label}");
+        }
+    }
+}

@@ -41,7 +41,7 @@ pub use pool::{
     Sharing, UnitKind,
 };
 pub use topology::{
-    Allocation, ComputeResource, Device, Health, Link, MemorySpace, NodeTopology, NodeTopologySpec,
+    Allocation, ComputeResource, CoreKind, Device, Health, Link, MemorySpace, NodeTopology, NodeTopologySpec,
     NodeTopologyStatus,
 };
 

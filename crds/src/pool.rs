@@ -312,7 +312,7 @@ pub struct DevicePoolStatus {
     #[serde(default)]
     pub allocated: i32,
 
-    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap` and `Invalid`.
+    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap` and `Invalid`. `MixedLocality`, `MixedModels`, `UnreportedDomain` and `UnusedReplicas` are information.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

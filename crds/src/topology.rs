@@ -26,7 +26,7 @@ use crate::common::Condition;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = links_need_devices(), validation = known_parent(), validation = known_end("source"), validation = known_end("destination"))]
+#[x_kube(validation = links_need_devices(), validation = known_parent(), validation = known_memory(), validation = known_end("source"), validation = known_end("destination"))]
 pub struct NodeTopologySpec {
     /// The devices of the node, sorted by id, at most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -55,6 +55,16 @@ fn known_parent() -> Rule {
          self.devices.map(d, has(d.parent), d.parent))",
     )
     .message("parent of each device must be the id of a device in spec.devices: correct or remove it")
+    .field_path(".devices")
+}
+
+/// `nearestMemory` names an existing device.
+fn known_memory() -> Rule {
+    Rule::new(
+        "!has(self.devices) || sets.contains(self.devices.map(d, d.id), \
+         self.devices.map(d, has(d.nearestMemory), d.nearestMemory))",
+    )
+    .message("nearestMemory of each device must be the id of a device in spec.devices: correct or remove it")
     .field_path(".devices")
 }
 
@@ -103,6 +113,12 @@ pub struct Device {
     #[schemars(length(min = 1, max = 128))]
     pub uuid: Option<String>,
 
+    /// Other names of the device in device plugins and drivers, such as `card0`, `accel0` or a serial number; sorted, at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 128)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub aliases: Vec<String>,
+
     /// The driver and its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
@@ -121,6 +137,11 @@ pub struct Device {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub parent: Option<String>,
+
+    /// The id of the domain with the nearest memory; only of a NUMA domain without memory of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 128))]
+    pub nearest_memory: Option<String>,
 
     /// The compute resources of the device, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -164,6 +185,45 @@ pub struct ComputeResource {
     /// The number of compute resources.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub count: i32,
+
+    /// The kinds of cores of a machine with several, the slowest first; their counts sum up to `count`. Empty if all are equal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub kinds: Vec<CoreKind>,
+}
+
+/// Equal cores of a machine that has several kinds of cores.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CoreKind {
+    /// The name of the kind, such as `IntelAtom`; absent if the system reports none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub name: Option<String>,
+
+    /// The number of cores of this kind.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub count: i32,
+
+    /// The capacity of one core, on a scale on which the fastest cores of the machine have about 1024.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub relative_capacity: i32,
+}
+
+impl ComputeResource {
+    /// Equal compute resources of one type.
+    pub fn new(type_: impl Into<String>, count: i32) -> Self {
+        Self { type_: type_.into(), count, kinds: Vec::new() }
+    }
+
+    /// The sum of the relative capacities: `1024 * count` if all are equal.
+    pub fn relative_capacity(&self) -> i64 {
+        let known: i64 = self.kinds.iter().map(|kind| i64::from(kind.count)).sum();
+        let of_kinds: i64 =
+            self.kinds.iter().map(|kind| i64::from(kind.count) * i64::from(kind.relative_capacity)).sum();
+        of_kinds + 1024 * (i64::from(self.count) - known).max(0)
+    }
 }
 
 /// One memory space of a device.
@@ -274,18 +334,22 @@ impl NodeTopologySpec {
 
     /// The device that the kubelet reports as `id`.
     ///
-    /// Plugins name devices by uuid, by PCI address, or by a name of their own. Shared devices have a suffix `::N`,
-    /// devices of a claim have their pool as a prefix.
+    /// Plugins name devices by uuid, by PCI address, or by a name of their own, which is an alias. Shared devices have a suffix
+    /// `::N` (NVIDIA) or `-N` (Intel), devices of a claim have their pool as a prefix.
     pub fn device_of(&self, id: &str) -> Option<&Device> {
         let id = id.split("::").next().unwrap_or(id);
         let alone = id.rsplit('/').next().unwrap_or(id);
-        let matches = |device: &&Device| {
-            let own = [Some(&device.id), device.uuid.as_ref()];
-            let is_named = |name: &str| own.iter().flatten().any(|own| own.eq_ignore_ascii_case(name));
-            let address = device.pci_bus_id.as_deref().map(address);
-            is_named(id) || is_named(alone) || (address.is_some() && address == Some(self::address(alone)))
-        };
-        self.devices.iter().find(matches)
+        let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let unshared = alone.rsplit_once('-').filter(|(_, share)| is_number(share)).map(|(name, _)| name);
+        // an exact name takes precedence over one with a suffix removed
+        [Some(id), Some(alone), unshared].into_iter().flatten().find_map(|name| {
+            let address = address(name);
+            self.devices.iter().find(|device| {
+                let own = [Some(&device.id), device.uuid.as_ref()];
+                own.into_iter().flatten().chain(&device.aliases).any(|own| own.eq_ignore_ascii_case(name))
+                    || device.pci_bus_id.as_deref().is_some_and(|own| self::address(own) == address)
+            })
+        })
     }
 
     /// The number of devices by type, sorted by type, such as `2 GPU, 2 NUMA Domain`.
@@ -327,6 +391,44 @@ fn address(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_are_found_by_every_name_that_plugins_use() {
+        let device = |id: &str, aliases: &[&str]| Device {
+            id: id.to_owned(),
+            pci_bus_id: id.strip_prefix("gpu-").map(str::to_owned),
+            aliases: aliases.iter().map(|&alias| alias.to_owned()).collect(),
+            ..Device::default()
+        };
+        let devices = vec![
+            device("gpu-0000:05:00.0", &["card1", "renderD129"]),
+            device("gpu-0000:06:00.0", &["card1-2"]),
+        ];
+        let spec = NodeTopologySpec { devices, links: Vec::new() };
+        let found = |name: &str| spec.device_of(name).map(|device| device.id.as_str());
+        for name in [
+            "card1",
+            "card1-0",
+            "CARD1::3",
+            "renderd129",
+            "00000000:05:00.0",
+            "pool-a/card1",
+            "0000:05:00.0-7",
+        ] {
+            assert_eq!(found(name), Some("gpu-0000:05:00.0"), "{name}");
+        }
+        assert_eq!(found("card1-2"), Some("gpu-0000:06:00.0"), "an exact name takes precedence");
+        assert_eq!((found("card2-0"), found("card"), found("")), (None, None, None));
+    }
+
+    #[test]
+    fn capacity_of_cores_is_the_sum_over_their_kinds() {
+        let kind = |count, relative_capacity| CoreKind { name: None, count, relative_capacity };
+        let mut cores = ComputeResource::new("Core", 20);
+        assert_eq!(cores.relative_capacity(), 20 * 1024);
+        cores.kinds = vec![kind(10, 718), kind(10, 997)];
+        assert_eq!(cores.relative_capacity(), 10 * 718 + 10 * 997);
+    }
 
     #[test]
     fn summary_counts_by_type_and_lists_unhealthy_devices() {

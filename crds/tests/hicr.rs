@@ -1,6 +1,6 @@
 //! Conversion between NodeTopology and HiCR's topology.
 
-use crds::{ComputeResource, Device, Health, Link, MemorySpace, NodeTopologySpec};
+use crds::{ComputeResource, CoreKind, Device, Health, Link, MemorySpace, NodeTopologySpec};
 use hicr::Topology;
 use serde_json::{Value, json};
 
@@ -18,14 +18,16 @@ fn full() -> NodeTopologySpec {
         model: text("NVIDIA A100"),
         pci_bus_id: text("0000:3b:00.0"),
         uuid: text("GPU-8f6b"),
+        aliases: vec!["card0".into(), "renderD128".into()],
         driver: text("580.65.06"),
         health: Health::Degraded,
         numa_node: Some(0),
         parent: text("numa-0"),
+        nearest_memory: text("numa-0"),
         compute_resources: vec![
-            ComputeResource { type_: "CUDA Core".into(), count: 6912 },
-            ComputeResource { type_: "Nothing".into(), count: 0 },
-            ComputeResource { type_: "Streaming Multiprocessor".into(), count: 108 },
+            ComputeResource::new("CUDA Core", 6912),
+            ComputeResource::new("Nothing", 0),
+            ComputeResource::new("Streaming Multiprocessor", 108),
         ],
         memory_spaces: vec![
             MemorySpace { type_: "Device RAM".into(), size_bytes: 1 << 40 },
@@ -36,7 +38,16 @@ fn full() -> NodeTopologySpec {
         id: "numa-0".into(),
         type_: "NUMA Domain".into(),
         numa_node: Some(0),
-        compute_resources: vec![ComputeResource { type_: "Processing Unit".into(), count: 2 }],
+        compute_resources: vec![
+            ComputeResource {
+                kinds: vec![
+                    CoreKind { name: Some("IntelAtom".into()), count: 1, relative_capacity: 640 },
+                    CoreKind { name: None, count: 1, relative_capacity: 1024 },
+                ],
+                ..ComputeResource::new("Core", 2)
+            },
+            ComputeResource::new("Processing Unit", 2),
+        ],
         ..Device::default()
     };
     let bare = Device { id: "x".into(), type_: "Thing".into(), ..Device::default() };
@@ -70,7 +81,10 @@ fn output_has_the_form_that_hicr_reads() {
     assert_eq!(
         written["Devices"][1],
         json!({"Type": "NUMA Domain", "Id": "numa-0", "NUMA Domain Id": 0, "Memory Spaces": [],
-               "Compute Resources": [{"Type": "Processing Unit"}, {"Type": "Processing Unit"}]})
+               "Core Kinds": {"Core": [{"name": "IntelAtom", "count": 1, "relativeCapacity": 640},
+                                       {"count": 1, "relativeCapacity": 1024}]},
+               "Compute Resources": [{"Type": "Core"}, {"Type": "Core"}, {"Type": "Processing Unit"},
+                                     {"Type": "Processing Unit"}]})
     );
     assert_eq!(written["Metadata"], Value::Null);
     for device in written["Devices"].as_array().unwrap() {
@@ -88,10 +102,7 @@ fn devices_without_ids_are_named() {
         {"Type": "", "Device Type": "OpenCL GPU", "Compute Resources": [], "Memory Spaces": []}]}));
     let ours = NodeTopologySpec::from(&topology);
     assert_eq!((ours.devices[0].id.as_str(), ours.devices[0].numa_node), ("numa-1", Some(1)));
-    assert_eq!(
-        ours.devices[0].compute_resources,
-        [ComputeResource { type_: "Processing Unit".into(), count: 2 }]
-    );
+    assert_eq!(ours.devices[0].compute_resources, [ComputeResource::new("Processing Unit", 2)]);
     assert_eq!(ours.devices[1].id, "opencl-gpu-1");
 }
 

@@ -147,6 +147,16 @@ async fn unknown_values_are_rejected() {
             "agent.topologies=a,agent.simulate=/b",
             "agent.topologies and agent.simulate are mutually exclusive",
         ),
+        ("agent.groups[0].runtimeClassName=nvidia", "at '/agent/groups/0': missing property 'name'"),
+        (
+            "agent.groups[0].name=a,agent.groups[0].nodeSelector.b=c,agent.groups[1].name=d",
+            "agent.groups: group d has neither nodeSelector nor affinity",
+        ),
+        (
+            "agent.groups[0].name=a,agent.groups[0].nodeSelector.b=c,agent.groups[1].name=a,agent.groups[1].nodeSelector.b=d",
+            "agent.groups has two groups named a",
+        ),
+        ("agent.volumes[0].name=cgroup", "at '/agent/volumes/0'"),
     ];
     for (value, expected) in cases {
         let chart = tree("charts/cairn");
@@ -154,6 +164,52 @@ async fn unknown_values_are_rejected() {
         let said = template.expect_err(value).to_string();
         assert!(said.contains(expected), "{value}: {said}");
     }
+}
+
+/// A runtime class that a node lacks keeps the agent's pod from starting: nodes that differ have agents that differ.
+#[tokio::test]
+async fn each_group_of_agents_is_a_daemon_set() {
+    let cluster = Cluster::shared();
+    let chart = tree("charts/cairn");
+    let rendered = async |values: &[&str]| -> Vec<serde_json::Value> {
+        let arguments = ["template", "cairn", chart.to_str().unwrap(), "-n", NAMESPACE, "-s"];
+        let arguments = arguments.into_iter().chain(["templates/agent/daemonset.yaml"]);
+        let text = cluster.helm(arguments.chain(values.iter().copied())).await.unwrap().stdout;
+        let documents = serde_yaml::Deserializer::from_str(&text);
+        let documents =
+            documents.map(|it| <serde_json::Value as serde::Deserialize>::deserialize(it).unwrap());
+        documents.filter(|it| !it.is_null()).collect()
+    };
+    let [all] = &rendered(&[]).await[..] else { panic!("one for all nodes") };
+    assert_eq!(all["metadata"]["name"], AGENT);
+    assert_eq!(
+        all["spec"]["template"]["spec"]["nodeSelector"],
+        serde_json::json!({"kubernetes.io/os": "linux"})
+    );
+    let groups = rendered(&[
+        "--set-json=agent.groups=[\
+         {\"name\": \"nvidia\", \"runtimeClassName\": \"nvidia\", \"nodeSelector\": {\"gpu\": \"yes\"}, \"tolerations\": [], \
+          \"env\": [{\"name\": \"A\", \"value\": \"b\"}], \
+          \"volumes\": [{\"name\": \"lib\", \"mountPath\": \"/lib/x\", \"hostPath\": {\"path\": \"/opt/x\"}}]}, \
+         {\"name\": \"others\", \"affinity\": {\"nodeAffinity\": {}}, \"updateStrategy\": {\"type\": \"OnDelete\"}}]",
+    ])
+    .await;
+    let [nvidia, others] = &groups[..] else { panic!("{groups:?}") };
+    let pod = |set: &serde_json::Value| set["spec"]["template"]["spec"].clone();
+    assert_eq!(nvidia["metadata"]["name"], "cairn-node-agent-nvidia");
+    assert_eq!(pod(nvidia)["runtimeClassName"], "nvidia");
+    assert_eq!(pod(nvidia)["nodeSelector"], serde_json::json!({"gpu": "yes", "kubernetes.io/os": "linux"}));
+    assert_eq!(pod(nvidia)["tolerations"], serde_json::Value::Null);
+    let container = &pod(nvidia)["containers"][0];
+    assert!(container["env"].as_array().unwrap().contains(&serde_json::json!({"name": "A", "value": "b"})));
+    assert!(container["volumeMounts"].as_array().unwrap().iter().any(|it| it["mountPath"] == "/lib/x"));
+    assert!(pod(nvidia)["volumes"].as_array().unwrap().iter().any(|it| it["hostPath"]["path"] == "/opt/x"));
+    assert_eq!(others["spec"]["updateStrategy"]["type"], "OnDelete");
+    assert_eq!(pod(others)["runtimeClassName"], serde_json::Value::Null);
+    assert_eq!(pod(others)["tolerations"], serde_json::json!([{"operator": "Exists"}]));
+    let label =
+        |set: &serde_json::Value| set["spec"]["selector"]["matchLabels"]["cairn.dev/agent-group"].clone();
+    assert_eq!((label(nvidia), label(others)), ("nvidia".into(), "others".into()), "no pod has two owners");
 }
 
 #[test]

@@ -19,6 +19,7 @@ class Machine:
         self.root = self.make("Machine", info=info, os_index=0)
         self.nodes = {}
         self.distances = []
+        self.kinds = []
 
     def make(self, type_, info=(), **attributes):
         self.gp += 1
@@ -101,16 +102,21 @@ class Machine:
             self.settle(child, near + it["memory"])
             it["cpus"] |= child["cpus"]
             it["nodeset"] |= child["nodeset"]
+        it["absent"] = it["attributes"].pop("absent", 0)
         for node in it["memory"]:
+            node["absent"] = 0
             node["nodeset"] = 1 << node["attributes"]["os_index"]
             node["cpus"] = it["cpus"]
             it["nodeset"] |= node["nodeset"]
-        if not it["nodeset"]:
+        is_bare = it["attributes"].pop("bare", False)
+        if not it["nodeset"] and not is_bare:
             for node in near:
                 it["nodeset"] |= 1 << node["attributes"]["os_index"]
         for child in it["normal"]:
-            if not child["nodeset"]:
+            it["absent"] |= child["absent"]
+            if not child["nodeset"] and not is_bare and not child["bare"]:
                 child["nodeset"] = it["nodeset"]
+        it["bare"] = is_bare
 
     def xml(self):
         self.settle(self.root, [])
@@ -131,6 +137,10 @@ class Machine:
                 text = " ".join(words) + " "
                 lines.append(f'    <{tag} length="{len(text)}">{text}</{tag}>')
             lines.append("  </distances2hetero>" if types else "  </distances2>")
+        for cpus, info in self.kinds:
+            lines.append(f'  <cpukind cpuset="{mask(cpus)}" forced_efficiency="-1">')
+            lines.extend(f'    <info name="{name}" value="{value}"/>' for name, value in info)
+            lines.append("  </cpukind>")
         lines.append("</topology>")
         return "\n".join(lines) + "\n"
 
@@ -145,7 +155,7 @@ class Machine:
             words += [f'cpuset="{cpus}"', f'complete_cpuset="{cpus}"']
             if it["type"] == "Machine":
                 words.append(f'allowed_cpuset="{cpus}"')
-            words += [f'nodeset="{nodes}"', f'complete_nodeset="{nodes}"']
+            words += [f'nodeset="{nodes}"', f'complete_nodeset="{mask(it["nodeset"] | it.get("absent", 0))}"']
             if it["type"] == "Machine":
                 words.append(f'allowed_nodeset="{nodes}"')
         words.append(f'gp_index="{it["gp"]}"')
@@ -461,6 +471,67 @@ def without_cores():
     return machine
 
 
+def without_memory(machine, place, number=None):
+    """Cores without local memory; `number` is that of their memory node, if the system knows it."""
+    place["attributes"]["bare"] = True
+    if number is not None:
+        place["attributes"]["absent"] = 1 << number
+
+
+def dies_without_memory():
+    """Four dies on one board, of which two have memory channels; a device hangs on one that has none."""
+    machine = Machine()
+    package = machine.package("AuthenticAMD", "AMD Ryzen Threadripper PRO with four dies")
+    for number in range(4):
+        die = machine.group(package)
+        if number % 2 == 0:
+            machine.numa(die, 32, index=number)
+        else:
+            without_memory(machine, die, number)
+        machine.cores(die, 4)
+    bridge = machine.bridge(package["normal"][3], 0x21)
+    machine.pci(bridge, "0000:21:00.0", 0x0302, "10de:2684", 31.5)
+    return machine
+
+
+def offline_memory():
+    """Two sockets, the memory of the first of which is offline: the system does not list its node."""
+    machine = Machine()
+    for number in range(2):
+        package = machine.package(*INTEL)
+        if number == 1:
+            machine.numa(package, 64, index=1)
+        else:
+            without_memory(machine, package)
+        machine.cores(package, 4 + number)
+    return machine
+
+
+def hybrid(kinds):
+    """A processor with several kinds of cores: their number, threads and infos."""
+    machine = Machine()
+    package = machine.package("GenuineIntel", "a hybrid processor")
+    machine.numa(package, 32)
+    for count, threads, info in kinds:
+        first = machine.pus
+        machine.cores(package, count, threads)
+        machine.kinds.append(((1 << machine.pus) - (1 << first), info))
+    return machine
+
+
+def accelerators():
+    """Devices of class 12 and displays, of which some are not for actors."""
+    machine, [place] = sockets(1)
+    for bus, (class_, ids) in enumerate([
+            (0x1200, "1002:74a1"), (0x1200, "1002:75a0"), (0x1200, "19e5:d803"), (0x1200, "8086:643e"),
+            (0x1200, "17cb:a080"), (0x1180, "1022:17f0"), (0x1200, "19e5:a255"), (0x0B40, "8086:4942"),
+            (0x0300, "1002:4758"), (0x0300, "1a03:2000"), (0x1200, "1e52:b140"), (0x1200, "abcd:0001"),
+            (0x0880, "1d0f:7264"), (0x0B40, "8086:2250")]):
+        bridge = machine.bridge(place, 0x10 + bus)
+        machine.pci(bridge, f"0000:{0x10 + bus:02x}:00.0", class_, ids, 15.75)
+    return machine
+
+
 MACHINES = {
     "dgx-a100": dgx_a100,
     "hgx-h100": lambda: gpus("H100 80GB HBM3", "10de:2330", 81559, 132, 4, nvlink=450000, speed=63.015385),
@@ -489,6 +560,17 @@ MACHINES = {
     "virtual-machine": virtual_machine,
     "arm": arm,
     "without-cores": without_cores,
+    "dies-without-memory": dies_without_memory,
+    "offline-memory": offline_memory,
+    "hybrid-intel": lambda: hybrid([
+        (4, 2, [("CoreType", "IntelCore"), ("FrequencyMaxMHz", 5200)]),
+        (1, 2, [("CoreType", "IntelCore"), ("FrequencyMaxMHz", 5400)]),
+        (8, 1, [("CoreType", "IntelAtom"), ("FrequencyMaxMHz", 3900)])]),
+    "hybrid-arm": lambda: hybrid([
+        (3, 1, [("LinuxCapacity", 512)]), (1, 1, [("LinuxCapacity", 520)]), (2, 1, [("LinuxCapacity", 1024)])]),
+    "favoured-cores": lambda: hybrid([
+        (6, 2, [("FrequencyMaxMHz", 4900)]), (2, 2, [("FrequencyMaxMHz", 5100)])]),
+    "accelerators": accelerators,
 }
 
 if __name__ == "__main__":

@@ -203,9 +203,7 @@ impl Agent {
 
     /// Tells the source whether the label of its Node permits drivers.
     pub(crate) fn tell_drivers(&self, node: Option<&NodeMeta>) {
-        let is_released = node.is_some_and(|node| {
-            node.labels().get(labels::GPU_DRIVER).is_some_and(|value| value == labels::RELEASED)
-        });
+        let is_released = node.is_some_and(|node| labels::releases_drivers(node.labels()));
         let now = Some(if is_released { Drivers::Released } else { Drivers::Used });
         self.drivers.send_if_modified(|before| std::mem::replace(before, now) != now);
     }

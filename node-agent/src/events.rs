@@ -40,7 +40,7 @@ pub(crate) fn node_events(
             let all = std::mem::take(&mut node.metadata);
             let ObjectMeta { name, uid, resource_version, mut labels, .. } = all;
             if let Some(labels) = &mut labels {
-                labels.retain(|label, _| label == labels::GPU_DRIVER);
+                labels.retain(|label, _| labels::is_about_drivers(label));
             }
             node.metadata = ObjectMeta { name, uid, resource_version, labels, ..ObjectMeta::default() };
         })

@@ -6,6 +6,7 @@
 
 pub mod changes;
 pub mod child;
+pub mod errors;
 pub mod fit;
 pub mod fpga;
 pub mod functions;
@@ -13,8 +14,10 @@ pub mod hwloc;
 pub mod merge;
 pub mod nvml;
 pub mod opencl;
+pub mod pci_ids;
 pub mod reading;
 pub mod steady;
+pub mod sysfs;
 pub mod worker;
 
 /// The hidden subcommand that looks with hwloc.

@@ -251,7 +251,7 @@ mod tests {
         let numa = Device {
             id: "numa-0".into(),
             type_: "NUMA Domain".into(),
-            compute_resources: vec![ComputeResource { type_: "Core".into(), count: 8 }],
+            compute_resources: vec![ComputeResource::new("Core", 8)],
             memory_spaces: vec![MemorySpace { type_: "RAM".into(), size_bytes: 1 << 36 }],
             ..Device::default()
         };

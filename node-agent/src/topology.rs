@@ -111,9 +111,22 @@ fn branch(
     }
     for resource in &device.compute_resources {
         let _ = write!(line, "  {} {}", resource.count, resource.type_);
+        let kinds = resource.kinds.iter().map(|kind| {
+            let name = kind.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+            format!("{}{name} of capacity {}", kind.count, kind.relative_capacity)
+        });
+        if !resource.kinds.is_empty() {
+            let _ = write!(line, " ({})", kinds.collect::<Vec<_>>().join(", "));
+        }
     }
     for space in &device.memory_spaces {
         let _ = write!(line, "  {} MiB {}", space.size_bytes >> 20, space.type_);
+    }
+    if let Some(memory) = &device.nearest_memory {
+        let _ = write!(line, "  nearest memory {memory}");
+    }
+    if !device.aliases.is_empty() {
+        let _ = write!(line, "  also {}", device.aliases.join(" "));
     }
     if device.health != Health::Ok {
         let _ = write!(line, "  ({})", device.health);

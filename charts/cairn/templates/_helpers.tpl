@@ -25,6 +25,20 @@ app.kubernetes.io/component: {{ .component }}
 {{- if .Values.agent.topologies -}}/etc/cairn/topologies{{- else -}}{{ .Values.agent.simulate }}{{- end -}}
 {{- end }}
 
+{{/* Fails if two groups of agents have one name, or one of several runs on every node: a node has one agent. */}}
+{{- define "cairn.agent.checkGroups" -}}
+{{- $names := list -}}
+{{- range .Values.agent.groups -}}
+{{- if has .name $names -}}
+{{- fail (printf "agent.groups has two groups named %s: give each a name of its own" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- if and (gt (len $.Values.agent.groups) 1) (not .nodeSelector) (not .affinity) -}}
+{{- fail (printf "agent.groups: group %s has neither nodeSelector nor affinity, and would run on the nodes of the other groups too: select its nodes" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
 {{/* Not empty if agents read device allocations from the kubelet. */}}
 {{- define "cairn.agent.podResources" -}}
 {{- $described := include "cairn.agent.simulate" . -}}

@@ -16,7 +16,7 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 
 use self::diagnosis::diagnose;
-use self::findings::{AGENT, Finding, InstallationState, Level, OPERATOR};
+use self::findings::{AGENT_PODS, Finding, InstallationState, Level, OPERATOR};
 use self::permissions::{Permission, Scope};
 use crate::access::{AccessibleObjects, everything};
 use crate::args::{DoctorArgs, Output};
@@ -53,16 +53,19 @@ async fn observe(client: Client, accessible: AccessibleObjects, args: &DoctorArg
     let policies = Api::<ValidatingAdmissionPolicy>::all(client.clone());
     let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
     let parameters = ListParams::default();
+    // one for each group of nodes
+    let of_agents = ListParams::default().labels(AGENT_PODS);
     let (operator, agent, leader, agents, policies, bindings) = futures::join!(
         deployments.get_opt(OPERATOR),
-        daemon_sets.get_opt(AGENT),
+        daemon_sets.list(&of_agents),
         leader.get_opt(OPERATOR),
         agents.list(&parameters),
         policies.list(&parameters),
         bindings.list(&parameters),
     );
-    let watches_pods = agent.as_ref().is_ok_and(|agent| agent.as_ref().is_some_and(watches_pods));
-    let has_agents = agent.as_ref().is_ok_and(Option::is_some);
+    let agent = agent.map(|list| list.items);
+    let watches_pods = agent.as_ref().is_ok_and(|agents| agents.iter().any(watches_pods));
+    let has_agents = agent.as_ref().is_ok_and(|agents| !agents.is_empty());
     let missing = missing_permissions(&client, permissions::required(has_agents, watches_pods), args).await;
     InstallationState {
         namespace: namespace.clone(),

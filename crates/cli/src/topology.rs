@@ -63,7 +63,10 @@ fn devices(devices: &[Device], style: Style) -> String {
     for device in devices {
         let plain = |text: &str| (text.to_owned(), Tone::Plain);
         let or_empty = |text: &Option<String>| plain(text.as_deref().unwrap_or_default());
-        let computes = device.compute_resources.iter().map(|r| format!("{} {}", r.count, r.type_));
+        let computes = device.compute_resources.iter().map(|r| match r.kinds.len() {
+            0 | 1 => format!("{} {}", r.count, r.type_),
+            kinds => format!("{} {} of {kinds} kinds", r.count, r.type_),
+        });
         let memory = device.memory_spaces.iter().map(|m| format!("{} {}", size(m.size_bytes), m.type_));
         let tone = if device.health == Health::Ok { Tone::Good } else { Tone::Bad };
         table.row([

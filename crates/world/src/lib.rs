@@ -49,5 +49,8 @@ pub use snapshot::model::{
 pub use snapshot::observe::{Observation, infeasible, infeasible_without_plan, observe};
 pub use snapshot::offered::{pools, units, units_at, units_on};
 pub use suggestions::suggestions;
-pub use units::report::{POOL_PROBLEMS, PoolProblem, PoolReport};
+pub use units::report::{POOL_NOTES, POOL_PROBLEMS, PoolProblem, PoolReport};
+pub use units::slices::{
+    DeviceAvailability, DeviceKey, DevicePin, SliceDevice, allocated_devices, pin, slice_devices,
+};
 pub use units::unit::{CordonReason, Unit, Units};

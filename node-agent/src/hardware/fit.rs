@@ -16,6 +16,11 @@ const NUMA: i32 = 4095;
 const UNITS: i32 = 1_000_000;
 /// The maximum number of types of computing units, and of memories, of one device.
 const PARTS: usize = 64;
+/// The maximum number of aliases of a device.
+const ALIASES: usize = 16;
+/// The maximum number of kinds of cores of one domain, and the largest capacity of a core.
+const KINDS: usize = 16;
+const CAPACITY: i32 = 65_536;
 
 /// Types of devices by relevance for placement; all others come after them.
 const BY_USE: [&str; 8] =
@@ -43,7 +48,9 @@ pub fn fit(spec: &mut NodeTopologySpec) -> Vec<String> {
     }
     let known: BTreeSet<String> = spec.devices.iter().map(|device| device.id.clone()).collect();
     for device in &mut spec.devices {
-        device.parent = device.parent.take().filter(|parent| *parent != device.id && known.contains(parent));
+        for other in [&mut device.parent, &mut device.nearest_memory] {
+            *other = other.take().filter(|other| *other != device.id && known.contains(other));
+        }
     }
 
     spec.links.retain(|link| {
@@ -72,11 +79,23 @@ pub fn fit(spec: &mut NodeTopologySpec) -> Vec<String> {
 fn fit_device(device: &mut Device) {
     cut(&mut device.id, TEXT);
     cut(&mut device.type_, 64);
-    for text in
-        [&mut device.vendor, &mut device.model, &mut device.uuid, &mut device.driver, &mut device.parent]
-    {
+    for text in [
+        &mut device.vendor,
+        &mut device.model,
+        &mut device.uuid,
+        &mut device.driver,
+        &mut device.parent,
+        &mut device.nearest_memory,
+    ] {
         fit_text(text, TEXT);
     }
+    for alias in &mut device.aliases {
+        cut(alias, TEXT);
+    }
+    device.aliases.retain(|alias| !alias.is_empty());
+    device.aliases.sort();
+    device.aliases.dedup();
+    device.aliases.truncate(ALIASES);
     fit_text(&mut device.pci_bus_id, 32);
     device.numa_node = device.numa_node.filter(|numa| (0..=NUMA).contains(numa));
 
@@ -84,6 +103,12 @@ fn fit_device(device: &mut Device) {
     device.compute_resources.retain_mut(|resource| {
         cut(&mut resource.type_, 64);
         resource.count = resource.count.clamp(0, UNITS);
+        resource.kinds.truncate(KINDS);
+        for kind in &mut resource.kinds {
+            fit_text(&mut kind.name, 64);
+            kind.count = kind.count.clamp(0, UNITS);
+            kind.relative_capacity = kind.relative_capacity.clamp(1, CAPACITY);
+        }
         !resource.type_.is_empty() && types.insert(resource.type_.clone())
     });
     device.compute_resources.truncate(PARTS);
@@ -111,7 +136,7 @@ fn cut(text: &mut String, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crds::{ComputeResource, Link};
+    use crds::{ComputeResource, CoreKind, Link};
 
     fn device(id: &str, type_: &str) -> Device {
         Device { id: id.into(), type_: type_.into(), ..Device::default() }
@@ -156,8 +181,7 @@ mod tests {
         gpu.uuid = Some("GPU\n-1\0".into());
         gpu.parent = Some("unknown".into());
         gpu.numa_node = Some(-1);
-        gpu.compute_resources =
-            [5, 7].map(|count| ComputeResource { type_: "Core".into(), count: -count }).into();
+        gpu.compute_resources = [5, 7].map(|count| ComputeResource::new("Core", -count)).into();
         let link = |to: &str| Link {
             source: "gpu-0".into(),
             destination: to.into(),
@@ -173,7 +197,7 @@ mod tests {
         let [gpu, _nic] = &spec.devices[..] else { panic!("{spec:?}") };
         assert_eq!((gpu.model.as_ref().map(String::len), gpu.uuid.as_deref()), (Some(128), Some("GPU-1")));
         assert_eq!((&gpu.vendor, &gpu.parent, gpu.numa_node), (&None, &None, None));
-        assert_eq!(gpu.compute_resources, [ComputeResource { type_: "Core".into(), count: 0 }]);
+        assert_eq!(gpu.compute_resources, [ComputeResource::new("Core", 0)]);
         assert_eq!(spec.links, [link("nic-0")]);
     }
 
@@ -203,8 +227,15 @@ mod tests {
                     .map(|_| ComputeResource {
                         type_: texts[rng.usize(..4)].clone().unwrap_or_default(),
                         count: number(&mut rng),
+                        kinds: vec![CoreKind {
+                            name: texts[rng.usize(..4)].clone(),
+                            count: number(&mut rng),
+                            relative_capacity: number(&mut rng),
+                        }],
                     })
                     .collect(),
+                aliases: texts[..rng.usize(..5)].iter().flatten().cloned().collect(),
+                nearest_memory: ids[rng.usize(..4)].clone(),
                 ..Device::default()
             });
             let devices: Vec<_> = devices.collect();

@@ -74,7 +74,7 @@ fn of_manager(root: &Path, folder: &Path, manager: &str, regions: &BTreeMap<Opti
         fs::read_to_string(file).ok()?.trim().parse::<i32>().ok().filter(|numa| *numa >= 0)
     });
     let count = regions.get(&address).copied().unwrap_or(0);
-    let region = ComputeResource { type_: "FPGA Region".to_owned(), count };
+    let region = ComputeResource::new("FPGA Region", count);
     Device {
         id: format!("fpga-{}", address.as_deref().unwrap_or(manager)),
         type_: "FPGA".to_owned(),

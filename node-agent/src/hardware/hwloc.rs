@@ -5,11 +5,12 @@
 
 mod devices;
 mod domains;
+mod kinds;
 mod links;
 mod object;
 mod pci;
 
-pub use devices::short_vendor;
+pub use devices::{prefix, short_vendor};
 pub use pci::{is_address, normal_address};
 
 use crds::NodeTopologySpec;

@@ -68,6 +68,23 @@ pub fn replace_links(spec: &mut NodeTopologySpec, links: Vec<Link>) {
     spec.links.extend(links);
 }
 
+/// Gives each partition of a GPU the NUMA domain and the PCIe link of its GPU. Links between GPUs are not those of partitions:
+/// NVIDIA does not support them while a GPU is partitioned.
+pub fn locate_partitions(spec: &mut NodeTopologySpec) {
+    let parents: BTreeMap<String, Option<i32>> =
+        spec.devices.iter().filter(|it| it.type_ == "GPU").map(|it| (it.id.clone(), it.numa_node)).collect();
+    for part in spec.devices.iter_mut().filter(|it| it.type_ == "GPU Partition") {
+        let Some((parent, numa_node)) = part.parent.as_ref().and_then(|it| parents.get_key_value(it)) else {
+            continue;
+        };
+        part.numa_node = part.numa_node.or(*numa_node);
+        let has_link = spec.links.iter().any(|it| it.kind == PCIE && it.destination == part.id);
+        let link = spec.links.iter().find(|it| it.kind == PCIE && it.destination == *parent && !has_link);
+        let link = link.map(|link| Link { destination: part.id.clone(), ..link.clone() });
+        spec.links.extend(link);
+    }
+}
+
 fn overlay(known: &mut Device, device: Device) {
     let Device { id, type_, vendor, model, pci_bus_id, uuid, driver, health, numa_node, parent, .. } = device;
     if type_ != known.type_ {
@@ -84,6 +101,7 @@ fn overlay(known: &mut Device, device: Device) {
     ] {
         *known = found.or(known.take());
     }
+    known.aliases.extend(device.aliases);
     known.pci_bus_id = known.pci_bus_id.take().or(pci_bus_id);
     known.numa_node = known.numa_node.or(numa_node);
     for resource in device.compute_resources {

@@ -290,7 +290,7 @@ fn describe(handle: Handle, name: &str, platform_vendor: Option<String>) -> Opti
     let bytes =
         handle.global_mem_size().ok().and_then(|bytes| i64::try_from(bytes).ok()).filter(|it| *it > 0);
     let prefix = type_.to_lowercase();
-    let resource = |count| ComputeResource { type_: "Compute Unit".to_owned(), count };
+    let resource = |count| ComputeResource::new("Compute Unit", count);
     let space = |size_bytes| MemorySpace { type_: "Device RAM".to_owned(), size_bytes };
     Some(Device {
         id: format!("{prefix}-{}", address.as_deref().unwrap_or(name)),

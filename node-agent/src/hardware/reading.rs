@@ -66,6 +66,13 @@ pub enum Quantity {
     },
 }
 
+impl Quantity {
+    /// Whether it counts errors, which matter most of a device that is lost.
+    pub fn is_error_count(self) -> bool {
+        matches!(self, Self::Errors { .. } | Self::XidErrors { .. })
+    }
+}
+
 /// As shown in a table, such as `temperature_celsius core`.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,7 @@
 //! The collectors and the reasons of their problems: label values of the metrics about them.
 
 /// By name, with the values of the label `reason`.
-const COLLECTORS: [(&str, &[&str]); 8] = [
+const COLLECTORS: [(&str, &[&str]); 9] = [
     ("described", &["unreadable", "denied", "malformed", "duplicate", "too_large"]),
     ("fpga", &["denied", "error"]),
     ("hwloc", &["unreadable", "denied", "malformed", "too_large", "error"]),
@@ -9,6 +9,7 @@ const COLLECTORS: [(&str, &[&str]); 8] = [
     ("opencl", &["denied", "error"]),
     ("perf_hardware", &["denied", "error"]),
     ("perf_software", &["denied", "error"]),
+    ("sysfs", &["denied", "error"]),
     ("pod_resources", &["denied", "unreachable", "timeout", "throttled", "unknown", "refused"]),
 ];
 

@@ -13,7 +13,7 @@ use metric_names::agent::{
 
 use crate::hardware::reading::{DeviceReading, Quantity};
 
-/// Adds the series of every reading whose device is in a topology and is not lost.
+/// Adds the series of every reading whose device is in a topology; of a lost device, those of its error counters.
 ///
 /// A driver may still answer for a board that fell off the bus, with zeros, which would look like counter resets.
 pub fn add(
@@ -22,12 +22,13 @@ pub fn add(
     readings: &[DeviceReading],
 ) {
     for reading in readings {
-        let here = topologies.iter().find(|(_, spec)| {
-            let it = spec.devices.iter().find(|device| device.id == reading.device);
-            it.is_some_and(|device| device.health != Health::Lost)
+        let mut here = topologies.iter().filter_map(|(node, spec)| {
+            Some((node, spec.devices.iter().find(|device| device.id == reading.device)?))
         });
-        if let Some((node, _)) = here {
-            for &(quantity, value) in &reading.quantities {
+        if let Some((node, device)) = here.next() {
+            let is_there = device.health != Health::Lost;
+            let quantities = reading.quantities.iter().filter(|(it, _)| is_there || it.is_error_count());
+            for &(quantity, value) in quantities {
                 add_one(series, node, &reading.device, quantity, value);
             }
         }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_quantity_has_its_series_and_a_lost_device_has_none() {
+    fn every_quantity_has_its_series_and_a_lost_device_has_its_errors() {
         let text = |health| {
             let topologies = of_machine(health);
             let mut series = Series::default();
@@ -106,6 +107,12 @@ mod tests {
             text.lines().filter(of_device).collect::<Vec<_>>().join("\n")
         };
         insta::assert_snapshot!(text(Health::Degraded));
-        assert_eq!(text(Health::Lost).lines().count(), 5, "its info and its health alone");
+        let lost = text(Health::Lost);
+        let errors = lost.lines().filter(|line| line.contains("errors_total"));
+        assert_eq!(
+            (errors.count(), lost.lines().count()),
+            (2, 7),
+            "beside its errors, its info and its health: {lost}"
+        );
     }
 }

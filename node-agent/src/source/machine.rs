@@ -16,6 +16,7 @@ use crate::{
         PROBE_HWLOC,
         changes::{fingerprint, on_bus, pcie_capacities, root},
         child::{Answer, Child},
+        errors::ErrorCounters,
         fit::fit,
         fpga, functions, hwloc,
         merge::{self, Memory},
@@ -23,6 +24,7 @@ use crate::{
         opencl::{Background, LACKS},
         reading::DeviceReading,
         steady::{Steady, lacks},
+        sysfs::Sysfs,
     },
     metrics::CollectorState,
     patience::{LOOK_EVERY, patience},
@@ -59,6 +61,8 @@ pub struct Machine {
     found: Option<NodeTopologySpec>,
     /// The FPGAs of the kernel when they were last readable.
     fpgas: Vec<Device>,
+    /// `None` for a described machine.
+    sysfs: Option<Sysfs>,
     /// Whether drivers may be loaded; `None` while unknown, in which case they are not.
     drivers: Option<Drivers>,
     /// The number of consecutive failures of hwloc.
@@ -69,8 +73,9 @@ pub struct Machine {
     started: Instant,
     memory: Memory,
     steady: Steady,
-    /// Devices that were lost at the last probe, whether or not that counts yet: their readings are ignored.
+    /// Devices that were lost at the last probe, whether or not that counts yet: of their readings only error counters count.
     silenced: BTreeSet<String>,
+    errors: ErrorCounters,
     hwloc_state: Collector,
     /// Whether NVML is used: not for a described machine, unless a library is given.
     has_nvml: bool,
@@ -100,6 +105,7 @@ impl Machine {
             leaving: Vec::new(),
             drivers: None,
             opencl: (!described).then(Background::new),
+            sysfs: description.is_none().then(|| Sysfs::new(&root())),
             node: node.into(),
             description,
             root: root(),
@@ -116,6 +122,7 @@ impl Machine {
             memory: Memory::default(),
             steady: Steady::default(),
             silenced: BTreeSet::new(),
+            errors: ErrorCounters::default(),
             hwloc_state: Collector {
                 name: "hwloc",
                 state: CollectorState::Absent,
@@ -261,6 +268,13 @@ impl Machine {
             merge::add(&mut spec, found);
             collectors.push(state);
         }
+        if let Some(sysfs) = &mut self.sysfs {
+            let began = Instant::now();
+            let (found, state) = sysfs.read();
+            merge::add(&mut spec, found.devices);
+            merge::replace_links(&mut spec, found.links);
+            collectors.push(Collector { took: Some(began.elapsed()), ..state });
+        }
         let outdated = self.ask_nvml(&mut spec, &mut collectors);
         if let Some(opencl) = &mut self.opencl {
             let (found, state) = opencl.last();
@@ -329,6 +343,12 @@ impl Machine {
             Some(Err(Trouble::Replaced(which))) => Some(format!("NVIDIA's driver was replaced, {which}")),
             _ => None,
         };
+        if let Some(Err(trouble)) = &outcome
+            && trouble.is_without_library()
+        {
+            // what the driver said before is added below, with its own health
+            merge::mark_unknown(spec);
+        }
         let found = outcome.and_then(Result::ok);
         let links = self.memory.links(found.as_ref());
         let starting = now == Drivers::Used && self.started.elapsed() < DRIVER_STARTS;
@@ -338,6 +358,7 @@ impl Machine {
         let devices = self.memory.driven(spec, found, starting);
         merge::add(spec, devices);
         merge::replace_links(spec, links);
+        merge::locate_partitions(spec);
         outdated
     }
 
@@ -433,8 +454,8 @@ impl Source for Machine {
 
     fn counters(&mut self) -> Vec<DeviceReading> {
         let mut readings = self.nvml.as_ref().map(Nvml::counters).unwrap_or_default();
-        readings.retain(|reading| !self.silenced.contains(&reading.device));
-        readings
+        readings.extend(self.sysfs.as_mut().map(Sysfs::counters).unwrap_or_default());
+        self.errors.keep(readings, &self.silenced)
     }
 }
 

@@ -281,11 +281,14 @@ fn a_gpu_that_is_lost_is_noticed_and_silent_and_one_that_comes_back_is_there_aga
     let xids = format!("{SECOND} errors xid");
     machine.set("gpus=8 xids=2");
     machine.wait("two of them", |text| text.contains(&format!("{xids} 2\n")) && text.contains(end));
+    machine.set("gpus=8 xids=3 lost=1");
+    let event = [format!("{xids} 3\n"), format!("{SECOND} xid_errors 79 1\n")];
+    machine.wait("the event of its loss", |text| event.iter().all(|it| text.contains(it)));
     for trouble in ["gpus=8 lost=1", "gpus=8 gone=1"] {
         machine.set(trouble);
         machine.wait(trouble, |text| {
             let is_lost = text.lines().any(|line| line.contains(SECOND) && line.ends_with("(lost)"));
-            is_lost && text.contains(end) && !text.contains(&speaks)
+            is_lost && text.contains(&event[0]) && text.contains(end) && !text.contains(&speaks)
         });
         machine.set("gpus=8");
         machine.wait("it is back", |text| {
@@ -320,7 +323,17 @@ fn partitions_stay_with_their_gpu_until_the_driver_says_that_they_are_gone() {
         is(format!("{SECOND}  GPU")) && parts.iter().all(|part| is(format!("{part}  GPU Partition")))
     };
     let machine = Watched::new("gpus=8 mig=1");
-    machine.wait("all are well", |text| are(text, "") && text.contains(&counted) && text.contains(end));
+    // below their GPU's domain, and with its link
+    let placed = |text: &str| {
+        let is = |part: &String| {
+            text.contains(&format!("numa-0 - {part}  PCIe"))
+                && text.contains(&format!("\n      {part}  GPU Partition"))
+        };
+        parts.iter().all(is)
+    };
+    machine.wait("all are well", |text| {
+        are(text, "") && placed(text) && text.contains(&counted) && text.contains(end)
+    });
     // that a change of health counts says that there were looks since
     machine.set("gpus=8 mig=1 mig-fails=mode worn=1");
     machine.wait("it does not say whether it is split", |text| {

@@ -49,17 +49,18 @@ async fn report(ctx: &Context) -> Result<(), Error> {
 fn status(pool: &DevicePool, report: &PoolReport, allocated: usize, now: Timestamp) -> DevicePoolStatus {
     let before = pool.status.clone().unwrap_or_default();
     let count = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
-    let well = report.problems.is_empty() && report.healthy > 0;
-    let message = match (report.problems.values().next(), report.healthy) {
-        (Some(problem), _) => problem.to_string(),
+    let problem = report.main_problem();
+    let message = match (problem, report.healthy) {
+        (Some((_, problem)), _) => problem.to_string(),
         (None, 0) => {
             "no node offers what the pool selects; look at nodeSelector, devices and resource".to_owned()
         }
         (None, healthy) => format!("{healthy} units can be used"),
     };
-    let reason = report.problems.keys().next().copied().unwrap_or(if well { "Offered" } else { "Empty" });
+    let well = report.is_ready();
+    let reason = problem.map_or(if well { "Offered" } else { "Empty" }, |(type_, _)| type_);
     let mut findings = vec![Finding { type_: "Ready", holds: well, reason, message }];
-    let problems = report.problems.iter();
+    let problems = report.problems.iter().chain(&report.notes);
     findings.extend(problems.map(|(type_, message)| Finding {
         type_,
         holds: true,

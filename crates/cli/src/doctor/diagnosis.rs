@@ -28,6 +28,7 @@ pub fn diagnose(state: &InstallationState, default_policy: &str, now: Timestamp)
     findings.extend(nodes(state));
     findings.extend(agents(state, now));
     findings.extend(devices(state));
+    findings.extend(without_library(state));
     findings.extend(pools(state, default_policy));
     findings.extend(policies(state, default_policy));
     findings.push(permissions(state));
@@ -82,7 +83,7 @@ fn version(spec: Option<&PodSpec>) -> Option<String> {
 /// Whether operator and agents have all replicas ready and the same version.
 fn workloads(state: &InstallationState) -> Vec<Finding> {
     let operator = state.operator.as_ref().ok().and_then(Option::as_ref);
-    let agent = state.agent.as_ref().ok().and_then(Option::as_ref);
+    let agents = state.agent.as_deref().unwrap_or_default();
     let mut findings = Vec::new();
     let mut check_replicas = |area, what: &str, ready: i32, wanted: i32, workload: &str| {
         let to_do = format!("run kubectl describe {workload} -n {}, and describe its pods", state.namespace);
@@ -96,12 +97,13 @@ fn workloads(state: &InstallationState) -> Vec<Finding> {
         let ready = operator.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0);
         check_replicas("operator", "operators", ready, wanted, &format!("deployment {OPERATOR}"));
     }
-    if let Some(status) = agent.and_then(|agent| agent.status.as_ref()) {
+    for agent in agents {
+        let Some(status) = &agent.status else { continue };
         let (ready, wanted) = (status.number_ready, status.desired_number_scheduled);
-        check_replicas("agents", "agents", ready, wanted, &format!("daemonset {AGENT}"));
+        check_replicas("agents", "agents", ready, wanted, &format!("daemonset {}", agent.name_any()));
     }
     let of_operator = operator.and_then(|it| version(it.spec.as_ref()?.template.spec.as_ref()));
-    let of_agent = agent.and_then(|it| version(it.spec.as_ref()?.template.spec.as_ref()));
+    let of_agent = agents.first().and_then(|it| version(it.spec.as_ref()?.template.spec.as_ref()));
     if let (Some(operator), Some(agent)) = (of_operator, of_agent)
         && operator != agent
     {
@@ -204,7 +206,7 @@ fn are_agents_enabled(state: &InstallationState) -> bool {
 fn agents(state: &InstallationState, now: Timestamp) -> Vec<Finding> {
     let area = "agents";
     let mut findings = Vec::new();
-    if let Ok(None) = &state.agent {
+    if state.agent.as_ref().is_ok_and(Vec::is_empty) {
         if !are_agents_enabled(state) {
             let text = "disabled (agent.install=false)";
             return vec![finding(area, Level::Ok, text, None)];
@@ -259,8 +261,10 @@ fn devices(state: &InstallationState) -> Vec<Finding> {
     let mut findings = Vec::new();
     for topology in &state.accessible.objects.topologies {
         let unhealthy = topology.spec.devices.iter().filter(|device| device.health != Health::Ok);
-        let unhealthy: Vec<String> =
-            unhealthy.map(|device| format!("{} {}", device.id, device.health)).collect();
+        let unhealthy: Vec<String> = unhealthy
+            .filter(|device| !is_without_library(device))
+            .map(|device| format!("{} {}", device.id, device.health))
+            .collect();
         if !unhealthy.is_empty() {
             let text = format!("{}: {}", topology.name_any(), listed(&unhealthy));
             let to_do = format!(
@@ -271,6 +275,31 @@ fn devices(state: &InstallationState) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether a device is a GPU of NVIDIA of which no driver's library reports anything: only its place on the bus is known.
+fn is_without_library(device: &crds::Device) -> bool {
+    device.type_ == "GPU"
+        && device.vendor.as_deref() == Some("nvidia")
+        && device.health == Health::Unknown
+        && device.driver.is_none()
+}
+
+/// GPUs whose agent lacks the library of their driver.
+fn without_library(state: &InstallationState) -> Option<Finding> {
+    let mut count = 0;
+    let mut nodes = Vec::new();
+    for topology in &state.accessible.objects.topologies {
+        let bare = topology.spec.devices.iter().filter(|device| is_without_library(device)).count();
+        if bare > 0 {
+            count += bare;
+            nodes.push(topology.name_any());
+        }
+    }
+    let text = format!("{count} GPUs have no driver's library in their agent: {}", listed(&nodes));
+    let to_do = "run the agents of these nodes with the runtime class of the driver: a group in agent.groups of the chart with \
+                 runtimeClassName nvidia (docs/tasks/set-up-accelerators.md)";
+    (count > 0).then(|| finding("devices", Level::Warning, text, Some(to_do)))
 }
 
 fn pools(state: &InstallationState, default_policy: &str) -> Vec<Finding> {

@@ -9,7 +9,7 @@ use crate::access::AccessibleObjects;
 /// The names of the workloads in the chart.
 pub const OPERATOR: &str = "cairn-operator";
 pub const AGENT: &str = "cairn-node-agent";
-/// The label selector of the agents' pods.
+/// The label selector of the agents' pods and daemon sets.
 pub const AGENT_PODS: &str = "app.kubernetes.io/name=cairn,app.kubernetes.io/component=node-agent";
 
 /// The severity of a finding.
@@ -48,7 +48,8 @@ pub struct InstallationState {
     pub namespace: String,
     pub accessible: AccessibleObjects,
     pub operator: Fetched<Option<Deployment>>,
-    pub agent: Fetched<Option<DaemonSet>>,
+    /// The daemon sets of the agents, one for each group of nodes.
+    pub agent: Fetched<Vec<DaemonSet>>,
     pub leader: Fetched<Option<Lease>>,
     pub agents: Fetched<Vec<Lease>>,
     /// The names of the admission policies.

@@ -248,7 +248,7 @@ mod tests {
         let page = include_str!("../../../../docs/operations/conditions.md");
         let schema = include_str!("../../../../crds/manifests/devicepools.yaml");
         let description = schema.lines().find(|line| line.contains("The conditions of the pool")).unwrap();
-        for type_ in world::POOL_PROBLEMS {
+        for type_ in world::POOL_PROBLEMS.into_iter().chain(world::POOL_NOTES) {
             assert!(
                 page.contains(&format!("\n| `{type_}` |")),
                 "docs/operations/conditions.md does not document {type_}"

@@ -1,17 +1,21 @@
 //! Derives computing units from pools, nodes and topologies.
 
+mod candidates;
 pub(crate) mod device_resource;
+mod devices;
+mod domains;
 pub(crate) mod grace;
 pub(crate) mod offer;
 pub(crate) mod offer_cache;
 pub(crate) mod report;
+pub(crate) mod slices;
 pub(crate) mod slots;
 pub(crate) mod unit;
 pub(crate) mod withdrawn;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{Device, DeviceMatch, DevicePool, Health, NodeTopology, UnitKind};
+use crds::{Device, DevicePool, Health, NodeTopology, UnitKind};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use placement::LARGEST;
@@ -23,7 +27,7 @@ use crate::index::room::NodeRoom;
 use crate::numbers::{Exact, floor, product, rational};
 use crate::units::device_resource::resource_of;
 use crate::units::report::PoolReport;
-use crate::units::slots::{SlotClaims as Slots, SlotState, slots};
+use crate::units::slots::SlotClaims as Slots;
 use crate::units::unit::{CordonReason, Unit};
 use crate::{Index, Policy};
 
@@ -290,147 +294,6 @@ impl PoolOnNode<'_> {
         resource_of(self.pool, &index.to_string()).unwrap_or_default()
     }
 
-    fn offer_domains(&self, claims: &mut PoolClaims, report: &mut PoolReport, units: &mut Vec<Unit>) {
-        let domains = self.devices("numa-domain");
-        if domains.is_empty() || !self.claims_cores(claims, report) {
-            return;
-        }
-        let cores = |device: &Device| -> i128 {
-            let of = |type_: &str| {
-                device.compute_resources.iter().find(|r| r.type_ == type_).map(|r| r.count.into())
-            };
-            of("Core").or_else(|| of("Processing Unit")).unwrap_or(1)
-        };
-        let all: i128 = domains.iter().map(|device| cores(device)).sum();
-        for (position, device) in domains.iter().enumerate() {
-            report.units += 1;
-            let index = device.numa_node.unwrap_or_else(|| i32::try_from(position).unwrap_or(i32::MAX));
-            let resource = self.resource(index);
-            let offered = floor(self.node.left(&resource));
-            let position = usize::try_from(index).unwrap_or(position);
-            let share = Exact::new(cores(device), all.max(1));
-            let lanes = self.measures.lanes.unwrap_or_else(|| self.node.left("cpu") * share);
-            if device.health != Health::Ok || offered == 0 {
-                let claims = self.node.claims(self.name);
-                if claims.held.contains(&position) && device.health != Health::Lost {
-                    // Running actors stay: a resource that is not offered does not prove a fault of the domain.
-                    let mut unit = self.unit(position, lanes, None, Some(index), Some(resource.clone()));
-                    unit.memory_mib = memory(&[device]);
-                    let held = |holders: Option<&u64>| holders.copied().unwrap_or(0);
-                    let decided = held(self.node.decided.and_then(|decided| decided.get(&unit.id)));
-                    unit.slots = Some(held(self.node.room.held.get(&unit.id)).max(decided));
-                    unit.cordoned = unit.cordoned.or(Some(CordonReason::Overcommitted));
-                    units.push(unit);
-                }
-                let problem = format!(
-                    "{} offers no {resource}: its device plugin is missing or all devices are in use",
-                    self.node.name
-                );
-                report.add_problem("Degraded", problem);
-                continue;
-            }
-            report.healthy += usize::from(!self.node.is_agent_stale);
-            let slots = Some(self.measures.sharing.unwrap_or(u64::MAX).min(offered));
-            let memory_mib = memory(&[device]);
-            units.push(Unit { memory_mib, ..self.unit(position, lanes, slots, Some(index), Some(resource)) });
-        }
-    }
-
-    fn offer_devices(&self, claims: &mut PoolClaims, report: &mut PoolReport, units: &mut Vec<Unit>) {
-        let resource = self.resource(0);
-        let wanted = self.pool.spec.devices.clone().unwrap_or_default();
-        let devices: Vec<&Device> = self
-            .devices(&self.pool.spec.kind)
-            .into_iter()
-            .filter(|device| matches(&wanted, device))
-            .collect();
-        let sharing = self.measures.sharing.unwrap_or(1).max(1);
-        let offered = floor(self.node.left(&resource)) / sharing;
-        if devices.is_empty() {
-            if offered > 0 && self.node.topology.is_none() {
-                let problem =
-                    format!("{} offers {resource}, but no node agent reports its devices", self.node.name);
-                report.add_problem("NoTopology", problem);
-            }
-            // Without a topology, running actors stay.
-            units.extend(self.slots(0, sharing, (None, None), &resource));
-            return;
-        }
-        if !self.claims_devices(&devices, &resource, claims, report) {
-            return;
-        }
-        report.units += devices.len();
-        let healthy: Vec<&Device> =
-            devices.iter().copied().filter(|device| device.health == Health::Ok).collect();
-        let usable = healthy.len().min(usize::try_from(offered).unwrap_or(usize::MAX));
-        if usable < devices.len() {
-            let problem = format!(
-                "{}: {} devices, {} healthy, {offered} available as {resource}",
-                self.node.name,
-                devices.len(),
-                healthy.len()
-            );
-            report.add_problem("Degraded", problem);
-        }
-        report.healthy += if self.node.is_agent_stale { 0 } else { usable };
-        let classes: BTreeSet<_> = healthy.iter().map(|device| (&device.model, device.numa_node)).collect();
-        if classes.len() > 1 {
-            let problem = format!(
-                "{}: devices of {} classes (model, NUMA domain) behind {resource}; the kubelet chooses one",
-                self.node.name,
-                classes.len()
-            );
-            report.add_problem("Ambiguous", problem);
-        }
-        let numa = healthy.first().filter(|_| classes.len() == 1).and_then(|device| device.numa_node);
-        units.extend(self.slots(usable, sharing, (numa, memory(&healthy)), &resource));
-    }
-
-    /// Slots of the pool on the node; `usable` is the capacity.
-    fn slots(
-        &self,
-        usable: usize,
-        sharing: u64,
-        (numa, memory_mib): (Option<i32>, Option<u64>),
-        resource: &str,
-    ) -> Vec<Unit> {
-        let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
-        let unit = |(index, state): (usize, SlotState)| {
-            let unit = self.unit(index, lanes, Some(sharing), numa, Some(resource.to_owned()));
-            let crowded = Some(CordonReason::Overcommitted).filter(|_| state == SlotState::Cordoned);
-            Unit { cordoned: unit.cordoned.or(crowded), memory_mib, ..unit }
-        };
-        slots(&self.node.claims(self.name), usable).into_iter().map(unit).collect()
-    }
-
-    /// Claims devices and their resource; false if another pool has them.
-    fn claims_devices(
-        &self,
-        devices: &[&Device],
-        resource: &str,
-        claims: &mut PoolClaims,
-        report: &mut PoolReport,
-    ) -> bool {
-        let (node, kind) = (self.node.name, &self.pool.spec.kind);
-        let keys: Vec<_> = devices.iter().map(|device| (kind.clone(), device.id.clone())).collect();
-        if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.1))) {
-            let problem =
-                format!("pool {owner} already claims {id} of {node}; narrow devices or nodeSelector");
-            report.add_problem("Overlap", problem);
-            return false;
-        }
-        if let Some(owner) = claims.resources.get(resource) {
-            let problem = format!(
-                "pool {owner} also requests {resource} on {node}, and the kubelet chooses the device; give each pool its own resource"
-            );
-            report.add_problem("Ambiguous", problem);
-            return false;
-        }
-        claims.resources.insert(resource.to_owned(), self.name.to_owned());
-        claims.devices.extend(keys.into_iter().map(|key| (key, self.name.to_owned())));
-        true
-    }
-
     /// The node's devices of a kind; types compare in lower case with `-` for spaces.
     fn devices(&self, kind: &str) -> Vec<&Device> {
         let of_kind = |device: &&Device| device.type_.to_lowercase().replace(' ', "-") == kind;
@@ -454,24 +317,4 @@ fn memory(devices: &[&Device]) -> Option<u64> {
         (bytes > 0).then_some(bytes >> 20)
     };
     devices.iter().map(of).min().flatten()
-}
-
-fn matches(wanted: &DeviceMatch, device: &Device) -> bool {
-    let same = |wanted: &Option<String>, found: &Option<String>| {
-        wanted.as_ref().is_none_or(|wanted| found.as_ref().is_some_and(|found| glob(wanted, found)))
-    };
-    same(&wanted.vendor, &device.vendor) && same(&wanted.model, &device.model)
-}
-
-/// Whether a text matches a pattern with `*` wildcards, ignoring case.
-fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.to_lowercase(), text.to_lowercase());
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
-    for part in parts {
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    rest.ends_with(last)
 }

@@ -6,6 +6,12 @@ use std::fmt;
 /// Condition types that report a problem of a pool.
 pub const POOL_PROBLEMS: [&str; 6] = ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale"];
 
+/// Condition types that are information about a pool, which stays ready.
+pub const POOL_NOTES: [&str; 4] = ["MixedLocality", "MixedModels", "UnreportedDomain", "UnusedReplicas"];
+
+/// Problems of single nodes: the other units of the pool are not affected.
+const OF_NODES: [&str; 1] = ["Ambiguous"];
+
 /// Report on a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolReport {
@@ -15,16 +21,32 @@ pub struct PoolReport {
     pub healthy: usize,
     /// Problems by condition type.
     pub problems: BTreeMap<&'static str, PoolProblem>,
+    /// Information by condition type.
+    pub notes: BTreeMap<&'static str, PoolProblem>,
 }
 
 impl PoolReport {
+    /// Whether the pool is ready: it has usable units, and no problem but that some nodes offer none.
+    pub fn is_ready(&self) -> bool {
+        self.healthy > 0 && self.problems.keys().all(|type_| OF_NODES.contains(type_))
+    }
+
+    /// The problem for which the pool is not ready.
+    pub fn main_problem(&self) -> Option<(&'static str, &PoolProblem)> {
+        let mut problems = self.problems.iter().filter(|_| !self.is_ready());
+        let first = problems.clone().find(|(type_, _)| !OF_NODES.contains(type_));
+        first.or_else(|| problems.next()).map(|(type_, problem)| (*type_, problem))
+    }
+
     /// Merges the report of other nodes.
     pub(crate) fn add(&mut self, more: &Self) {
         self.units += more.units;
         self.healthy += more.healthy;
-        for (type_, problem) in &more.problems {
-            let entry = self.problems.entry(type_);
-            entry.and_modify(|entry| entry.others += 1 + problem.others).or_insert_with(|| problem.clone());
+        for (all, more) in [(&mut self.problems, &more.problems), (&mut self.notes, &more.notes)] {
+            for (type_, problem) in more {
+                let entry = all.entry(type_);
+                entry.and_modify(|it| it.others += 1 + problem.others).or_insert_with(|| problem.clone());
+            }
         }
     }
 
@@ -33,9 +55,15 @@ impl PoolReport {
         let entry = self.problems.entry(type_);
         entry.and_modify(|problem| problem.others += 1).or_insert(PoolProblem { text, others: 0 });
     }
+
+    pub(crate) fn add_note(&mut self, type_: &'static str, text: String) {
+        debug_assert!(POOL_NOTES.contains(&type_), "{type_} is not a known note on pools");
+        let entry = self.notes.entry(type_);
+        entry.and_modify(|note| note.others += 1).or_insert(PoolProblem { text, others: 0 });
+    }
 }
 
-/// A problem of a pool, aggregated over nodes.
+/// A problem of a pool, or information about it, aggregated over nodes.
 ///
 /// Displayed as the first occurrence and the number of further ones.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -67,6 +67,11 @@ pub fn shown(yaml: &str) -> String {
     for (pool, report) in &world.pools {
         lines
             .extend(report.problems.iter().map(|(type_, message)| format!("pool {pool} {type_}: {message}")));
+        lines.extend(report.notes.iter().map(|(type_, note)| format!("pool {pool} note {type_}: {note}")));
+        if !report.is_ready() {
+            let problem = report.main_problem().map_or("Empty", |(type_, _)| type_);
+            lines.push(format!("pool {pool} not ready: {problem}"));
+        }
     }
     lines.extend(world.warnings.iter().map(|note| format!("note {}: {}", note.condition, note.message)));
     lines.join("\n")

@@ -3,6 +3,7 @@
 
 mod cluster;
 mod demand;
+mod devices;
 mod measured;
 mod nodes;
 mod placements;

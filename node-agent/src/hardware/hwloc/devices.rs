@@ -13,7 +13,7 @@ use super::{
     object::{info, number, pci_of},
     pci,
 };
-use crate::hardware::functions::join_boards;
+use crate::hardware::{functions::join_boards, pci_ids};
 
 /// The reporters of a device, the most precise first.
 const BACKENDS: [&str; 6] = ["CUDA", "NVML", "RSMI", "LevelZero", "OpenCL", "VectorEngine"];
@@ -30,7 +30,10 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
         let device = Device {
             id: format!("{}-{address}", prefix(type_)),
             type_: type_.to_owned(),
-            vendor: pci::vendor(attributes.vendor_id()).map(str::to_owned).or_else(|| named("PCIVendor")),
+            vendor: pci_ids::vendor(attributes.vendor_id())
+                .map(str::to_owned)
+                .or_else(|| named("PCIVendor"))
+                .or_else(|| (type_ == "Accelerator").then(|| format!("{:#06x}", attributes.vendor_id()))),
             model: named("PCIDevice"),
             pci_bus_id: Some(address.clone()),
             numa_node: near.and_then(|domain| domain.device.numa_node),
@@ -64,7 +67,7 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
             Device {
                 id: format!("{}-{address}", prefix(type_)),
                 type_: type_.to_owned(),
-                vendor: pci::vendor(attributes.vendor_id()).map(str::to_owned),
+                vendor: pci_ids::vendor(attributes.vendor_id()).map(str::to_owned),
                 pci_bus_id: Some(address.clone()),
                 numa_node: near.and_then(|domain| domain.device.numa_node),
                 ..Device::default()
@@ -116,7 +119,7 @@ fn describe(device: &mut Device, object: &TopologyObject) {
     if device.compute_resources.is_empty() {
         let count = |type_: &str, keys: &[&str]| {
             let count = keys.iter().find_map(|key| number(object, key)).filter(|count| *count > 0)?;
-            Some(ComputeResource { type_: type_.to_owned(), count: count.try_into().unwrap_or(i32::MAX) })
+            Some(ComputeResource::new(type_, count.try_into().unwrap_or(i32::MAX)))
         };
         device.compute_resources.extend(
             count("Streaming Multiprocessor", &["CUDAMultiProcessors"])

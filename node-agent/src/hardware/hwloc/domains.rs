@@ -1,18 +1,29 @@
 //! NUMA domains: cores and memory that are close to each other.
+//!
+//! Every processing unit is in exactly one domain. Cores without local memory, such as those of a die without memory channels or
+//! with a memory node that is offline, form a domain with 0 bytes, which names the domain with the nearest memory.
 
-use crds::{ComputeResource, Device, MemorySpace};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use crds::{ComputeResource, CoreKind, Device, MemorySpace};
 use hwlocality::{
     Topology,
     cpu::cpuset::CpuSet,
     object::{TopologyObject, attributes::ObjectAttributes, types::ObjectType},
 };
 
-use super::object::info;
+use super::{
+    kinds::{self, Kind},
+    object::info,
+};
 
 /// A NUMA node of the system as a device.
 pub struct Domain {
     pub device: Device,
-    /// The processing units closest to its memory.
+    /// The processing units of the domain; of memory without processors, those of its neighbours.
     pub cpus: CpuSet,
     /// Whether these are its own; false for memory without processors, which lists those of its neighbour.
     pub has_cores: bool,
@@ -20,28 +31,136 @@ pub struct Domain {
     pub memory_of: Option<String>,
 }
 
-/// The NUMA nodes in the order of their numbers.
-pub fn read(topology: &Topology) -> Vec<Domain> {
-    let mut nodes: Vec<_> = topology
-        .objects_with_type(ObjectType::NUMANode)
-        .filter_map(|it| Some((it.os_index()?, it)))
-        .collect();
-    nodes.sort_by_key(|(index, _)| *index);
-    let mut domains = Vec::<Domain>::new();
-    for (index, node) in nodes {
-        let cpus = node.cpuset().map(|set| CpuSet::clone(&set)).unwrap_or_default();
-        let memory_of = info(node, "PCIBusID").map(super::pci::normal_address);
-        // hwloc assigns adjacent processors to memory without processors: they belong to the domain with the lowest number, and
-        // no processor belongs to two. Objects that span several domains are local to none.
-        let has_cores = !cpus.is_empty()
-            && memory_of.is_none()
-            && !domains.iter().any(|other| other.has_cores && other.cpus.intersects(&cpus));
-        let parent = domains.iter().find(|other| other.has_cores && !has_cores && other.cpus == cpus);
-        let parent = parent.map(|other| other.device.id.clone());
-        let device = device(topology, node, index, has_cores.then_some(&cpus), parent);
-        domains.push(Domain { device, cpus, has_cores, memory_of });
+/// A domain before it becomes a device.
+struct Draft<'a> {
+    number: usize,
+    /// hwloc's object; `None` for cores of which the system lists no memory node.
+    node: Option<&'a TopologyObject>,
+    /// The processing units that hwloc lists for the memory.
+    near: CpuSet,
+    /// Those of them that belong to no other domain.
+    own: CpuSet,
+    memory_of: Option<String>,
+}
+
+impl Draft<'_> {
+    fn bytes(&self) -> u64 {
+        match self.node.and_then(TopologyObject::attributes) {
+            Some(ObjectAttributes::NUMANode(numa)) => numa.local_memory().map_or(0, std::num::NonZero::get),
+            _ => 0,
+        }
     }
-    domains
+
+    fn has_cores(&self) -> bool {
+        !self.own.is_empty()
+    }
+}
+
+/// The domains in the order of their numbers.
+pub fn read(topology: &Topology) -> Vec<Domain> {
+    let mut drafts = nodes(topology);
+    share_cores(topology, &mut drafts);
+    drafts.extend(without_memory(topology, &drafts));
+    drafts.sort_by_key(|draft| draft.number);
+    let kinds = kinds::read(topology);
+    let domain = |draft: &Draft| Domain {
+        device: device(topology, &kinds, draft, &drafts),
+        cpus: if draft.has_cores() { draft.own.clone() } else { draft.near.clone() },
+        has_cores: draft.has_cores(),
+        memory_of: draft.memory_of.clone(),
+    };
+    drafts.iter().map(domain).collect()
+}
+
+/// The memory nodes of the system, without cores.
+fn nodes(topology: &Topology) -> Vec<Draft<'_>> {
+    let nodes = topology.objects_with_type(ObjectType::NUMANode);
+    let mut drafts: Vec<_> = nodes
+        .filter_map(|node| {
+            Some(Draft {
+                number: node.os_index()?,
+                node: Some(node),
+                near: node.cpuset().map(|set| CpuSet::clone(&set)).unwrap_or_default(),
+                own: CpuSet::new(),
+                memory_of: info(node, "PCIBusID").map(super::pci::normal_address),
+            })
+        })
+        .collect();
+    drafts.sort_by_key(|draft| draft.number);
+    drafts
+}
+
+/// Gives each processing unit to one memory node.
+///
+/// hwloc assigns adjacent processors to memory without processors: they belong to the domain with the lowest number. A node whose
+/// processors overlap with those of an earlier one gets only processors that no other node has.
+fn share_cores(topology: &Topology, drafts: &mut [Draft<'_>]) {
+    let mut taken = CpuSet::new();
+    for draft in drafts.iter_mut().filter(|draft| draft.memory_of.is_none()) {
+        if !draft.near.intersects(&taken) {
+            draft.own = draft.near.clone();
+            taken |= &draft.own;
+        }
+    }
+    let all = topology.root_object().cpuset().map(|set| CpuSet::clone(&set)).unwrap_or_default();
+    for draft in drafts.iter_mut().filter(|draft| draft.memory_of.is_none() && draft.own.is_empty()) {
+        draft.own = &(&draft.near & &all) - &taken;
+        taken |= &draft.own;
+    }
+}
+
+/// The domains of processing units that belong to no memory node: one for each die or package.
+///
+/// Their number is that of the node that hwloc knows to be there without memory, or else the lowest free one.
+fn without_memory<'a>(topology: &'a Topology, drafts: &[Draft<'a>]) -> Vec<Draft<'a>> {
+    let mut taken = CpuSet::new();
+    for draft in drafts {
+        taken |= &draft.own;
+    }
+    let mut groups = Vec::<(CpuSet, Option<usize>)>::new();
+    let mut grouped = taken.clone();
+    for unit in topology.objects_with_type(ObjectType::PU) {
+        if unit.cpuset().is_none_or(|set| set.is_empty() || set.intersects(&grouped)) {
+            continue;
+        }
+        let whole = die(unit, &taken);
+        let Some(cpus) = whole.cpuset() else { continue };
+        let cpus = &*cpus - &grouped;
+        grouped |= &cpus;
+        groups.push((cpus, only_node(whole)));
+    }
+    let mut numbers: BTreeSet<usize> = drafts.iter().map(|draft| draft.number).collect();
+    // known numbers first, so that no other group gets one of them
+    groups.sort_by_key(|(_, known)| Reverse(known.is_some()));
+    let numbered = groups.into_iter().map(|(own, known)| {
+        // of one more number than there are, one is free
+        let free = || (0..=numbers.len()).find(|number| !numbers.contains(number));
+        let number = known.filter(|known| !numbers.contains(known)).or_else(free).unwrap_or_default();
+        numbers.insert(number);
+        Draft { number, node: None, near: own.clone(), own, memory_of: None }
+    });
+    numbered.collect()
+}
+
+/// The largest object around a processing unit that is no larger than a package or one memory node, and has no unit with memory.
+fn die<'a>(unit: &'a TopologyObject, with_memory: &CpuSet) -> &'a TopologyObject {
+    let mut whole = unit;
+    while let Some(parent) = whole.parent() {
+        let is_mixed = parent.cpuset().is_none_or(|set| set.intersects(with_memory));
+        let spans_nodes = only_node(whole).is_some() && only_node(parent) != only_node(whole);
+        if whole.object_type() == ObjectType::Package || is_mixed || spans_nodes {
+            break;
+        }
+        whole = parent;
+    }
+    whole
+}
+
+/// The memory node of an object, with or without memory, if there is exactly one.
+fn only_node(object: &TopologyObject) -> Option<usize> {
+    let nodes = object.complete_nodeset()?;
+    let first = nodes.first_set()?;
+    (nodes.weight() == Some(1)).then(|| first.into())
 }
 
 /// Attaches memory that sits on a device, as with GPUs of POWER and Grace machines, to that device.
@@ -73,18 +192,9 @@ pub fn of<'a>(domains: &'a [Domain], object: &TopologyObject) -> Option<&'a Doma
     near.next().is_none().then_some(first)
 }
 
-fn device(
-    topology: &Topology,
-    node: &TopologyObject,
-    index: usize,
-    cpus: Option<&CpuSet>,
-    parent: Option<String>,
-) -> Device {
-    let bytes = match node.attributes() {
-        Some(ObjectAttributes::NUMANode(numa)) => numa.local_memory().map_or(0, std::num::NonZero::get),
-        _ => 0,
-    };
-    let kind = node.subtype().and_then(|subtype| subtype.to_str().ok());
+fn device(topology: &Topology, kinds: &[Kind], draft: &Draft<'_>, all: &[Draft<'_>]) -> Device {
+    let bytes = draft.bytes();
+    let kind = draft.node.and_then(|node| node.subtype()?.to_str().ok());
     let memory = MemorySpace {
         type_: match kind {
             None | Some("" | "DRAM") => "RAM".to_owned(),
@@ -93,30 +203,98 @@ fn device(
         },
         size_bytes: bytes.try_into().unwrap_or(i64::MAX),
     };
+    let cpus = Some(&draft.own).filter(|_| draft.has_cores());
     let package = cpus.and_then(|cpus| package(topology, cpus));
+    let beside = |other: &&Draft<'_>| other.has_cores() && other.near == draft.near;
+    let parent = if cpus.is_some() { None } else { all.iter().find(beside) };
+    let nearest = cpus.filter(|_| bytes == 0).and_then(|_| nearest_memory(topology, draft, all));
     Device {
-        id: format!("numa-{index}"),
+        id: id(draft.number),
         type_: if cpus.is_some() { "NUMA Domain" } else { "Memory Domain" }.to_owned(),
         vendor: package.and_then(|it| info(it, "CPUVendor")).map(vendor),
         model: package.and_then(|it| info(it, "CPUModel")).map(str::to_owned),
-        numa_node: index.try_into().ok(),
-        parent,
-        compute_resources: cpus.map(|cpus| compute_resources(topology, cpus)).unwrap_or_default(),
+        numa_node: draft.number.try_into().ok(),
+        parent: parent.map(|other| id(other.number)),
+        nearest_memory: nearest.map(id),
+        compute_resources: cpus.map(|cpus| compute_resources(topology, kinds, cpus)).unwrap_or_default(),
         memory_spaces: if bytes == 0 { Vec::new() } else { vec![memory] },
         ..Device::default()
     }
 }
 
-fn compute_resources(topology: &Topology, cpus: &CpuSet) -> Vec<ComputeResource> {
-    let count = |type_| topology.objects_inside_cpuset_with_type(cpus, type_).count();
-    let of = |type_: &str, count: usize| {
-        let count = count.try_into().unwrap_or(i32::MAX);
-        (count > 0).then(|| ComputeResource { type_: type_.to_owned(), count })
+fn id(number: usize) -> String {
+    format!("numa-{number}")
+}
+
+/// The number of the memory that is nearest to cores without memory: by latency, then by the size of the object around both.
+fn nearest_memory(topology: &Topology, draft: &Draft<'_>, all: &[Draft<'_>]) -> Option<usize> {
+    let latencies = latencies(topology, draft.number);
+    let machine = topology.root_object().cpuset()?.weight()?;
+    let around = |other: &Draft<'_>| {
+        if other.near.is_empty() {
+            return machine;
+        }
+        let both = &draft.own | &other.near;
+        let object = topology.smallest_object_covering_cpuset(&both);
+        object.and_then(|object| object.cpuset()?.weight()).unwrap_or(machine)
     };
-    [of("Core", count(ObjectType::Core)), of("Processing Unit", count(ObjectType::PU))]
-        .into_iter()
-        .flatten()
-        .collect()
+    let with_memory = all.iter().filter(|other| other.bytes() > 0 && other.memory_of.is_none());
+    let nearest = with_memory.min_by_key(|other| {
+        (latencies.get(&other.number).copied().unwrap_or(u64::MAX), around(other), other.number)
+    });
+    nearest.map(|other| other.number)
+}
+
+/// The latencies from a memory node to the others.
+fn latencies(topology: &Topology, from: usize) -> BTreeMap<usize, u64> {
+    let mut latencies = BTreeMap::new();
+    for matrix in topology.distances(None).unwrap_or_default() {
+        let name = matrix.name().and_then(|name| name.to_str().ok());
+        if name.is_some_and(|name| name != "NUMALatency") {
+            continue;
+        }
+        let number = |object: Option<&TopologyObject>| {
+            object.filter(|it| it.object_type() == ObjectType::NUMANode)?.os_index()
+        };
+        let numbers: Vec<_> = matrix.objects().map(number).collect();
+        for ((start, end), value) in matrix.enumerate_distances() {
+            if let (Some(start), Some(end)) = (numbers[start], numbers[end])
+                && start == from
+            {
+                latencies.insert(end, value);
+            }
+        }
+    }
+    latencies
+}
+
+fn compute_resources(topology: &Topology, kinds: &[Kind], cpus: &CpuSet) -> Vec<ComputeResource> {
+    // A core whose threads are divided counts where its first thread is.
+    let first = |object: &&TopologyObject| object.cpuset()?.first_set();
+    let here = |type_| -> Vec<_> {
+        let objects = topology.objects_with_type(type_);
+        objects.filter_map(|it| first(&it)).filter(|first| cpus.is_set(*first)).collect()
+    };
+    let resources = [("Core", here(ObjectType::Core)), ("Processing Unit", here(ObjectType::PU))];
+    let present = resources.into_iter().filter(|(_, units)| !units.is_empty());
+    let mut resources: Vec<ComputeResource> = Vec::new();
+    for (type_, units) in present {
+        let count = |units: usize| units.try_into().unwrap_or(i32::MAX);
+        let mut resource = ComputeResource::new(type_, count(units.len()));
+        if resources.is_empty() {
+            let of_kind = kinds.iter().map(|kind| CoreKind {
+                name: kind.name.clone(),
+                count: count(units.iter().filter(|unit| kind.cpus.is_set(**unit)).count()),
+                relative_capacity: kind.capacity,
+            });
+            resource.kinds = of_kind.filter(|kind| kind.count > 0).collect();
+            if resource.kinds.iter().map(|kind| kind.count).sum::<i32>() != resource.count {
+                resource.kinds.clear();
+            }
+        }
+        resources.push(resource);
+    }
+    resources
 }
 
 /// The processor with some of these processing units; old descriptions store its model on the machine.

@@ -17,7 +17,7 @@ fn found(devices: Vec<Device>) -> Found {
 }
 
 fn units(count: i32) -> Vec<ComputeResource> {
-    vec![ComputeResource { type_: "Streaming Multiprocessor".into(), count }]
+    vec![ComputeResource::new("Streaming Multiprocessor", count)]
 }
 
 #[test]

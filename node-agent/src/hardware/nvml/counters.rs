@@ -1,5 +1,7 @@
 //! Readings of GPUs.
 
+use std::collections::BTreeMap;
+
 use nvml_links::Traffic;
 use nvml_wrapper::{
     Device, Nvml,
@@ -32,19 +34,17 @@ const HOTTEST: u32 = 200;
 /// The highest plausible power in mW; above it is a sentinel.
 const HUNGRIEST: u32 = 100_000_000;
 
-/// The readings of all present GPUs and partitions.
+/// The readings of all present GPUs and partitions; of GPUs that are lost or not listed, the XID errors alone.
 pub fn read(nvml: &Nvml, xids: Option<&Xids>) -> Result<Vec<DeviceReading>, NvmlError> {
     let mut readings = Vec::new();
+    let mut counts = xids.map(Xids::all).unwrap_or_default();
     for gpu in list(nvml)?.0 {
         // Some values of a lost GPU are cached, and some are 0, which would look like a counter reset.
         if is_lost(&gpu.handle) {
             continue;
         }
         let mut quantities = of_gpu(&gpu);
-        if let Some(counts) = xids.and_then(|xids| xids.of(&gpu.id)) {
-            quantities.push((Errors { kind: ErrorKind::Xid }, exact(counts.values().sum())));
-            quantities.extend(counts.into_iter().map(|(xid, count)| (XidErrors { xid }, exact(count))));
-        }
+        quantities.extend(counts.remove(&gpu.id).map(of_xids).into_iter().flatten());
         readings.push(DeviceReading { device: gpu.id.clone(), quantities });
         for (id, handle) in &gpu.partitions {
             let mut quantities = Vec::new();
@@ -52,7 +52,17 @@ pub fn read(nvml: &Nvml, xids: Option<&Xids>) -> Result<Vec<DeviceReading>, Nvml
             readings.push(DeviceReading { device: id.clone(), quantities });
         }
     }
+    // the last thing that is heard of a GPU that falls off the bus is an XID error
+    readings.extend(
+        counts.into_iter().map(|(device, counts)| DeviceReading { device, quantities: of_xids(counts) }),
+    );
     Ok(readings)
+}
+
+fn of_xids(counts: BTreeMap<u16, u64>) -> Vec<(Quantity, f64)> {
+    let all = (Errors { kind: ErrorKind::Xid }, exact(counts.values().sum()));
+    let by_number = counts.into_iter().map(|(xid, count)| (XidErrors { xid }, exact(count)));
+    std::iter::once(all).chain(by_number).collect()
 }
 
 fn of_gpu(gpu: &Gpu<'_>) -> Vec<(Quantity, f64)> {

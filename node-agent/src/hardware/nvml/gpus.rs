@@ -190,7 +190,7 @@ fn multiprocessors(handle: &Handle<'_>) -> Option<ComputeResource> {
 
 fn as_multiprocessors(count: u32) -> Option<ComputeResource> {
     let count = i32::try_from(count).ok().filter(|count| *count > 0)?;
-    Some(ComputeResource { type_: "Streaming Multiprocessor".to_owned(), count })
+    Some(ComputeResource::new("Streaming Multiprocessor", count))
 }
 
 /// A supported numeric field of NVML.

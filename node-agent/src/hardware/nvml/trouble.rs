@@ -30,14 +30,14 @@ impl Trouble {
                 (CollectorState::Absent, "there is no NVIDIA GPU".to_owned())
             }
             Self::NoLibrary(why) => (
-                CollectorState::Absent,
+                CollectorState::Denied,
                 format!(
                     "there is an NVIDIA GPU, but not its driver's library ({why}): run the agent with the runtime class \
-                     nvidia, or mount the library and name it by --nvml-library"
+                     nvidia (agent.groups of the chart), or mount the library and name it by --nvml-library"
                 ),
             ),
             Self::NoDriver => (
-                CollectorState::Absent,
+                CollectorState::Denied,
                 "there is an NVIDIA GPU, but its driver is not loaded: install it, or run `modprobe nvidia`".to_owned(),
             ),
             Self::Denied => (
@@ -54,6 +54,16 @@ impl Trouble {
                 format!("the driver was replaced, {which}: an agent that starts anew loads the library of the one that runs"),
             ),
             Self::Failed(why) => (CollectorState::Error, why.clone()),
+        }
+    }
+}
+
+impl Trouble {
+    /// Whether nothing is known of the health of GPUs, because the library or the driver is missing or refuses.
+    pub fn is_without_library(&self) -> bool {
+        match self {
+            Self::NoLibrary(_) | Self::NoDriver | Self::Denied | Self::Mismatch => true,
+            Self::Replaced(_) | Self::Failed(_) => false,
         }
     }
 }

@@ -51,9 +51,9 @@ impl Xids {
         Self(counts)
     }
 
-    /// The errors of a GPU; `None` if it cannot report them.
-    pub fn of(&self, gpu: &str) -> Option<BTreeMap<u16, u64>> {
-        lock(&self.0).get(gpu).cloned()
+    /// The errors of each GPU that can report them, or could before it was lost.
+    pub fn all(&self) -> BTreeMap<String, BTreeMap<u16, u64>> {
+        lock(&self.0).clone()
     }
 }
 
@@ -94,11 +94,18 @@ fn count(nvml: &Nvml, counts: &Weak<Counts>, ready: &mut Option<mpsc::Sender<()>
         }
     }
     *ready = None;
+    let uuids: Vec<_> = gpus.iter().filter_map(|(id, gpu)| Some((id.clone(), gpu.uuid().ok()?))).collect();
     loop {
         let began = Instant::now();
         match events.wait(WAIT_MILLISECONDS) {
             Ok(event) => {
-                let (Some(xid), Some((gpu, _))) = (event.event_data, place(&event.device)) else { continue };
+                // a lost GPU may not say where it is, but its UUID
+                let by_uuid = || {
+                    let uuid = event.device.uuid().ok()?;
+                    uuids.iter().find(|(_, known)| *known == uuid).map(|(id, _)| id.clone())
+                };
+                let gpu = place(&event.device).map(|(id, _)| id).or_else(by_uuid);
+                let (Some(xid), Some(gpu)) = (event.event_data, gpu) else { continue };
                 let Some(counts) = counts.upgrade() else { return Ok(()) };
                 let number = if let XidError::Value(number) = xid { number.try_into().ok() } else { None };
                 let xid = number.filter(|number| *number < OTHER).unwrap_or(OTHER);

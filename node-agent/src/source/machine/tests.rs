@@ -80,7 +80,7 @@ fn opencl_results_survive_a_restart_until_the_next_answer() {
         ..Device::default()
     };
     let ram = vec![MemorySpace { type_: "Device RAM".into(), size_bytes: 64 << 30 }];
-    let unit = ComputeResource { type_: "Compute Unit".into(), count: 104 };
+    let unit = ComputeResource::new("Compute Unit", 104);
     let gpu = Device { memory_spaces: ram.clone(), compute_resources: vec![unit.clone()], ..bare.clone() };
     let card = Device {
         id: "accelerator-opencl0d0".into(),

@@ -140,7 +140,7 @@ pub unsafe extern "C" fn nvmlDeviceRegisterEvents(
     }
 }
 
-/// The next event of a set: an uncorrectable error of memory, which is XID 48.
+/// The next event of a set: an uncorrectable error of memory, which is XID 48, or that the GPU has fallen off the bus, 79.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlEventSetWait_v2(
     set: *mut Events,
@@ -150,10 +150,12 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(
     let set = unsafe { &mut *set };
     let end = Instant::now() + Duration::from_millis(u64::from(milliseconds));
     while Instant::now() < end {
-        if set.watches && Setting::now().number("xids").unwrap_or(0) > set.reported {
+        let setting = Setting::now();
+        if set.watches && setting.number("xids").unwrap_or(0) > set.reported {
+            let xid = if setting.number("lost") == Some(1) { 79 } else { 48 };
             set.reported += 1;
             let event =
-                EventData { device: 2, kind: XID_EVENT, data: 48, gpu_instance: 0, compute_instance: 0 };
+                EventData { device: 2, kind: XID_EVENT, data: xid, gpu_instance: 0, compute_instance: 0 };
             unsafe { to.write(event) };
             return SUCCESS;
         }

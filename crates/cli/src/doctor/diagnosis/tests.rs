@@ -54,7 +54,7 @@ fn state(replacements: &[(&str, &str)]) -> InstallationState {
         namespace: "cairn-system".to_owned(),
         accessible: AccessibleObjects { objects, inaccessible: BTreeMap::new() },
         operator: Ok(Some(serde_json::from_value(named(OPERATOR)).unwrap())),
-        agent: Ok(Some(serde_json::from_value(named(AGENT)).unwrap())),
+        agent: Ok(vec![serde_json::from_value(named(AGENT)).unwrap()]),
         leader: Ok(Some(lease(OPERATOR, "cairn-operator-7f", "2026-01-01T00:09:55Z"))),
         agents: Ok(vec![lease("cairn-agent-a", "a", "2026-01-01T00:09:40Z")]),
         admission: Ok(ADMISSION.map(str::to_owned).to_vec()),
@@ -94,13 +94,36 @@ fn problems_are_reported() {
 }
 
 #[test]
+fn gpus_without_the_library_of_their_driver_are_reported_once() {
+    let with = |driver: &str| {
+        let gpu = format!("{{id: gpu-0, type: GPU, vendor: nvidia, health: unknown{driver}}}, {{id: numa-0");
+        findings(&state(&[("{id: numa-0", &gpu)]), Level::Unknown)
+    };
+    insta::assert_snapshot!(with(""), @"Warning devices: 1 GPUs have no driver's library in their agent: a");
+    insta::assert_snapshot!(with(", driver: nvidia 580.65.06"), @"Warning devices: a: gpu-0 unknown");
+}
+
+#[test]
+fn agents_of_each_group_are_counted() {
+    let mut cluster = state(&[]);
+    let agents = cluster.agent.as_mut().unwrap();
+    let mut other = agents[0].clone();
+    other.metadata.name = Some("cairn-node-agent-nvidia".into());
+    other.status.as_mut().unwrap().number_ready = 0;
+    agents.push(other);
+    let found = diagnose(&cluster, "throughput", NOW.parse().unwrap());
+    let of_group = found.iter().find(|finding| finding.level == Level::Warning).unwrap();
+    assert!(of_group.to_do.as_ref().unwrap().contains("daemonset cairn-node-agent-nvidia"), "{of_group:?}");
+}
+
+#[test]
 fn unreachable_nodes_and_incomplete_upgrades_are_reported() {
     let unreachable = "spec: {taints: [{key: node.kubernetes.io/unreachable, effect: NoExecute}]}, \
         status: {conditions: [{type: Ready, status: Unknown}], allocatable";
     let mut cluster = state(&[("status: {allocatable", unreachable)]);
     let operator = cluster.operator.as_mut().unwrap().as_mut().unwrap();
     operator.spec.as_mut().unwrap().replicas = Some(2);
-    let agent = cluster.agent.as_mut().unwrap().as_mut().unwrap();
+    let agent = cluster.agent.as_mut().unwrap().first_mut().unwrap();
     agent.status.as_mut().unwrap().number_ready = 0;
     let pod = agent.spec.as_mut().unwrap().template.spec.as_mut().unwrap();
     pod.containers[0].image = Some("registry:5000/agent:0.9".to_owned());
@@ -159,7 +182,7 @@ fn expired_and_missing_components_are_distinguished() {
     Warning admission: missing admission policies: cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
     ");
     cluster.operator = Ok(None);
-    cluster.agent = Ok(None);
+    cluster.agent = Ok(Vec::new());
     cluster.agents = Err("forbidden".to_owned());
     cluster.missing_permissions = Err("forbidden".to_owned());
     insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
@@ -195,7 +218,7 @@ fn every_proposed_upgrade_keeps_the_values_of_the_release() {
         .agent
         .as_mut()
         .unwrap()
-        .as_mut()
+        .first_mut()
         .unwrap()
         .spec
         .as_mut()
@@ -207,7 +230,7 @@ fn every_proposed_upgrade_keeps_the_values_of_the_release() {
         .containers[0]
         .image = Some("registry:5000/agent:0.9".to_owned());
     assert_eq!(upgrades(&cluster), 3, "versions, too");
-    cluster.agent = Ok(None);
+    cluster.agent = Ok(Vec::new());
     assert_eq!(upgrades(&cluster), 3, "the missing DaemonSet");
 }
 
@@ -228,7 +251,7 @@ fn remedies_use_the_operator_namespace() {
     agents: run kubectl get pods -n placing -l app.kubernetes.io/name=cairn,app.kubernetes.io/component=node-agent -o wide, and check their logs
     rights: restore the roles with helm upgrade --install cairn charts/cairn -n placing --reset-then-reuse-values
     ");
-    cluster.agent = Ok(None);
+    cluster.agent = Ok(Vec::new());
     cluster.agents = Err("forbidden".to_owned());
     cluster.missing_permissions = Ok(Vec::new());
     insta::assert_snapshot!(to_do(&cluster), @"
@@ -240,7 +263,7 @@ fn remedies_use_the_operator_namespace() {
 #[test]
 fn disabled_agents_are_not_reported_as_missing() {
     let mut cluster = state(&[("NodeTopology, metadata: {name: a}", "NodeTopology, metadata: {name: b}")]);
-    cluster.agent = Ok(None);
+    cluster.agent = Ok(Vec::new());
     cluster.agents = Ok(Vec::new());
     insta::assert_snapshot!(findings(&cluster, Level::Unknown), @"
     Error agents: the DaemonSet cairn-node-agent does not exist

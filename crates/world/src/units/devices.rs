@@ -1,0 +1,155 @@
+//! Units of pools with unit `Device`.
+
+use std::collections::BTreeSet;
+
+use crds::{Device, Health};
+
+use super::report::PoolReport;
+use super::slots::{SlotState, slots};
+use super::unit::{CordonReason, Unit};
+use super::{PoolClaims, PoolOnNode, memory};
+use crate::demand::pods::allocatable;
+use crate::numbers::{Exact, floor};
+
+impl PoolOnNode<'_> {
+    pub(super) fn offer_devices(
+        &self,
+        claims: &mut PoolClaims,
+        report: &mut PoolReport,
+        units: &mut Vec<Unit>,
+    ) {
+        let resource = self.resource(0);
+        let candidates = self.candidates(&resource);
+        let devices = &candidates.selected;
+        let sharing = self.measures.sharing.unwrap_or(1).max(1);
+        let offered = floor(self.node.left(&resource)) / sharing;
+        if devices.is_empty() {
+            if offered > 0 && self.node.topology.is_none() {
+                let problem =
+                    format!("{} offers {resource}, but no node agent reports its devices", self.node.name);
+                report.add_problem("NoTopology", problem);
+            }
+            // Without a topology, running actors stay.
+            units.extend(self.slots(0, sharing, (None, None), &resource));
+            return;
+        }
+        if self.is_ambiguous(&candidates, &resource) {
+            let problem = format!(
+                "{}: {resource} hands out {} devices that the pool selects and {} others, and the kubelet chooses; no new \
+                 actors are placed there: give each model a resource of its own, or select all of them",
+                self.node.name,
+                devices.len(),
+                candidates.others.len()
+            );
+            report.add_problem("Ambiguous", problem);
+            units.extend(self.slots(0, sharing, (None, None), &resource));
+            return;
+        }
+        if !self.claims_devices(devices, &resource, claims, report) {
+            return;
+        }
+        report.units += devices.len();
+        let healthy: Vec<&Device> =
+            devices.iter().copied().filter(|device| device.health == Health::Ok).collect();
+        let usable = healthy.len().min(usize::try_from(offered).unwrap_or(usize::MAX));
+        if usable < devices.len() {
+            let problem = format!(
+                "{}: {} devices, {} healthy, {offered} available as {resource}",
+                self.node.name,
+                devices.len(),
+                healthy.len()
+            );
+            report.add_problem("Degraded", problem);
+        }
+        report.healthy += if self.node.is_agent_stale { 0 } else { usable };
+        self.note_replicas(devices.len(), sharing, &resource, report);
+        let numa = self.note_mixture(&healthy, &resource, report);
+        units.extend(self.slots(usable, sharing, (numa, memory(&healthy)), &resource));
+    }
+
+    /// Notes that the units differ; returns their NUMA domain if it is the same.
+    fn note_mixture(&self, healthy: &[&Device], resource: &str, report: &mut PoolReport) -> Option<i32> {
+        let models: BTreeSet<_> = healthy.iter().map(|device| &device.model).collect();
+        if models.len() > 1 {
+            let note = format!(
+                "{}: devices of {} models behind {resource}; each unit counts with the smallest memory",
+                self.node.name,
+                models.len()
+            );
+            report.add_note("MixedModels", note);
+        }
+        let domains: BTreeSet<_> = healthy.iter().map(|device| device.numa_node).collect();
+        if domains.len() > 1 {
+            let note = format!(
+                "{}: devices of {} NUMA domains behind {resource}; the domain of a unit is known only once a pod holds its \
+                 device",
+                self.node.name,
+                domains.len()
+            );
+            report.add_note("MixedLocality", note);
+        }
+        healthy.first().filter(|_| domains.len() == 1).and_then(|device| device.numa_node)
+    }
+
+    /// Notes that the plugin offers each device more often than the pool shares it: by time-slicing or MPS.
+    fn note_replicas(&self, devices: usize, sharing: u64, resource: &str, report: &mut PoolReport) {
+        let resources = allocatable(self.node.node);
+        let total = resources.get(resource).map_or(0, |amount| floor(*amount));
+        let used = u64::try_from(devices).unwrap_or(u64::MAX).saturating_mul(sharing);
+        if total > used {
+            let note = format!(
+                "{}: {total} of {resource} for {devices} devices, as with time-slicing or MPS; with sharing.maxInstances {sharing} \
+                 the pool uses {used}, {} stay unused: set it to {} to use all",
+                self.node.name,
+                total - used,
+                total / u64::try_from(devices).unwrap_or(u64::MAX)
+            );
+            report.add_note("UnusedReplicas", note);
+        }
+    }
+
+    /// Slots of the pool on the node; `usable` is the capacity.
+    fn slots(
+        &self,
+        usable: usize,
+        sharing: u64,
+        (numa, memory_mib): (Option<i32>, Option<u64>),
+        resource: &str,
+    ) -> Vec<Unit> {
+        let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
+        let unit = |(index, state): (usize, SlotState)| {
+            let unit = self.unit(index, lanes, Some(sharing), numa, Some(resource.to_owned()));
+            let crowded = Some(CordonReason::Overcommitted).filter(|_| state == SlotState::Cordoned);
+            Unit { cordoned: unit.cordoned.or(crowded), memory_mib, ..unit }
+        };
+        slots(&self.node.claims(self.name), usable).into_iter().map(unit).collect()
+    }
+
+    /// Claims devices and their resource; false if another pool has them.
+    fn claims_devices(
+        &self,
+        devices: &[&Device],
+        resource: &str,
+        claims: &mut PoolClaims,
+        report: &mut PoolReport,
+    ) -> bool {
+        let (node, kind) = (self.node.name, &self.pool.spec.kind);
+        let keys: Vec<_> = devices.iter().map(|device| (kind.clone(), device.id.clone())).collect();
+        if let Some((owner, id)) = keys.iter().find_map(|key| Some((claims.devices.get(key)?, &key.1))) {
+            let problem =
+                format!("pool {owner} already claims {id} of {node}; narrow devices or nodeSelector");
+            report.add_problem("Overlap", problem);
+            return false;
+        }
+        if let Some(owner) = claims.resources.get(resource) {
+            let problem = format!(
+                "pool {owner} also requests {resource} on {node}, and the kubelet chooses the device; give each pool its own resource"
+            );
+            report.add_problem("Ambiguous", problem);
+            return false;
+        }
+        claims.resources.insert(resource.to_owned(), self.name.to_owned());
+        claims.devices.extend(keys.into_iter().map(|key| (key, self.name.to_owned())));
+        true
+    }
+}

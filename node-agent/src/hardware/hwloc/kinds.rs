@@ -1,0 +1,126 @@
+//! Kinds of cores, on machines whose cores differ.
+
+use hwlocality::{Topology, cpu::cpuset::CpuSet};
+
+/// The capacity of the fastest core where the system reports frequencies only; the scale of Linux' `cpu_capacity`.
+const FULL: u64 = 1024;
+
+/// Cores of one name and nearly equal capacity.
+pub struct Kind {
+    /// Such as `IntelAtom`, if the system names it.
+    pub name: Option<String>,
+    /// The smallest capacity of its cores.
+    pub capacity: i32,
+    /// Its processing units.
+    pub cpus: CpuSet,
+}
+
+/// What hwloc reports of a kind.
+struct Report {
+    name: Option<String>,
+    /// Linux' `cpu_capacity`.
+    capacity: Option<u64>,
+    megahertz: Option<u64>,
+    cpus: CpuSet,
+}
+
+/// The kinds of cores, the slowest first; empty if all cores are equal, or if it is unknown how they differ.
+///
+/// hwloc lists cores of different maximum frequency as kinds. Single cores of a processor are a few percent faster than the others
+/// of the same kind: capacities that differ by less than a tenth are one kind.
+pub fn read(topology: &Topology) -> Vec<Kind> {
+    let Ok(kinds) = topology.cpu_kinds() else { return Vec::new() };
+    let reports = kinds.map(|kind| {
+        let info = |key: &str| {
+            let info = kind.infos.iter().find(|info| info.name().to_str() == Ok(key))?;
+            info.value().to_str().ok()
+        };
+        let number = |key: &str| info(key)?.parse::<u64>().ok().filter(|number| *number > 0);
+        Report {
+            name: info("CoreType").map(str::to_owned),
+            capacity: number("LinuxCapacity"),
+            megahertz: number("FrequencyMaxMHz").or_else(|| number("FrequencyBaseMHz")),
+            cpus: kind.cpuset.clone(),
+        }
+    });
+    merge(reports.collect())
+}
+
+fn merge(mut reports: Vec<Report>) -> Vec<Kind> {
+    reports.retain(|report| !report.cpus.is_empty());
+    let fastest = reports.iter().filter_map(|report| report.megahertz).max();
+    let by_capacity = reports.iter().all(|report| report.capacity.is_some());
+    let capacity = |report: &Report| {
+        let of_frequency = || Some(report.megahertz?.saturating_mul(FULL) / fastest?);
+        let capacity = if by_capacity { report.capacity } else { of_frequency() };
+        i32::try_from(capacity?).ok().filter(|it| (1..=65_536).contains(it))
+    };
+    let capacities: Option<Vec<_>> = reports.iter().map(capacity).collect();
+    let Some(capacities) = capacities else { return Vec::new() };
+    let mut measured: Vec<_> = capacities.into_iter().zip(reports).collect();
+    measured.sort_by_key(|(capacity, _)| *capacity);
+    let mut kinds = Vec::<Kind>::new();
+    for (capacity, report) in measured {
+        let is_same = |kind: &&mut Kind| {
+            kind.name == report.name && i64::from(capacity) * 10 <= i64::from(kind.capacity) * 11
+        };
+        match kinds.iter_mut().rev().find(is_same) {
+            Some(kind) => kind.cpus |= &report.cpus,
+            None => kinds.push(Kind { name: report.name, capacity, cpus: report.cpus }),
+        }
+    }
+    if kinds.len() > 1 { kinds } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds of reports such as `IntelAtom - 3800`: name, capacity, frequency; one processing unit each.
+    fn kinds(reports: &[&str]) -> String {
+        let report = |(unit, text): (usize, &&str)| {
+            let mut parts = text.split_whitespace().map(|part| Some(part).filter(|part| *part != "-"));
+            let mut next = || parts.next().flatten();
+            let mut cpus = CpuSet::new();
+            cpus.set(hwlocality::bitmap::BitmapIndex::try_from(unit).unwrap());
+            let name = next().map(str::to_owned);
+            let mut number = || next().map(|text| text.parse().unwrap());
+            Report { name, capacity: number(), megahertz: number(), cpus }
+        };
+        let kinds = merge(reports.iter().enumerate().map(report).collect());
+        let shown = kinds.iter().map(|kind| {
+            format!(
+                "{} {} {}",
+                kind.name.as_deref().unwrap_or("-"),
+                kind.capacity,
+                kind.cpus.weight().unwrap()
+            )
+        });
+        shown.collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn cores_are_of_one_kind_up_to_a_tenth_of_their_capacity() {
+        for (reports, expected) in [
+            // two microarchitectures, whose cores differ by a few percent
+            (
+                &["- 700 2800", "- 715 2800", "- 980 3900", "- 1000 3900", "- 1024 3900"][..],
+                "- 700 2, - 980 3",
+            ),
+            (
+                &["IntelAtom - 3800", "IntelCore - 5200", "IntelCore - 5400"],
+                "IntelAtom 720 1, IntelCore 986 2",
+            ),
+            // the name counts although the frequency does not differ
+            (&["IntelAtom - 4000", "IntelCore - 4100"], "IntelAtom 999 1, IntelCore 1024 1"),
+            // favoured cores of an ordinary processor
+            (&["- - 4900", "- - 5000", "- - 5100"], ""),
+            (&["- 1024 3000"], ""),
+            // it is unknown how they differ
+            (&["IntelAtom - -", "IntelCore - -"], ""),
+            (&[], ""),
+        ] {
+            assert_eq!(kinds(reports), expected, "{reports:?}");
+        }
+    }
+}
