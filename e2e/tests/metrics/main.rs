@@ -194,7 +194,8 @@ async fn every_documented_metric_is_scraped() {
     let is_needy = |name: &str| names.get(name).is_some_and(|row| needs(name, row).is_some());
     queries::are_known_and_answered(&prometheus, |name| {
         !is_needy(name) && !name.starts_with("actor_") && name != "cairn_operator_application_cost"
-    }).await;
+    })
+    .await;
 
     // a removed machine has no series, while the agent is still scraped
     fs::remove_file(machines.join("metered.yaml")).unwrap();

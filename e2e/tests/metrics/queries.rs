@@ -147,7 +147,11 @@ fn queries() -> Vec<Query> {
         }
         for annotation in each(&dashboard["annotations"]["list"]) {
             let expression = filled(annotation["expr"].as_str().unwrap(), variables);
-            all.push(Query { place: format!("{file}, annotation {}", annotation["name"]), expression, waits: false });
+            all.push(Query {
+                place: format!("{file}, annotation {}", annotation["name"]),
+                expression,
+                waits: false,
+            });
         }
         for panel in each(&dashboard["panels"]) {
             for target in each(&panel["targets"]) {
