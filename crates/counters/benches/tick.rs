@@ -138,7 +138,7 @@ fn main() {
     let ratio = peak / MEGABYTES;
     println!("| peak memory | | {peak:.0} MB | {MEGABYTES:.0} MB | {ratio:.2} |\n");
     println!(
-        "{NODES} nodes run {APPLICATIONS} applications of {ACTORS} actors, whose answers have {pairs} pairs and at most {:.0} MB a query. A tick \
+        "{APPLICATIONS} applications of {ACTORS} actors, as {NODES} nodes may run them, have {pairs} pairs, and answers of at most {:.0} MB a query. A tick \
          parses the answers of 12 queries, joins them to the running actors, adds the window to {MAX_WINDOWS} kept ones, and computes the \
          numbers of all applications; {TICKS} ticks follow each other. The peak includes one answer at a time; queries, the caches of \
          the operator and its plans are not part of it.",
