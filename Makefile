@@ -108,7 +108,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)$(SHORT:%=-short)
-PARTS := operator scale beside chaos upgrade planning place-one kernels taskgraph-speed strategies large shapes clingo full-units held-out groups dense ablation heavy-tails \
+PARTS := operator scale beside chaos upgrade planning place-one load-tick kernels taskgraph-speed strategies large shapes clingo full-units held-out groups dense ablation heavy-tails \
 	baselines brute-force programs acceptance bounds footprint trouble real-nodes $(if $(shell command -v nvidia-smi),gpus) runtime soundness fuzz structure experiments
 
 # The size of each part. `make bench SHORT=1` is a smoke test: it runs each part on a minimal input and writes into the cache.
@@ -136,8 +136,8 @@ HOW_MUCH_groups := --seeds 11 --budget 1
 DENSE_SEEDS := 11
 DENSE_SECONDS := 0.5,1
 TAILS := 51
-EXPERIMENTS := cedr-sweep cedr-gantt gamma semi-static-example
-EXPERIMENT_SEEDS := gamma=1
+EXPERIMENTS := cedr-sweep cedr-gantt gamma semi-static-example loop-noise loop-change
+EXPERIMENT_SEEDS := gamma=1 loop-noise=2 loop-change=4
 HOW_MUCH_baselines := --budgets 1 --only P-8
 WORLDS := 300
 POLICIES := 200
@@ -166,7 +166,7 @@ DENSE_SECONDS := 1,2,5,10
 TAILS := 51 52 53 61 62 63
 # Numbers of seeds of randomized experiments; for annealing-tables, of platforms.
 EXPERIMENT_SEEDS := table-1=5 figure-4=3 surveillance=3 figure-5=3 hotspot=10 moving-hotspot=3 energy=3 partial-kinds=5 gamma=3 \
-	annealing-tables=2 semi-static-sampling=3 semi-static-graphs=3 semi-static-cost=3 semi-static-single=3
+	annealing-tables=2 semi-static-sampling=3 semi-static-graphs=3 semi-static-cost=3 semi-static-single=3 loop-noise=100 loop-change=200
 # Without the largest instances, on which CP-SAT needs more than 11 GB and finds no solution.
 HOW_MUCH_baselines := --budgets 5,60 --only $(SHAPES),P-,C-64,C-128,C-256,C-512,C-1000
 WORLDS := 1000
@@ -233,6 +233,13 @@ $(DONE)/place-one: | bench-programs
 	@cargo bench --locked --profile dev --workspace --bench place_one > $@.log || { cat $@.log; exit 1; }
 	@{ printf '# Placing one requested Instance\n\n'; sed -n '/^| measured/,$$p' $@.log; \
 		printf '\nMade at %s, on %s cores, by `make bench`:\n\n    cargo bench --locked --profile dev --workspace --bench place_one\n' $(COMMIT) $(shell nproc); } > $(RESULTS)/place-one.md
+	$(done)
+
+$(DONE)/load-tick: | bench-programs
+	$(call say,reading the load of a large cluster)
+	@cargo bench --locked --profile dev --workspace --bench tick > $@.log || { cat $@.log; exit 1; }
+	@{ sed -n '/^# Reading/,$$p' $@.log; \
+		printf '\nMade at %s, on %s cores, by `make bench`:\n\n    cargo bench --locked --profile dev --workspace --bench tick\n' $(COMMIT) $(shell nproc); } > $(RESULTS)/load-tick.md
 	$(done)
 
 $(DONE)/kernels: | bench-programs

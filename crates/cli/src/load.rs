@@ -71,8 +71,8 @@ impl LoadReport {
         let percent =
             |part: Option<f64>| part.map_or_else(|| "?".to_owned(), |part| format!("{:.0}", part * 100.0));
         let LoadOutcome { verdict, gain, required, moves } = &self.outcome;
-        let moved = moves.iter().map(|it| format!("{} from {} to {}", it.actor, it.from, it.to));
-        let moved = moved.collect::<Vec<_>>().join(", ");
+        let listed = moves.iter().map(|it| format!("{} from {} to {}", it.actor, it.from, it.to));
+        let listed = listed.collect::<Vec<_>>().join(", ");
         let verdict = match verdict.as_str() {
             "pays" => "these moves pay",
             "small" => "the gain is too small",
@@ -83,7 +83,7 @@ impl LoadReport {
         let gains = if moves.is_empty() {
             String::new()
         } else {
-            format!(": {moved}; gain {} %, required {} %", percent(*gain), percent(*required))
+            format!(": {listed}; gain {} %, required {} %", percent(*gain), percent(*required))
         };
         let repeated =
             if self.repeats { "as the operator found" } else { "the operator found something else" };

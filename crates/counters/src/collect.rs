@@ -58,6 +58,10 @@ impl Collector {
         for sample in samples {
             if let Err(refusal) = self.add_one(series, &sample, &mut of_pods) {
                 self.refuse(refusal, 1);
+                let pod = self.roster.pod(sample.namespace, sample.pod);
+                if let Some(pod) = pod.filter(|_| refusal == SampleRefusal::Value) {
+                    self.collected.windows[pod.application].has_bad_value = true;
+                }
             }
         }
         for (pod, samples) in of_pods {

@@ -40,6 +40,9 @@ pub struct WindowEntry {
     /// Fewest scrapes of a pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_scrapes: Option<u64>,
+    /// Whether a value was refused, so that the window is not used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bad_value: bool,
     /// Groups: actors that ran, and of how many any counter, work and annoyance were reported.
     #[serde(default)]
     pub groups: BTreeMap<String, [usize; 4]>,
@@ -126,6 +129,7 @@ impl Windows {
                 is_settled: window.settled,
                 has_data: window.has_data,
                 min_scrapes: window.min_scrapes,
+                has_bad_value: window.bad_value,
                 groups,
             });
         }
@@ -167,6 +171,7 @@ fn window(slot: &WindowSlot) -> WindowEntry {
         settled: slot.is_settled,
         has_data: slot.has_data,
         min_scrapes: slot.min_scrapes,
+        bad_value: slot.has_bad_value,
         groups: groups.collect(),
     }
 }

@@ -62,6 +62,8 @@ pub struct CollectedWindow {
     pub(crate) pairs: BTreeMap<(usize, usize), PairCounts>,
     /// Fewest scrapes of a pod in the window; absent if no pod was scraped.
     pub(crate) min_scrapes: Option<u64>,
+    /// Whether a value of one of its pods was refused.
+    pub(crate) has_bad_value: bool,
 }
 
 impl CollectedWindow {

@@ -63,6 +63,8 @@ pub(crate) struct WindowSlot {
     pub is_settled: bool,
     pub has_data: bool,
     pub min_scrapes: Option<u64>,
+    /// Whether a value was refused: without it, its pair would count as silent.
+    pub has_bad_value: bool,
     pub groups: BTreeMap<Arc<str>, GroupReports>,
 }
 
@@ -72,7 +74,8 @@ pub const MIN_SCRAPES: u64 = 4;
 impl WindowSlot {
     /// Whether its numbers may be used.
     fn is_usable(&self) -> bool {
-        self.is_settled && self.has_data && self.min_scrapes.is_none_or(|scrapes| scrapes >= MIN_SCRAPES)
+        let has_scrapes = self.min_scrapes.is_none_or(|scrapes| scrapes >= MIN_SCRAPES);
+        self.is_settled && self.has_data && !self.has_bad_value && has_scrapes
     }
 }
 
@@ -165,6 +168,7 @@ impl Windows {
             is_settled,
             has_data: window.has_data(),
             min_scrapes: window.min_scrapes,
+            has_bad_value: window.has_bad_value,
             groups: self.add_actors(column, window),
         };
         self.add_pairs(column, window);
@@ -198,7 +202,7 @@ impl Windows {
         self.slots.iter().map(summary).collect()
     }
 
-    /// How many windows are settled, have data and enough scrapes; those that a [`WindowChoice`] chooses from.
+    /// How many windows are settled, have data, no refused value and enough scrapes; those that a [`WindowChoice`] chooses from.
     pub fn usable_windows(&self) -> usize {
         self.usable().count()
     }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use counters::{AnswerError, MAX_SAMPLES};
 use prometheus_http_query::Client;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
 use reqwest::{Certificate, redirect};
 
-use super::answer::{AnswerError, MAX_SAMPLES};
 use crate::config::CounterSource;
 
 /// Bytes of an answer: [`MAX_SAMPLES`] samples with long names.

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use counters::{LoadScale, MAX_WINDOWS, Roster, SampleRefusal};
+use counters::{AnswerError, LoadScale, MAX_WINDOWS, Roster, SampleRefusal};
 use crds::ActorApplication;
 use futures::channel::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use world::{ApplicationKey, Exact, Policy};
 
-use super::answer::AnswerError;
 use super::client::{PrometheusClient, QueryError};
 use super::load_metrics::LoadMetrics;
 use super::store::{LoadStore, NewWindow};

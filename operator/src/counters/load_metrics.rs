@@ -138,7 +138,8 @@ mod tests {
             let all = registry.gather();
             let family = all.iter().find(|family| family.name() == "cairn_operator_application_cost");
             let of = |metric: &prometheus::proto::Metric| {
-                let labels: Vec<&str> = metric.get_label().iter().map(|label| label.value()).collect();
+                let labels: Vec<&str> =
+                    metric.get_label().iter().map(prometheus::proto::LabelPair::value).collect();
                 format!("{} {}", labels.join(" "), metric.get_gauge().get_value())
             };
             family.map(|family| family.get_metric().iter().map(of).collect::<Vec<_>>()).unwrap_or_default()

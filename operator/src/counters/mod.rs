@@ -2,7 +2,6 @@
 //!
 //! Only the leader queries. Without `--prometheus-url` nothing here runs.
 
-mod answer;
 mod client;
 mod debug;
 mod follow;

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use counters::{ALL_SERIES, Collected, Collector, CounterSeries, Roster};
+use counters::{ALL_SERIES, Answer, AnswerError, Collected, Collector, CounterSeries, Roster};
 
-use super::answer::{Answer, AnswerError};
 use super::client::{PrometheusClient, QueryError};
 
 /// The window that is asked for.

@@ -71,7 +71,6 @@ pub fn due_load_rule(last: Option<LastLoadSearch>, signal: LoadSignal, now: Mome
         return Some(GateRule::Change);
     }
     match last.open_searches {
-        0 => {}
         1 => return Some(GateRule::Change),
         2.. if signal.windows >= needed => return Some(GateRule::Steady),
         _ => {}

@@ -194,3 +194,16 @@ fn windows_are_settled_one_and_a_half_windows_after_a_change() {
         assert_eq!(tracker.has_changed(), uids != "1111");
     }
 }
+
+#[test]
+fn windows_with_a_refused_value_are_not_used() {
+    let roster = roster(&["a-0", "b-0"]);
+    let good = vec![(Messages, "a-0", "b-0", 7.0)];
+    for bad in [f64::NAN, -1.0, 1e300] {
+        let lines = vec![(Messages, "a-0", "b-0", 7.0), (Rollbacks, "a-0", "b-0", bad)];
+        let windows = windows(&roster, &[good.clone(), lines]);
+        assert_eq!(windows.usable_windows(), 1);
+        assert_eq!(Windows::of_file(&windows.file()).usable_windows(), 1);
+        assert!(windows.is_stale(1) && !windows.is_stale(2));
+    }
+}

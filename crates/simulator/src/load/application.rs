@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use counters::{
     AnnoyanceScale, Collector, CounterSeries, GroupProfile, KindProfile, LoadScale, Roster,
-    RosterApplication, RunningActor, Sample, WindowChoice, Windows,
+    RosterApplication, RunningActor, Sample, SampleRefusal, WindowChoice, Windows,
 };
 use placement::{Snapshot, SnapshotError};
 
@@ -69,6 +69,15 @@ impl MeasuredApplication {
 
     /// Adds a settled window with this traffic.
     pub fn add(&mut self, traffic: &Traffic) {
+        self.add_corrupted(traffic, |_, _| ());
+    }
+
+    /// The same after `corrupt` changed the samples of each series; returns how many samples were refused.
+    pub fn add_corrupted(
+        &mut self,
+        traffic: &Traffic,
+        corrupt: impl for<'s> Fn(CounterSeries, &mut Vec<Sample<'s>>),
+    ) -> BTreeMap<SampleRefusal, u64> {
         let sample = |actor: usize, peer: Option<usize>, value: f64| Sample {
             namespace: APPLICATION.0,
             pod: &self.names[actor][1],
@@ -81,13 +90,19 @@ impl MeasuredApplication {
         };
         let mut collector = Collector::new(self.roster.clone());
         let pairs = traffic.pairs().map(|(from, to, count)| sample(from, Some(to), count));
-        collector.add(CounterSeries::Messages, pairs);
-        collector.add(CounterSeries::Processed, of_pods(|_, _| 1.0));
-        collector.add(CounterSeries::Busy, of_pods(|traffic, actor| traffic.work[actor]));
-        collector.add(CounterSeries::Scrapes, of_pods(|_, _| SCRAPES));
+        for (series, mut samples) in [
+            (CounterSeries::Messages, pairs.collect()),
+            (CounterSeries::Processed, of_pods(|_, _| 1.0).collect()),
+            (CounterSeries::Busy, of_pods(|traffic, actor| traffic.work[actor]).collect::<Vec<Sample>>()),
+            (CounterSeries::Scrapes, of_pods(|_, _| SCRAPES).collect()),
+        ] {
+            corrupt(series, &mut samples);
+            collector.add(series, samples);
+        }
         let collected = collector.finish();
         self.ended_at += WINDOW_SECONDS;
         self.windows.add(self.ended_at, &collected.windows[0], true);
+        collected.refused
     }
 
     /// The snapshot with the numbers of these windows.

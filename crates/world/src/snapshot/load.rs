@@ -255,11 +255,11 @@ impl LoadOutcome {
 /// Elective moves with the names of a snapshot.
 fn load_moves(snapshot: &Snapshot, moves: &ElectiveMoves) -> Vec<LoadMove> {
     let unit = |unit: Option<UnitIx>| unit.map_or_else(String::new, |it| snapshot.unit_id(it).to_owned());
-    let moved = moves.gains.iter().map(|(actor, gain)| LoadMove {
+    let listed = moves.gains.iter().map(|(actor, gain)| LoadMove {
         actor: snapshot.short_name(*actor).to_owned(),
         from: unit(moves.stays[*actor]),
         to: unit(moves.goes[*actor]),
         gain: *gain,
     });
-    moved.collect()
+    listed.collect()
 }

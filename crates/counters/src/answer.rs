@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 
-use counters::Sample;
 use serde::Deserialize;
+
+use crate::sample::Sample;
 
 /// Accepted samples of one answer.
 pub const MAX_SAMPLES: usize = 200_000;
