@@ -7,8 +7,8 @@ use std::fs;
 use std::sync::Arc;
 
 use counters::{
-    ALL_SERIES, AnnoyanceScale, Answer, Collector, CounterSeries, GroupProfile, KindProfile, LoadScale,
-    MAX_WINDOWS, Roster, RosterApplication, RunningActor, WindowChoice, Windows,
+    ALL_SERIES, AnnoyanceScale, Collector, CounterSeries, GroupProfile, KindProfile, LoadScale, MAX_WINDOWS,
+    Roster, RosterApplication, RunningActor, VectorAnswer, WindowChoice, Windows,
 };
 
 const APPLICATIONS: usize = 20;
@@ -113,7 +113,7 @@ fn main() {
             let body = answer(series, tick);
             bytes = bytes.max(body.len());
             let before = cpu();
-            collector.add(series, Answer::parse(body.as_bytes()).unwrap().samples());
+            collector.add(series, VectorAnswer::parse(body.as_bytes()).unwrap().samples());
             spent += cpu() - before;
         }
         let before = cpu();

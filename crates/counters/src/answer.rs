@@ -28,7 +28,7 @@ pub enum AnswerError {
 
 /// A parsed answer.
 #[derive(Debug, PartialEq)]
-pub struct Answer<'a> {
+pub struct VectorAnswer<'a> {
     series: Vec<VectorElement<'a>>,
 }
 
@@ -72,7 +72,7 @@ struct SampleLabels<'a> {
     peer: Cow<'a, str>,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> VectorAnswer<'a> {
     /// Parses an answer.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     fn shown(body: &str) -> String {
-        match Answer::parse(body.as_bytes()) {
+        match VectorAnswer::parse(body.as_bytes()) {
             Ok(answer) => {
                 let samples = answer.samples().map(|sample| {
                     let Sample { namespace, pod, actor, peer, value } = sample;

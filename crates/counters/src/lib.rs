@@ -1,9 +1,9 @@
 //! Measured load of applications: from the counters of their actors to the numbers of a snapshot.
 //!
-//! [`Answer`] is the answer of Prometheus to a query. [`Collector`] joins the samples of one window to the running actors of a [`Roster`] and checks them; [`Windows`] keeps the
-//! last 16 windows of an application; [`Windows::measure`] computes [`MeasuredNumbers`], and [`Windows::has_changed`] whether
-//! the load changed since the last search. [`Gamma`] and [`demand`] are the APO paper's definitions, which the
-//! simulator uses too.
+//! [`VectorAnswer`] is the answer of Prometheus to a query. [`Collector`] joins the samples of one window to the running
+//! actors of a [`Roster`] and checks them; [`Windows`] keeps the last 16 windows of an application; [`Windows::measure`]
+//! computes [`MeasuredNumbers`], and [`Windows::has_changed`] whether the load changed since the last search. [`Gamma`] and
+//! [`demand`] are the APO paper's definitions, which the simulator uses too.
 //!
 //! Pure: no clock, no client, no Kubernetes. Times are seconds of Prometheus' clock, and come with the samples.
 
@@ -25,7 +25,7 @@ mod window;
 mod windows;
 mod work;
 
-pub use answer::{Answer, AnswerError, MAX_SAMPLES};
+pub use answer::{AnswerError, MAX_SAMPLES, VectorAnswer};
 pub use collect::{Collected, Collector, MAX_PAIRS_OF_POD};
 pub use demand::demand;
 pub use difference::{LoadDifference, MeasuredLoad};

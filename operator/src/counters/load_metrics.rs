@@ -103,7 +103,7 @@ impl LoadMetrics {
 
 /// Costs by level: of what runs, and of a plan.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PlanCosts(BTreeMap<String, [i64; 2]>);
+pub struct PlanCosts(pub BTreeMap<String, [i64; 2]>);
 
 impl PlanCosts {
     /// The costs on the facts of a snapshot.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use counters::{ALL_SERIES, Answer, AnswerError, Collected, Collector, CounterSeries, Roster};
+use counters::{ALL_SERIES, AnswerError, Collected, Collector, CounterSeries, Roster, VectorAnswer};
 
 use super::client::{PrometheusClient, QueryError};
 
@@ -64,7 +64,7 @@ fn add(
     series: CounterSeries,
     body: &[u8],
 ) -> Result<(Collector, Option<f64>), AnswerError> {
-    let answer = Answer::parse(body)?;
+    let answer = VectorAnswer::parse(body)?;
     collector.add(series, answer.samples());
     Ok((collector, answer.evaluated_at()))
 }

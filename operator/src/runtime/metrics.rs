@@ -162,7 +162,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::counters::LoadMetrics;
+    use crate::counters::{LoadMetrics, PlanCosts};
     use metric_names::{MetricKind, operator::OPERATOR};
 
     #[test]
@@ -184,6 +184,8 @@ mod tests {
         assert!(!without.contains("counters") && !without.contains("tick"), "without Prometheus");
         let load = LoadMetrics::new(metrics.registry()).unwrap();
         load.age_seconds.with_label_values(&["30s"]).set(1.0);
+        let key = world::ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() };
+        load.show_costs(&key, &PlanCosts([("overload".to_owned(), [1, 0])].into()));
         let text = metrics
             .text(&[["1", "ns", "app-a-0", "app", "a-0", "n", "n/u-0"].map(str::to_owned)], &["n".to_owned()])
             .unwrap();

@@ -9,8 +9,8 @@ use super::setting::{Experiment, Failure, Setting};
 use super::statistics::real;
 use crate::best_static::in_parallel;
 use crate::load::{
-    ACTORS, LoadError, LoadPlanning, LoadWorld, MeasuredApplication, Noise, NoiseProcess, RULES, Rule, TERMS,
-    Traffic, planned,
+    ACTORS, DecisionRule, LoadError, LoadPlanning, LoadWorld, MeasuredApplication, Noise, NoiseProcess,
+    RULES, TERMS, WindowTraffic, planned,
 };
 
 /// Would-moves while nothing but noise changes.
@@ -99,7 +99,7 @@ fn would_moves(
     for window in 0..windows {
         application.add(&noise.window(&placed.world.traffic));
         for ((planning, count), (rule, _)) in plannings.iter_mut().zip(&mut counts).zip(RULES) {
-            if rule == Rule::Gate || (window < HOUR && number < COMPARED) {
+            if rule == DecisionRule::Gate || (window < HOUR && number < COMPARED) {
                 let decided = planning.decide(&placed.world, &application, &placed.current, window)?;
                 *count += u64::from(decided.is_some());
             }
@@ -140,7 +140,7 @@ fn noise(setting: &Setting) -> Result<(), Failure> {
     }
     text.push_str("\n|---|---:|---:|---:|\n");
     for (at, (rule, name)) in RULES.into_iter().enumerate() {
-        let how_long = if rule == Rule::Gate { "" } else { ", one hour" };
+        let how_long = if rule == DecisionRule::Gate { "" } else { ", one hour" };
         write!(text, "| {name}{how_long} |")?;
         for of_scenario in &counts {
             write!(text, " {} |", of_scenario[at])?;
@@ -153,7 +153,7 @@ fn noise(setting: &Setting) -> Result<(), Failure> {
 /// A world, and the traffic after a change.
 struct Changing {
     placed: Placed,
-    after: Traffic,
+    after: WindowTraffic,
     /// What the best placement gains after the change.
     worth: f64,
     seed: u64,
@@ -184,7 +184,7 @@ impl Changing {
     }
 
     /// The whole windows after which a rule would move; `None` if not within [`AFTER`].
-    fn followed_after(&self, rule: Rule) -> Result<Option<usize>, LoadError> {
+    fn followed_after(&self, rule: DecisionRule) -> Result<Option<usize>, LoadError> {
         let Placed { world, current } = &self.placed;
         let mut rng = Rng::with_seed(self.seed ^ 0xfee1);
         let mut noise = Noise::new(NoiseProcess::Independent, rng.u64(..));
@@ -200,7 +200,7 @@ impl Changing {
             };
             application.add(&noise.window(traffic));
             // Rules that search in every window remember nothing.
-            if window < BEFORE && matches!(rule, Rule::EveryWindow | Rule::Paper) {
+            if window < BEFORE && matches!(rule, DecisionRule::EveryWindow | DecisionRule::Paper) {
                 continue;
             }
             if planning.decide(world, &application, current, window)?.is_some() && window > BEFORE {
@@ -228,8 +228,14 @@ fn changing_worlds(each: usize, slots: Option<u64>) -> Result<Vec<Changing>, Loa
 }
 
 /// Rules that are compared in changes.
-const FOLLOWING: [Rule; 6] =
-    [Rule::Gate, Rule::ChangeAlone, Rule::SteadyAlone, Rule::MeanGain, Rule::EveryWindow, Rule::Paper];
+const FOLLOWING: [DecisionRule; 6] = [
+    DecisionRule::Gate,
+    DecisionRule::ChangeAlone,
+    DecisionRule::SteadyAlone,
+    DecisionRule::MeanGain,
+    DecisionRule::EveryWindow,
+    DecisionRule::Paper,
+];
 
 /// By rule and range: whole windows after which each world's change was followed.
 type Delays = Vec<Vec<Vec<Option<usize>>>>;

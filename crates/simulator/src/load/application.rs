@@ -9,7 +9,7 @@ use counters::{
 };
 use placement::{Snapshot, SnapshotError};
 
-use super::world::{ACTORS, APPLICATION, KIND, LoadWorld, Traffic, WINDOW_SECONDS, name};
+use super::world::{ACTORS, APPLICATION, KIND, LoadWorld, WINDOW_SECONDS, WindowTraffic, name};
 
 /// Scrapes of a pod in a window: one in five seconds.
 const SCRAPES: f64 = 6.0;
@@ -68,14 +68,14 @@ impl MeasuredApplication {
     }
 
     /// Adds a settled window with this traffic.
-    pub fn add(&mut self, traffic: &Traffic) {
+    pub fn add(&mut self, traffic: &WindowTraffic) {
         self.add_corrupted(traffic, |_, _| ());
     }
 
     /// The same after `corrupt` changed the samples of each series; returns how many samples were refused.
     pub fn add_corrupted(
         &mut self,
-        traffic: &Traffic,
+        traffic: &WindowTraffic,
         corrupt: impl for<'s> Fn(CounterSeries, &mut Vec<Sample<'s>>),
     ) -> BTreeMap<SampleRefusal, u64> {
         let sample = |actor: usize, peer: Option<usize>, value: f64| Sample {
@@ -85,7 +85,7 @@ impl MeasuredApplication {
             peer: peer.map_or("", |peer| &self.names[peer][2]),
             value,
         };
-        let of_pods = |value: fn(&Traffic, usize) -> f64| {
+        let of_pods = |value: fn(&WindowTraffic, usize) -> f64| {
             (0..ACTORS).map(move |actor| sample(actor, None, value(traffic, actor)))
         };
         let mut collector = Collector::new(self.roster.clone());

@@ -5,5 +5,5 @@ mod planning;
 mod world;
 
 pub use application::MeasuredApplication;
-pub use planning::{LoadError, LoadPlanning, RULES, Rule, TERMS, planned};
-pub use world::{ACTORS, LoadWorld, Noise, NoiseProcess, Traffic};
+pub use planning::{DecisionRule, LoadError, LoadPlanning, RULES, TERMS, planned};
+pub use world::{ACTORS, LoadWorld, Noise, NoiseProcess, WindowTraffic};

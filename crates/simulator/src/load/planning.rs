@@ -35,7 +35,7 @@ pub enum LoadError {
 
 /// Which moves are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum DecisionRule {
     /// The operator's: a search when the load differs, and the gate.
     Gate,
     /// Without the rule for changes.
@@ -53,26 +53,26 @@ pub enum Rule {
 }
 
 /// All rules with their names in tables.
-pub const RULES: [(Rule, &str); 7] = [
-    (Rule::Gate, "the operator's"),
-    (Rule::ChangeAlone, "no steady rule"),
-    (Rule::SteadyAlone, "no change rule"),
-    (Rule::MeanGain, "the mean gain alone decides"),
-    (Rule::EveryWindow, "both rules judged in every window"),
-    (Rule::LastWindow, "at least 10 % in the last window"),
-    (Rule::Paper, "the APO paper's: last window, no gate"),
+pub const RULES: [(DecisionRule, &str); 7] = [
+    (DecisionRule::Gate, "the operator's"),
+    (DecisionRule::ChangeAlone, "no steady rule"),
+    (DecisionRule::SteadyAlone, "no change rule"),
+    (DecisionRule::MeanGain, "the mean gain alone decides"),
+    (DecisionRule::EveryWindow, "both rules judged in every window"),
+    (DecisionRule::LastWindow, "at least 10 % in the last window"),
+    (DecisionRule::Paper, "the APO paper's: last window, no gate"),
 ];
 
 /// Planning of one application by a rule.
 #[derive(Clone, Debug)]
 pub struct LoadPlanning {
-    rule: Rule,
+    rule: DecisionRule,
     last: Option<(MeasuredLoad, LastLoadSearch)>,
 }
 
 impl LoadPlanning {
     /// Planning by this rule.
-    pub fn new(rule: Rule) -> Self {
+    pub fn new(rule: DecisionRule) -> Self {
         Self { rule, last: None }
     }
 
@@ -88,15 +88,15 @@ impl LoadPlanning {
         window: usize,
     ) -> Result<Option<f64>, LoadError> {
         match self.rule {
-            Rule::LastWindow | Rule::Paper => {
+            DecisionRule::LastWindow | DecisionRule::Paper => {
                 let snapshot = application.snapshot(world, WindowChoice::Newest(1), current)?;
-                let least = if self.rule == Rule::Paper { 0.0 } else { TERMS.least };
+                let least = if self.rule == DecisionRule::Paper { 0.0 } else { TERMS.least };
                 let terms = LoadTerms { least, ..TERMS };
                 let moves = ElectiveMoves::of_plan(&snapshot, &planned(&snapshot)?, &terms);
                 let gain = moves.map(|moves| moves.gain(&snapshot));
                 Ok(gain.filter(|gain| *gain > 0.0 && *gain >= least))
             }
-            Rule::EveryWindow => {
+            DecisionRule::EveryWindow => {
                 for rule in [GateRule::Change, GateRule::Steady] {
                     if application.windows.usable_windows() >= rule.needed() {
                         let judged = judge(rule, world, application, current)?;
@@ -128,7 +128,7 @@ impl LoadPlanning {
                 let difference = facts.difference(&windows.load(WindowChoice::All));
                 LoadSignal {
                     windows: settled,
-                    has_changed: self.rule != Rule::SteadyAlone && windows.has_changed(facts),
+                    has_changed: self.rule != DecisionRule::SteadyAlone && windows.has_changed(facts),
                     mean_difference: difference.messages.max(difference.work),
                 }
             }
@@ -136,8 +136,8 @@ impl LoadPlanning {
         let last = self.last.as_ref().map(|(_, last)| *last);
         let Some(rule) = due_load_rule(last, signal, now) else { return Ok(None) };
         let is_left_out = match self.rule {
-            Rule::ChangeAlone => rule == GateRule::Steady,
-            Rule::SteadyAlone => rule == GateRule::Change,
+            DecisionRule::ChangeAlone => rule == GateRule::Steady,
+            DecisionRule::SteadyAlone => rule == GateRule::Change,
             _ => false,
         };
         let judged =
@@ -149,9 +149,10 @@ impl LoadPlanning {
         };
         self.last = Some((facts, searched));
         Ok(match (self.rule, &judged) {
-            (Rule::MeanGain, LoadJudgement::Judged { verdict: GateVerdict::Uncertain { gain }, .. }) => {
-                Some(*gain)
-            }
+            (
+                DecisionRule::MeanGain,
+                LoadJudgement::Judged { verdict: GateVerdict::Uncertain { gain }, .. },
+            ) => Some(*gain),
             _ => judged.pays().map(|(_, gain)| gain),
         })
     }

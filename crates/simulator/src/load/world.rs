@@ -21,7 +21,7 @@ const MICROSECONDS: f64 = 1e6;
 
 /// Messages and work of one window.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Traffic {
+pub struct WindowTraffic {
     /// Messages by sender and receiver.
     pub messages: Vec<Vec<f64>>,
     /// Seconds of work by actor.
@@ -32,7 +32,7 @@ pub struct Traffic {
 #[derive(Clone, Debug)]
 pub struct LoadWorld {
     /// Mean messages and work.
-    pub traffic: Traffic,
+    pub traffic: WindowTraffic,
     /// Work that a unit can do in a window, in microseconds.
     pub capacity: u64,
     /// Actors that fit on a unit; without it, communication fills units to their capacity.
@@ -66,7 +66,11 @@ impl LoadWorld {
         #[expect(clippy::cast_precision_loss, reason = "a small number")]
         let all = UNITS as f64 * WINDOW_SECONDS * fullness;
         let work = parts.into_iter().map(|part| part / sum * all).collect();
-        Self { traffic: Traffic { messages, work }, capacity: whole(WINDOW_SECONDS * MICROSECONDS), slots }
+        Self {
+            traffic: WindowTraffic { messages, work },
+            capacity: whole(WINDOW_SECONDS * MICROSECONDS),
+            slots,
+        }
     }
 
     /// The snapshot with these messages and this work in microseconds, by names of actors.
@@ -142,7 +146,7 @@ impl LoadWorld {
     }
 }
 
-impl Traffic {
+impl WindowTraffic {
     /// Sender, receiver and messages of all pairs with messages.
     pub fn pairs(&self) -> impl Iterator<Item = (usize, usize, f64)> {
         let of = |(from, to): (usize, &'_ Vec<f64>)| {
@@ -209,11 +213,11 @@ impl Noise {
     }
 
     /// The traffic of the next window.
-    pub fn window(&mut self, mean: &Traffic) -> Traffic {
+    pub fn window(&mut self, mean: &WindowTraffic) -> WindowTraffic {
         self.draw();
         let noisy = |(value, noise): (&f64, &f64)| value * (1.0 + noise).max(0.0);
         let rows = mean.messages.iter().zip(&self.state);
-        Traffic {
+        WindowTraffic {
             messages: rows.map(|(row, noise)| row.iter().zip(noise).map(noisy).collect()).collect(),
             work: mean
                 .work

@@ -6,7 +6,7 @@ use counters::{CounterSeries, Sample, SampleRefusal};
 use fastrand::Rng;
 use placement::ix::UnitIx;
 use simulator::load::{
-    ACTORS, LoadPlanning, LoadWorld, MeasuredApplication, Noise, NoiseProcess, Rule, planned,
+    ACTORS, DecisionRule, LoadPlanning, LoadWorld, MeasuredApplication, Noise, NoiseProcess, planned,
 };
 
 /// Windows with bad facts.
@@ -37,7 +37,7 @@ impl Sound {
 
     /// Whether the operator would move something by its gate in every window.
     fn would_move(&self) -> bool {
-        let mut planning = LoadPlanning::new(Rule::EveryWindow);
+        let mut planning = LoadPlanning::new(DecisionRule::EveryWindow);
         planning.decide(&self.world, &self.application, &self.current, BEFORE).unwrap().is_some()
     }
 }
