@@ -102,7 +102,6 @@ impl Cluster {
             .arg("up")
             .arg(format!("--real-nodes={}", real_nodes.count))
             .args(delay)
-            .args(real_nodes.own_cores.then_some("--own-cores"))
             .stdin(Stdio::piped()) // closes when this process ends, however it ends
             .stdout(Stdio::piped())
             .process_group(0) // Ctrl-C is for the test; the supervisor stops things in order

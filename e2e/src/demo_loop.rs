@@ -1,7 +1,7 @@
 //! `cairn-e2e demo-loop`: the closed loop on two real nodes, with and without moves for measured load.
 //!
-//! Six actors send requests to each other; one pair is hot, and another one in each phase. The nodes have one core each, and the
-//! cable between them has a delay. All figures are those that Prometheus scraped from the actors.
+//! Six actors send requests to each other; one pair is hot, and another one in each phase. The cable between the nodes has a
+//! delay. All figures are those that Prometheus scraped from the actors.
 
 use std::{
     collections::BTreeMap,
@@ -58,14 +58,12 @@ pub async fn run(phases: usize, results: Option<&Path>) -> Result<()> {
     for program in [product::OPERATOR, product::AGENT, "cairn-e2e-actor", "cairn-e2e-pause"] {
         keeper::built(program)?;
     }
-    story.step(
-        "Starting a real control plane and two real nodes, each with a kubelet, containerd and one core;",
-    );
+    story.step("Starting a real control plane and two real nodes, each with a kubelet and containerd;");
     story.say(format!(
         "a cable between them with a delay of {} ms each way",
         DELAY.as_micros() as f64 / 1000.0
     ));
-    let nodes = RealNodes { count: 2, delay: Some(DELAY), own_cores: true };
+    let nodes = RealNodes { count: 2, delay: Some(DELAY) };
     let cluster = Cluster::start_nodes(nodes)?;
     let shown = tokio::select! {
         shown = show(&cluster, &story, phases) => {
@@ -318,7 +316,7 @@ fn compare(story: &Story, halves: &[Half]) -> String {
     }
     let _ = writeln!(
         page,
-        "\nWith the hot pair on one node, the actors exchange {:.0} answers per second.\n\nMade by `make demo-loop`: six actors, one core per node, {} ms each way, windows of {} s, {WINDOWS} windows a phase.",
+        "\nWith the hot pair on one node, the actors exchange {:.0} answers per second.\n\nMade by `make demo-loop`: six actors, {} ms each way, windows of {} s, {WINDOWS} windows a phase.",
         self::mean(&best),
         DELAY.as_micros() as f64 / 1000.0,
         WINDOW.as_secs()

@@ -34,9 +34,6 @@ enum Command {
         /// The delay of packets between two of these nodes, in each direction.
         #[arg(long)]
         delay_microseconds: Option<u64>,
-        /// Give each of these nodes a core of its own.
-        #[arg(long)]
-        own_cores: bool,
     },
     /// Write the images of operator and node agent as OCI archives, from the built programs.
     Images {
@@ -255,9 +252,9 @@ async fn run(command: Command) -> Result<()> {
             print!("{}", release::make(&out, &registry, &tag)?);
             Ok(())
         }
-        Command::Up { real_nodes, delay_microseconds, own_cores } => {
+        Command::Up { real_nodes, delay_microseconds } => {
             let delay = delay_microseconds.map(Duration::from_micros);
-            control_plane::up(RealNodes { count: real_nodes, delay, own_cores }).await
+            control_plane::up(RealNodes { count: real_nodes, delay }).await
         }
         Command::Planning { commit, results } => {
             planning::run(&commit, &results.unwrap_or_else(bench::results))

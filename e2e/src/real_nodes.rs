@@ -154,8 +154,6 @@ pub struct RealNodes {
     pub count: usize,
     /// The delay of packets between two of them, in each direction.
     pub delay: Option<Duration>,
-    /// Whether each has a core of its own, as far as there are any.
-    pub own_cores: bool,
 }
 
 /// Prepares `count` nodes: names, certificates and the pause image.
@@ -209,9 +207,6 @@ pub(crate) async fn start(
     separate.map_err(|seen| {
         anyhow::anyhow!("{name} cannot enter its own namespaces: {seen}\n{}", child.last_words())
     })?;
-    if nodes.own_cores {
-        cgroups::pin(&cgroups::name(name), links.len())?;
-    }
     let (network, listener) = network::Network::join(pid)?;
     for Link(other_pid, other) in links.iter() {
         network.connect(pid, *other, *other_pid, nodes.delay)?;

@@ -25,27 +25,6 @@ pub(super) fn make(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Restricts the cgroup of this name to one core of this machine, before the kubelet makes cgroups below it.
-pub(super) fn pin(name: &str, node: usize) -> Result<()> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    for folder in hierarchies().into_iter().map(|hierarchy| hierarchy.join(name)) {
-        let file = folder.join("cpuset.cpus");
-        if !file.exists() {
-            continue;
-        }
-        // Version 1 accepts no process before both are set.
-        let memories = folder.join("cpuset.mems");
-        let of_parent = fs::read_to_string(folder.with_file_name("cpuset.mems")).unwrap_or_default();
-        if !of_parent.trim().is_empty() {
-            fs::write(&memories, of_parent.trim())
-                .with_context(|| format!("cannot write {}", memories.display()))?;
-        }
-        fs::write(&file, (node % cores).to_string())
-            .with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(())
-}
-
 /// Removes the cgroups of this name and their children, unless they contain processes.
 pub(super) fn remove(name: &str) {
     for hierarchy in hierarchies() {
