@@ -6,16 +6,16 @@
 use std::{
     collections::BTreeMap,
     fmt::Write as _,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use crds::{ActorApplication, MoveStep, Placement};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, Client, api::ListParams};
+use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::json;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     Cluster, Namespace, Process, RealNodes, control_plane,
@@ -45,6 +45,8 @@ const IMAGE: &str = "registry.local/loop-actor:e2e";
 const NAME: &str = "loop";
 /// The limit for everything else.
 const LIMIT: Duration = Duration::from_mins(5);
+/// The time between two looks at the pods.
+const FOLLOW: Duration = Duration::from_millis(500);
 /// The width of a bar.
 const BAR: f64 = 40.0;
 
@@ -59,10 +61,7 @@ pub async fn run(phases: usize, results: Option<&Path>) -> Result<()> {
         keeper::built(program)?;
     }
     story.step("Starting a real control plane and two real nodes, each with a kubelet and containerd;");
-    story.say(format!(
-        "a cable between them with a delay of {} ms each way",
-        DELAY.as_micros() as f64 / 1000.0
-    ));
+    story.say(format!("a cable between them with a delay of {} ms each way", DELAY.as_secs_f64() * 1000.0));
     let nodes = RealNodes { count: 2, delay: Some(DELAY) };
     let cluster = Cluster::start_nodes(nodes)?;
     let shown = tokio::select! {
@@ -94,7 +93,8 @@ async fn show(cluster: &Cluster, story: &Story, phases: usize) -> Result<String>
         "Installing the chart with Helm into {NAMESPACE}; the operator reads a real Prometheus"
     ));
     cluster.install(&tree("examples/topologies"), &[]).await?;
-    let prometheus = cluster.scraping_pods().await?;
+    let (prometheus, file) = cluster.reloading_prometheus(&scraping(&[])).await?;
+    let follow = follow_pods(cluster.client().await?, file);
     let _agent = cluster.start_agent().await?;
     let url = format!("--prometheus-url={}", prometheus.url()?);
     let operator = cluster.operator().await?.arg(url).start(&keeper::built(product::OPERATOR)?).await?;
@@ -108,6 +108,17 @@ async fn show(cluster: &Cluster, story: &Story, phases: usize) -> Result<String>
     for object in [pool, policy] {
         cluster.kubectl_with(["apply", "-f-"], &object.to_string()).await?;
     }
+    let both = both(cluster, &prometheus, story, phases);
+    let halves = tokio::select! {
+        halves = both => halves?,
+        failed = follow => return Err(failed.err().unwrap_or_else(|| anyhow!("the targets are not followed"))),
+    };
+    let _: &Process = &operator;
+    Ok(compare(story, &halves))
+}
+
+/// The application in both modes, one after the other.
+async fn both(cluster: &Cluster, prometheus: &Prometheus, story: &Story, phases: usize) -> Result<Vec<Half>> {
     let mut halves = Vec::new();
     for mode in ["On", "Off"] {
         story.say("");
@@ -115,28 +126,37 @@ async fn show(cluster: &Cluster, story: &Story, phases: usize) -> Result<String>
             "{ACTORS} actors with rebalance: \"{mode}\"; a line for each window of {} s",
             WINDOW.as_secs()
         ));
-        let scene = Scene::begin(cluster, &prometheus, story, mode, phases).await?;
+        let scene = Scene::begin(cluster, prometheus, story, mode, phases).await?;
         halves.push(scene.watch().await?);
     }
-    let _: &Process = &operator;
-    Ok(compare(story, &halves))
+    Ok(halves)
 }
 
-impl Cluster {
-    /// Starts a Prometheus that scrapes the port `metrics` of the pods of applications, as the chart's `PodMonitor` does.
-    async fn scraping_pods(&self) -> Result<Prometheus> {
-        let label = "__meta_kubernetes_pod_labelpresent_cairn_dev_application";
-        let relabel = json!([
-            {"source_labels": [label], "regex": "true", "action": "keep"},
-            {"source_labels": ["__meta_kubernetes_pod_container_port_name"], "regex": "metrics", "action": "keep"},
-            {"source_labels": ["__meta_kubernetes_namespace"], "target_label": "namespace"},
-            {"source_labels": ["__meta_kubernetes_pod_name"], "target_label": "pod"},
-        ]);
-        let discovery = json!([{"role": "pod", "kubeconfig_file": self.plane().kubeconfig}]);
-        let job = json!({"job_name": "monitoring/cairn-actors", "honor_labels": false, "honor_timestamps": false,
-            "scrape_interval": "1s", "scrape_timeout": "1s", "kubernetes_sd_configs": discovery,
-            "relabel_configs": relabel});
-        self.prometheus_with(&json!({"scrape_configs": [job]})).await
+/// The scrape configuration for the pods of applications, as the chart's `PodMonitor` makes it: labels of the target, and none
+/// that a pod could forge.
+fn scraping(pods: &[Pod]) -> serde_json::Value {
+    let target = |pod: &Pod| {
+        let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone())?;
+        let labels = json!({"namespace": pod.namespace()?, "pod": pod.name_any()});
+        Some(json!({"targets": [format!("{address}:9100")], "labels": labels}))
+    };
+    let targets: Vec<_> = pods.iter().filter_map(target).collect();
+    json!({"scrape_configs": [{"job_name": "monitoring/cairn-actors", "honor_labels": false, "honor_timestamps": false,
+        "scrape_interval": "1s", "scrape_timeout": "1s", "static_configs": targets}]})
+}
+
+/// Keeps the targets of Prometheus those of the pods; never ends.
+async fn follow_pods(client: Client, file: PathBuf) -> Result<()> {
+    let pods = Api::<Pod>::all(client);
+    let mut written = String::new();
+    loop {
+        let there = pods.list(&ListParams::default().labels(crds::labels::ACTOR)).await?.items;
+        let text = scraping(&there).to_string();
+        if text != written {
+            std::fs::write(&file, &text).context("cannot write the targets of Prometheus")?;
+            written = text;
+        }
+        sleep(FOLLOW).await;
     }
 }
 
@@ -318,7 +338,7 @@ fn compare(story: &Story, halves: &[Half]) -> String {
         page,
         "\nWith the hot pair on one node, the actors exchange {:.0} answers per second.\n\nMade by `make demo-loop`: six actors, {} ms each way, windows of {} s, {WINDOWS} windows a phase.",
         self::mean(&best),
-        DELAY.as_micros() as f64 / 1000.0,
+        DELAY.as_secs_f64() * 1000.0,
         WINDOW.as_secs()
     );
     page

@@ -14,6 +14,8 @@ use crate::{Cluster, Process, binaries, command, ports, process::Launch, wait};
 
 /// The scrape interval: short, because tests wait for scrapes.
 const INTERVAL: &str = "500ms";
+/// The file name of the configuration.
+const CONFIGURATION: &str = "prometheus.yaml";
 /// The limit for a query to return the expected result.
 const LIMIT: Duration = Duration::from_mins(3);
 
@@ -91,9 +93,11 @@ impl Cluster {
         self.start_prometheus(&folder, &json!({"scrape_configs": jobs})).await
     }
 
-    /// Starts a Prometheus with this configuration, and waits until it is ready.
-    pub async fn prometheus_with(&self, configuration: &Value) -> Result<Prometheus> {
-        self.start_prometheus(&self.prometheus_folder()?, configuration).await
+    /// Starts a Prometheus that reads its configuration anew when the file changes; returns it with the path of the file.
+    pub async fn reloading_prometheus(&self, configuration: &Value) -> Result<(Prometheus, PathBuf)> {
+        let folder = self.prometheus_folder()?;
+        let prometheus = self.start_prometheus(&folder, configuration).await?;
+        Ok((prometheus, folder.join(CONFIGURATION)))
     }
 
     /// A new folder for a Prometheus.
@@ -106,7 +110,7 @@ impl Cluster {
     async fn start_prometheus(&self, folder: &Path, configuration: &Value) -> Result<Prometheus> {
         let tools = binaries::ensure_prometheus().await?;
         // JSON is YAML
-        let file = folder.join("prometheus.yaml");
+        let file = folder.join(CONFIGURATION);
         fs::write(&file, configuration.to_string())?;
         let port = ports::free_one()?;
         let arguments = [
@@ -116,6 +120,8 @@ impl Cluster {
             // otherwise the first scrape is after five seconds
             "--scrape.discovery-reload-interval=1s".to_owned(),
             "--log.level=warn".to_owned(),
+            "--enable-feature=auto-reload-config".to_owned(),
+            "--config.auto-reload-interval=1s".to_owned(),
         ];
         let launch = Launch {
             arguments: arguments.into(),

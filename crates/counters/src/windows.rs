@@ -219,7 +219,9 @@ impl Windows {
         let gone: Vec<usize> =
             self.slots.iter().filter(|slot| slot.ended_at < oldest).map(|slot| slot.column).collect();
         self.slots.retain(|slot| slot.ended_at >= oldest);
-        gone.into_iter().for_each(|column| self.clear(column));
+        for column in gone {
+            self.clear(column);
+        }
         self.forget_unused();
     }
 

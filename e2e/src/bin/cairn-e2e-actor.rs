@@ -65,6 +65,8 @@ struct Counters {
 /// What the environment says.
 struct Actor {
     name: String,
+    /// `namespace/application`, before the name of a peer.
+    application: String,
     index: usize,
     pairs: Vec<(usize, usize)>,
     begin: u64,
@@ -95,6 +97,7 @@ impl Actor {
             seconds: variable("PHASE_SECONDS")?.parse()?,
             service: Duration::from_micros(variable("SERVICE_MICROSECONDS")?.parse()?),
             counters: Counters::default(),
+            application: format!("{}/{}", variable("CAIRN_NAMESPACE")?, variable("CAIRN_APPLICATION")?),
             name,
         })
     }
@@ -108,11 +111,13 @@ impl Actor {
     }
 
     fn metrics(&self) -> String {
-        let (actor, counters) = (&self.name, &self.counters);
+        let (actor, counters, application) = (&self.name, &self.counters, &self.application);
         let mut text = "# TYPE actor_channel_messages counter\n".to_owned();
         for (peer, sent) in counters.sent.borrow().iter() {
-            let _ =
-                writeln!(text, "actor_channel_messages_total{{actor=\"{actor}\",peer=\"{peer}\"}} {sent}");
+            let _ = writeln!(
+                text,
+                "actor_channel_messages_total{{actor=\"{actor}\",peer=\"{application}/{peer}\"}} {sent}"
+            );
         }
         for (name, value) in [
             ("actor_messages_processed_total", counters.processed.get().to_string()),

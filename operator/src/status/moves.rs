@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// A decision of second 0 that moves `a-0` from `n/u` to `n/v`, in which it is assigned this unit.
-    fn decision(assigned: &str, moves: Vec<MoveProgress>) -> Placement {
+    fn decision(assigned: &str, progress: Vec<MoveProgress>) -> Placement {
         let moved = Move {
             actor: "a-0".to_owned(),
             from: Some("n/u".to_owned()),
@@ -190,7 +190,7 @@ mod tests {
             ..PlacementSpec::default()
         };
         let mut decision = Placement::new("app", spec);
-        decision.status = Some(PlacementStatus { moves, ..PlacementStatus::default() });
+        decision.status = Some(PlacementStatus { moves: progress, ..PlacementStatus::default() });
         decision
     }
 

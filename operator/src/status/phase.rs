@@ -38,7 +38,7 @@ impl Actor {
 pub fn placement_status(
     decision: &Placement,
     (instances, waiting): (&BTreeMap<String, &Instance>, &BTreeMap<String, BlockedOn>),
-    (refusals, moves): (Vec<crds::Refusal>, Vec<MoveProgress>),
+    (refusals, progress): (Vec<crds::Refusal>, Vec<MoveProgress>),
     now: Timestamp,
 ) -> PlacementStatus {
     let before = decision.status.clone().unwrap_or_default();
@@ -86,7 +86,7 @@ pub fn placement_status(
     PlacementStatus {
         observed_generation: generation,
         phase: Some(phase),
-        moves,
+        moves: progress,
         refusals,
         conditions: conditions(&before.conditions, vec![finding], generation, now),
     }

@@ -339,14 +339,14 @@ pub fn decision_events(spec: &PlacementSpec) -> Vec<Event> {
     );
     events.push(event(EventType::Normal, "Planned", "Plan", placed));
     // Elective moves have events of their own.
-    let moves: Vec<&crds::Move> = spec.moves.iter().filter(|it| it.gain_percent.is_none()).collect();
-    if !moves.is_empty() {
+    let necessary: Vec<&crds::Move> = spec.moves.iter().filter(|it| it.gain_percent.is_none()).collect();
+    if !necessary.is_empty() {
         let moved = |m: &&crds::Move| {
             let from = m.from.as_deref().unwrap_or("nowhere");
             let why = if m.reason.is_empty() { String::new() } else { format!(": {}", m.reason) };
             format!("{} from {from} to {}{why}", m.actor, m.to)
         };
-        let text = listed(moves.iter().map(moved), "; ", moves.len());
+        let text = listed(necessary.iter().map(moved), "; ", necessary.len());
         events.push(event(EventType::Normal, "Moved", "Move", text));
     }
     if !spec.unplaced.is_empty() {

@@ -95,7 +95,9 @@ impl<'a> ElectiveTurns<'a> {
         }
         for wait in &needed {
             let holder = candidates.iter().find(|(_, _, _, pod)| is_in_the_way(pod, wait));
-            holder.iter().for_each(|(name, ..)| turns.begin(name));
+            if let Some((name, ..)) = holder {
+                turns.begin(name);
+            }
         }
         let limits = observed.move_limits;
         let left = limits.at_once.saturating_sub(stopped);
@@ -110,9 +112,13 @@ impl<'a> ElectiveTurns<'a> {
                 wait.as_ref().is_some_and(|wait| candidates.iter().any(|it| is_in_the_way(it.3, wait)))
             };
             let first = waits.iter().find(|(_, wait)| is_cycle(wait));
-            first.iter().for_each(|(name, _)| turns.begin(name));
+            if let Some((name, _)) = first {
+                turns.begin(name);
+            }
         }
-        begin.into_iter().for_each(|name| turns.begin(name));
+        for name in begin {
+            turns.begin(name);
+        }
         turns
     }
 

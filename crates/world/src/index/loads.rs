@@ -236,7 +236,7 @@ fn load<'a>(
         units.entry(assignment.unit.clone()).or_default().add(&sum);
         decided.insert(place);
     }
-    let moving = decision.map(|decision| moves_in_progress(decision)).unwrap_or_default();
+    let moving = decision.map(moves_in_progress).unwrap_or_default();
     let reserved: Vec<(&str, &str)> = moving
         .iter()
         .map(|it| (it.actor, it.from))
