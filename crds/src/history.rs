@@ -1,8 +1,8 @@
 //! The history of decisions that moved actors: the data and the annotation of `ControllerRevisions`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde::{Deserialize, Serialize};
 
-use crate::MicroTime;
 use crate::moves::{DecidedGain, Move};
 
 /// A decision that moved actors: the data of a revision with the label [`HISTORY`](crate::labels::HISTORY).

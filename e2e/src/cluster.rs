@@ -20,9 +20,8 @@ use kube::Client;
 
 use crate::{
     command::{self, CommandFailed, Output},
-    control_plane::{self, ControlPlane},
+    control_plane::{self, ControlPlane, RealNodes},
     keeper,
-    real_nodes::RealNodes,
 };
 
 /// A running control plane with administrator access. Stopped on drop.

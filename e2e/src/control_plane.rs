@@ -24,7 +24,7 @@ use crate::{
     keeper::{self, Child, Orders},
     kubeconfig::{self, Credentials},
     ports,
-    real_nodes::{self, RealNode, RealNodes},
+    real_nodes::{self, RealNode},
     wait,
 };
 
@@ -32,6 +32,15 @@ mod flags;
 
 /// The limit for the API server and the controllers to be ready; four seconds are usual.
 const START_LIMIT: Duration = Duration::from_mins(2);
+
+/// The real nodes of a control plane.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealNodes {
+    /// How many there are.
+    pub count: usize,
+    /// The delay of packets between two of them, in each direction.
+    pub delay: Option<Duration>,
+}
 
 /// A running control plane, as `cairn-e2e up` prints it: one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]

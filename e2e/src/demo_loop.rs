@@ -18,7 +18,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    Cluster, Namespace, Process, RealNodes, control_plane,
+    Cluster, Namespace, Process,
+    control_plane::{self, RealNodes},
     demo::story::Story,
     images::Image,
     keeper,
@@ -36,7 +37,7 @@ const WINDOWS: u32 = 12;
 /// The service time of a request in microseconds.
 const SERVICE: u32 = 300;
 /// The hot pair of each phase.
-const PAIRS: [(usize, usize); 5] = [(0, 3), (1, 4), (2, 5), (0, 4), (1, 3)];
+const PAIRS: [(usize, usize); 5] = [(0, 3), (1, 2), (2, 4), (3, 5), (1, 5)];
 /// Actors.
 const ACTORS: usize = 6;
 /// Their image.

@@ -88,6 +88,6 @@ pub use namespace::Namespace;
 pub use nodes::{Nodes, SimulatedNode};
 pub use process::Process;
 pub use rbac::Grant;
-pub use real_nodes::{RealNode, RealNodes};
+pub use real_nodes::RealNode;
 pub use wait::wait_for;
 pub use workload::Workload;

@@ -5,9 +5,9 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode, time::Duration};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::{
-    bench, beside, binaries, chaos, control_plane, demo, demo_loop, footprint, gpus, keeper, planning,
-    real_nodes::{self, RealNodes},
-    release, scale, upgrade,
+    bench, beside, binaries, chaos,
+    control_plane::{self, RealNodes},
+    demo, demo_loop, footprint, gpus, keeper, planning, real_nodes, release, scale, upgrade,
 };
 
 /// A real Kubernetes on loopback, for the end-to-end tests and the demo.

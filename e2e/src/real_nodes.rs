@@ -32,7 +32,7 @@ use crate::{
     Cluster,
     certificates::Authority,
     command,
-    control_plane::ControlPlane,
+    control_plane::{ControlPlane, RealNodes},
     images::Image,
     keeper::{self, Child},
     kubeconfig::{self, Credentials},
@@ -146,15 +146,6 @@ pub(crate) struct Plan {
 
 /// The end of a node's network links: the process in its network namespace, and its addresses.
 pub(crate) struct Link(u32, network::Network);
-
-/// The real nodes of a control plane.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RealNodes {
-    /// How many there are.
-    pub count: usize,
-    /// The delay of packets between two of them, in each direction.
-    pub delay: Option<Duration>,
-}
 
 /// Prepares `count` nodes: names, certificates and the pause image.
 pub(crate) fn prepare(authority: &Authority, state: &Path, count: usize) -> Result<Vec<String>> {

@@ -184,7 +184,13 @@ mod tests {
         ];
         let key = ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() };
         let found = entries(revisions.into_iter());
-        insta::assert_snapshot!(table(&key, &found, Style::of(false)), @"");
+        insta::assert_snapshot!(table(&key, &found, Style::of(false)), @r"
+           WHEN                  WHY        ACTOR       FROM      TO        EXPECTED  REALISED  MESSAGES/S  OUTCOME
+        1  2026-01-02T03:04:05Z  necessary  w-2         a/cpus-0  b/cpus-0
+                                            and 3 more
+        2  2026-01-02T03:04:05Z  change     w-0         a/cpus-0  b/cpus-0  31 %      28 %      900 → 1200  paid
+                                            w-1         a/cpus-0  b/cpus-0
+        ");
         assert_eq!(table(&key, &[], Style::of(false)), "no actor of ns/app was moved\n");
     }
 }

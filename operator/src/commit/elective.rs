@@ -6,8 +6,6 @@ use control::{ElectiveMoves, GateRule, PlanReason, necessary_part};
 use crds::{DecidedGain, MicroTime};
 use placement::{Plan, Snapshot};
 
-use crate::commit::decision::short_name;
-
 /// Why a plan is committed.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionReason {
@@ -41,7 +39,7 @@ impl DecisionMoves {
             |actor: &placement::ix::ActorIx| moves.stays[*actor].is_some() && moves.goes[*actor].is_some();
         let gains = moves.gains.iter().filter(|(actor, _)| is_move(actor));
         let gains: BTreeMap<String, i64> =
-            gains.map(|(actor, gain)| (short_name(derived.actor_id(*actor)), percent(*gain))).collect();
+            gains.map(|(actor, gain)| (derived.short_name(*actor).to_owned(), percent(*gain))).collect();
         let gain = DecidedGain {
             expected_percent: percent(moves.gain(&derived)),
             why: reason.load.map_or_else(|| reason.why.to_string(), |(rule, _)| rule.to_string()),

@@ -15,8 +15,8 @@ use crate::counters::{LoadMetrics, LoadStore};
 use crate::error::Error;
 use crate::plan::load_commit::commit_moves;
 use crate::plan::load_report::{HeldUp, LoadVerdict};
-use crate::plan::load_search::LoadSearch;
-use crate::plan::outcome::{MoverService, judge_moves};
+use crate::plan::load_search::{LoadSearch, MoverService};
+use crate::plan::outcome::judge_moves;
 use crate::runtime::clock::moment;
 use crate::runtime::context::Context;
 

@@ -1,5 +1,6 @@
 //! One search for moves that measured load would justify.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -17,12 +18,14 @@ use crate::error::Error;
 use crate::plan::decide::search;
 use crate::plan::load_report::{LoadVerdict, ProposedMove};
 use crate::plan::observe::run_blocking;
-use crate::plan::outcome::MoverService;
 use crate::queue::solver_slots::Rank;
 use crate::runtime::context::Context;
 
 /// Pause of an actor that moves, before any is measured.
 const PAUSE_SECONDS: f64 = 10.0;
+
+/// Microseconds per message of actors, by short name.
+pub type MoverService = BTreeMap<String, f64>;
 
 /// What a search is made from.
 pub struct LoadSearch<'a> {

@@ -1,7 +1,5 @@
 //! What came of moves that were made for a gain.
 
-use std::collections::BTreeMap;
-
 use control::{gains_by_level, mean_gain};
 use counters::{WindowChoice, Windows};
 use crds::{MicroTime, MoveOutcome, MoveStep, OutcomeVerdict, Placement};
@@ -9,16 +7,13 @@ use jiff::Timestamp;
 
 use crate::commit::elective::{percent, whole};
 use crate::error::Error;
-use crate::plan::load_search::LoadSearch;
+use crate::plan::load_search::{LoadSearch, MoverService};
 use crate::runtime::context::Context;
 
 /// Settled windows that moves are judged by.
 const JUDGED_WINDOWS: usize = 4;
 /// An actor is slower than before from this factor of its service time.
 const SLOWER: f64 = 1.1;
-
-/// Microseconds per message of actors, by short name.
-pub type MoverService = BTreeMap<String, f64>;
 
 /// The verdict on the elective moves of a decision, once four settled windows have passed since the last one was finished.
 ///

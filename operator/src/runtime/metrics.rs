@@ -185,6 +185,8 @@ mod tests {
         let load = LoadMetrics::new(metrics.registry()).unwrap();
         load.age_seconds.with_label_values(&["30s"]).set(1.0);
         let key = world::ApplicationKey { namespace: "ns".to_owned(), name: "app".to_owned() };
+        metrics.gain_ratio.with_label_values(&["ns", "app", "expected"]).set(0.5);
+        metrics.move_step_seconds.with_label_values(&["Starting"]).observe(1.0);
         load.show_costs(&key, &PlanCosts([("overload".to_owned(), [1, 0])].into()));
         let text = metrics
             .text(&[["1", "ns", "app-a-0", "app", "a-0", "n", "n/u-0"].map(str::to_owned)], &["n".to_owned()])

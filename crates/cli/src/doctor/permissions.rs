@@ -61,7 +61,13 @@ const RULES: [RoleRule; 28] = {
         rule(OPERATOR, Cluster, "", &["pods/eviction"], &["create"]),
         rule(OPERATOR, Cluster, "", &["services"], &["list", "watch", "create"]),
         rule(OPERATOR, Cluster, "", &["configmaps"], &["list", "watch", "create", "patch"]),
-        rule(OPERATOR, Cluster, "apps", &["controllerrevisions"], &["list", "watch", "create", "delete"]),
+        rule(
+            OPERATOR,
+            Cluster,
+            "apps",
+            &["controllerrevisions"],
+            &["list", "watch", "create", "patch", "delete"],
+        ),
         rule(OPERATOR, Cluster, "events.k8s.io", &["events"], &["create", "patch"]),
         rule(OPERATOR, OperatorNamespace, "", &["configmaps"], LIST_WATCH),
         RoleRule {
