@@ -55,7 +55,7 @@ const BAR: f64 = 40.0;
 ///
 /// # Errors
 /// When the machine lacks what real nodes need, or something does not start.
-pub async fn run(phases: usize, results: Option<&Path>) -> Result<()> {
+pub async fn run(phases: usize, commit: &str, results: Option<&Path>) -> Result<()> {
     let story = Story::begin();
     ensure!((1..=PAIRS.len()).contains(&phases), "--phases must be from 1 to {}", PAIRS.len());
     for program in [product::OPERATOR, product::AGENT, "cairn-e2e-actor", "cairn-e2e-pause"] {
@@ -66,7 +66,7 @@ pub async fn run(phases: usize, results: Option<&Path>) -> Result<()> {
     let nodes = RealNodes { count: 2, delay: Some(DELAY) };
     let cluster = Cluster::start_nodes(nodes)?;
     let shown = tokio::select! {
-        shown = show(&cluster, &story, phases) => {
+        shown = show(&cluster, &story, phases, commit) => {
             if shown.is_err() {
                 control_plane::mark_failed(&cluster.plane().state);
             }
@@ -84,7 +84,7 @@ pub async fn run(phases: usize, results: Option<&Path>) -> Result<()> {
 }
 
 /// Both halves; returns the page of results.
-async fn show(cluster: &Cluster, story: &Story, phases: usize) -> Result<String> {
+async fn show(cluster: &Cluster, story: &Story, phases: usize, commit: &str) -> Result<String> {
     let names: Vec<&str> = cluster.plane().nodes.iter().map(|node| node.name.as_str()).collect();
     cluster.wait_nodes_ready(&names).await?;
     let actor = Image::new(IMAGE, "/actor").program(&keeper::built("cairn-e2e-actor")?, "/actor")?;
@@ -115,7 +115,7 @@ async fn show(cluster: &Cluster, story: &Story, phases: usize) -> Result<String>
         failed = follow => return Err(failed.err().unwrap_or_else(|| anyhow!("the targets are not followed"))),
     };
     let _: &Process = &operator;
-    Ok(compare(story, &halves))
+    Ok(compare(story, &halves, commit))
 }
 
 /// The application in both modes, one after the other.
@@ -307,7 +307,7 @@ fn mean(numbers: &[f64]) -> f64 {
 }
 
 /// Prints both halves beside each other; returns the page of results.
-fn compare(story: &Story, halves: &[Half]) -> String {
+fn compare(story: &Story, halves: &[Half], commit: &str) -> String {
     let all: Vec<f64> = halves.iter().map(|half| mean(&half.throughput)).collect();
     // The throughput while the hot pair is on one node: what the best static placement of a phase has.
     let local = halves.iter().flat_map(|half| half.throughput.iter().zip(&half.local));
@@ -337,7 +337,7 @@ fn compare(story: &Story, halves: &[Half]) -> String {
     }
     let _ = writeln!(
         page,
-        "\nWith the hot pair on one node, the actors exchange {:.0} answers per second.\n\nMade by `make demo-loop`: six actors, {} ms each way, windows of {} s, {WINDOWS} windows a phase.",
+        "\nWith the hot pair on one node, the actors exchange {:.0} answers per second.\n\nMade at {commit} by `make demo-loop`: six actors, {} ms each way, windows of {} s, {WINDOWS} windows a phase.",
         self::mean(&best),
         DELAY.as_secs_f64() * 1000.0,
         WINDOW.as_secs()

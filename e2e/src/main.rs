@@ -58,6 +58,9 @@ enum Command {
         /// The number of phases, each with another hot pair.
         #[arg(long, default_value_t = 5)]
         phases: usize,
+        /// The measured commit.
+        #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
+        commit: String,
         /// The folder for demo-loop.md, which holds the figures; none are written without it.
         #[arg(long)]
         results: Option<PathBuf>,
@@ -295,7 +298,9 @@ async fn run(command: Command) -> Result<()> {
         Command::Gpus { seconds, commit, results } => {
             gpus::run(Duration::from_secs(seconds), &commit, &results.unwrap_or_else(bench::results)).await
         }
-        Command::DemoLoop { phases, results } => demo_loop::run(phases, results.as_deref()).await,
+        Command::DemoLoop { phases, commit, results } => {
+            demo_loop::run(phases, &commit, results.as_deref()).await
+        }
         Command::Demo { hold } => demo::run(hold).await,
         Command::Keep { log, program, arguments } => keeper::keep(&log, &program, &arguments).await,
         Command::Node { cgroup } => real_nodes::become_node(&cgroup),
