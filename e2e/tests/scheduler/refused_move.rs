@@ -23,7 +23,8 @@ fn slice(node: &str, size: i32) -> Value {
 
 fn application(pin: &str, rate: u32) -> Value {
     let container = json!({"name": "actor", "image": "none", "resources": {"claims": [{"name": "device"}]}});
-    let worker = json!({"spec": {"containers": [container],
+    // Actors with claims move for a gain only if the template says so.
+    let worker = json!({"metadata": {"annotations": {crds::labels::MAY_MOVE: "true"}}, "spec": {"containers": [container],
         "resourceClaims": [{"name": "device", "resourceClaimTemplateName": "large"}]}});
     let sink = json!({"spec": {"containers": [{"name": "actor", "image": "none"}]}});
     let implementation =
