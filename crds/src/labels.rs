@@ -30,8 +30,10 @@ pub const DO_NOT_MOVE: &str = "cairn.dev/do-not-move";
 /// Annotation of applications and templates: actors with claims or `hostPath` volumes may move for a gain, too.
 pub const MAY_MOVE: &str = "cairn.dev/may-move";
 
-/// Label of `ControllerRevisions`: with the value `moves` it is a decision that moved actors.
+/// Label of `ControllerRevisions`: with the value [`MOVES`] it is a decision that moved actors.
 pub const HISTORY: &str = "cairn.dev/history";
+/// The value of [`HISTORY`] of decisions that moved actors.
+pub const MOVES: &str = "moves";
 /// Annotation of these revisions: what came of the moves, in JSON.
 pub const OUTCOME: &str = "cairn.dev/outcome";
 

@@ -180,7 +180,8 @@ struct Half {
     throughput: Vec<f64>,
     /// Whether the hot pair was on one node at the end of each window.
     local: Vec<bool>,
-    lost: f64,
+    /// The moves as they were last printed.
+    moves: String,
 }
 
 impl<'a> Scene<'a> {
@@ -214,16 +215,13 @@ impl<'a> Scene<'a> {
     /// Prints a line for each window, and deletes the application.
     async fn watch(self) -> Result<Half> {
         let windows = u32::try_from(self.phases)? * WINDOWS;
-        let mut half = Half { mode: self.mode, throughput: Vec::new(), local: Vec::new(), lost: 0.0 };
+        let mut half =
+            Half { mode: self.mode, throughput: Vec::new(), local: Vec::new(), moves: String::new() };
         for window in 0..windows {
             sleep_until(self.begin + WINDOW * (window + 1)).await;
             let phase = usize::try_from(window / WINDOWS)?;
             self.line(window, PAIRS[phase], &mut half).await?;
         }
-        let namespace = self.namespace.name();
-        let lost = format!("sum(cairn_e2e_lost_messages_total{{namespace=\"{namespace}\"}})");
-        let lost = self.prometheus.query(&lost).await?;
-        half.lost = lost.first().map_or(0.0, |(_, value)| *value);
         self.namespace.kubectl(["delete", "actorapplication", NAME, "--wait=true"]).await?;
         Ok(half)
     }
@@ -261,6 +259,7 @@ impl<'a> Scene<'a> {
                 format!("{} to {}: {step}", it.actor, it.to.split('/').next().unwrap_or_default())
             })
             .collect();
+        let moves = moves.join("; ");
         half.throughput.push(throughput);
         half.local.push(is_local);
         let where_ = if is_local { "on one node" } else { "apart" };
@@ -269,8 +268,9 @@ impl<'a> Scene<'a> {
             u64::from(window + 1) * seconds,
             pair.0,
             pair.1,
-            moves.join("; ")
+            if half.moves == moves { "" } else { &moves }
         ));
+        half.moves = moves;
         Ok(())
     }
 }
@@ -322,17 +322,17 @@ fn compare(story: &Story, halves: &[Half], commit: &str) -> String {
         story.say(format!("{:<4} {:<40} {mean:>6.0}", half.mode, "█".repeat(width)));
     }
     let mut page = String::from("# The closed loop on two real nodes\n\n");
-    page += "| mode | answers/s | beside `Off` | windows with the hot pair on one node | lost answers |\n|---|---|---|---|---|\n";
+    page +=
+        "| mode | answers/s | beside `Off` | windows with the hot pair on one node |\n|---|---|---|---|\n";
     let off = all.last().copied().unwrap_or(1.0).max(1.0);
     for (half, mean) in halves.iter().zip(&all) {
         let local = half.local.iter().filter(|local| **local).count();
         let _ = writeln!(
             page,
-            "| `{}` | {mean:.0} | {:.2} | {local} of {} | {} |",
+            "| `{}` | {mean:.0} | {:.2} | {local} of {} |",
             half.mode,
             mean / off,
-            half.local.len(),
-            half.lost
+            half.local.len()
         );
     }
     let _ = writeln!(

@@ -7,6 +7,8 @@ use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 
+use world::ApplicationKey;
+
 use crate::args::ClusterArgs;
 use crate::error::CliError;
 
@@ -17,6 +19,30 @@ pub const CLUSTER_ACCESS_HINT: &str =
 /// The namespace of the kubeconfig's context.
 pub fn namespace(args: &ClusterArgs) -> Result<String, CliError> {
     block_on(async { Ok(client(args).await?.default_namespace().to_owned()) })
+}
+
+/// The application of a name with or without its namespace; the default is that of the kubeconfig's context, or `default` for
+/// files.
+pub fn application_key(
+    name: &str,
+    namespace: Option<&str>,
+    connection: Option<&ClusterArgs>,
+) -> Result<ApplicationKey, CliError> {
+    if name.contains('/') {
+        let key: ApplicationKey = name.parse().map_err(CliError::Usage)?;
+        return match namespace {
+            Some(other) if other != key.namespace => {
+                Err(CliError::Usage(format!("{key} contradicts --namespace {other}; set only one of them")))
+            }
+            _ => Ok(key),
+        };
+    }
+    let namespace = match (namespace, connection) {
+        (Some(given), _) => given.to_owned(),
+        (None, Some(connection)) => self::namespace(connection)?,
+        (None, None) => "default".to_owned(),
+    };
+    format!("{namespace}/{name}").parse().map_err(CliError::Usage)
 }
 
 /// The topology of a node; if there is none, all topologies, for the error message.

@@ -54,21 +54,8 @@ pub fn run(args: &ExplainArgs) -> Result<Outcome, CliError> {
 }
 
 fn key(args: &ExplainArgs) -> Result<ApplicationKey, CliError> {
-    if args.name.contains('/') {
-        let key: ApplicationKey = args.name.parse().map_err(CliError::Usage)?;
-        return match &args.namespace {
-            Some(other) if *other != key.namespace => {
-                Err(CliError::Usage(format!("{key} contradicts --namespace {other}; set only one of them")))
-            }
-            _ => Ok(key),
-        };
-    }
-    let namespace = match &args.namespace {
-        Some(namespace) => namespace.clone(),
-        None if args.files.is_empty() => cluster::namespace(&args.cluster)?,
-        None => "default".to_owned(),
-    };
-    format!("{namespace}/{}", args.name).parse().map_err(CliError::Usage)
+    let connection = args.files.is_empty().then_some(&args.cluster);
+    cluster::application_key(&args.name, args.namespace.as_deref(), connection)
 }
 
 fn subject(args: &ExplainArgs, key: ApplicationKey) -> Result<Subject, CliError> {

@@ -30,7 +30,7 @@ struct Entry {
 
 /// Runs the command.
 pub fn run(args: &HistoryArgs) -> Result<Outcome, CliError> {
-    let key = key(args)?;
+    let key = cluster::application_key(&args.name, args.namespace.as_deref(), Some(&args.cluster))?;
     let entries = cluster::block_on(async {
         let client = cluster::client(&args.cluster).await?;
         let applications: Api<ActorApplication> = Api::namespaced(client.clone(), &key.namespace);
@@ -38,7 +38,7 @@ pub fn run(args: &HistoryArgs) -> Result<Outcome, CliError> {
         let found = found.map_err(|source| cluster::list_error::<ActorApplication>(source, HINT))?;
         let application =
             found.ok_or_else(|| CliError::Usage(format!("application {key} does not exist")))?;
-        let selector = format!("{}={},{}=moves", labels::APPLICATION, key.name, labels::HISTORY);
+        let selector = format!("{}={},{}={}", labels::APPLICATION, key.name, labels::HISTORY, labels::MOVES);
         let revisions: Api<ControllerRevision> = Api::namespaced(client, &key.namespace);
         let found = revisions.list(&ListParams::default().labels(&selector)).await;
         let found = found.map_err(|source| cluster::list_error::<ControllerRevision>(source, HINT))?;
@@ -54,24 +54,6 @@ pub fn run(args: &HistoryArgs) -> Result<Outcome, CliError> {
     };
     print(&text)?;
     Ok(Outcome::Ok)
-}
-
-fn key(args: &HistoryArgs) -> Result<ApplicationKey, CliError> {
-    match (&args.namespace, args.name.contains('/')) {
-        (Some(other), true) => {
-            let key: ApplicationKey = args.name.parse().map_err(CliError::Usage)?;
-            let problem = format!("{key} contradicts --namespace {other}; set only one of them");
-            if key.namespace == *other { Ok(key) } else { Err(CliError::Usage(problem)) }
-        }
-        (None, true) => args.name.parse().map_err(CliError::Usage),
-        (given, false) => {
-            let namespace = match given {
-                Some(namespace) => namespace.clone(),
-                None => cluster::namespace(&args.cluster)?,
-            };
-            Ok(ApplicationKey { namespace, name: args.name.clone() })
-        }
-    }
 }
 
 /// Decisions in the order in which they were made. Revisions with other data are left out.

@@ -46,7 +46,8 @@ pub fn run(args: &StatusArgs) -> Result<Outcome, CliError> {
             (shown, text)
         }
         Some(name) => {
-            let key = key(name, args)?;
+            let connection = args.files.is_empty().then_some(&args.cluster);
+            let key = cluster::application_key(name, args.namespace.as_deref(), connection)?;
             let found = objects.applications.iter().find(|found| ApplicationKey::of(found) == key);
             let status = ApplicationStatus::of(found.ok_or_else(|| not_found(&key, objects))?, &lookup);
             let text = match args.output {
@@ -65,24 +66,6 @@ pub fn run(args: &StatusArgs) -> Result<Outcome, CliError> {
     }
     let is_healthy = shown.iter().all(|status| status.problems.is_empty());
     Ok(if is_healthy { Outcome::Ok } else { Outcome::Problems })
-}
-
-fn key(name: &str, args: &StatusArgs) -> Result<ApplicationKey, CliError> {
-    if name.contains('/') {
-        let key: ApplicationKey = name.parse().map_err(CliError::Usage)?;
-        return match &args.namespace {
-            Some(other) if *other != key.namespace => {
-                Err(CliError::Usage(format!("{key} contradicts --namespace {other}; set only one of them")))
-            }
-            _ => Ok(key),
-        };
-    }
-    let namespace = match &args.namespace {
-        Some(namespace) => namespace.clone(),
-        None if args.files.is_empty() => cluster::namespace(&args.cluster)?,
-        None => "default".to_owned(),
-    };
-    Ok(ApplicationKey { namespace, name: name.to_owned() })
 }
 
 fn not_found(key: &ApplicationKey, objects: &Objects) -> CliError {

@@ -69,8 +69,6 @@ pub struct Decision {
 /// A move that improves the placement and is not necessary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElectiveMove {
-    /// The unit that the actor leaves.
-    pub from: String,
     /// Since when its pod on the new unit is not ready, as far as it is recorded.
     pub starting_since: Option<Moment>,
 }

@@ -48,7 +48,7 @@ pub(crate) fn elective(placement: &Placement) -> BTreeMap<String, ElectiveMove> 
     let of = |it: DecidedMove| {
         let progress = it.progress.filter(|progress| progress.step == MoveStep::Starting);
         let starting_since = progress.and_then(|progress| progress.since.0.as_duration().try_into().ok());
-        (it.actor.to_owned(), ElectiveMove { from: it.from.to_owned(), starting_since })
+        (it.actor.to_owned(), ElectiveMove { starting_since })
     };
     moves_in_progress(placement).into_iter().map(of).collect()
 }

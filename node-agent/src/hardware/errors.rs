@@ -1,4 +1,4 @@
-//! Error counters of lost devices: a counter that vanishes with its device is never seen by whoever asks why it is gone.
+//! Error counters of lost devices. A counter that vanishes with its device never reaches Prometheus, and the cause stays unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -196,23 +196,24 @@ impl Writer {
         }
     }
 
-    /// Annotates exactly this revision; a deleted one is fine.
+    /// Annotates exactly this version of a revision; returns false if it changed or was deleted meanwhile.
     pub async fn annotate_revision(
         &self,
         there: &ControllerRevision,
         annotation: &str,
         text: &str,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let permit = self.begin("ControllerRevision", "patch")?;
         let name = there.name_any();
         let api: Api<ControllerRevision> =
             Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
-        let metadata = serde_json::json!({"uid": there.uid(), "annotations": {annotation: text}});
+        let metadata = serde_json::json!({"uid": there.uid(), "resourceVersion": there.resource_version(),
+            "annotations": {annotation: text}});
         let patch = Patch::Merge(serde_json::json!({"metadata": metadata}));
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         match permit.within(api.patch(&name, &parameters, &patch)).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
             Err(source) => Err(Error::Apply { what: format!("ControllerRevision {name}"), source }),
         }
     }

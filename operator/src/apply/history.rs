@@ -11,8 +11,6 @@ use kube::ResourceExt;
 
 use crate::apply::ownership::metadata;
 
-/// Value of the label of these revisions.
-const MOVES: &str = "moves";
 /// Decisions that are kept.
 const KEPT: usize = 10;
 /// Largest size of the data in bytes.
@@ -27,7 +25,7 @@ pub struct History(pub Vec<Arc<ControllerRevision>>);
 
 /// Whether a revision is of the history, as opposed to a template.
 pub fn is_history(revision: &ControllerRevision) -> bool {
-    revision.labels().get(labels::HISTORY).is_some_and(|value| value == MOVES)
+    revision.labels().get(labels::HISTORY).is_some_and(|value| value == labels::MOVES)
 }
 
 /// When the decision of a revision was made.
@@ -78,7 +76,7 @@ impl History {
         let last = last_decision(placement).filter(|last| self.find(&last.decided_at).is_none())?;
         let number = self.0.last().map_or(0, |last| last.revision) + 1;
         let mut metadata = metadata(application, format!("{}-plan-{number}", application.name_any()));
-        metadata.labels.get_or_insert_default().insert(labels::HISTORY.to_owned(), MOVES.to_owned());
+        metadata.labels.get_or_insert_default().insert(labels::HISTORY.to_owned(), labels::MOVES.to_owned());
         Some(ControllerRevision { metadata, revision: number, data: data(last) })
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use control::{Action, BlockedOn, Refusal, StopMode};
-use crds::{ActorApplication, Instance, MicroTime, Placement};
+use crds::{ActorApplication, Instance, Placement};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -27,7 +27,7 @@ use crate::apply::rollout::Rollout;
 use crate::error::{Error, Failures};
 use crate::plan::planning::enqueue_if_due;
 use crate::queue::triggers::Waiting;
-use crate::runtime::clock::moment;
+use crate::runtime::clock::{micro_time, moment};
 use crate::runtime::context::Context;
 use crate::status::instances::root_of;
 use crate::status::report::{Outcome, event};
@@ -91,7 +91,7 @@ async fn run_phases(application: &ActorApplication, ctx: &Arc<Context>) -> Resul
     // Planning reports a foreign Placement of its name.
     outcome.decision = ctx.caches.decision(&key).ok().flatten().map(|decision| decision.as_ref().clone());
     if let Some(decision) = &outcome.decision {
-        let withdrawn = || withdrawn(decision, MicroTime(Timestamp::now()));
+        let withdrawn = || withdrawn(decision, micro_time(Timestamp::now()));
         outcome.judged = outcome.judged.take().or_else(withdrawn);
     }
     let is_pending = ctx.plans.is_pending(&key) || ctx.searches.has(&key);
@@ -225,7 +225,7 @@ async fn apply(
             .await?;
         return Ok(true);
     }
-    // Moves are in the history before they begin.
+    // Before evictions, so that moves are in the history when they begin; a failed write is retried and does not delay them.
     let judged = outcome.judged.clone();
     failures.keep(record_history((application, &key), decision, judged.as_ref(), ctx, outcome).await)?;
     let last_good = std::cell::LazyCell::new(|| rollout.last_good(application));

@@ -32,16 +32,9 @@ pub async fn record_history(
         && let Some(revision) = history.find(&judged.decided_at).filter(|it| outcome_of(it).is_none())
     {
         let text = serde_json::to_string(judged).unwrap_or_default();
-        ctx.writer.annotate_revision(revision, crds::labels::OUTCOME, &text).await?;
-        let gain = decision.spec.gain.as_ref().filter(|gain| gain.decided_at == judged.decided_at);
-        let expected = gain.map_or(0, |gain| gain.expected_percent);
-        ctx.metrics.move_outcomes.with_label_values(&[<&str>::from(judged.verdict)]).inc();
-        if judged.verdict != OutcomeVerdict::Withdrawn {
-            for (kind, percent) in [("expected", Some(expected)), ("realised", judged.realised_percent)] {
-                let labels = [key.namespace.as_str(), key.name.as_str(), kind];
-                ctx.metrics.gain_ratio.with_label_values(&labels).set(ratio(percent.unwrap_or_default()));
-            }
-            ctx.emit_event(application, &outcome_event(judged, expected)).await;
+        // Another reconcile may have written it before the watch delivers it: an outcome is counted once.
+        if ctx.writer.annotate_revision(revision, crds::labels::OUTCOME, &text).await? {
+            publish_outcome((application, key), decision, judged, ctx).await;
         }
     }
     for old in history.surplus() {
@@ -50,6 +43,26 @@ pub async fn record_history(
         delete::<ControllerRevision>(ctx, key, id.name.clone(), &id, false).await?;
     }
     Ok(())
+}
+
+/// Counts an outcome and emits its event.
+async fn publish_outcome(
+    (application, key): (&ActorApplication, &ApplicationKey),
+    decision: &Placement,
+    judged: &MoveOutcome,
+    ctx: &Context,
+) {
+    ctx.metrics.move_outcomes.with_label_values(&[<&str>::from(judged.verdict)]).inc();
+    if judged.verdict == OutcomeVerdict::Withdrawn {
+        return;
+    }
+    let gain = decision.spec.gain.as_ref().filter(|gain| gain.decided_at == judged.decided_at);
+    let expected = gain.map_or(0, |gain| gain.expected_percent);
+    for (kind, percent) in [("expected", Some(expected)), ("realised", judged.realised_percent)] {
+        let labels = [key.namespace.as_str(), key.name.as_str(), kind];
+        ctx.metrics.gain_ratio.with_label_values(&labels).set(ratio(percent.unwrap_or_default()));
+    }
+    ctx.emit_event(application, &outcome_event(judged, expected)).await;
 }
 
 fn ratio(percent: i64) -> f64 {

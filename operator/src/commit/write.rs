@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crds::{ActorApplication, MicroTime, Placement, StartPolicy};
+use crds::{ActorApplication, Placement, StartPolicy};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use placement::Plan;
@@ -16,6 +16,7 @@ use crate::commit::locks::CommitGuard;
 use crate::error::Error;
 use crate::plan::searches::LastPlanned;
 use crate::queue::solver_slots::Slot;
+use crate::runtime::clock::micro_time;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
@@ -85,19 +86,18 @@ async fn moves_of(
     plan: &Plan,
     reason: &DecisionReason,
 ) -> Result<DecisionMoves, Error> {
-    let at = now_in_microseconds();
-    if plan.assignment == world.snapshot.incumbent() {
+    let at = micro_time(Timestamp::now());
+    let incumbent = world.snapshot.incumbent();
+    let moves = plan
+        .assignment
+        .enumerate()
+        .any(|(actor, unit)| incumbent[actor].is_some() && unit.is_some() && incumbent[actor] != *unit);
+    if !moves {
         return Ok(DecisionMoves { at, gains: BTreeMap::new(), gain: None });
     }
     let (snapshot, plan, reason) = (world.snapshot.clone(), plan.clone(), *reason);
     let task = tokio::task::spawn_blocking(move || DecisionMoves::of(&snapshot, &plan, &reason, at));
     task.await.map_err(|e| Error::Search(e.to_string()))
-}
-
-/// Now, as the API server keeps it.
-fn now_in_microseconds() -> MicroTime {
-    let now = Timestamp::now();
-    MicroTime(Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now))
 }
 
 /// Whether the application has a pod.

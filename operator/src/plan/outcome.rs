@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::commit::elective::{percent, whole};
 use crate::error::Error;
 use crate::plan::load_search::{LoadSearch, MoverService};
+use crate::runtime::clock::micro_time;
 use crate::runtime::context::Context;
 
 /// Settled windows that moves are judged by.
@@ -48,11 +49,10 @@ pub async fn judge_moves(
     let messages = due.messages_per_second(windows);
     let is_slower = before.is_some_and(|before| due.has_slower_mover(before, windows));
     let verdict = verdict((due.expected, realised), (due.messages_before, messages), is_slower, least);
-    let now = Timestamp::now();
     Ok(Some(MoveOutcome {
         decided_at: due.decided_at,
         verdict,
-        judged_at: MicroTime(Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)),
+        judged_at: micro_time(Timestamp::now()),
         realised_percent: Some(realised),
         messages_per_second: Some(whole(messages)),
     }))

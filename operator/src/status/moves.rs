@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use kube::runtime::events::{Event, EventType};
 use world::DecidedMove;
 
+use crate::runtime::clock::micro_time;
 use crate::status::report::event;
 
 /// Most moves in a status.
@@ -93,8 +94,7 @@ fn advanced(before: MoveProgress, step: MoveStep, now: Timestamp) -> MoveProgres
     let was_stopped = matches!(before.step, MoveStep::Stopping | MoveStep::Stopped | MoveStep::Starting);
     let spent = i64::try_from(now.duration_since(before.since.0).as_millis()).unwrap_or(i64::MAX).max(0);
     let pause = before.pause_milliseconds.unwrap_or(0).saturating_add(if was_stopped { spent } else { 0 });
-    let now = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
-    MoveProgress { step, since: MicroTime(now), pause_milliseconds: (pause > 0).then_some(pause), ..before }
+    MoveProgress { step, since: micro_time(now), pause_milliseconds: (pause > 0).then_some(pause), ..before }
 }
 
 /// A step that a move went on to.

@@ -20,7 +20,7 @@ pub fn repair_only(actions: &mut Actions) {
 /// that has to move, as in a swap, also needs that move: otherwise it would be down for as long as the application is
 /// paused.
 pub fn finish_in_flight(actions: &mut Actions, observed: &ObservedState) {
-    let Actions { actions: steps, blocked: waiting, refused_pods: refused, ended, .. } = actions;
+    let Actions { actions: steps, blocked: waiting, refused_pods: refused, not_evicted, ended, .. } = actions;
     let has_ended = |actor: &String| ended.contains(actor);
     let mut waits: Vec<&BlockedOn> = waiting.values().collect();
     steps.retain(|step| match step {
@@ -35,6 +35,7 @@ pub fn finish_in_flight(actions: &mut Actions, observed: &ObservedState) {
         Action::StopPod { .. } | Action::CreateInstance { .. } | Action::DeleteInstance { .. } => false,
     });
     refused.clear();
+    not_evicted.clear();
 }
 
 /// Whether every decided actor has a healthy pod of the newest template at its unit; then no placement has to be

@@ -74,8 +74,8 @@ impl<'a> ElectiveTurns<'a> {
         let mut room = room.clone();
         let pod = |actor: &str| observed.instances.get(actor).and_then(|instance| instance.pod.as_ref());
         let mut candidates: Vec<(&'a str, usize, &'a str, &Pod)> = Vec::new();
-        // What stopped actors wait for.
-        let mut needed: Vec<BlockedOn> = Vec::new();
+        // What stopped actors wait for, and pods that make room already.
+        let (mut needed, mut leaving): (Vec<BlockedOn>, Vec<&Pod>) = (Vec::new(), Vec::new());
         let mut stopped = 0;
         for actor in &desired.actors {
             let Some((name, _)) = decision.elective.get_key_value(&actor.name) else { continue };
@@ -84,16 +84,21 @@ impl<'a> ElectiveTurns<'a> {
             stopped += usize::from(state.is_stopped());
             match (state, pod(name)) {
                 (MoveState::Decided, Some(pod)) => candidates.push((name, actor.group, to, pod)),
+                (MoveState::Stopping, Some(pod)) => leaving.push(pod),
                 (MoveState::Stopped, _) => needed.extend(room.take(actor.group, to).err()),
                 _ => {}
             }
         }
         turns.waiting = candidates.iter().map(|(name, ..)| *name).collect();
-        let is_rolling = observed.instances.values().filter_map(|it| it.pod.as_ref()).any(|pod| pod.outdated);
-        if is_rolling {
+        // With 0 nothing is replaced. An actor that moves starts with its newest template elsewhere.
+        let is_replaced = |(actor, instance): (&String, &Instance)| {
+            let pod = instance.pod.as_ref().filter(|pod| pod.outdated && !pod.restart_blocked);
+            pod.is_some_and(|pod| pod.unit.as_ref() == decision.places.get(actor))
+        };
+        if desired.max_unavailable > 0 && observed.instances.iter().any(is_replaced) {
             return turns;
         }
-        for wait in &needed {
+        for wait in needed.iter().filter(|wait| !leaving.iter().any(|pod| is_in_the_way(pod, wait))) {
             let holder = candidates.iter().find(|(_, _, _, pod)| is_in_the_way(pod, wait));
             if let Some((name, ..)) = holder {
                 turns.begin(name);

@@ -58,6 +58,9 @@ impl ElectiveMoves {
 
     /// All elective moves of `goes`, none taken back. `None` if there are none.
     pub fn all(snapshot: &Snapshot, stays: Assignment, goes: &Assignment, least: f64) -> Option<Self> {
+        if stays == *goes {
+            return None;
+        }
         let level = noticeable_level(snapshot, (&stays, goes), least / 2.0).unwrap_or_default();
         let all = Pruned { snapshot, stays: &stays, goes: goes.clone(), level };
         let movers = all.movers();

@@ -13,7 +13,7 @@ use control::{
 /// `actors=N` `nodes=NODE:cpus:gpus` `units=NODE/POOL-K:slots` `pools=POOL:left` `decided=I:UNIT` `unplaced=I`
 /// `closed=UNTIL` `instances=I[:terminating|asked]` `surplus=NAME` `pods=I:UNIT:STATE[:NODE]` `refused=I:WORDS[:SINCE]` `taken=I:by|leaving` `infeasible=I`
 /// `now=SECONDS` `back=I:UNTIL` `ready=I` `old=I` `update=MAX_UNAVAILABLE` `silent=yes`
-/// `lost=NODE[:SINCE|:out]` `force=SECONDS` `elective=I:FROM[:STARTING_SINCE]` `limits=AT_ONCE[:LEFT_IN_CLUSTER]` `kept=I:SINCE`.
+/// `lost=NODE[:SINCE|:out]` `force=SECONDS` `elective=I[:STARTING_SINCE]` `limits=AT_ONCE[:LEFT_IN_CLUSTER]` `kept=I:SINCE`.
 ///
 /// Actors ask for one core. Pools that begin with `gpu` hand out a resource, and are of kind gpu, the others of kind cpu.
 #[derive(Clone, Debug, Default)]
@@ -118,9 +118,8 @@ impl World {
             }
             "now" => seen.now = Duration::from_secs(number(Some(&first))),
             "elective" => {
-                let starting_since = fields.get(2).map(|since| Duration::from_secs(since.parse().unwrap()));
-                let elective = ElectiveMove { from: second.unwrap().to_owned(), starting_since };
-                self.decision.elective.insert(name, elective);
+                let starting_since = second.map(|since| Duration::from_secs(since.parse().unwrap()));
+                self.decision.elective.insert(name, ElectiveMove { starting_since });
             }
             "limits" => {
                 let left_in_cluster = second.map_or(usize::MAX, |left| left.parse().unwrap());
