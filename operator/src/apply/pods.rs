@@ -124,6 +124,7 @@ pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> O
         memory_mib: None,
         slots: None,
         resource: None,
+        device: None,
         cordoned: None,
     };
     let mut pod = pod(application, actor, &instance(application, actor), &unit, None, false, true)?;
@@ -202,6 +203,7 @@ mod tests {
             memory_mib: None,
             slots: Some(1),
             resource: Some("nvidia.com/gpu".into()),
+            device: None,
             cordoned: None,
         };
         serde_json::to_value(pod(&application, &actor, &instance, &unit, Some(&pool), true, true).unwrap())

@@ -267,6 +267,7 @@ impl PoolOnNode<'_> {
             memory_mib: self.node_memory().filter(|_| resource.is_none()),
             slots,
             resource,
+            device: None,
             cordoned: Some(CordonReason::StaleAgent).filter(|_| is_hearsay),
         }
     }

@@ -48,6 +48,8 @@ pub struct Unit {
     pub slots: Option<u64>,
     /// Extended resource of which a pod requests one.
     pub resource: Option<String>,
+    /// Id of its device in the node's topology, if it is known which device a pod gets.
+    pub device: Option<String>,
     /// Set if running actors stay and no new ones are placed.
     pub cordoned: Option<CordonReason>,
 }
