@@ -108,7 +108,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)$(SHORT:%=-short)
-PARTS := operator scale beside chaos upgrade planning place-one load-tick kernels taskgraph-speed strategies large shapes clingo full-units held-out groups dense ablation heavy-tails \
+PARTS := operator scale beside scheduler chaos upgrade planning place-one load-tick kernels taskgraph-speed strategies large shapes clingo full-units held-out groups dense ablation heavy-tails \
 	baselines brute-force programs acceptance bounds footprint trouble real-nodes $(if $(shell command -v nvidia-smi),gpus) runtime soundness fuzz structure experiments
 
 # The size of each part. `make bench SHORT=1` is a smoke test: it runs each part on a minimal input and writes into the cache.
@@ -119,6 +119,7 @@ SHAPES := F-,Q-
 HOW_MUCH_operator := --applications 2 --actors 10 --nodes 10
 HOW_MUCH_scale := --applications 20 --nodes 20 --minutes 1
 HOW_MUCH_beside := --runs 1
+SCHEDULED := CAIRN_WORLDS=4 CAIRN_DEVICE_WORLDS=2
 HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 20 --actors 10
 HOW_MUCH_kernels := -- --warm-up-time 0.1 --measurement-time 0.1 --sample-size 10
 HOW_MUCH_taskgraph-speed := --runs 1 --table-runs 1
@@ -153,6 +154,7 @@ RESULTS := docs/results
 BEST := examples/instances/best-known.json
 # Instance families other than P and C (examples/instances/README.md).
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
+SCHEDULED := CAIRN_WORLDS=200 CAIRN_DEVICE_WORLDS=50
 SEEDS := 1,2,3
 HOW_MUCH_strategies := --only P-,C-64,C-128,C-256,C-512,C-1000
 OVER_TIME := 1,30
@@ -212,6 +214,16 @@ $(DONE)/chaos: | bench-programs
 
 # The older version: the previous commit, or `make bench OLDER=v0.1.0`, built in a separate tree.
 OLDER := HEAD^
+$(DONE)/scheduler: | bench-programs
+	$(call say,operator: plans against kube-scheduler)
+	@$(SCHEDULED) cargo test --locked --workspace --test scheduler random -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
+	@{ printf '# Plans against kube-scheduler\n\nRandom worlds of 1 to 5 nodes on a real control plane. A difference between plan and kube-scheduler fails the run, except where Cairn\ndecides otherwise on purpose: an actor that tolerates a `NoExecute` taint for some seconds only is not placed on that node.\n\n'; \
+		printf '| worlds with | worlds | actors placed, and bound at the first try | actors unplaced, and bound nowhere | intended differences |\n|---|---:|---:|---:|---:|\n'; \
+		grep '^| ' $@.log; \
+		printf '\nTemplates have affinity, spread, host ports, taints, quotas, overhead and resizes. Devices have taints and claims of others; each claim holds exactly\nthe device of the plan, and an actor is unplaced only if no device is left.\n'; \
+		printf '\nMade at %s by `make bench`, part `scheduler`:\n\n    %s cargo test --workspace --test scheduler random -- --nocapture\n' $(COMMIT) '$(SCHEDULED)'; } > $(RESULTS)/scheduler.md
+	$(done)
+
 $(DONE)/upgrade: | bench-programs
 	$(call say,operator: upgrade and rollback)
 ifdef SHORT

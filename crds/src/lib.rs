@@ -37,8 +37,8 @@ pub use placement::{
     RefusalScope, StoppedBy, UnplacedActor,
 };
 pub use pool::{
-    DeviceMatch, DevicePool, DevicePoolSpec, DevicePoolStatus, InstanceLimit, PodDefaults, PoolResource,
-    Sharing, UnitKind,
+    DeviceMatch, DevicePool, DevicePoolSpec, DevicePoolStatus, DraDevices, InstanceLimit, PodDefaults,
+    PoolResource, Sharing, UnitKind,
 };
 pub use topology::{
     Allocation, ComputeResource, CoreKind, Device, Health, Link, MemorySpace, NodeTopology, NodeTopologySpec,

@@ -33,6 +33,8 @@ use crate::common::{Condition, dns_label, object_name, positive_rational, share}
     validation = needs_resource(),
     validation = needs_indexed_resource(),
     validation = index_needs_numa_domain(),
+    validation = claims_are_not_shared(),
+    validation = claims_have_selectors(),
     validation = forbidden_for_nodes("resource", "a pool with unit Node uses the cores of its nodes and has no resource: \
         remove resource, or set unit to Device"),
     validation = forbidden_for_nodes("devices", "a pool with unit Node has no devices to match: \
@@ -123,14 +125,14 @@ const UNIT: &str = "(has(self.unit) ? self.unit : (self.kind == 'cpu' ? 'Node' :
 fn needs_resource() -> Rule {
     Rule::new(format!("{UNIT} != 'Device' || has(self.resource)"))
         .message(
-            "a pool with unit Device needs resource.devicePlugin, for example nvidia.com/gpu, with which a \
+            "a pool with unit Device needs resource.devicePlugin, for example nvidia.com/gpu, or resource.dra, with which a \
              pod requests a device",
         )
         .field_path(".resource")
 }
 
 fn needs_indexed_resource() -> Rule {
-    let indexed = "has(self.resource) && self.resource.devicePlugin.contains('{index}')";
+    let indexed = "has(self.resource) && has(self.resource.devicePlugin) && self.resource.devicePlugin.contains('{index}')";
     Rule::new(format!("{UNIT} != 'NumaDomain' || {indexed}"))
         .message(
             "a pool with unit NumaDomain needs one resource for each domain: set resource.devicePlugin to a name \
@@ -140,12 +142,25 @@ fn needs_indexed_resource() -> Rule {
 }
 
 fn index_needs_numa_domain() -> Rule {
-    let plain = "!has(self.resource) || !self.resource.devicePlugin.contains('{index}')";
+    let plain = "!has(self.resource) || !has(self.resource.devicePlugin) || !self.resource.devicePlugin.contains('{index}')";
     Rule::new(format!("{UNIT} == 'NumaDomain' || {plain}"))
         .message(
             "{index} in resource.devicePlugin is the number of a NUMA domain: use it only with unit NumaDomain",
         )
         .field_path(".resource")
+}
+
+fn claims_are_not_shared() -> Rule {
+    let is_shared = "has(self.sharing) && self.sharing.maxInstances > 1";
+    Rule::new(format!("!({is_shared}) || !has(self.resource) || !has(self.resource.dra)"))
+        .message("each actor has its own claim, and a device is allocated to one claim: remove sharing, or set maxInstances to 1")
+        .field_path(".sharing")
+}
+
+fn claims_have_selectors() -> Rule {
+    Rule::new("!has(self.devices) || !has(self.resource) || !has(self.resource.dra)")
+        .message("the devices of a pool with resource.dra are those of its class: remove devices, and use resource.dra.selectors")
+        .field_path(".devices")
 }
 
 fn forbidden_for_nodes(field: &str, message: &str) -> Rule {
@@ -224,13 +239,18 @@ pub enum UnitKind {
     Node,
 }
 
-/// How a pod requests one unit.
+/// How a pod requests one unit: by a device plugin, or by a claim of dynamic resource allocation (DRA).
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("has(self.devicePlugin) != has(self.dra)")
+        .message("set devicePlugin, for example nvidia.com/gpu, or dra, and not both")
+)]
 pub struct PoolResource {
     /// The extended resource of a device plugin, such as `nvidia.com/gpu`.
     ///
     /// For `NumaDomain` it contains `{index}`, the number of the domain, for example `cairn.dev/numa-{index}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 128))]
     #[x_kube(
         validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9{]([-A-Za-z0-9_.{}]*[A-Za-z0-9}])?$')")
@@ -238,7 +258,63 @@ pub struct PoolResource {
         validation = Rule::new("!self.replace('{index}', '').matches('[{}]')")
             .message("the only allowed placeholder is {index}, the number of the NUMA domain")
     )]
-    pub device_plugin: String,
+    pub device_plugin: Option<String>,
+
+    /// Devices of `ResourceSlice`s, each of which is a unit, and which pods request by a `ResourceClaim`; Kubernetes 1.34 or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dra: Option<DraDevices>,
+}
+
+impl PoolResource {
+    /// The extended resource of a device plugin.
+    pub fn plugin(name: impl Into<String>) -> Self {
+        Self { device_plugin: Some(name.into()), dra: None }
+    }
+}
+
+/// The devices of a pool with dynamic resource allocation (DRA), and how a claim selects one of them.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DraDevices {
+    /// The `DeviceClass`, such as `gpu.nvidia.com`, whose devices belong to the pool.
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = object_name())]
+    pub device_class_name: String,
+
+    /// CEL expressions that the devices satisfy, such as `device.attributes['gpu.nvidia.com'].productName.startsWith('NVIDIA H100')`; default: all devices of the class.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(min = 1, max = 10_240)))]
+    pub selectors: Vec<String>,
+
+    /// The attribute by which a claim selects one device, such as `gpu.nvidia.com/uuid`; default `Auto`.
+    ///
+    /// Its value is a string that differs between the devices of a node. `Auto` is the first of `resource.kubernetes.io/pciBusID`, the driver's `uuid`, and any other such attribute of the driver.
+    #[serde(default = "default_pin", skip_serializing_if = "is_default_pin")]
+    #[schemars(length(min = 1, max = 128))]
+    #[x_kube(
+        validation = Rule::new("self == 'Auto' || self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]*$')")
+            .message("must be Auto or an attribute with its domain, for example gpu.nvidia.com/uuid")
+    )]
+    pub pin_by: String,
+}
+
+impl DraDevices {
+    /// The attribute by which a claim selects a device; `None` for `Auto`.
+    pub fn pin_attribute(&self) -> Option<&str> {
+        Some(self.pin_by.as_str()).filter(|attribute| *attribute != AUTO)
+    }
+}
+
+/// The value of `pinBy` for the first suitable attribute.
+const AUTO: &str = "Auto";
+
+fn default_pin() -> String {
+    AUTO.to_owned()
+}
+
+#[expect(clippy::ptr_arg, reason = "serde passes a reference to the field")]
+fn is_default_pin(pin: &String) -> bool {
+    pin == AUTO
 }
 
 /// Whether actors may share a unit.
@@ -312,7 +388,7 @@ pub struct DevicePoolStatus {
     #[serde(default)]
     pub allocated: i32,
 
-    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap` and `Invalid`. `MixedLocality`, `MixedModels`, `UnreportedDomain` and `UnusedReplicas` are information.
+    /// The conditions of the pool; `Ready` summarizes `Stale`, `Degraded`, `NoTopology`, `Ambiguous`, `Overlap`, `Unsupported` and `Invalid`. `MixedLocality`, `MixedModels`, `NotPinnable`, `UnreportedDomain` and `UnusedReplicas` are information.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]

@@ -123,7 +123,9 @@ impl Lister<'_> {
                 found.items.into_iter().for_each(|it| objects.put(Arc::new(it)));
             }
             // An older API server does not serve the kind.
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                objects.borrow_mut().set_served::<K>(false);
+            }
             Err(source) => {
                 let is_forbidden = matches!(&source, kube::Error::Api(status) if status.code == 403);
                 let error = list_error::<K>(source, "; what its objects decide is not checked");

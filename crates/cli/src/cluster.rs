@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use crds::NodeTopology;
+use k8s_openapi::api::resource::v1::{ResourceClaim, ResourceSlice};
 use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 
-use world::ApplicationKey;
+use world::{ApplicationKey, Objects, SchedulingObjects};
 
 use crate::args::ClusterArgs;
 use crate::error::CliError;
@@ -45,18 +46,33 @@ pub fn application_key(
     format!("{namespace}/{name}").parse().map_err(CliError::Usage)
 }
 
-/// The topology of a node; if there is none, all topologies, for the error message.
-pub fn topologies(args: &ClusterArgs, node: &str) -> Result<Vec<Arc<NodeTopology>>, CliError> {
+/// The topology of a node with the devices that drivers publish for claims; if it has none, all topologies, for the error message.
+pub fn devices(args: &ClusterArgs, node: &str) -> Result<Objects, CliError> {
     block_on(async {
-        let api = Api::<NodeTopology>::all(client(args).await?);
-        if let Ok(Some(found)) = api.get_opt(node).await {
-            return Ok(vec![Arc::new(found)]);
+        let client = client(args).await?;
+        let topologies = topologies(client.clone(), node).await?;
+        let mut scheduling = SchedulingObjects::default();
+        let of_node = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        // Clusters without dynamic resource allocation, and users who may not read claims, have none.
+        if let Ok(found) = Api::<ResourceSlice>::all(client.clone()).list(&of_node).await {
+            found.items.into_iter().for_each(|slice| scheduling.put(Arc::new(slice)));
         }
-        // The error of a list is more helpful: a missing CRD or a missing permission.
-        let found = api.list(&ListParams::default()).await;
-        let found = found.map_err(|source| list_error::<NodeTopology>(source, CLUSTER_ACCESS_HINT))?;
-        Ok(found.items.into_iter().map(Arc::new).collect())
+        if let Ok(found) = Api::<ResourceClaim>::all(client).list(&ListParams::default()).await {
+            found.items.into_iter().for_each(|claim| scheduling.put(Arc::new(claim)));
+        }
+        Ok(Objects { topologies, scheduling, ..Objects::default() })
     })
+}
+
+async fn topologies(client: Client, node: &str) -> Result<Vec<Arc<NodeTopology>>, CliError> {
+    let api = Api::<NodeTopology>::all(client);
+    if let Ok(Some(found)) = api.get_opt(node).await {
+        return Ok(vec![Arc::new(found)]);
+    }
+    // The error of a list is more helpful: a missing CRD or a missing permission.
+    let found = api.list(&ListParams::default()).await;
+    let found = found.map_err(|source| list_error::<NodeTopology>(source, CLUSTER_ACCESS_HINT))?;
+    Ok(found.items.into_iter().map(Arc::new).collect())
 }
 
 /// Runs the future on a single-threaded runtime.

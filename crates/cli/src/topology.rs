@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crds::{Device, Health, NodeTopology};
 use kube::ResourceExt;
+use world::{DeviceAvailability, Index, PublishedDevice};
 
 use crate::args::{TopologyArgs, TopologyOutput};
 use crate::error::CliError;
@@ -13,17 +14,20 @@ use crate::{Outcome, cluster, plan, print, read};
 
 /// Runs the command.
 pub fn run(args: &TopologyArgs) -> Result<Outcome, CliError> {
-    let topologies = if args.files.is_empty() {
-        cluster::topologies(&args.cluster, &args.node)?
+    let objects = if args.files.is_empty() {
+        cluster::devices(&args.cluster, &args.node)?
     } else {
-        read::manifests(&args.files)?.0.topologies
+        read::manifests(&args.files)?.0
     };
-    let topology = find(&topologies, &args.node)?;
+    let topology = find(&objects.topologies, &args.node)?;
     print(&match args.output {
         TopologyOutput::Json => plan::json(&topology.spec),
         TopologyOutput::Yaml => plan::yaml(&topology.spec),
         TopologyOutput::Hicr => format!("{:#}\n", hicr::Topology::from(&topology.spec).to_json()),
-        TopologyOutput::Table => render(topology, Style::of_stdout()),
+        TopologyOutput::Table => {
+            let published = Index::of(&objects).published_devices(&args.node);
+            render(topology, &published, Style::of_stdout())
+        }
     })?;
     Ok(Outcome::Ok)
 }
@@ -40,7 +44,7 @@ fn find<'a>(topologies: &'a [Arc<NodeTopology>], node: &str) -> Result<&'a NodeT
     })
 }
 
-fn render(topology: &NodeTopology, style: Style) -> String {
+fn render(topology: &NodeTopology, published: &[PublishedDevice], style: Style) -> String {
     let name = style.paint(Tone::Heading, &topology.name_any());
     let summary = match topology.spec.summary() {
         empty if empty.is_empty() => "no devices".to_owned(),
@@ -52,6 +56,9 @@ fn render(topology: &NodeTopology, style: Style) -> String {
     }
     if !topology.spec.links.is_empty() {
         page.push(links(topology, style));
+    }
+    if !published.is_empty() {
+        page.push(claimable(published, style));
     }
     page.join("\n")
 }
@@ -79,6 +86,30 @@ fn devices(devices: &[Device], style: Style) -> String {
             (device.health.to_string(), tone),
             plain(&computes.collect::<Vec<_>>().join(", ")),
             plain(&memory.collect::<Vec<_>>().join(", ")),
+        ]);
+    }
+    table.render(style)
+}
+
+/// Devices that drivers publish for resource claims.
+fn claimable(published: &[PublishedDevice], style: Style) -> String {
+    let mut table = Table::new(&["CLAIMABLE", "DRIVER", "NUMA", "MEMORY", "DEVICE", "STATE", "CLAIMED BY"]);
+    for device in published {
+        let plain = |text: String| (text, Tone::Plain);
+        let tone = if device.availability == DeviceAvailability::Usable { Tone::Good } else { Tone::Bad };
+        table.row([
+            plain(device.key.device.clone()),
+            plain(device.key.driver.clone()),
+            plain(device.numa_node.map(|numa| numa.to_string()).unwrap_or_default()),
+            plain(
+                device
+                    .memory_mib
+                    .map(|memory| size(i64::try_from(memory << 20).unwrap_or(i64::MAX)))
+                    .unwrap_or_default(),
+            ),
+            plain(device.described_as.clone().unwrap_or_default()),
+            (device.availability.to_string(), tone),
+            plain(device.claims.join(", ")),
         ]);
     }
     table.render(style)

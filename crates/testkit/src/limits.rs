@@ -113,7 +113,7 @@ fn all(file: &SnapshotFile, places: &Assigned) -> BTreeMap<String, Breach> {
         );
     }
     for (number, constraint) in file.constraints.iter().enumerate() {
-        if let Constraint::Quota { actors, pool, pools, numa, resource, max, .. } = constraint {
+        if let Constraint::Quota { actors, pool, pools, numa, units, resource, max, .. } = constraint {
             say(format!("quota {number}"), (*max).into(), &|_, actor, there| {
                 let is_elsewhere = (pool.is_some() && *pool != there.pool)
                     || (numa.is_some() && *numa != there.numa)
@@ -126,7 +126,9 @@ fn all(file: &SnapshotFile, places: &Assigned) -> BTreeMap<String, Breach> {
                 let way = actor.runs_on.get(&there.kind);
                 let of_way = way.map(|way| [&way.requires, &way.node_requires]).into_iter().flatten();
                 let all = of_way.chain([&actor.requires]);
-                resource.as_ref().map_or(1, |name| all.map(|all| of(all, name)).sum())
+                let once = resource.as_ref().map_or(1, |name| all.map(|all| of(all, name)).sum());
+                let weight = units.as_ref().map_or(1, |of| of.get(&there.id).copied().unwrap_or(0));
+                once * i128::from(weight)
             });
         }
     }

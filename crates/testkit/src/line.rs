@@ -180,6 +180,10 @@ fn rule(file: &mut SnapshotFile, statement: &str) {
             pool: rest.iter().find_map(|word| word.strip_prefix("pool=")).map(own),
             pools: rest.iter().find_map(|word| word.strip_prefix("pools=")).map(list),
             numa: rest.iter().find_map(|word| word.strip_prefix("numa=")).map(own),
+            units: rest.iter().find_map(|word| word.strip_prefix("units=")).map(|all| {
+                let pairs = all.split(',').map(|pair| pair.rsplit_once(':').unwrap());
+                pairs.map(|(unit, amount)| (unit.to_owned(), amount.parse().unwrap())).collect()
+            }),
             resource: rest.iter().find_map(|word| word.strip_prefix("of=")).map(own),
             reason,
         }),

@@ -299,7 +299,7 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
             let (all, theirs): (i128, i128) = (drawn(at), drawn(&alone));
             all <= i128::from(*max) || all == theirs
         }),
-        Constraint::Quota { actors, pool, pools, numa, resource, max, .. } => {
+        Constraint::Quota { actors, pool, pools, numa, units, resource, max, .. } => {
             let used = |who: &dyn Fn(&String) -> bool| -> u128 {
                 let named = file.actors.iter().filter(|actor| actors.contains(&actor.id) && who(&actor.id));
                 let of = |actor: &Actor| {
@@ -313,7 +313,9 @@ fn obeyed(file: &SnapshotFile, at: &Placed, constraint: &Constraint, fixed: &dyn
                     let counts = pool.as_ref().is_none_or(in_pool)
                         && pools.as_ref().is_none_or(|pools| pools.iter().any(in_pool))
                         && numa.as_ref().is_none_or(|numa| unit.numa.as_ref() == Some(numa));
-                    counts.then(|| resource.as_ref().map_or(1, required))
+                    let weight =
+                        units.as_ref().map_or(1, |of| u128::from(of.get(&unit.id).copied().unwrap_or(0)));
+                    counts.then(|| weight * resource.as_ref().map_or(1, required))
                 };
                 named.filter_map(of).sum()
             };

@@ -344,7 +344,7 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
                 drawn(places) <= i64::try_from(*max).unwrap() || drawn(places) == drawn(&alone)
             })
         }
-        Constraint::Quota { actors, pool, pools, numa, resource, max, .. } => {
+        Constraint::Quota { actors, pool, pools, numa, units, resource, max, .. } => {
             let mut used = [0_u64; 2];
             for id in actors {
                 let (actor, Some(unit)) = (&file.actors[position(file, id)], at(id)) else { continue };
@@ -361,6 +361,9 @@ fn is_obeyed(file: &SnapshotFile, places: &Assigned, constraint: &Constraint) ->
                     let way = &actor.runs_on[&unit.kind];
                     let of = |map: &BTreeMap<String, u64>| map.get(resource).copied().unwrap_or(0);
                     amount = of(&actor.requires) + of(&way.requires) + of(&way.node_requires);
+                }
+                if let Some(weights) = units {
+                    amount *= weights.get(&unit.id).copied().unwrap_or(0);
                 }
                 used[usize::from(fixed(id))] += amount;
             }

@@ -80,6 +80,7 @@ pub fn over_full(seed: u64) -> SnapshotFile {
                     pool: None,
                     pools: None,
                     numa: None,
+                    units: None,
                     resource: None,
                     max,
                     reason: None,
@@ -298,7 +299,9 @@ fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
             let (max, numa) = (rng.u64(..5), None);
             // One pool in a list is that pool.
             let (pool, pools) = if max % 2 == 0 { (pool, None) } else { (None, pool.map(|pool| vec![pool])) };
-            Constraint::Quota { actors, pool, pools, numa, resource, max, reason: None }
+            let weight = |unit: &placement::file::Unit| (unit.id.clone(), max % 3);
+            let units = (max == 4).then(|| file.units.iter().map(weight).collect());
+            Constraint::Quota { actors, pool, pools, numa, units, resource, max, reason: None }
         }
         17..=19 => peers(rng, file, actors),
         _ => Constraint::Reserve { unit: unit.id, resource: "memory".into(), quantity: rng.u64(2..9) },

@@ -28,6 +28,7 @@ pub use demand::mobility::groups_that_stay;
 pub use demand::pods::{is_terminal, pod_requests, unit_of};
 pub use demand::requested::desired_actors;
 pub use index::Index;
+pub use index::devices::{DraSummary, PublishedDevice, claimed_unit};
 pub use index::objects::{ApplicationKey, Objects, ReadError};
 pub use index::owner::{controller_ref, is_decision_for};
 pub use index::ownership::Ownership;
@@ -50,7 +51,5 @@ pub use snapshot::observe::{Observation, infeasible, infeasible_without_plan, ob
 pub use snapshot::offered::{pools, units, units_at, units_on};
 pub use suggestions::suggestions;
 pub use units::report::{POOL_NOTES, POOL_PROBLEMS, PoolProblem, PoolReport};
-pub use units::slices::{
-    DeviceAvailability, DeviceKey, DevicePin, SliceDevice, allocated_devices, pin, slice_devices,
-};
-pub use units::unit::{CordonReason, Unit, Units};
+pub use units::slices::{DeviceAvailability, DeviceKey, allocated_devices};
+pub use units::unit::{CordonReason, DeviceClaim, Unit, Units};

@@ -140,8 +140,11 @@ async fn forged_annotations_take_no_unit() {
     env.describe_devices("one", &[("gpu-0", "GPU")]);
     let mut forged = foreign("stranger-server-0");
     forged["metadata"]["annotations"] = json!({"cairn.dev/unit": "one/gpus-0"});
-    let refused =
-        |claim: &str| format!("only the Cairn operator can set {claim} cairn.dev/* of pods: remove them");
+    let refused = |claim: &str| {
+        format!(
+            "only the Cairn operator can set {claim} cairn.dev/* of pods and resource claims: remove them"
+        )
+    };
     is_refused(&env, ["create", "--dry-run=server", "-f-"], &forged, &refused("annotations")).await;
     forged["metadata"]["labels"] =
         json!({"cairn.dev/instance": "stranger-server-0", "cairn.dev/application": "stranger"});

@@ -7,6 +7,7 @@
 
 mod agent;
 mod devices;
+mod dra;
 mod hello;
 mod live;
 mod nodes;

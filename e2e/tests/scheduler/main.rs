@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod dra;
 mod draw;
 mod installed;
 mod manifests;

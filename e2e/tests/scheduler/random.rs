@@ -71,7 +71,8 @@ async fn plans_of_random_worlds_agree_with_kube_scheduler() {
     let summary = format!(
         "{worlds} worlds from seed {first}: {placed} actors placed, {unplaced} unplaced, {explained} intended differences"
     );
-    println!("{summary}");
+    // With --nocapture, a row of docs/results/scheduler.md.
+    println!("\n| pod templates | {worlds} | {placed} | {unplaced} | {explained} |");
     let (count, folder) = (failures.len(), folder.display());
     assert!(failures.is_empty(), "{summary}, {count} failures, kept in {folder}:\n{}", failures.join("\n"));
 }

@@ -3,6 +3,7 @@
 //! [`reconcile`] is the entry point: it compares the [`observed`] state with the Placement, creates and deletes Instances and pods,
 //! evicts pods that move, and keeps the resources that the application owns.
 
+pub mod device_claims;
 pub mod eviction;
 pub mod history;
 pub mod identity;

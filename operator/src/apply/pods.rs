@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crds::{ActorApplication, DevicePool, Instance, InstanceOrigin, InstanceSpec, InstanceTemplate, labels};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec,
+    Affinity, Container, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod,
+    PodResourceClaim, PodSpec, ResourceClaim,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ObjectMeta;
@@ -52,6 +53,16 @@ pub fn instance(application: &ActorApplication, actor: &ActorName) -> Instance {
     instance
 }
 
+/// The name of the device in a pod's `resourceClaims`, and of the request in the claim.
+pub const DEVICE: &str = "cairn-device";
+
+/// The name of an actor's claim of a unit's device. Claims are immutable, so it differs when the pool requests the device
+/// otherwise.
+pub fn claim_name(instance: &str, unit: &Unit) -> Option<String> {
+    let claim = unit.claim.as_ref()?;
+    Some(format!("{instance}-{}", hash(&(&unit.id, &claim.class, &claim.selectors))))
+}
+
 /// The pod of an actor on a unit: the template of its group, pinned to the node and requesting the pool's resource.
 ///
 /// `has_peers` says that the application owns the peers file.
@@ -83,11 +94,21 @@ pub fn pod(
     if let Some(resource) = &unit.resource {
         ask_for(container, resource);
     }
+    let claim = claim_name(&object_name(actor), unit);
+    if claim.is_some() {
+        let used = ResourceClaim { name: DEVICE.to_owned(), request: None };
+        container.resources.get_or_insert_default().claims.get_or_insert_default().push(used);
+    }
     for variable in defaults.iter().flat_map(|defaults| &defaults.env) {
         let set = container.env.get_or_insert_default();
         if !set.iter().any(|own| own.name == variable.name) {
             set.push(variable.clone());
         }
+    }
+    if let Some(name) = claim {
+        let (name, resource_claim_name) = (DEVICE.to_owned(), Some(name));
+        let claim = PodResourceClaim { name, resource_claim_name, ..PodResourceClaim::default() };
+        spec.resource_claims.get_or_insert_default().push(claim);
     }
     introduce(&mut spec, application, actor, &unit.kind, is_root, has_peers);
     let given = template.metadata.unwrap_or_default();
@@ -124,6 +145,7 @@ pub fn trial(application: &ActorApplication, actor: &ActorName, kind: &str) -> O
         memory_mib: None,
         slots: None,
         resource: None,
+        claim: None,
         device: None,
         cordoned: None,
     };
@@ -203,6 +225,7 @@ mod tests {
             memory_mib: None,
             slots: Some(1),
             resource: Some("nvidia.com/gpu".into()),
+            claim: None,
             device: None,
             cordoned: None,
         };

@@ -15,6 +15,7 @@ use kube::runtime::reflector::ObjectRef;
 use world::{ActorName, ApplicationKey, GroupMember, Index, SnapshotWarning, Unit};
 
 use crate::api::writes::each;
+use crate::apply::device_claims::{create_claim, delete_unused};
 use crate::apply::eviction::{Deferred, evict};
 use crate::apply::history::withdrawn;
 use crate::apply::instance_pods::{adopt, create_instance, create_pod, delete};
@@ -271,6 +272,9 @@ async fn apply(
                     let Some((instance, _)) = instances.get(&instance.name) else { return Ok(None) };
                     let has = (*root == Some(instance.name_any()), has_peers);
                     let pool = pools.get(&unit.pool).map(AsRef::as_ref);
+                    if let Some(deferred) = create_claim(name, instance, unit, ctx).await? {
+                        return Ok(Some(deferred));
+                    }
                     create_pod(application, name, instance, (unit, pool), has, ctx).await
                 }
             }
@@ -279,6 +283,7 @@ async fn apply(
     for done in each(work).await {
         deferred.extend(failures.keep(done)?.flatten());
     }
+    deferred.extend(delete_unused(&key, decision, (&units, &instances), ctx, failures).await?);
     record_deferred(application, deferred, decision, ctx, outcome, refusals, (&seen, &units, &actors))
         .await?;
     Ok(false)

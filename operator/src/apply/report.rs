@@ -12,6 +12,7 @@ use kube::ResourceExt;
 use world::{ActorName, ApplicationActors, ApplicationKey, DecidedMove, OwnedObjects, Policy, object_name};
 
 use crate::api::writes::all;
+use crate::apply::device_claims::add_claimed;
 use crate::apply::record_moves::record_steps;
 use crate::apply::refusals::to_status;
 use crate::apply::rollout::Rollout;
@@ -126,7 +127,10 @@ async fn report_instances(
     let mut requeue_in = None;
     let changed = own.iter().filter_map(|(name, (instance, pod))| {
         let pod = pod.as_deref();
-        let devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
+        let mut devices = pod.map(|pod| devices::held_by(pod, &topologies)).unwrap_or_default();
+        if let Some(pod) = pod {
+            add_claimed(&mut devices, &ctx.caches.index(), instance, pod);
+        }
         let hosted: Vec<String> = world::actors_of_instance(instance).iter().map(ActorName::short).collect();
         let context = InstanceContext {
             place: hosted.iter().find_map(|actor| places.get(actor.as_str()).copied()),

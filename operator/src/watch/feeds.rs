@@ -15,7 +15,7 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
-use world::Policy;
+use world::{Policy, SchedulingKind};
 
 use crate::plan::policies::Policies;
 use crate::watch::caches::{Caches, CachesCell, Requests};
@@ -65,9 +65,9 @@ fn add_scheduling(watches: &mut Watches, caches: &CachesCell) {
     add::<StorageClass>(watches, slim::metadata, caches);
     add::<CSINode>(watches, scheduling::identity, caches);
     add_if_served::<DeviceClass>(watches, scheduling::device_class, caches);
-    add_if_served::<ResourceClaim>(watches, scheduling::identity, caches);
+    add_if_served::<ResourceClaim>(watches, scheduling::resource_claim, caches);
     add_if_served::<ResourceClaimTemplate>(watches, scheduling::identity, caches);
-    add_if_served::<ResourceSlice>(watches, scheduling::slice, caches);
+    add_if_served::<ResourceSlice>(watches, scheduling::unversioned, caches);
 }
 
 /// Watches a kind that only the index holds.
@@ -78,9 +78,15 @@ fn add<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell)
 }
 
 /// Watches a kind that only the index holds and that older API servers lack.
-fn add_if_served<K: Indexed>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
-    let mut listener = Listener::new(caches);
-    watches.events_if_served(slim, move |event| listener.on_event(event, Arc::new));
+fn add_if_served<K: Indexed + SchedulingKind>(watches: &mut Watches, slim: fn(&mut K), caches: &CachesCell) {
+    let (mut listener, pools) = (Listener::new(caches), caches.clone());
+    let on_discovery = move |is_served| {
+        if let Some(caches) = pools.get() {
+            caches.change(|index| index.set_served::<K>(is_served));
+            caches.pools_changed.notify_one();
+        }
+    };
+    watches.events_if_served(slim, move |event| listener.on_event(event, Arc::new), on_discovery);
 }
 
 /// Watches the applications, which also have a store for the reconciles.

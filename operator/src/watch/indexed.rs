@@ -209,7 +209,7 @@ impl Indexed for Pod {
         let own = caches.application_of(&pod);
         let frees_capacity = !present || is_terminal(&pod);
         let goes = frees_capacity || pod.metadata.deletion_timestamp.is_some();
-        let pool = world::unit_of(&pod).and_then(pool_of).map(str::to_owned);
+        let pool = world::unit_of(&pod).and_then(|unit| caches.index().pool_of_unit(unit).map(str::to_owned));
         let node_now = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
         let before = caches.index().node_of_pod(&namespace, &name).map(str::to_owned);
         // An actor that keeps its assignment gets a new pod on the same unit.
@@ -265,10 +265,4 @@ fn has_place(caches: &Caches, key: &ApplicationKey, pod: &Pod) -> bool {
     let actor = pod.labels().get(labels::ACTOR);
     let places = index.named_placement(key).map(|decision| &decision.spec.assignments);
     actor.zip(places).is_some_and(|(actor, places)| places.iter().any(|place| place.actor == *actor))
-}
-
-/// The pool of a unit id.
-fn pool_of(unit: &str) -> Option<&str> {
-    let (_, unit) = unit.rsplit_once('/')?;
-    unit.rsplit_once('-').map(|(pool, _)| pool)
 }

@@ -1,17 +1,23 @@
 //! Objects that pod templates refer to: how they are slimmed, and which applications a change enqueues.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crds::DevicePool;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, PodSpec, ServiceAccount};
 use k8s_openapi::api::node::v1::RuntimeClass;
-use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice};
+use k8s_openapi::api::resource::v1::{
+    DeviceClass, ResourceClaim, ResourceClaimStatus, ResourceClaimTemplate, ResourceSlice,
+};
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use serde::Serialize;
-use world::{ApplicationKey, Index, SchedulingKind};
+use world::{ApplicationKey, Index, SchedulingKind, controller_ref};
 
+use crate::runtime::clock::moment;
 use crate::watch::caches::Caches;
 use crate::watch::indexed::Indexed;
 use crate::watch::slim;
@@ -65,13 +71,44 @@ fn on_event<K: SchedulingKind + Serialize>(
     depends: fn(&PodSpec) -> bool,
 ) {
     let namespace = object.namespace();
-    if !present {
-        filter.forget(object.as_ref());
-        caches.change(|index| index.remove_scheduling(object.as_ref()));
-    } else if filter.changed(object.as_ref(), object.as_ref()) {
-        caches.change(|index| index.put_scheduling(object));
-    } else {
+    if present && !filter.changed(object.as_ref(), object.as_ref()) {
         return;
+    }
+    let any: &dyn Any = object.as_ref();
+    let claim = any.downcast_ref::<ResourceClaim>();
+    let nodes = caches.index().nodes_with_devices(object.as_ref());
+    let mut nodes = nodes.into_iter();
+    let change = |index: &mut Index| {
+        if present {
+            index.put_scheduling(object.clone());
+        } else {
+            filter.forget(object.as_ref());
+            index.remove_scheduling(object.as_ref());
+        }
+    };
+    match nodes.next() {
+        // A claim takes or frees a device; a slice may change all of them.
+        Some(node) => caches.change_node(&node, claim.is_none(), change),
+        None => caches.change(change),
+    }
+    for node in nodes {
+        caches.change_node(&node, claim.is_none(), |_| ());
+    }
+    let owner = claim.and_then(|claim| controller_ref(claim, "Instance"));
+    if let Some(key) = owner.and_then(|owner| caches.index().application_of(&owner.uid)) {
+        caches.enqueue(&key);
+    }
+    if any.is::<DeviceClass>() {
+        let name = object.name_any();
+        let kinds: Vec<String> = {
+            let index = caches.index();
+            let pools = index.pools().filter(|pool| class_of(pool) == Some(&name));
+            pools.map(|pool| pool.spec.kind.clone()).collect()
+        };
+        if !kinds.is_empty() {
+            caches.triggers().capacity_freed(kinds.iter().map(String::as_str), None, moment());
+            caches.enqueue_all();
+        }
     }
     let of_it = caches.applications.state().into_iter().filter(|application| {
         let mut ways = application.spec.actors.iter().flat_map(|group| &group.implementations);
@@ -80,6 +117,11 @@ fn on_event<K: SchedulingKind + Serialize>(
                 .any(|way| way.template.spec.as_ref().map_or_else(|| depends(&PodSpec::default()), depends))
     });
     caches.enqueue_replan(of_it.map(|application| ApplicationKey::of(&application)));
+}
+
+/// The class of a pool's devices.
+fn class_of(pool: &DevicePool) -> Option<&String> {
+    Some(&pool.spec.resource.as_ref()?.dra.as_ref()?.device_class_name)
 }
 
 /// Drops the version, which changes with every write.
@@ -113,18 +155,21 @@ pub fn account(account: &mut ServiceAccount) {
     (account.secrets, account.image_pull_secrets) = (None, None);
 }
 
-/// Keeps the name.
+/// Keeps the selectors.
 pub fn device_class(class: &mut DeviceClass) {
     identity(class);
-    (class.spec.config, class.spec.selectors) = (None, None);
+    class.spec.config = None;
 }
 
-/// Keeps which nodes can use the devices; a slice describes up to 128 devices with all attributes.
-pub fn slice(slice: &mut ResourceSlice) {
-    identity(slice);
-    slice.spec.shared_counters = None;
-    for device in slice.spec.devices.iter_mut().flatten() {
-        (device.attributes, device.capacity, device.consumes_counters) = (None, None, None);
+/// Keeps the owner, the unit, the request and the allocation.
+pub fn resource_claim(claim: &mut ResourceClaim) {
+    let owners = claim.metadata.owner_references.take();
+    let unit = claim.metadata.annotations.take().and_then(|mut all| all.remove_entry(crds::labels::UNIT));
+    identity(claim);
+    claim.metadata.owner_references = owners;
+    claim.metadata.annotations = unit.map(|unit| BTreeMap::from([unit]));
+    if let Some(status) = claim.status.take() {
+        claim.status = Some(ResourceClaimStatus { allocation: status.allocation, ..Default::default() });
     }
 }
 
@@ -136,23 +181,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn a_slimmed_slice_still_names_its_nodes() {
-        let device = |more: serde_json::Value| json!({"name": "d", "nodeName": "n", "attributes": more});
-        let read = |version: &str, of_device: serde_json::Value| -> ResourceSlice {
-            let pool = json!({"name": "p", "generation": 1, "resourceSliceCount": 1});
-            serde_json::from_value(json!({"metadata": {"name": "s", "resourceVersion": version}, "spec": {
-                "driver": "gpu.example.com", "pool": pool, "perDeviceNodeSelection": true, "devices": [of_device]}}))
-            .unwrap()
-        };
-        let mut one = read("1", device(json!({"index": {"int": 1}})));
-        let mut other = read("2", device(json!({"index": {"int": 2}})));
-        slice(&mut one);
-        slice(&mut other);
-        assert_eq!(one, other, "a change of attributes is no news");
-        assert_eq!(one.spec.devices.unwrap()[0].node_name.as_deref(), Some("n"));
-    }
 
     #[test]
     fn a_change_enqueues_the_applications_whose_templates_depend_on_the_kind() {

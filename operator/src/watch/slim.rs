@@ -149,6 +149,7 @@ pub fn pod(pod: &mut Pod) {
     let asks = world::pod_requests(pod).unwrap_or_default();
     let asks: BTreeMap<String, Quantity> =
         asks.into_iter().map(|(name, it)| (name, world::to_quantity(it))).collect();
+    let is_actors = pod.owner_references().iter().any(|owner| owner.kind == "Instance");
     if let Some(spec) = pod.spec.take() {
         let on_host = spec.host_network == Some(true);
         // The overhead counts as it is, whatever the resource. Containers take two kilobytes each.
@@ -162,11 +163,11 @@ pub fn pod(pod: &mut Pod) {
             host_network: on_host.then_some(true),
             volumes: spec.volumes.map(claims).filter(|volumes| !volumes.is_empty()),
             node_name: spec.node_name,
+            resource_claims: spec.resource_claims.filter(|_| is_actors),
             overhead: Some(asks).filter(|asks| !asks.is_empty()),
             ..PodSpec::default()
         });
     }
-    let is_actors = pod.owner_references().iter().any(|owner| owner.kind == "Instance");
     if let Some(status) = pod.status.take() {
         let of_containers = |list: Option<Vec<ContainerStatus>>| {
             let kept: Vec<_> = list.filter(|_| is_actors)?.into_iter().filter_map(unready).collect();

@@ -85,11 +85,13 @@ impl<'a> Watches<'a> {
         }));
     }
 
-    /// Watches a kind that the API server may not serve; until it does, the kind counts as synced without objects.
+    /// Watches a kind that the API server may not serve; until it does, the kind counts as synced without objects. `on_discovery` gets
+    /// whether it is served.
     pub fn events_if_served<K>(
         &mut self,
         slim: fn(&mut K),
         on: impl FnMut(watcher::Event<K>) + Send + 'static,
+        on_discovery: impl Fn(bool) + Send + Sync + 'static,
     ) where
         K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + Sync + 'static,
     {
@@ -98,7 +100,13 @@ impl<'a> Watches<'a> {
         let (absent, is_absent) = watch::channel(false);
         let client = self.client();
         self.feeds.push(Box::pin(async move {
-            wait_until_served::<K>(&client, &absent).await;
+            wait_until_served::<K>(&client, |is_served| {
+                on_discovery(is_served);
+                if !is_served {
+                    absent.send_replace(true);
+                }
+            })
+            .await;
             feed.await;
         }));
         self.ready.push(Box::new(move || {
@@ -145,11 +153,13 @@ impl<'a> Watches<'a> {
     }
 }
 
-/// Returns once the API server serves a kind; sets `absent` while it does not.
-async fn wait_until_served<K: Resource<DynamicType = ()>>(client: &Client, absent: &watch::Sender<bool>) {
+/// Returns once the API server serves a kind; `discovered` gets each answer.
+async fn wait_until_served<K: Resource<DynamicType = ()>>(client: &Client, discovered: impl Fn(bool)) {
     loop {
         match client.list_api_group_resources(&K::api_version(&())).await {
-            Ok(served) if served.resources.iter().any(|kind| kind.name == K::plural(&())) => return,
+            Ok(served) if served.resources.iter().any(|kind| kind.name == K::plural(&())) => {
+                return discovered(true);
+            }
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
             Err(e) => {
@@ -158,7 +168,7 @@ async fn wait_until_served<K: Resource<DynamicType = ()>>(client: &Client, absen
                 continue;
             }
         }
-        absent.send_replace(true);
+        discovered(false);
         tokio::time::sleep(DISCOVERY_INTERVAL).await;
     }
 }
@@ -233,10 +243,11 @@ mod tests {
 
     /// Whether a kind is served; otherwise it counts as synced.
     async fn is_served<K: Resource<DynamicType = ()>>(client: &Client) -> bool {
-        let (absent, mut is_absent) = watch::channel(false);
+        let (found, mut is_found) = watch::channel(None);
+        let wait = wait_until_served::<K>(client, |is_served| drop(found.send_replace(Some(is_served))));
         tokio::select! {
-            () = wait_until_served::<K>(client, &absent) => true,
-            found = is_absent.wait_for(|is| *is) => !*found.unwrap(),
+            () = wait => true,
+            found = is_found.wait_for(Option::is_some) => *found.unwrap() == Some(true),
         }
     }
 

@@ -13,8 +13,15 @@ use world::{ApplicationKey, Index, Policy};
 use super::findings::{AGENT, AGENT_PODS, Finding, InstallationState, Level, OPERATOR};
 
 /// The admission policies of the chart.
-const ADMISSION: [&str; 6] =
-    ["cairn-agents", "cairn-decisions", "cairn-owners", "cairn-peers", "cairn-pods", "cairn-requests"];
+const ADMISSION: [&str; 7] = [
+    "cairn-agents",
+    "cairn-claims",
+    "cairn-decisions",
+    "cairn-owners",
+    "cairn-peers",
+    "cairn-pods",
+    "cairn-requests",
+];
 /// The annotation by which Helm marks the objects of a release.
 const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 /// The most names that a message lists.
@@ -29,6 +36,7 @@ pub fn diagnose(state: &InstallationState, default_policy: &str, now: Timestamp)
     findings.extend(agents(state, now));
     findings.extend(devices(state));
     findings.extend(without_library(state));
+    findings.extend(dynamic_allocation(state));
     findings.extend(pools(state, default_policy));
     findings.extend(policies(state, default_policy));
     findings.push(permissions(state));
@@ -300,6 +308,30 @@ fn without_library(state: &InstallationState) -> Option<Finding> {
     let to_do = "run the agents of these nodes with the runtime class of the driver: a group in agent.groups of the chart with \
                  runtimeClassName nvidia (docs/tasks/set-up-accelerators.md)";
     (count > 0).then(|| finding("devices", Level::Warning, text, Some(to_do)))
+}
+
+/// What of dynamic resource allocation the cluster has.
+fn dynamic_allocation(state: &InstallationState) -> Option<Finding> {
+    let area = "claims";
+    if let Some(why) = state.accessible.first_error(&["resourceslices", "deviceclasses", "resourceclaims"]) {
+        return Some(unknown(area, &why));
+    }
+    let found = Index::of(&state.accessible.objects).dra_summary();
+    if !found.is_served {
+        let text =
+            "the cluster has no dynamic resource allocation (resource.k8s.io/v1): pools need device plugins";
+        return Some(finding(area, Level::Ok, text, None));
+    }
+    let drivers: Vec<String> = found
+        .drivers
+        .iter()
+        .map(|(driver, (devices, nodes))| format!("{driver}: {devices} devices on {nodes} nodes"))
+        .collect();
+    if drivers.is_empty() && found.classes == 0 {
+        return None;
+    }
+    let drivers = if drivers.is_empty() { "no ResourceSlices".to_owned() } else { listed(&drivers) };
+    Some(finding(area, Level::Ok, format!("{} DeviceClasses; {drivers}", found.classes), None))
 }
 
 fn pools(state: &InstallationState, default_policy: &str) -> Vec<Finding> {

@@ -37,7 +37,7 @@ const LIST_WATCH: &[&str] = &["list", "watch"];
 const CAIRN: &str = "cairn.dev";
 const COORDINATION: &str = "coordination.k8s.io";
 
-const RULES: [RoleRule; 28] = {
+const RULES: [RoleRule; 29] = {
     use Scope::{AgentNamespace, Cluster, OperatorNamespace};
     let nodes: &[&str] = &["nodes", "pods", "resourcequotas", "limitranges", "namespaces"];
     let volumes: &[&str] = &["serviceaccounts", "persistentvolumeclaims", "persistentvolumes"];
@@ -52,6 +52,7 @@ const RULES: [RoleRule; 28] = {
         rule(OPERATOR, Cluster, "scheduling.k8s.io", &["priorityclasses"], LIST_WATCH),
         rule(OPERATOR, Cluster, "storage.k8s.io", &["storageclasses", "csinodes"], LIST_WATCH),
         rule(OPERATOR, Cluster, "resource.k8s.io", devices, LIST_WATCH),
+        rule(OPERATOR, Cluster, "resource.k8s.io", &["resourceclaims"], &["create", "delete"]),
         rule(OPERATOR, Cluster, "", &["nodes"], &["get"]),
         rule(OPERATOR, Cluster, CAIRN, kinds, LIST_WATCH),
         rule(OPERATOR, Cluster, CAIRN, &["placements"], &["create", "patch"]),

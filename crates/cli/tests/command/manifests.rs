@@ -263,6 +263,30 @@ fn topology_of_a_node() {
     ");
 }
 
+#[test]
+fn devices_that_claims_select_are_listed_by_name() {
+    let device = |name: &str, uuid: &str, more: &str| {
+        format!(
+            "{{name: {name}, attributes: {{uuid: {{string: {uuid}}}}}, capacity: {{memory: {{value: 80Gi}}}}{more}}}"
+        )
+    };
+    let devices = [
+        device("gpu-0", "GPU-0", ""),
+        device("gpu-1", "GPU-1", ", taints: [{key: broken, effect: NoSchedule}]"),
+    ];
+    let text = format!(
+        "{{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {{name: n}}, spec: {{devices: [\
+         {{id: 'gpu-0000:01:00.0', type: GPU, uuid: GPU-0, numaNode: 1}}, {{id: numa-1, type: NUMA Domain, numaNode: 1}}]}}}}\n---\n\
+         {{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {{name: s}}, spec: {{driver: gpu.example.com, nodeName: n, \
+         pool: {{name: n, generation: 1, resourceSliceCount: 1}}, devices: [{}]}}}}\n---\n\
+         {{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {{name: c, namespace: shop}}, spec: {{}}, status: {{allocation: \
+         {{devices: {{results: [{{driver: gpu.example.com, pool: n, device: gpu-0, request: r}}]}}}}}}}}\n",
+        devices.join(", ")
+    );
+    let file = File::new("slices.yaml", &text);
+    insta::assert_snapshot!(cairn(&["topology", "n", "-f", file.path()]).all());
+}
+
 /// An application with four GPU actors; the example nodes have two GPUs.
 fn gang(start: &str) -> File {
     let text = format!(

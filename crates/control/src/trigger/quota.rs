@@ -35,14 +35,16 @@ impl<'a> Quotas<'a> {
 
 /// What a quota counts for an actor on a unit.
 fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> u64 {
-    let Constraint::Quota { pool, pools, numa, resource, .. } = given else { return 0 };
+    let Constraint::Quota { pool, pools, numa, units, resource, .. } = given else { return 0 };
     let is_in = |pools: &Vec<String>| unit.pool.as_ref().is_some_and(|pool| pools.contains(pool));
     let in_pool = (pool.is_none() || *pool == unit.pool) && pools.as_ref().is_none_or(is_in);
     if !in_pool || (numa.is_some() && *numa != unit.numa) {
         return 0;
     }
-    let Some(resource) = resource else { return 1 };
+    let weight = units.as_ref().map_or(1, |units| units.get(&unit.id).copied().unwrap_or(0));
+    let Some(resource) = resource else { return weight };
     let way = actor.runs_on.get(&unit.kind);
     let required = way.map(|way| [&way.requires, &way.node_requires]).into_iter().flatten();
-    required.chain([&actor.requires]).filter_map(|of| of.get(resource)).sum()
+    let once: u64 = required.chain([&actor.requires]).filter_map(|of| of.get(resource)).sum();
+    once.saturating_mul(weight)
 }

@@ -49,6 +49,7 @@ pub fn snapshot(text: &str) -> Snapshot {
                         pool: None,
                         pools: None,
                         numa: None,
+                        units: None,
                         resource: None,
                         max: max.parse().unwrap(),
                         reason: None,

@@ -20,22 +20,26 @@ const QUOTA: &str = "quota";
 /// A maximum over all named and placed actors. Use by fixed actors alone is always permitted.
 pub(super) struct Quota;
 
-/// Whether placements on a unit count: it matches the pool, pools and NUMA domain of the quota.
-fn counts(given: &Constraint, unit: &Unit) -> bool {
-    let Constraint::Quota { pool, pools, numa, .. } = given else { return false };
+/// How often a placement on a unit counts: not at all if the unit differs in pool, pools or NUMA domain, once without `units`.
+fn weight(given: &Constraint, unit: &Unit) -> i64 {
+    let Constraint::Quota { pool, pools, numa, units, .. } = given else { return 0 };
     let is_in = |pools: &Vec<String>| unit.pool.as_ref().is_some_and(|pool| pools.contains(pool));
-    (pool.is_none() || *pool == unit.pool)
+    let matches = (pool.is_none() || *pool == unit.pool)
         && pools.as_ref().is_none_or(is_in)
-        && (numa.is_none() || *numa == unit.numa)
+        && (numa.is_none() || *numa == unit.numa);
+    let of_unit = || units.as_ref().map_or(1, |units| number(units.get(&unit.id).copied().unwrap_or(0)));
+    if matches { of_unit() } else { 0 }
 }
 
-/// The amount of one actor on one unit, by the file: 0 if the unit does not count, 1 without a resource, otherwise the
-/// requirements on unit and node; on an unsupported kind, the requirements on all kinds.
+/// The amount of one actor on one unit, by the file.
 fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
+    weight(given, unit).saturating_mul(once(given, actor, unit))
+}
+
+/// The amount of one actor on a unit that counts once: 1 without a resource, otherwise the requirements on unit and node; on an
+/// unsupported kind, the requirements on all kinds.
+fn once(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
     let Constraint::Quota { resource, .. } = given else { return 0 };
-    if !counts(given, unit) {
-        return 0;
-    }
     let Some(resource) = resource else { return 1 };
     let way = actor.runs_on.get(&unit.kind);
     let required =
@@ -46,10 +50,10 @@ fn amount(given: &Constraint, actor: &Actor, unit: &Unit) -> i64 {
 /// The amounts of a quota, and its maximum.
 #[derive(Debug)]
 struct Ledger {
-    /// By actor and kind; never negative, and 0 for actors that are not named.
+    /// By actor and kind, on a unit that counts once; never negative, and 0 for actors that are not named.
     amounts: IxVec<ActorIx, Vec<i64>>,
-    /// By unit: whether placements there count.
-    counts: IxVec<UnitIx, bool>,
+    /// By unit: how often a placement there counts.
+    weights: IxVec<UnitIx, i64>,
     /// The maximum, or the use of fixed actors if that is more.
     limit: i64,
     /// The use of fixed actors.
@@ -63,20 +67,20 @@ impl Ledger {
         let mut amounts: IxVec<ActorIx, Vec<i64>> = IxVec::of(Vec::new(), snapshot.actors());
         // One counting unit of each kind represents all.
         let mut speakers: IxVec<KindIx, Option<UnitIx>> = IxVec::of(None, problem.kinds.len());
-        let counts: IxVec<UnitIx, bool> = file.units.iter().map(|unit| counts(given, unit)).collect();
+        let weights: IxVec<UnitIx, i64> = file.units.iter().map(|unit| weight(given, unit)).collect();
         for (unit, &kind) in problem.unit_kind.enumerate() {
-            if counts[unit] {
+            if weights[unit] > 0 {
                 speakers[kind] = Some(unit);
             }
         }
         for id in actors {
             let actor = problem.actor_by_id[id];
             let said = |unit: &Option<UnitIx>| {
-                unit.map_or(0, |unit| amount(given, &file.actors[actor.at()], &file.units[unit.at()]))
+                unit.map_or(0, |unit| once(given, &file.actors[actor.at()], &file.units[unit.at()]))
             };
             amounts[actor] = speakers.iter().map(said).collect();
         }
-        let mut ledger = Self { amounts, counts, limit: number(*max), fixed: 0 };
+        let mut ledger = Self { amounts, weights, limit: number(*max), fixed: 0 };
         let fixed = problem.fixed.enumerate().filter(|(_, fixed)| **fixed);
         let places = fixed.filter_map(|(actor, _)| Some((actor, problem.current[actor]?)));
         ledger.fixed = places.map(|(actor, unit)| ledger.amount(snapshot, actor, unit)).sum();
@@ -88,17 +92,22 @@ impl Ledger {
     }
 
     fn amount(&self, snapshot: &Snapshot, actor: ActorIx, unit: UnitIx) -> i64 {
-        if !self.counts[unit] {
-            return 0;
-        }
-        self.amounts[actor].get(snapshot.problem().unit_kind[unit].at()).copied().unwrap_or(0)
+        let once = self.amounts[actor].get(snapshot.problem().unit_kind[unit].at()).copied().unwrap_or(0);
+        once.saturating_mul(self.weights[unit])
+    }
+
+    /// The largest amounts of its actors.
+    fn most(&self) -> impl Iterator<Item = (ActorIx, i64)> {
+        let weight = self.weights.iter().copied().max().unwrap_or(0);
+        let most =
+            move |amounts: &Vec<i64>| amounts.iter().copied().max().unwrap_or(0).saturating_mul(weight);
+        self.amounts.enumerate().map(move |(actor, amounts)| (actor, most(amounts)))
     }
 
     /// Whether the movable actors together could exceed it.
     fn binds(&self, world: &Encoding) -> bool {
-        let free = self.amounts.enumerate().filter(|(actor, _)| !world.problem().fixed[*actor]);
-        let most = free.map(|(_, amounts)| amounts.iter().copied().max().unwrap_or(0));
-        most.fold(self.fixed, i64::saturating_add) > self.limit
+        let free = self.most().filter(|(actor, _)| !world.problem().fixed[*actor]);
+        free.map(|(_, most)| most).fold(self.fixed, i64::saturating_add) > self.limit
     }
 }
 
@@ -121,11 +130,19 @@ impl ConstraintKind for Quota {
     }
 
     fn largest(&self, file: &SnapshotFile) -> Option<(&'static str, &'static str, u128)> {
-        file.constraints.iter().any(|given| matches!(given, Constraint::Quota { .. })).then(|| {
+        let weight = |given: &Constraint| match given {
+            Constraint::Quota { units, .. } => {
+                units.iter().flatten().map(|(_, amount)| *amount).max().or(Some(1))
+            }
+            _ => None,
+        };
+        file.constraints.iter().filter_map(weight).max().map(|weight| {
             let most = |actor: &Actor| {
                 let ways = actor.runs_on.values();
                 let own = ways.flat_map(|way| way.requires.values().chain(way.node_requires.values()));
-                own.chain(actor.requires.values()).map(|quantity| u128::from(*quantity)).sum::<u128>()
+                let all =
+                    own.chain(actor.requires.values()).map(|quantity| u128::from(*quantity)).sum::<u128>();
+                all.max(1).saturating_mul(u128::from(weight.max(1)))
             };
             ("actors", "what quotas count", file.actors.iter().map(most).sum())
         })
@@ -181,7 +198,7 @@ impl ConstraintKind for Quota {
     }
 
     fn demands(&self, position: usize, given: &Constraint) -> String {
-        let Constraint::Quota { actors, pool, pools, numa, resource, max, .. } = given else {
+        let Constraint::Quota { actors, pool, pools, numa, units, resource, max, .. } = given else {
             return format!("constraints[{position}]");
         };
         let of = resource.as_ref().map(|resource| format!("{resource} for ")).unwrap_or_default();
@@ -189,6 +206,7 @@ impl ConstraintKind for Quota {
             pool.as_ref().map(|pool| format!(" in pool {pool}")),
             pools.as_ref().map(|pools| format!(" in pools {}", pools.join(", "))),
             numa.as_ref().map(|numa| format!(" in {numa} of any node")),
+            units.as_ref().map(|units| format!(" on {} units, weighted", units.len())),
         ];
         let places: String = places.into_iter().flatten().collect();
         format!("at most {max} {}{} actors{places}", if of.is_empty() { "of " } else { &of }, actors.len())
@@ -222,8 +240,8 @@ impl ConstraintKind for Quota {
 
     fn tell_apart(&self, snapshot: &Snapshot, _: &Rooms, tell: &mut dyn FnMut(UnitIx, Vec<Option<i64>>)) {
         for (_, ledger) in all(snapshot) {
-            for (unit, counts) in ledger.counts.enumerate() {
-                tell(unit, vec![Some(i64::from(*counts))]);
+            for (unit, weight) in ledger.weights.enumerate() {
+                tell(unit, vec![Some(*weight)]);
             }
         }
     }
@@ -244,10 +262,9 @@ impl ConstraintKind for Quota {
     }
 
     fn most_sum(&self, world: &Encoding) -> Option<(&'static str, &'static str, i64)> {
-        let most = all(world.snapshot).filter(|(_, ledger)| ledger.binds(world)).map(|(_, ledger)| {
-            let most = ledger.amounts.iter().map(|amounts| amounts.iter().copied().max().unwrap_or(0));
-            most.fold(ledger.limit, i64::saturating_add)
-        });
+        let most = all(world.snapshot)
+            .filter(|(_, ledger)| ledger.binds(world))
+            .map(|(_, ledger)| ledger.most().map(|(_, most)| most).fold(ledger.limit, i64::saturating_add));
         most.max().map(|most| ("actors", "what quotas count", most))
     }
 

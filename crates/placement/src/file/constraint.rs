@@ -100,6 +100,9 @@ macro_rules! each_constraint {
                 /// Counts only placements in this NUMA domain, of any node.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 numa: Option<String>,
+                /// Counts only placements on these units, each with its amount; without it, each counts once.
+                #[serde(skip_serializing_if = "Option::is_none")]
+                units: Option<BTreeMap<String, u64>>,
                 /// The resource that is counted, of unit and node together; without it, actors are counted.
                 #[serde(skip_serializing_if = "Option::is_none")]
                 resource: Option<String>,
@@ -443,23 +446,18 @@ impl Field for Option<String> {
     }
 }
 
-impl Field for Option<u64> {
-    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
-        given.take(name)
-    }
+/// Field types that are optional and name nothing.
+macro_rules! optional {
+    ($($type:ty)+) => {
+        $(impl Field for Option<$type> {
+            fn read(given: &mut Given, name: &str) -> Result<Self, String> {
+                given.take(name)
+            }
+        })+
+    };
 }
 
-impl Field for Option<Join> {
-    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
-        given.take(name)
-    }
-}
-
-impl Field for Option<Vec<String>> {
-    fn read(given: &mut Given, name: &str) -> Result<Self, String> {
-        given.take(name)
-    }
-}
+optional! { u64 Join Vec<String> BTreeMap<String, u64> }
 
 impl Field for Places {
     fn read(given: &mut Given, _: &str) -> Result<Self, String> {

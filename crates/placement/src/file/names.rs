@@ -75,6 +75,11 @@ impl<'a> Names<'a> {
         if let Some(unit) = given.unit() {
             self.unit(|| format!("constraints[{position}].unit"), unit)?;
         }
+        if let Constraint::Quota { units: Some(units), .. } = given {
+            for unit in units.keys() {
+                self.unit(|| format!("constraints[{position}].units"), unit)?;
+            }
+        }
         given.places().map_or(Ok(()), |places| self.places(position, places))
     }
 

@@ -12,6 +12,7 @@ pub(crate) mod pool_access;
 pub(crate) mod quotas;
 pub(crate) mod refusals;
 pub(crate) mod selectors;
+pub(crate) mod shared_counters;
 pub(crate) mod topology_spread;
 pub(crate) mod unreachable;
 pub(crate) mod volumes;
@@ -32,6 +33,7 @@ use crate::constraints::pool_access::denied_pools;
 use crate::constraints::quotas::quotas;
 use crate::constraints::refusals::ActiveRefusals;
 use crate::constraints::selectors::{Objection, objection};
+use crate::constraints::shared_counters::shared_counters;
 use crate::constraints::topology_spread::topology_spread;
 use crate::constraints::volumes::volume_constraints;
 use crate::demand::actors::ApplicationActors;
@@ -60,6 +62,7 @@ pub(crate) fn constraints(
     rules.extend(memory_constraints(actors, offer));
     rules.extend(denied_pools(index, &ApplicationKey::of(application).namespace, actors, offer));
     rules.extend(quotas(index, application, actors));
+    rules.extend(shared_counters(index, (application, actors), offer));
     rules.extend(between_pods(index, (application, actors), offer));
     rules.extend(ActiveRefusals::of(index, application, now).rules(actors, &specs, offer));
     rules

@@ -17,7 +17,7 @@ use crate::index::ownership::Ownership;
 use crate::index::{IndexedPod, named};
 use crate::numbers::{Exact, floor, quantity};
 use crate::snapshot::model::object_name;
-use crate::units::device_resource::{Provides, provides, resource_of};
+use crate::units::device_resource::{OF_CLASS, Provides, provides, resource_of};
 use crate::{ApplicationKey, Index};
 
 impl Index {
@@ -90,6 +90,7 @@ fn of_pool(
             pool: Some(name.clone()),
             pools: None,
             numa: None,
+            units: None,
             resource: None,
             max: u64::try_from(left).unwrap_or(u64::MAX),
             reason: Some(format!("pool {name} allows {most} instances{of}, others use {others}")),
@@ -144,7 +145,17 @@ fn of_namespace(
             if devices.is_empty() && left < max_requests(own, &unit) {
                 let (actors, reason) = (all.clone(), Some(reason.clone()));
                 let (pool, pools, numa, resource) = (None, None, None, Some(unit));
-                bounds.push(Constraint::Quota { actors, pool, pools, numa, resource, max: left, reason });
+                let units = None;
+                bounds.push(Constraint::Quota {
+                    actors,
+                    pool,
+                    pools,
+                    numa,
+                    units,
+                    resource,
+                    max: left,
+                    reason,
+                });
             }
             for (numa, pools) in devices {
                 bounds.extend(of_devices(own, (numa, pools.as_slice()), left, &reason));
@@ -169,7 +180,8 @@ fn of_devices(
     };
     let is_reached = u64::try_from(actors.len()).is_ok_and(|count| left < count);
     let reason = Some(reason.to_owned());
-    is_reached.then_some(Constraint::Quota { actors, pool, pools, numa, resource: None, max: left, reason })
+    let (units, resource) = (None, None);
+    is_reached.then_some(Constraint::Quota { actors, pool, pools, numa, units, resource, max: left, reason })
 }
 
 fn shown(amount: Exact) -> String {
@@ -188,6 +200,7 @@ fn counted_as(name: &str) -> Option<&str> {
     match name {
         "pods" | "count/pods" => Some("pods"),
         "cpu" | "memory" | "ephemeral-storage" => Some(name),
+        _ if name.ends_with(OF_CLASS) => Some(name),
         _ => name.strip_prefix("requests.").filter(|resource| *resource != "storage"),
     }
 }

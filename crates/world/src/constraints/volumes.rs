@@ -63,6 +63,7 @@ pub(crate) fn volume_constraints(of: &PodRules) -> Vec<Constraint> {
             pool: None,
             pools: None,
             numa: None,
+            units: None,
             resource: None,
             max: 1,
             reason: Some(format!("claim {name} is ReadWriteOncePod")),

@@ -93,7 +93,7 @@ fn tolerate_extended_resources(spec: &mut PodSpec, pool: Option<&DevicePool>) {
     let of_containers =
         containers(spec).filter_map(|container| container.resources.as_ref()?.requests.as_ref());
     let mut all: BTreeSet<String> = of_containers.flat_map(BTreeMap::keys).cloned().collect();
-    all.extend(pool.and_then(|pool| Some(pool.spec.resource.as_ref()?.device_plugin.clone())));
+    all.extend(pool.and_then(|pool| pool.spec.resource.as_ref()?.device_plugin.clone()));
     all.retain(|name| name.contains('/') && !name.contains("kubernetes.io/"));
     let toleration = |key| Toleration {
         key: Some(key),

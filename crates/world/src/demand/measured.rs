@@ -73,7 +73,7 @@ fn is_running(pod: &Pod) -> bool {
 
 /// Kind and speed of a unit's pool.
 fn kind_and_speed(index: &Index, unit: &str) -> Option<(String, f64)> {
-    let pool = index.pools.get(pool_of(unit)?)?;
+    let pool = index.pools.get(pool_of(unit, &index.pools)?)?;
     Some((pool.spec.kind.clone(), float(rational(&pool.spec.speed).ok()?)))
 }
 

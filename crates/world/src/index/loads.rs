@@ -1,9 +1,10 @@
 //! Load of applications on units, at decided and at actual places, updated incrementally.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use counters::MeasuredNumbers;
-use crds::{ActorApplication, Placement};
+use crds::{ActorApplication, DevicePool, Placement};
 
 use crate::demand::Numbers;
 use crate::demand::actors::ApplicationActors;
@@ -108,16 +109,16 @@ impl Loads {
         self.changed.insert(key.clone());
     }
 
-    /// Recounts the marked applications. `of` returns an application's facts, `kind` a pool's device kind.
+    /// Recounts the marked applications. `of` returns an application's facts.
     pub fn update<'a>(
         &mut self,
         policy: &Policy,
         of: impl Fn(&ApplicationKey) -> Option<ApplicationFacts<'a>>,
-        kind: impl Fn(&str) -> Option<&'a str>,
+        pools: &BTreeMap<String, Arc<DevicePool>>,
     ) {
         // Unmark only after a successful count.
         while let Some(key) = self.changed.first().cloned() {
-            let load = of(&key).and_then(|known| load(&known, policy, &kind));
+            let load = of(&key).and_then(|known| load(&known, policy, pools));
             if let Some(before) = self.by_application.remove(&key) {
                 for (unit, sum) in &before.units {
                     if let Some(total) = self.total.get_mut(unit) {
@@ -192,10 +193,10 @@ impl Measure {
 /// on its new unit. On each unit the larger of
 /// decided and actual load counts, so a successor reuses the room of its predecessor. The same holds for pods whose
 /// requests differ from the manifest.
-fn load<'a>(
+fn load(
     known: &ApplicationFacts,
     policy: &Policy,
-    kind: &impl Fn(&str) -> Option<&'a str>,
+    pools: &BTreeMap<String, Arc<DevicePool>>,
 ) -> Option<Load> {
     let ApplicationFacts { application, actors, decision, pods, measured } = known;
     let is_going = application.metadata.deletion_timestamp.is_some();
@@ -206,7 +207,8 @@ fn load<'a>(
     let numbers = Numbers::of(application, actors, policy);
     let position = |name: &str| application.spec.actors.iter().position(|group| group.name == name);
     let one = |actor: &str, group: Option<usize>, pool: Option<&str>, pod: Option<&Quantities>| {
-        let (numbers, kind) = (numbers.as_ref().ok(), pool.and_then(kind));
+        let kind = pool.and_then(|pool| pools.get(pool)).map(|pool| pool.spec.kind.as_str());
+        let numbers = numbers.as_ref().ok();
         let work_now = kind.and_then(|kind| measured_work(*measured, actor, kind));
         let known = group.zip(kind).and_then(|(group, kind)| numbers?.groups[group].kinds.get(kind));
         // The pod runs on a kind that the manifest no longer has: its work is unknown, its requests are not.
@@ -246,11 +248,11 @@ fn load<'a>(
         let mut runs: BTreeMap<&str, LoadSum> = BTreeMap::new();
         for pod in pods {
             let (actor, group) = (pod.actor.short(), position(&pod.actor.group));
-            let sum = one(&actor, group, pool_of(pod.unit), Some(pod.asks));
+            let sum = one(&actor, group, pool_of(pod.unit, pools), Some(pod.asks));
             runs.entry(pod.unit).or_default().add(&sum);
         }
         for (actor, unit) in reserved {
-            let sum = one(actor, group_of.get(actor).copied(), pool_of(unit), None);
+            let sum = one(actor, group_of.get(actor).copied(), pool_of(unit, pools), None);
             runs.entry(unit).or_default().add(&sum);
         }
         for (unit, sum) in runs {
@@ -281,7 +283,7 @@ mod tests {
                 counted.borrow_mut().push_str(&key.name);
                 None
             };
-            let done = catch_unwind(AssertUnwindSafe(|| loads.update(&policy, of, |_| None)));
+            let done = catch_unwind(AssertUnwindSafe(|| loads.update(&policy, of, &BTreeMap::new())));
             assert_eq!((done.is_err(), counted.take()), (!fails.is_empty(), expected.to_owned()));
         }
     }

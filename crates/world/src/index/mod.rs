@@ -1,5 +1,6 @@
 //! An index over the cluster's objects, updated by each event.
 
+pub(crate) mod devices;
 pub(crate) mod loads;
 pub(crate) mod measured;
 pub(crate) mod names;
@@ -25,10 +26,11 @@ use k8s_openapi::api::core::v1::{Node, Pod, ResourceQuota};
 use kube::ResourceExt;
 
 use crate::demand::pods::{Quantities, add, allocatable, is_terminal, pod_requests, resource_unit, unit_of};
+use crate::index::devices::PublishedDevices;
 use crate::index::loads::{Loads, Measure};
 use crate::index::names::{Name, namespace_of};
 use crate::index::namespaces::Namespaces;
-use crate::index::owner::{controller_ref, is_decision_for, uid};
+use crate::index::owner::{controlled, controller_ref, is_decision_for, uid};
 use crate::index::ownership::Ownership;
 use crate::index::room::NodeRoom;
 use crate::index::runtime_requests::Requests;
@@ -36,6 +38,7 @@ use crate::index::scheduling::SchedulingObjects;
 use crate::numbers::{Exact, floor};
 use crate::snapshot::measured::MeasuredDemand;
 use crate::units::offer::OfferCache;
+use crate::units::selectors::SelectorCache;
 use crate::units::withdrawn::WithdrawnUnits;
 use crate::{ApplicationKey, Objects};
 
@@ -52,6 +55,10 @@ pub struct Index {
     pub(crate) quotas: BTreeMap<Name, Arc<ResourceQuota>>,
     pub(crate) namespaces: Namespaces,
     pub(crate) scheduling: SchedulingObjects,
+    /// Devices of dynamic resource allocation.
+    pub(crate) published: PublishedDevices,
+    /// Compiled selectors of devices.
+    pub(crate) selectors: Mutex<SelectorCache>,
     /// By uid.
     application_by_uid: BTreeMap<String, ApplicationKey>,
     /// By uid.
@@ -92,6 +99,7 @@ impl Index {
     /// Indexes all these objects.
     pub fn of(objects: &Objects) -> Self {
         let mut index = Self { scheduling: objects.scheduling.clone(), ..Self::default() };
+        index.publish_all();
         for it in &objects.nodes {
             index.put_node(it.clone());
         }
@@ -128,7 +136,7 @@ impl Index {
     /// Adds or updates a node.
     pub fn put_node(&mut self, node: Arc<Node>) {
         let name = node.name_any();
-        self.track_withdrawals(Some(&name), |index| {
+        self.track_withdrawals(Some(&BTreeSet::from([name.clone()])), |index| {
             index.nodes.insert(name.clone(), node);
             index.recount_node(&name);
         });
@@ -471,11 +479,6 @@ fn placement_facts(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&str>
     let owner = controller_ref(pod, "Instance").map(|owner| owner.uid.as_str());
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     (owner, unit_of(pod), is_terminal(pod), node)
-}
-
-/// Uid of an object's controller of one of our kinds.
-fn controlled(object: &impl ResourceExt, kind: &str) -> Option<String> {
-    controller_ref(object, kind).map(|owner| owner.uid.clone())
 }
 
 /// Removes an item from a set, and the set once it is empty.

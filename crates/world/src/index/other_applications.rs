@@ -47,7 +47,7 @@ impl Index {
                 measured: self.measured(key, policy.window),
             })
         };
-        loads.update(policy, of, |pool| Some(self.pools.get(pool)?.spec.kind.as_str()));
+        loads.update(policy, of, &self.pools);
         let sums = if are_listed { loads.unlisted_without(key) } else { loads.without(key) };
         (sums, loads.problems_without(key))
     }
@@ -88,7 +88,9 @@ impl Index {
         let is_going = application.metadata.deletion_timestamp.is_some();
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         let is_unlisted = || loads.values().any(|loads| loads.is_unlisted(&key));
-        let kind = pool_of(unit).and_then(|pool| self.pools.get(pool)).map(|pool| pool.spec.kind.as_str());
+        let kind = pool_of(unit, &self.pools)
+            .and_then(|pool| self.pools.get(pool))
+            .map(|pool| pool.spec.kind.as_str());
         let way = instance.spec.actor_group.as_deref().zip(kind);
         let is_by_pods = is_going
             || is_unlisted()
@@ -98,7 +100,7 @@ impl Index {
 
     /// The pod's application, if the pod requests more than its template, apart from the pool's device.
     fn asks_for_more(&self, held: &IndexedPod) -> Option<ApplicationKey> {
-        let pool = self.pools.get(pool_of(unit_of(&held.pod)?)?)?;
+        let pool = self.pools.get(pool_of(unit_of(&held.pod)?, &self.pools)?)?;
         let Ownership::OwnedBy((application, instance)) = self.owner_of_pod(&held.pod) else { return None };
         let way = implementation_of(application, instance.spec.actor_group.as_deref()?, &pool.spec.kind)?;
         let asked = admission(self, &namespace_of(application)).requests(way).ok()?;

@@ -22,6 +22,11 @@ pub fn controller_ref<'a>(object: &'a impl ResourceExt, kind: &str) -> Option<&'
     object.owner_references().iter().find(is_ours)
 }
 
+/// Uid of an object's controller of one of our kinds.
+pub(crate) fn controlled(object: &impl ResourceExt, kind: &str) -> Option<String> {
+    controller_ref(object, kind).map(|owner| owner.uid.clone())
+}
+
 /// Uid of an object; objects in files may have none.
 pub(crate) fn uid(object: &impl ResourceExt) -> Option<&str> {
     object.meta().uid.as_deref()

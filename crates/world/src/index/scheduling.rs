@@ -1,5 +1,6 @@
 //! Objects that pod templates refer to, and that decide whether and where the scheduler accepts a pod.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 use crate::index::names::{Name, namespace_of};
 
 /// A kind of [`SchedulingObjects`].
-pub trait SchedulingKind: Resource<DynamicType = ()> + Sized {
+pub trait SchedulingKind: Resource<DynamicType = ()> + Any + Sized {
     /// Its name, with the namespace if it has one.
     type Key: SchedulingKey;
 
@@ -63,6 +64,8 @@ macro_rules! scheduling_objects {
             $(pub(crate) $field: BTreeMap<$key, Arc<$kind>>,)*
             /// Kinds whose objects cannot be read.
             unknown: BTreeSet<String>,
+            /// Kinds that the API server does not serve.
+            unserved: BTreeSet<String>,
             /// Whether the admission plugin `ExtendedResourceToleration` is enabled.
             pub(crate) tolerates_extended_resources: bool,
         }
@@ -119,6 +122,21 @@ impl SchedulingObjects {
     /// The API server has the admission plugin `ExtendedResourceToleration`.
     pub fn tolerate_extended_resources(&mut self) {
         self.tolerates_extended_resources = true;
+    }
+
+    /// Records whether the API server serves this kind.
+    pub fn set_served<K: SchedulingKind>(&mut self, is_served: bool) {
+        let kind = K::kind(&()).into_owned();
+        if is_served {
+            self.unserved.remove(&kind)
+        } else {
+            self.unserved.insert(kind)
+        };
+    }
+
+    /// Whether the API server does not serve this kind.
+    pub(crate) fn is_unserved<K: SchedulingKind>(&self) -> bool {
+        self.unserved.contains(K::kind(&()).as_ref())
     }
 
     /// The objects of this kind cannot be read, so none is judged missing.

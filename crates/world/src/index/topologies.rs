@@ -1,5 +1,6 @@
 //! Pools and topologies in the index; the nodes' offers are made from them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crds::{DevicePool, NodeTopology};
@@ -19,7 +20,7 @@ impl Index {
             *known = topology;
             return;
         }
-        self.track_withdrawals(Some(&name), |index| {
+        self.track_withdrawals(Some(&BTreeSet::from([name.clone()])), |index| {
             index.topologies.insert(name.clone(), topology);
             index.node_changed(&name);
         });
@@ -27,7 +28,7 @@ impl Index {
 
     /// Removes a topology.
     pub fn remove_topology(&mut self, name: &str) {
-        self.track_withdrawals(Some(name), |index| {
+        self.track_withdrawals(Some(&BTreeSet::from([name.to_owned()])), |index| {
             index.topologies.remove(name);
             index.node_changed(name);
         });

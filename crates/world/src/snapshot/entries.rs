@@ -118,6 +118,7 @@ mod tests {
             memory_mib: None,
             slots: None,
             resource: None,
+            claim: None,
             device: None,
             cordoned: None,
         })

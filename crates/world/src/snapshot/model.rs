@@ -119,6 +119,10 @@ pub fn observed_state(
         let pod = observed.instances.get_mut(&name.short()).and_then(|instance| instance.pod.as_mut());
         let Some(pod) = pod else { continue };
         let unit = pod.unit.as_ref().and_then(|unit| units.get(unit));
+        if let Some(unit) = unit.filter(|_| pod.phase == PodPhase::Starting && pod.refusal.is_none()) {
+            let instance = index.instances.get(&(name.application.namespace.clone(), object_name(&name)));
+            pod.refusal = instance.and_then(|instance| index.misallocated(instance, unit));
+        }
         pod.restart_blocked = unit.is_some_and(|it| it.cordoned.is_some() || specs.rejects(&name.group, it));
     }
     observed
@@ -327,7 +331,7 @@ fn free_capacity<'a>(
     // Includes units that are no longer offered.
     let in_pool = |name: &str| {
         let held = index.node_rooms().values().flat_map(|room| &room.held);
-        held.filter(|(unit, _)| pool_of(unit) == Some(name)).map(|(_, count)| count).sum()
+        held.filter(|(unit, _)| pool_of(unit, &index.pools) == Some(name)).map(|(_, count)| count).sum()
     };
     let limit = |pool: &crds::DevicePool| {
         let most = u64::try_from(pool.spec.instances.as_ref()?.max).unwrap_or(0);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crds::{Device, Health};
+use k8s_openapi::api::resource::v1::DeviceClass;
 
 use super::report::PoolReport;
 use super::slots::{SlotState, slots};
@@ -19,6 +20,16 @@ impl PoolOnNode<'_> {
         units: &mut Vec<Unit>,
     ) {
         let resource = self.resource(0);
+        if let Some(class) = self.class_serving(&resource) {
+            let problem = format!(
+                "{}: no device plugin offers {resource}, DeviceClass {class} serves it; set resource.dra.deviceClassName to {class} \
+                 instead of resource.devicePlugin",
+                self.node.name
+            );
+            report.add_problem("Unsupported", problem);
+            units.extend(self.slots(0, 1, (None, None), &resource));
+            return;
+        }
         let candidates = self.candidates(&resource);
         let devices = &candidates.selected;
         let sharing = self.measures.sharing.unwrap_or(1).max(1);
@@ -65,6 +76,14 @@ impl PoolOnNode<'_> {
         self.note_replicas(devices.len(), sharing, &resource, report);
         let numa = self.note_mixture(&healthy, &resource, report);
         units.extend(self.slots(usable, sharing, (numa, memory(&healthy)), &resource));
+    }
+
+    /// The class by which dynamic resource allocation serves an extended resource that the node does not offer.
+    fn class_serving(&self, resource: &str) -> Option<&String> {
+        let is_offered = allocatable(self.node.node).get(resource).is_some_and(|amount| floor(*amount) > 0);
+        let classes = &self.index.scheduling.device_classes;
+        let serves = |class: &DeviceClass| class.spec.extended_resource_name.as_deref() == Some(resource);
+        classes.iter().find(|(_, class)| !is_offered && serves(class)).map(|(name, _)| name)
     }
 
     /// Notes that the units differ; returns their NUMA domain if it is the same.

@@ -1,6 +1,6 @@
 //! Grace period for units in use that are no longer offered, and units whose agent is stale.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -66,12 +66,17 @@ impl Index {
         self.stale_agents.iter()
     }
 
-    /// Applies a change to the offer of one node or of all, and keeps units in use that it withdraws.
-    pub(crate) fn track_withdrawals(&mut self, node: Option<&str>, change: impl FnOnce(&mut Self)) {
+    /// Applies a change to the offer of some nodes or of all, and keeps units in use that it withdraws.
+    pub(crate) fn track_withdrawals(
+        &mut self,
+        nodes: Option<&BTreeSet<String>>,
+        change: impl FnOnce(&mut Self),
+    ) {
         if self.withdrawn.grace_period.is_zero() {
             return change(self);
         }
-        let all = self.node_rooms().iter().filter(|(name, _)| node.is_none_or(|node| node == *name));
+        let all = self.node_rooms().iter();
+        let all = all.filter(|(name, _)| nodes.is_none_or(|nodes| nodes.contains(*name)));
         let all: Vec<String> =
             all.filter(|(_, room)| !room.held.is_empty()).map(|(name, _)| name.clone()).collect();
         let before: Vec<BTreeMap<String, Unit>> = all.iter().map(|node| self.held_units(node)).collect();

@@ -1,6 +1,7 @@
 //! Derives computing units from pools, nodes and topologies.
 
 mod candidates;
+mod claimed;
 pub(crate) mod device_resource;
 mod devices;
 mod domains;
@@ -8,12 +9,14 @@ pub(crate) mod grace;
 pub(crate) mod offer;
 pub(crate) mod offer_cache;
 pub(crate) mod report;
+pub(crate) mod selectors;
 pub(crate) mod slices;
 pub(crate) mod slots;
 pub(crate) mod unit;
 pub(crate) mod withdrawn;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use crds::{Device, DevicePool, Health, NodeTopology, UnitKind};
 use k8s_openapi::api::core::v1::Node;
@@ -170,11 +173,8 @@ pub(crate) fn offered(index: &Index, node: &FreeNode, policy: &Policy) -> NodeOf
     for (name, pool) in index.pools.iter().filter(|(_, pool)| selects(pool, node.node)) {
         let Ok(measures) = Measures::of(pool, policy) else { continue };
         let mut report = PoolReport::default();
-        PoolOnNode { pool, name, node, measures: &measures }.offer(
-            &mut claims,
-            &mut report,
-            &mut offer.units,
-        );
+        let on_node = PoolOnNode { index, pool, name, node, measures: &measures };
+        on_node.offer(&mut claims, &mut report, &mut offer.units);
         if report != PoolReport::default() {
             offer.reports.insert(name.clone(), report);
         }
@@ -182,9 +182,14 @@ pub(crate) fn offered(index: &Index, node: &FreeNode, policy: &Policy) -> NodeOf
     offer
 }
 
-/// Why a pool is invalid.
-pub(crate) fn pool_problem(pool: &DevicePool, policy: &Policy) -> Option<String> {
-    Measures::of(pool, policy).err()
+/// Why a pool is unusable on all nodes, with the type of the condition.
+pub(crate) fn pool_problem(
+    index: &Index,
+    pool: &DevicePool,
+    policy: &Policy,
+) -> Option<(&'static str, String)> {
+    let invalid = Measures::of(pool, policy).err().map(|problem| ("Invalid", problem));
+    invalid.or_else(|| claimed::class_problem(index, pool))
 }
 
 fn selects(pool: &DevicePool, node: &Node) -> bool {
@@ -215,6 +220,7 @@ impl Measures {
 
 /// One pool on one node.
 struct PoolOnNode<'a> {
+    index: &'a Index,
     pool: &'a DevicePool,
     name: &'a str,
     node: &'a FreeNode<'a>,
@@ -233,9 +239,13 @@ impl PoolOnNode<'_> {
                 }
             }
             UnitKind::NumaDomain => self.offer_domains(claims, report, units),
-            UnitKind::Device => self.offer_devices(claims, report, units),
+            UnitKind::Device => match self.dra() {
+                Some(devices) => self.offer_claimed(devices, claims, report, units),
+                None => self.offer_devices(claims, report, units),
+            },
         }
-        if self.node.is_agent_stale && self.pool.spec.unit() != UnitKind::Node {
+        // Slices and the cores of whole nodes do not depend on the agent.
+        if self.node.is_agent_stale && self.pool.spec.unit() != UnitKind::Node && self.dra().is_none() {
             let problem = format!(
                 "{}: the lease of its agent expired; running actors stay, and new ones are placed once it is renewed",
                 self.node.name
@@ -246,7 +256,7 @@ impl PoolOnNode<'_> {
 
     fn unit(
         &self,
-        index: usize,
+        name: impl Display,
         lanes: Exact,
         slots: Option<u64>,
         numa: Option<i32>,
@@ -256,7 +266,7 @@ impl PoolOnNode<'_> {
         // Units of whole nodes do not depend on the agent.
         let is_hearsay = self.node.is_agent_stale && resource.is_some();
         Unit {
-            id: format!("{}/{}-{index}", self.node.name, self.name),
+            id: format!("{}/{}-{name}", self.node.name, self.name),
             kind: self.pool.spec.kind.clone(),
             node: self.node.name.to_owned(),
             zone,
@@ -267,6 +277,7 @@ impl PoolOnNode<'_> {
             memory_mib: self.node_memory().filter(|_| resource.is_none()),
             slots,
             resource,
+            claim: None,
             device: None,
             cordoned: Some(CordonReason::StaleAgent).filter(|_| is_hearsay),
         }

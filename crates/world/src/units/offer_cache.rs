@@ -61,8 +61,8 @@ impl OfferCache {
         };
         for (name, pool) in &index.pools {
             let mut report = PoolReport::default();
-            if let Some(problem) = pool_problem(pool, policy) {
-                report.add_problem("Invalid", problem);
+            if let Some((type_, problem)) = pool_problem(index, pool, policy) {
+                report.add_problem(type_, problem);
             }
             for more in self.by_node.values().filter_map(|at| at.reports.get(name)) {
                 report.add(more);

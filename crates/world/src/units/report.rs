@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Condition types that report a problem of a pool.
-pub const POOL_PROBLEMS: [&str; 6] = ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale"];
+pub const POOL_PROBLEMS: [&str; 7] =
+    ["Ambiguous", "Degraded", "Invalid", "NoTopology", "Overlap", "Stale", "Unsupported"];
 
 /// Condition types that are information about a pool, which stays ready.
-pub const POOL_NOTES: [&str; 4] = ["MixedLocality", "MixedModels", "UnreportedDomain", "UnusedReplicas"];
+pub const POOL_NOTES: [&str; 5] =
+    ["MixedLocality", "MixedModels", "NotPinnable", "UnreportedDomain", "UnusedReplicas"];
 
 /// Problems of single nodes: the other units of the pool are not affected.
 const OF_NODES: [&str; 1] = ["Ambiguous"];

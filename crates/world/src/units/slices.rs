@@ -1,13 +1,16 @@
 //! Devices of dynamic resource allocation (DRA): which a driver publishes for a node, which are free, and how a claim selects one.
 //!
-//! Pure, and not used by pools yet: a unit is one device of a `ResourceSlice`.
+//! A unit of a pool with `resource.dra` is one device of a `ResourceSlice`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt;
 
 use crds::NodeTopologySpec;
-use k8s_openapi::api::resource::v1::{Device, DeviceAttribute, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::resource::v1::{
+    Counter, CounterSet, Device, DeviceAttribute, ResourceClaim, ResourceSlice,
+};
 
-use crate::numbers::{floor, quantity};
+use crate::numbers::{Exact, floor, quantity};
 
 /// The standard attribute for the PCI address of a device.
 const PCI_BUS_ID: &str = "resource.kubernetes.io/pciBusID";
@@ -26,14 +29,36 @@ pub struct DeviceKey {
     pub device: String,
 }
 
+impl fmt::Display for DeviceKey {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.driver, self.pool, self.device)
+    }
+}
+
+/// The value of a device's attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttributeValue {
+    /// A truth value.
+    Bool(bool),
+    /// A number.
+    Int(i64),
+    /// A text.
+    String(String),
+    /// A semantic version, such as `570.86.15`.
+    Version(String),
+}
+
 /// What the taints of a device permit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 pub enum DeviceAvailability {
     /// New actors may use it.
+    #[strum(to_string = "usable")]
     Usable,
     /// Running actors stay; no new ones are placed: a taint `NoSchedule`.
+    #[strum(to_string = "tainted NoSchedule")]
     HoldersOnly,
     /// As if it were not published: a taint `NoExecute`.
+    #[strum(to_string = "tainted NoExecute")]
     Gone,
 }
 
@@ -44,8 +69,12 @@ pub struct SliceDevice {
     pub key: DeviceKey,
     /// Its node.
     pub node: String,
-    /// Attributes of type string by qualified name, such as `gpu.nvidia.com/uuid`.
-    pub strings: BTreeMap<String, String>,
+    /// Attributes by qualified name, such as `gpu.nvidia.com/uuid`.
+    pub attributes: BTreeMap<String, AttributeValue>,
+    /// Capacities, which are quantities, by qualified name, such as `gpu.nvidia.com/memory`.
+    pub capacity: BTreeMap<String, String>,
+    /// What it takes of the counters that it shares with other devices of its pool, by counter set and counter.
+    pub consumes: BTreeMap<(String, String), Exact>,
     /// Its memory in MiB, if the driver publishes it.
     pub memory_mib: Option<u64>,
     /// Its NUMA node, if the driver publishes it.
@@ -55,15 +84,30 @@ pub struct SliceDevice {
 }
 
 impl SliceDevice {
-    /// The NUMA node: of the driver, else of the agent's device with the same PCI address or another of its names.
-    pub fn locate(&self, topology: &NodeTopologySpec) -> Option<i32> {
-        let of_agent = || {
-            let names =
-                self.strings.iter().filter(|(name, _)| *name == PCI_BUS_ID || name.ends_with("/uuid"));
-            let mut devices = names.filter_map(|(_, value)| topology.device_of(value));
-            devices.find_map(|device| device.numa_node)
-        };
-        self.numa_node.or_else(of_agent)
+    /// The agent's device with the same PCI address or another of its names.
+    pub fn described<'a>(&self, topology: &'a NodeTopologySpec) -> Option<&'a crds::Device> {
+        let names = self.strings().filter(|(name, _)| *name == PCI_BUS_ID || name.ends_with("/uuid"));
+        // A partition has the PCI address of its GPU; its own id is more specific.
+        let mut found: Vec<_> = names
+            .filter_map(|(name, value)| Some((name == PCI_BUS_ID, topology.device_of(value)?)))
+            .collect();
+        found.sort_by_key(|(is_address, _)| *is_address);
+        found.first().map(|(_, device)| *device)
+    }
+
+    /// Attributes of type string.
+    pub fn strings(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.attributes.iter().filter_map(|(name, value)| match value {
+            AttributeValue::String(text) => Some((name.as_str(), text.as_str())),
+            _ => None,
+        })
+    }
+
+    fn string(&self, name: &str) -> Option<&str> {
+        match self.attributes.get(name)? {
+            AttributeValue::String(text) => Some(text),
+            _ => None,
+        }
     }
 }
 
@@ -85,29 +129,41 @@ impl DevicePin {
     }
 }
 
-/// The devices of the newest complete generation of each driver's pool, of single nodes; sorted by name.
+/// What a pool of a driver offers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PublishedPool {
+    /// Its devices of single nodes, by name.
+    pub devices: Vec<SliceDevice>,
+    /// The amounts of counters that its devices share, by counter set and counter.
+    pub counters: BTreeMap<(String, String), Exact>,
+}
+
+/// The newest complete generation of a driver's pool, from all its slices; empty if none is complete.
 ///
 /// A driver replaces the slices of a pool one by one: until all of a generation exist, it is unknown what the pool has.
-pub fn slice_devices<'a>(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> Vec<SliceDevice> {
-    let mut pools = BTreeMap::<(&str, &str), BTreeMap<i64, Vec<&ResourceSlice>>>::new();
+pub fn published_pool<'a>(slices: impl IntoIterator<Item = &'a ResourceSlice>) -> PublishedPool {
+    let mut generations = BTreeMap::<i64, Vec<&ResourceSlice>>::new();
     for slice in slices {
-        let spec = &slice.spec;
-        let generations = pools.entry((&spec.driver, &spec.pool.name)).or_default();
-        generations.entry(spec.pool.generation).or_default().push(slice);
+        generations.entry(slice.spec.pool.generation).or_default().push(slice);
     }
-    let is_complete = |slices: &[&ResourceSlice]| {
+    let is_complete = |slices: &&Vec<&ResourceSlice>| {
         let wanted = slices.iter().map(|slice| slice.spec.pool.resource_slice_count).max();
         wanted.is_some_and(|wanted| i64::try_from(slices.len()).is_ok_and(|count| count == wanted))
     };
-    let newest = pools
-        .values()
-        .filter_map(|generations| generations.values().rev().find(|slices| is_complete(slices)));
-    let mut devices: Vec<SliceDevice> = newest
-        .flatten()
-        .flat_map(|slice| slice.spec.devices.iter().flatten().filter_map(|device| read(slice, device)))
-        .collect();
+    let Some(newest) = generations.values().rev().find(is_complete) else { return PublishedPool::default() };
+    let devices = newest
+        .iter()
+        .flat_map(|slice| slice.spec.devices.iter().flatten().filter_map(|device| read(slice, device)));
+    let mut devices: Vec<SliceDevice> = devices.collect();
     devices.sort_by(|a, b| a.key.cmp(&b.key));
-    devices
+    let sets = newest.iter().flat_map(|slice| slice.spec.shared_counters.iter().flatten());
+    let amounts = |set: &'a CounterSet| {
+        let amount = |(name, it): (&'a String, &'a Counter)| {
+            Some(((set.name.clone(), name.clone()), quantity(&it.value.0).ok()?))
+        };
+        set.counters.iter().filter_map(amount)
+    };
+    PublishedPool { devices, counters: sets.flat_map(amounts).collect() }
 }
 
 /// A device of one node; `None` for one of several nodes.
@@ -120,8 +176,17 @@ fn read(slice: &ResourceSlice, device: &Device) -> Option<SliceDevice> {
         .flatten()
         .map(|(name, value)| (qualified(&spec.driver, name), value))
         .collect();
-    let strings =
-        attributes.iter().filter_map(|(name, value)| Some((name.clone(), value.string.clone()?))).collect();
+    let typed = |value: &DeviceAttribute| {
+        let text = value.string.clone().map(AttributeValue::String);
+        let text = text.or_else(|| value.version.clone().map(AttributeValue::Version));
+        text.or_else(|| value.int.map(AttributeValue::Int)).or_else(|| value.bool.map(AttributeValue::Bool))
+    };
+    let typed = attributes.iter().filter_map(|(name, value)| Some((name.clone(), typed(value)?))).collect();
+    let capacity = device.capacity.iter().flatten();
+    let capacity = capacity.map(|(name, it)| (qualified(&spec.driver, name), it.value.0.clone()));
+    let consumed = device.consumes_counters.iter().flatten().flat_map(|of| {
+        of.counters.iter().map(|(name, it)| ((of.counter_set.clone(), name.clone()), &it.value))
+    });
     let is_numa = |name: &str| name.rsplit('/').next().is_some_and(|name| NUMA_NODE.contains(&name));
     let numa = attributes.iter().find(|(name, _)| is_numa(name)).and_then(|(_, value)| value.int);
     let memory = device.capacity.iter().flatten().find(|(name, _)| name.rsplit('/').next() == Some("memory"));
@@ -139,7 +204,9 @@ fn read(slice: &ResourceSlice, device: &Device) -> Option<SliceDevice> {
             device: device.name.clone(),
         },
         node: node.clone(),
-        strings,
+        attributes: typed,
+        capacity: capacity.collect(),
+        consumes: consumed.filter_map(|(name, it)| Some((name, quantity(&it.0).ok()?))).collect(),
         memory_mib: bytes.map(|bytes| floor(bytes) >> 20),
         numa_node: numa.and_then(|numa| i32::try_from(numa).ok()).filter(|numa| *numa >= 0),
         availability: taints.max().unwrap_or(DeviceAvailability::Usable),
@@ -163,21 +230,21 @@ pub fn pin(devices: &[&SliceDevice], device: &SliceDevice, by: Option<&str>) -> 
     let names: Vec<&str> = if let Some(name) = by {
         vec![name]
     } else {
-        let others = device.strings.keys().filter(|name| name.starts_with(&own));
-        [PCI_BUS_ID, &uuid].into_iter().chain(others.map(String::as_str)).collect()
+        let others = device.strings().map(|(name, _)| name).filter(|name| name.starts_with(&own));
+        [PCI_BUS_ID, &uuid].into_iter().chain(others).collect()
     };
     names.into_iter().find_map(|name| {
-        let value = device.strings.get(name)?;
-        let count = of_driver().filter(|it| it.strings.get(name) == Some(value)).count();
-        (count == 1).then(|| DevicePin { attribute: name.to_owned(), value: value.clone() })
+        let value = device.string(name)?;
+        let count = of_driver().filter(|it| it.string(name) == Some(value)).count();
+        (count == 1).then(|| DevicePin { attribute: name.to_owned(), value: value.to_owned() })
     })
 }
 
-/// The devices that claims hold. Access for administration takes no device away.
-pub fn allocated_devices<'a>(claims: impl IntoIterator<Item = &'a ResourceClaim>) -> BTreeSet<DeviceKey> {
-    let allocations = claims.into_iter().filter_map(|claim| claim.status.as_ref()?.allocation.as_ref());
-    let results =
-        allocations.flat_map(|it| it.devices.iter().flat_map(|devices| devices.results.iter().flatten()));
+/// The devices that a claim holds. Access for administration takes no device away.
+pub fn allocated_devices(claim: &ResourceClaim) -> Vec<DeviceKey> {
+    let allocation = claim.status.as_ref().and_then(|status| status.allocation.as_ref());
+    let devices = allocation.and_then(|allocation| allocation.devices.as_ref());
+    let results = devices.into_iter().flat_map(|devices| devices.results.iter().flatten());
     let held = results.filter(|result| result.admin_access != Some(true));
     held.map(|result| DeviceKey {
         driver: result.driver.clone(),
@@ -201,7 +268,7 @@ mod tests {
     }
 
     fn names(slices: &[ResourceSlice]) -> Vec<String> {
-        slice_devices(slices).into_iter().map(|device| device.key.device).collect()
+        published_pool(slices).devices.into_iter().map(|device| device.key.device).collect()
     }
 
     #[test]
@@ -222,14 +289,14 @@ mod tests {
         let device = "{name: a, attributes: {numaNode: {int: 1}, model: {string: X}, 'resource.kubernetes.io/pciBusID': {string: '0000:05:00.0'}}, \
                       capacity: {memory: {value: 80Gi}}, taints: [{key: k, effect: None}, {key: k, effect: NoSchedule}]}";
         let other = "{name: b, attributes: {'resource.kubernetes.io/pciBusID': {string: '0000:05:00.0'}}, taints: [{key: k, effect: NoExecute}]}";
-        let found = slice_devices(&[slice(1, 1, &format!("{device}, {other}"))]);
+        let found = published_pool(&[slice(1, 1, &format!("{device}, {other}"))]).devices;
         let [a, b] = &found[..] else { panic!("{found:?}") };
         assert_eq!(
             (a.memory_mib, a.numa_node, a.availability),
             (Some(81920), Some(1), DeviceAvailability::HoldersOnly)
         );
         assert_eq!((b.memory_mib, b.availability), (None, DeviceAvailability::Gone));
-        assert_eq!(a.strings.get("gpu.example.com/model").map(String::as_str), Some("X"));
+        assert_eq!(a.string("gpu.example.com/model"), Some("X"));
         let gpu = crds::Device {
             id: "gpu-0000:05:00.0".into(),
             pci_bus_id: Some("0000:05:00.0".into()),
@@ -237,17 +304,14 @@ mod tests {
             ..crds::Device::default()
         };
         let topology = NodeTopologySpec { devices: vec![gpu], links: Vec::new() };
-        assert_eq!(
-            (a.locate(&topology), b.locate(&topology)),
-            (Some(1), Some(0)),
-            "the driver knows it better"
-        );
+        let numa = |device: &SliceDevice| device.described(&topology).and_then(|it| it.numa_node);
+        assert_eq!((numa(a), numa(b)), (Some(0), Some(0)));
     }
 
     #[test]
     fn a_claim_selects_a_device_by_an_attribute_that_no_other_has() {
         let pins = |devices: &str, by| {
-            let found = slice_devices(&[slice(1, 1, devices)]);
+            let found = published_pool(&[slice(1, 1, devices)]).devices;
             let all: Vec<&SliceDevice> = found.iter().collect();
             pin(&all, &found[0], by).map(|pin| pin.expression())
         };
@@ -292,7 +356,7 @@ mod tests {
                    {driver: gpu.example.com, pool: n0, device: b, request: r, adminAccess: true}]}}}}",
             ),
         ];
-        let held: Vec<String> = allocated_devices(&claims).into_iter().map(|key| key.device).collect();
+        let held: Vec<String> = claims.iter().flat_map(allocated_devices).map(|key| key.device).collect();
         assert_eq!(held, ["a"]);
     }
 }

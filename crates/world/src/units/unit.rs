@@ -1,7 +1,10 @@
 //! Computing units.
 
+use std::collections::BTreeMap;
 use std::ops::Index;
 use std::sync::Arc;
+
+use crate::units::slices::DeviceKey;
 
 /// Why a unit is cordoned: running actors stay and no new ones are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
@@ -16,6 +19,16 @@ pub enum CordonReason {
         to_string = "the lease of its node's agent expired; running actors stay and no new ones are placed"
     )]
     StaleAgent,
+    /// Its device has a taint of effect `NoSchedule`, or works with errors.
+    #[strum(
+        to_string = "its device has a taint of effect NoSchedule or works with errors; running actors stay and no new ones are placed"
+    )]
+    DeviceTainted,
+    /// The class or the selectors of its pool cannot be evaluated.
+    #[strum(
+        to_string = "it is unknown whether its pool still has its device; running actors stay and no new ones are placed"
+    )]
+    UnknownPool,
     /// It was withdrawn, and its grace period runs.
     #[strum(
         to_string = "it is no longer offered; running actors stay for a grace period and no new ones are placed"
@@ -23,10 +36,21 @@ pub enum CordonReason {
     Withdrawn,
 }
 
+/// The resource claim of an actor, which requests one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceClaim {
+    /// The class of the device.
+    pub class: String,
+    /// CEL expressions that select the device, or any device of the pool if its devices cannot be told apart.
+    pub selectors: Vec<String>,
+    /// The device, if the selectors select it alone.
+    pub device: Option<DeviceKey>,
+}
+
 /// A computing unit, and how a pod requests it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// `node/pool-index`.
+    /// `node/pool-index`, or `node/pool-device` for a device that a claim selects.
     pub id: String,
     /// Device kind.
     pub kind: String,
@@ -48,16 +72,23 @@ pub struct Unit {
     pub slots: Option<u64>,
     /// Extended resource of which a pod requests one.
     pub resource: Option<String>,
+    /// Claim by which a pod requests its device.
+    pub claim: Option<DeviceClaim>,
     /// Id of its device in the node's topology, if it is known which device a pod gets.
     pub device: Option<String>,
     /// Set if running actors stay and no new ones are placed.
     pub cordoned: Option<CordonReason>,
 }
 
-/// Pool in a unit's id.
-pub(crate) fn pool_of(id: &str) -> Option<&str> {
-    let (pool, _) = id.rsplit_once('/')?.1.rsplit_once('-')?;
-    Some(pool)
+/// Pool in a unit's id: the longest of these names that is followed by an index or a device.
+///
+/// Names of pools and devices may contain dashes.
+pub(crate) fn pool_of<'a, T>(id: &'a str, pools: &BTreeMap<String, T>) -> Option<&'a str> {
+    let (_, unit) = id.rsplit_once('/')?;
+    let ends = unit.rmatch_indices('-').map(|(at, _)| &unit[..at]);
+    let mut found = ends.clone().filter(|name| pools.contains_key(*name));
+    // The pool of a deleted unit may be deleted, too.
+    found.next().or_else(|| ends.clone().next())
 }
 
 /// Units sorted by id. Cheap to clone: snapshots share unchanged units.

@@ -4,6 +4,7 @@
 mod cluster;
 mod demand;
 mod devices;
+mod dra;
 mod measured;
 mod nodes;
 mod placements;

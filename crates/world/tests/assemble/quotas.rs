@@ -8,7 +8,7 @@ use crate::cluster::{BASE, changed, difference, placement, world_of};
 fn quotas(yaml: &str) -> String {
     let world = world_of(yaml).unwrap();
     let summary = world.snapshot.file().constraints.iter().filter_map(|given| match given {
-        Constraint::Quota { actors, pool, pools, numa, resource, max, reason } => Some(format!(
+        Constraint::Quota { actors, pool, pools, numa, units: _, resource, max, reason } => Some(format!(
             "{} actors: {max} of {} in {}{}: {}",
             actors.len(),
             resource.as_deref().unwrap_or("them"),

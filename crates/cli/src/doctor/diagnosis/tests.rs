@@ -179,7 +179,7 @@ fn expired_and_missing_components_are_distinguished() {
     Error operator: there is no leader: the lease of cairn-operator-7f was renewed 540 s ago
     Error agents: the lease expired on a
     Error rights: missing permissions: cairn-operator create pods
-    Warning admission: missing admission policies: cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
+    Warning admission: missing admission policies: cairn-agents, cairn-claims, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
     ");
     cluster.operator = Ok(None);
     cluster.agent = Ok(Vec::new());
@@ -190,7 +190,7 @@ fn expired_and_missing_components_are_distinguished() {
     Error agents: the DaemonSet cairn-node-agent does not exist
     Unknown agents: not checked: forbidden
     Unknown rights: not checked: forbidden
-    Warning admission: missing admission policies: cairn-agents, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
+    Warning admission: missing admission policies: cairn-agents, cairn-claims, cairn-decisions, cairn-owners, cairn-peers, cairn-requests
     ");
 }
 

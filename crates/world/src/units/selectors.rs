@@ -1,0 +1,144 @@
+//! CEL expressions that select devices, as kube-scheduler evaluates them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use kube_cel::KubeCelExt as _;
+use kube_cel::cel::{Context, Program, Value};
+
+use super::slices::{AttributeValue, SliceDevice};
+
+/// An expression over `device`, compiled.
+pub(crate) struct DeviceSelector {
+    text: String,
+    program: Program,
+    /// Names of domains, or of anything else, in the expression.
+    literals: Vec<String>,
+}
+
+impl fmt::Debug for DeviceSelector {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_tuple("DeviceSelector").field(&self.text).finish()
+    }
+}
+
+impl DeviceSelector {
+    /// Compiles an expression; the error names it.
+    pub fn compile(text: &str) -> Result<Self, String> {
+        let program = Program::compile(text)
+            .map_err(|e| format!("`{text}` is not a CEL expression: {}", one_line(&e)))?;
+        Ok(Self { text: text.to_owned(), program, literals: literals(text) })
+    }
+
+    /// Whether the expression holds for a device; the error names the expression and the device.
+    ///
+    /// Attributes of domains that the device lacks are empty, as in Kubernetes.
+    pub fn selects(&self, device: &SliceDevice, functions: &Context<'_>) -> Result<bool, String> {
+        let failed = |why: &dyn fmt::Display| {
+            format!("`{}` cannot be evaluated for device {}: {}", self.text, device.key, one_line(why))
+        };
+        let mut context = functions.new_inner_scope();
+        let value = self.describe(device, functions).map_err(|e| failed(&e))?;
+        context.add_variable_from_value("device", value);
+        match self.program.execute(&context).map_err(|e| failed(&e))? {
+            Value::Bool(holds) => Ok(holds),
+            other => Err(failed(&format!("it is a {}, not a bool", other.type_of()))),
+        }
+    }
+
+    /// The variable `device`.
+    fn describe(&self, device: &SliceDevice, functions: &Context<'_>) -> Result<Value, String> {
+        let mut attributes = self.empty_domains();
+        for (name, value) in &device.attributes {
+            let value = match value {
+                AttributeValue::Bool(it) => Value::Bool(*it),
+                AttributeValue::Int(it) => Value::Int(*it),
+                AttributeValue::String(it) => Value::from(it.as_str()),
+                AttributeValue::Version(it) => call("semver", it, functions)?,
+            };
+            insert(&mut attributes, name, value);
+        }
+        let mut capacity = self.empty_domains();
+        for (name, amount) in &device.capacity {
+            insert(&mut capacity, name, call("quantity", amount, functions)?);
+        }
+        Ok(Value::from(HashMap::from([
+            ("driver", Value::from(device.key.driver.as_str())),
+            ("attributes", by_domain(attributes)),
+            ("capacity", by_domain(capacity)),
+            ("allowMultipleAllocations", Value::Bool(false)),
+        ])))
+    }
+
+    fn empty_domains(&self) -> Domains {
+        self.literals.iter().map(|domain| (domain.clone(), HashMap::new())).collect()
+    }
+}
+
+/// The functions of CEL in Kubernetes.
+pub(crate) fn functions() -> Context<'static> {
+    Context::default().with_all()
+}
+
+/// Values by domain and name.
+type Domains = BTreeMap<String, HashMap<String, Value>>;
+
+fn insert(domains: &mut Domains, qualified: &str, value: Value) {
+    let (domain, name) = qualified.split_once('/').unwrap_or(("", qualified));
+    domains.entry(domain.to_owned()).or_default().insert(name.to_owned(), value);
+}
+
+fn by_domain(domains: Domains) -> Value {
+    Value::from(domains.into_iter().collect::<HashMap<_, HashMap<_, _>>>())
+}
+
+/// A value of a type that only a function of CEL makes.
+fn call(function: &str, text: &str, functions: &Context<'_>) -> Result<Value, String> {
+    let mut context = functions.new_inner_scope();
+    context.add_variable_from_value("text", text);
+    let program = Program::compile(&format!("{function}(text)")).map_err(|e| one_line(&e))?;
+    program.execute(&context).map_err(|e| one_line(&e))
+}
+
+/// The texts between quotes.
+fn literals(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['"', '\'']) {
+        let quote = rest[at..].chars().next().unwrap_or_default();
+        rest = &rest[at + 1..];
+        let Some(end) = rest.find(quote) else { break };
+        found.push(rest[..end].to_owned());
+        rest = &rest[end + 1..];
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn one_line(text: &(impl fmt::Display + ?Sized)) -> String {
+    text.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Compiled selectors by text; an error is kept as well.
+#[derive(Debug, Default)]
+pub(crate) struct SelectorCache(BTreeMap<String, Result<Arc<DeviceSelector>, String>>);
+
+impl SelectorCache {
+    /// Number of expressions that are kept.
+    const MAX: usize = 1024;
+
+    /// The compiled selector.
+    pub fn get(&mut self, text: &str) -> Result<Arc<DeviceSelector>, String> {
+        if let Some(known) = self.0.get(text) {
+            return known.clone();
+        }
+        if self.0.len() >= Self::MAX {
+            self.0.clear();
+        }
+        let compiled = DeviceSelector::compile(text).map(Arc::new);
+        self.0.insert(text.to_owned(), compiled.clone());
+        compiled
+    }
+}
