@@ -275,6 +275,17 @@ pub struct ExchangeCost {
     pub pairs: Vec<PairCost>,
 }
 
+impl ExchangeCost {
+    /// The cost of a pair of kinds, in either order; `None` if it is neither listed nor covered.
+    #[must_use]
+    pub fn of_kinds(&self, a: &str, b: &str) -> Option<u64> {
+        let listed = |a: &str, b: &str| self.kinds.get(a).and_then(|row| row.get(b)).copied();
+        listed(a, b)
+            .or_else(|| listed(b, a))
+            .or_else(|| self.other_kind.map(|other| if a == b { 1 } else { other }))
+    }
+}
+
 /// The exchange cost of one pair of units; replaces all classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

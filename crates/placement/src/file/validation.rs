@@ -7,7 +7,6 @@ use crate::evaluation::sums::check_sums;
 use crate::file::format::{SnapshotFile, VERSION};
 use crate::file::names::Names;
 use crate::problem::channels::{self, Channels};
-use crate::problem::dense::kind_cost;
 use crate::problem::paths::Paths;
 use crate::{Criterion, Objectives, constraints};
 
@@ -203,7 +202,7 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
     let kinds: BTreeSet<&str> = file.units.iter().map(|unit| unit.kind.as_str()).collect();
     for a in &kinds {
         for b in kinds.iter().filter(|b| *b >= a) {
-            if kind_cost(cost, a, b).is_none() {
+            if cost.of_kinds(a, b).is_none() {
                 let problem = format!("no cost for {a} to {b}; list the pair or give `otherKind`");
                 return Err(SnapshotError::new("exchangeCost.kinds", problem));
             }

@@ -169,7 +169,8 @@ pub struct Problem {
     pub(super) other_numa: i64,
     pub(super) other_node: i64,
     pub(super) other_zone: i64,
-    pub(super) pair_cost: BTreeMap<(UnitIx, UnitIx), i64>,
+    /// By unit: other units at a cost of their own, ascending.
+    pub(super) pair_cost: IxVec<UnitIx, Vec<(UnitIx, i64)>>,
 }
 
 impl Problem {
@@ -321,14 +322,20 @@ impl Problem {
         let kinds = &self.kinds;
         self.kind_cost = kinds
             .iter()
-            .map(|a| kinds.iter().map(|b| number(kind_cost(cost, a, b).unwrap_or(0))).collect())
+            .map(|a| kinds.iter().map(|b| number(cost.of_kinds(a, b).unwrap_or(0))).collect())
             .collect();
         self.other_numa = number(cost.other_numa);
         self.other_node = number(cost.other_node);
         self.other_zone = number(cost.other_zone);
+        self.pair_cost = IxVec::of(Vec::new(), self.capacity.len());
         for pair in &cost.pairs {
             let (a, b) = (self.unit_by_id[&pair.a], self.unit_by_id[&pair.b]);
-            self.pair_cost.insert((a.min(b), a.max(b)), number(pair.cost));
+            self.pair_cost[a].push((b, number(pair.cost)));
+            self.pair_cost[b].push((a, number(pair.cost)));
+        }
+        for costs in &mut self.pair_cost {
+            costs.sort_unstable();
+            costs.dedup();
         }
     }
 
@@ -447,14 +454,6 @@ impl Problem {
     fn needs(&self, given: &BTreeMap<String, u64>) -> Vec<(ResourceIx, i64)> {
         given.iter().filter(|(_, q)| **q > 0).map(|(r, q)| (self.resource(r), number(*q))).collect()
     }
-}
-
-/// The cost of a pair of kinds, in either order; `None` if it is neither listed nor covered.
-pub(crate) fn kind_cost(cost: &ExchangeCost, a: &str, b: &str) -> Option<u64> {
-    let listed = |a: &str, b: &str| cost.kinds.get(a).and_then(|row| row.get(b)).copied();
-    listed(a, b)
-        .or_else(|| listed(b, a))
-        .or_else(|| cost.other_kind.map(|other| if a == b { 1 } else { other }))
 }
 
 fn resource_names(file: &SnapshotFile) -> impl Iterator<Item = &String> {

@@ -4,6 +4,7 @@
 mod cluster;
 mod demand;
 mod devices;
+mod links;
 mod measured;
 mod nodes;
 mod placements;
