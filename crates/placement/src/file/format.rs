@@ -59,6 +59,9 @@ pub struct SnapshotFile {
     /// The cost of exchanging one message between two units.
     #[serde(default)]
     pub exchange_cost: ExchangeCost,
+    /// Links that units share, for the criterion `congestion`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared_links: Vec<SharedLink>,
     /// Hard rules, and preferences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,
@@ -296,6 +299,24 @@ pub struct PairCost {
     pub b: String,
     /// Cost of one message.
     pub cost: u64,
+}
+
+/// A link that several units share: the messages between its units and others compete for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedLink {
+    /// Unique name.
+    pub id: String,
+    /// The units on one side.
+    pub units: Vec<String>,
+    /// The units on the other side; without it all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Vec<String>>,
+    /// Pairs of a unit of the link and another one whose messages take another way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub direct: Vec<(String, String)>,
+    /// Messages per window in each direction.
+    pub capacity: u64,
 }
 
 /// The policy of a snapshot.

@@ -81,7 +81,7 @@ impl Problem {
         if a == b {
             return 0;
         }
-        let own = &self.pair_cost[a];
+        let Some(own) = self.pair_cost.get(a) else { return self.class_cost(a, b) };
         match own.binary_search_by_key(&b, |(other, _)| *other) {
             Ok(at) => own[at].1,
             Err(_) => self.class_cost(a, b),

@@ -1,13 +1,20 @@
-//! Exchange costs of pairs of units by the links between their devices.
+//! Links between the devices of units: exchange costs of pairs, and links that units share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{Device, Link, NodeTopology, NodeTopologySpec};
-use placement::file::{ExchangeCost, PairCost};
+use placement::file::{ExchangeCost, Levels, PairCost, SharedLink};
+use placement::{Criterion, LARGEST};
 use serde::Deserialize;
 use strum::IntoEnumIterator as _;
 
+use crate::Policy;
+use crate::numbers::{Exact, floor, product};
 use crate::units::unit::{Unit, Units};
+
+/// The kinds of links of a topology from a NUMA domain to its devices, and between NUMA domains.
+const PCIE: &str = "PCIe";
+const INTERCONNECT: &str = "Interconnect";
 
 /// How two devices of a node are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, strum::EnumIter)]
@@ -66,15 +73,16 @@ pub(crate) fn default_costs() -> LinkCosts {
 }
 
 /// The topology of one node, indexed for pairs of devices.
-pub(crate) struct NodeLinks<'a> {
+struct NodeLinks<'a> {
     devices: BTreeMap<&'a str, &'a Device>,
     /// Direct links by the ids of both ends, the smaller first.
     direct: BTreeMap<(&'a str, &'a str), BTreeSet<LinkKind>>,
     has_several_domains: bool,
+    links: &'a [Link],
 }
 
 impl<'a> NodeLinks<'a> {
-    pub fn new(topology: &'a NodeTopologySpec) -> Self {
+    fn new(topology: &'a NodeTopologySpec) -> Self {
         let mut direct: BTreeMap<_, BTreeSet<LinkKind>> = BTreeMap::new();
         for Link { source, destination, kind, .. } in &topology.links {
             if let Some(kind) = LinkKind::of_link(kind) {
@@ -86,17 +94,52 @@ impl<'a> NodeLinks<'a> {
             devices: topology.devices.iter().map(|device| (device.id.as_str(), device)).collect(),
             direct,
             has_several_domains: domains > 1,
+            links: &topology.links,
         }
     }
 
     /// The device of a unit, if it is known.
-    pub fn device(&self, unit: &Unit) -> Option<&'a Device> {
+    fn device(&self, unit: &Unit) -> Option<&'a Device> {
         self.devices.get(unit.device.as_deref()?).copied()
     }
 
-    /// Whether two devices have a link of their own.
-    pub fn are_linked(&self, a: &Device, b: &Device) -> bool {
-        self.direct.contains_key(&ordered(&a.id, &b.id))
+    /// Pairs of units whose devices have a link of their own.
+    fn direct(&self, units: &[Known], others: &[Known]) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for (unit, device) in units {
+            let is_linked = |other: &&Known| self.direct.contains_key(&ordered(&device.id, &other.1.id));
+            pairs.extend(
+                others.iter().filter(is_linked).map(|(other, _)| (unit.id.clone(), other.id.clone())),
+            );
+        }
+        pairs
+    }
+
+    /// The bandwidth of a root port in one direction, in bytes per second: the largest of the devices below it, as the port of a
+    /// switch is as wide as its widest slot.
+    fn bandwidth_of_port(&self, port: &str) -> Option<i64> {
+        let is_below = |id: &str| {
+            self.devices.get(id).is_some_and(|device| device.pci_root_port.as_deref() == Some(port))
+        };
+        let below = self.links.iter().filter(|link| link.kind == PCIE && is_below(&link.destination));
+        below.filter_map(|link| link.bandwidth_bytes_per_second).max()
+    }
+
+    /// The interconnects of NUMA domains whose bandwidth is known: the ids and numbers of the domains, and the smaller bandwidth of
+    /// the two directions, in bytes per second.
+    fn interconnects(&self) -> BTreeMap<[(&'a str, i32); 2], i64> {
+        let mut bandwidths: BTreeMap<_, i64> = BTreeMap::new();
+        for link in self.links.iter().filter(|link| link.kind == INTERCONNECT) {
+            let end = |id: &str| {
+                let (id, device) = self.devices.get_key_value(id)?;
+                Some((*id, device.numa_node?))
+            };
+            let Some(bandwidth) = link.bandwidth_bytes_per_second else { continue };
+            let (Some(a), Some(b)) = (end(&link.source), end(&link.destination)) else { continue };
+            let known = bandwidths.entry([a.min(b), a.max(b)]).or_insert(bandwidth);
+            *known = bandwidth.min(*known);
+        }
+        bandwidths
     }
 
     /// The cheapest connection of two devices; `None` if no kind of theirs is listed, or if one is a part of the other.
@@ -124,11 +167,14 @@ fn ordered<'a>(a: &'a str, b: &'a str) -> (&'a str, &'a str) {
     (a.min(b), a.max(b))
 }
 
+/// A unit and its device.
+type Known<'a> = (&'a Unit, &'a Device);
+
 /// The units with a known device, by node; `topology` returns that of a node.
-pub(crate) fn units_with_devices<'a>(
+fn units_with_devices<'a>(
     units: &'a Units,
     topology: impl Fn(&str) -> Option<&'a NodeTopology>,
-) -> impl Iterator<Item = (NodeLinks<'a>, Vec<(&'a Unit, &'a Device)>)> {
+) -> impl Iterator<Item = (NodeLinks<'a>, Vec<Known<'a>>)> {
     let mut of_node: BTreeMap<&str, Vec<&Unit>> = BTreeMap::new();
     for unit in units.iter().filter(|unit| unit.device.is_some()) {
         of_node.entry(&unit.node).or_default().push(unit);
@@ -167,4 +213,60 @@ pub(crate) fn pair_costs<'a>(
         }
     }
     pairs
+}
+
+/// The links that units with known devices share, if a level names `congestion`: PCI root ports, and interconnects of NUMA domains.
+pub(crate) fn shared_links<'a>(
+    units: &'a Units,
+    topology: impl Fn(&str) -> Option<&'a NodeTopology>,
+    policy: &Policy,
+) -> Vec<SharedLink> {
+    let mut shared = Vec::new();
+    let Levels::InOrder(levels) = &policy.objectives else { return shared };
+    if !levels.iter().flatten().any(|criterion| *criterion == Criterion::Congestion) {
+        return shared;
+    }
+    let ids = |units: &[Known]| units.iter().map(|(unit, _)| unit.id.clone()).collect::<Vec<_>>();
+    for (links, units) in units_with_devices(units, topology) {
+        let Some((first, _)) = units.first() else { continue };
+        let node = &first.node;
+        let ports: BTreeSet<&str> =
+            units.iter().filter_map(|(_, device)| device.pci_root_port.as_deref()).collect();
+        for port in ports {
+            let Some(bandwidth) = links.bandwidth_of_port(port) else { continue };
+            let is_below = |(_, device): &Known| device.pci_root_port.as_deref() == Some(port);
+            let (below, others): (Vec<_>, Vec<_>) = units.iter().copied().partition(is_below);
+            shared.push(SharedLink {
+                id: format!("{node}/{port}"),
+                units: ids(&below),
+                to: None,
+                direct: links.direct(&below, &others),
+                capacity: messages(bandwidth, policy),
+            });
+        }
+        for ([(one, number), (other, other_number)], bandwidth) in links.interconnects() {
+            let on = |number: i32| {
+                let all = units.iter().copied().filter(move |(_, device)| device.numa_node == Some(number));
+                all.collect::<Vec<_>>()
+            };
+            let (here, there) = (on(number), on(other_number));
+            if !here.is_empty() && !there.is_empty() {
+                shared.push(SharedLink {
+                    id: format!("{node}/{one}-{other}"),
+                    units: ids(&here),
+                    to: Some(ids(&there)),
+                    direct: links.direct(&here, &there),
+                    capacity: messages(bandwidth, policy),
+                });
+            }
+        }
+    }
+    shared
+}
+
+/// The messages per window, in quanta, that a bandwidth in bytes per second allows.
+fn messages(bandwidth: i64, policy: &Policy) -> u64 {
+    let per_byte = (policy.message_quantum * Exact::from(1_000_000)).recip();
+    let messages = product([Exact::from(i128::from(bandwidth.max(0))), per_byte, policy.window]);
+    messages.map_or(LARGEST, floor).min(LARGEST)
 }

@@ -3,13 +3,16 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use placement::{Assignment, Budget, NoPolicy, Snapshot, plan};
+use placement::{Assignment, Budget, Criterion, NoPolicy, Snapshot, plan};
 use world::{AssembledSnapshot, Index, Objects, Policy, assemble};
 
 use crate::cluster::key;
 
 /// The GPUs of the server, two sockets with four each: their NVLink pairs, across the sockets.
 const LINKED: [(usize, usize); 4] = [(0, 5), (1, 4), (2, 7), (3, 6)];
+
+/// The bandwidth of each GPU and so of its root port: PCIe 4.0 x16.
+const PCIE: u64 = 31_500_000_000;
 
 /// A node with eight GPUs, each behind a resource of its own, so that it is known which pod gets which; root ports have two GPUs.
 fn server(links: &str) -> String {
@@ -29,7 +32,17 @@ fn server(links: &str) -> String {
         )
         .unwrap();
     }
-    writeln!(yaml, "], links: [{links}]}}}}").unwrap();
+    yaml += "], links: [{source: numa-0, destination: numa-1, kind: Interconnect, relativeLatency: 21}";
+    for gpu in 0..8 {
+        let numa = gpu / 4;
+        write!(
+            yaml,
+            ", {{source: numa-{numa}, destination: gpu-{gpu}, kind: PCIe, bandwidthBytesPerSecond: {PCIE}}}"
+        )
+        .unwrap();
+    }
+    let links = if links.is_empty() { String::new() } else { format!(", {links}") };
+    writeln!(yaml, "{links}]}}}}").unwrap();
     for gpu in 0..8 {
         writeln!(
             yaml,
@@ -48,18 +61,24 @@ fn nvlinks() -> String {
 
 /// Four pairs of actors that talk, on the server.
 fn talking(links: &str, policy: &str) -> AssembledSnapshot {
-    let group = |name: String| {
-        format!(
-            "{{name: {name}, replicas: 1, arrivals: 1/s, implementations: [{{kind: gpu, serviceTime: 1ms, template: {{spec: {{containers: [{{name: c}}]}}}}}}]}}"
-        )
-    };
-    let groups: Vec<String> = (0..4).flat_map(|i| [group(format!("a{i}")), group(format!("b{i}"))]).collect();
+    let groups: Vec<String> =
+        (0..4).flat_map(|i| [group(&format!("a{i}"), 1, "gpu"), group(&format!("b{i}"), 1, "gpu")]).collect();
     let channel = |i: usize| format!("{{from: a{i}, to: b{i}, rate: {}/s, pattern: OneToOne}}", i + 1);
+    let channels: Vec<String> = (0..4).map(channel).collect();
+    world_of(&server(links), &channels.join(", "), &groups.join(", "), policy)
+}
+
+fn group(name: &str, replicas: usize, kind: &str) -> String {
+    format!(
+        "{{name: {name}, replicas: {replicas}, arrivals: 1/s, implementations: [{{kind: {kind}, serviceTime: 1ms, \
+         template: {{spec: {{containers: [{{name: c}}]}}}}}}]}}"
+    )
+}
+
+fn world_of(server: &str, channels: &str, groups: &str, policy: &str) -> AssembledSnapshot {
     let yaml = format!(
-        "{}---\n{{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {{name: app, namespace: ns}}, spec: {{channels: [{}], actors: [{}]}}}}\n",
-        server(links),
-        (0..4).map(channel).collect::<Vec<_>>().join(", "),
-        groups.join(", ")
+        "{server}---\n{{apiVersion: cairn.dev/v1alpha1, kind: ActorApplication, metadata: {{name: app, namespace: ns}}, \
+         spec: {{channels: [{channels}], actors: [{groups}]}}}}\n"
     );
     let mut objects = Objects::default();
     objects.read("test", &yaml).unwrap();
@@ -67,13 +86,13 @@ fn talking(links: &str, policy: &str) -> AssembledSnapshot {
     assemble(&Index::of(&objects), &key("app"), &policy, Timestamp::UNIX_EPOCH).unwrap()
 }
 
-/// The unit of each actor by position of its GPU, in the order of the actors.
+/// The GPUs of the actors on GPUs, in the order of the actors.
 fn gpus(snapshot: &Snapshot, assignment: &Assignment) -> Vec<usize> {
     let gpu = |unit: Option<placement::ix::UnitIx>| {
         let id = &snapshot.file().units[unit.expect("there is a unit for each").at()].id;
-        id.trim_start_matches("n0/p").trim_end_matches("-0").parse().unwrap()
+        id.strip_prefix("n0/p")?.strip_suffix("-0")?.parse().ok()
     };
-    assignment.iter().map(|unit| gpu(*unit)).collect()
+    assignment.iter().filter_map(|unit| gpu(*unit)).collect()
 }
 
 #[test]
@@ -90,7 +109,7 @@ fn talking_actors_get_linked_gpus() {
         assert!(LINKED.contains(&(a.min(b), a.max(b))), "pair {i}: {a} and {b}");
     }
     // One for each message, which is the least on different units: 1 + 2 + 3 + 4 a second.
-    assert_eq!(plan.cost.communication, 10 * 30);
+    assert_eq!(plan.cost.of(Criterion::Communication), 10 * 30);
 }
 
 #[test]
@@ -159,4 +178,78 @@ fn an_unknown_kind_of_link_is_refused_by_name() {
         "policy p: policy.yaml line 1 column 24, exchangeCost.links.?: unknown variant `nvlink`, expected one of `NVLink`, \
          `XGMI`, `Xe Link`, `PCIRoot`, `SameNuma`, `Interconnect`"
     );
+}
+
+/// Two workers that send to actors on the processor, each more than half of what a root port can carry.
+fn prefill(objectives: &str, links: &str) -> AssembledSnapshot {
+    let cpus = "---\n{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}\n";
+    world_of(
+        &format!("{}{cpus}", server(links)),
+        "{from: prefill, to: decode, rate: 20/s, messageBytes: 1Gi, pattern: OneToOne}",
+        &[group("prefill", 2, "gpu"), group("decode", 2, "cpu")].join(", "),
+        &format!("{{objectives: [{objectives}]}}"),
+    )
+}
+
+/// The cost vector with the workers on two GPUs, and the actors that they send to on the processor.
+fn vector(snapshot: &Snapshot, gpus: [usize; 2]) -> Vec<i64> {
+    let mut gpus = gpus.into_iter();
+    let place = |actor: &placement::file::Actor| {
+        let unit = if actor.id.contains("prefill") {
+            format!("n0/p{}-0", gpus.next().unwrap())
+        } else {
+            "n0/cpus-0".to_owned()
+        };
+        snapshot.unit(&unit)
+    };
+    let assignment: Assignment = snapshot.file().actors.iter().map(place).collect();
+    snapshot.cost(&assignment).vector(snapshot)
+}
+
+#[test]
+fn two_workers_that_send_much_get_different_root_ports() {
+    let world = prefill("overload, congestion, [communication, migration]", "");
+    let snapshot = &world.snapshot;
+    let capacity = PCIE * 30 / (64 << 10);
+    let sent = (1 << 30) / (64 << 10) * 20 * 30;
+    assert!(sent < capacity && capacity < 2 * sent);
+    let both = i64::try_from(2 * sent - capacity).unwrap();
+    assert_eq!(vector(snapshot, [0, 1])[1..3], [0, both]);
+    assert_eq!(vector(snapshot, [0, 2])[1..3], [0, 0]);
+    for seed in 1..=5 {
+        let plan = plan(snapshot, &search::Local, &NoPolicy, &Budget::effort(Some(2_000), seed)).unwrap();
+        let at = gpus(snapshot, &plan.assignment);
+        assert_ne!(at[0] / 2, at[1] / 2, "{at:?}");
+    }
+    // without the criterion the placements are a tie, and nothing of it is in the snapshot
+    let world = prefill("overload, [communication, migration]", "");
+    assert_eq!(vector(&world.snapshot, [0, 1]), vector(&world.snapshot, [0, 2]));
+    assert_eq!(world.snapshot.file().shared_links, []);
+}
+
+#[test]
+fn messages_over_links_of_their_own_and_within_a_port_do_not_cross_it() {
+    let interconnect =
+        "{source: numa-1, destination: numa-0, kind: Interconnect, bandwidthBytesPerSecond: 16000000000}";
+    let world = prefill("congestion", &format!("{}, {interconnect}", nvlinks()));
+    let links: Vec<String> = world
+        .snapshot
+        .file()
+        .shared_links
+        .iter()
+        .map(|link| {
+            let names = |ids: &[String]| ids.join(" ").replace("n0/p", "").replace("-0", "");
+            let to = link.to.as_ref().map_or("all others".to_owned(), |to| names(to));
+            let direct: Vec<String> =
+                link.direct.iter().map(|(a, b)| names(&[a.clone(), b.clone()])).collect();
+            format!(
+                "{}: {} to {to} but {}, {}",
+                link.id,
+                names(&link.units),
+                direct.join(", "),
+                link.capacity
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(links.join("\n"));
 }
