@@ -108,8 +108,7 @@ pub struct Device {
     #[schemars(length(min = 1, max = 32))]
     pub pci_bus_id: Option<String>,
 
-    /// The PCI address of the root port above the device, such as `0000:15:01.0`: devices below one root port share its link to the
-    /// processor. Absent if it is unknown, or if the device is attached to a root bus.
+    /// The PCI address of the root port above the device, such as `0000:15:01.0`; devices below one port share its link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub pci_root_port: Option<String>,

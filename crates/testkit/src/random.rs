@@ -273,11 +273,11 @@ pub(crate) fn shared_links(seed: u64, units: &[Unit]) -> Vec<SharedLink> {
         let pairs = ids.iter().flat_map(|id| others.iter().map(move |other| (id.clone(), other.clone())));
         let mut direct: Vec<(String, String)> = pairs.collect();
         direct.retain(|_| rng.u8(..4) == 0);
-        direct.iter_mut().for_each(|(a, b)| {
+        for (a, b) in &mut direct {
             if rng.bool() {
-                std::mem::swap(a, b)
+                std::mem::swap(a, b);
             }
-        });
+        }
         let mut to = others;
         to.retain(|_| rng.u8(..4) > 0);
         let to = Some(to).filter(|_| rng.bool());

@@ -11,9 +11,9 @@ use placement::file::{ExchangeCost, Levels};
 use serde::Deserialize;
 
 use crate::annoyance::AnnoyanceParameters;
+use crate::link_costs::{LinkCosts, default_costs};
 use crate::numbers::{Exact, duration, floor, quantity};
 use crate::rebalance::{Rebalance, RebalanceParameters, percent};
-use crate::snapshot::links::{LinkCosts, default_costs};
 
 /// Key of the parameters.
 const PARAMETERS: &str = "policy.yaml";

@@ -67,8 +67,12 @@ impl SharedLinks {
         for given in &file.shared_links {
             let units = sorted(&given.units);
             let to = given.to.as_ref().map(sorted);
-            units.iter().for_each(|unit| all.sides[*unit].behind.push(all.links.len()));
-            to.iter().flatten().for_each(|unit| all.sides[*unit].before.push(all.links.len()));
+            for &unit in &units {
+                all.sides[unit].behind.push(all.links.len());
+            }
+            for &unit in to.iter().flatten() {
+                all.sides[unit].before.push(all.links.len());
+            }
             let mut direct = Vec::new();
             for (a, b) in given.direct.iter().map(|(a, b)| (unit_by_id[a], unit_by_id[b])) {
                 direct.extend([(a, b), (b, a)].into_iter().filter(|(unit, _)| units.contains(unit)));

@@ -205,7 +205,9 @@ fn equally_linked(problem: &Problem) -> BTreeMap<UnitIx, UnitIx> {
         costs.entry(a).or_default().push((b, cost));
         costs.entry(b).or_default().push((a, cost));
     }
-    costs.values_mut().for_each(|costs| costs.sort_unstable());
+    for costs in costs.values_mut() {
+        costs.sort_unstable();
+    }
     let to_third =
         |unit: UnitIx, other: UnitIx| costs[&unit].iter().filter(move |(third, _)| *third != other);
     let mut first: BTreeMap<UnitIx, UnitIx> = BTreeMap::new();

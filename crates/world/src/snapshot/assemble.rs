@@ -26,7 +26,7 @@ use crate::index::loads::RunningPod;
 use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
 use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
-use crate::snapshot::links::{pair_costs, shared_links};
+use crate::snapshot::links::add_links;
 use crate::snapshot::measured::{Replaced, replace_measured};
 use crate::snapshot::model::owned_objects;
 use crate::suggestions::suggestions;
@@ -165,9 +165,7 @@ pub fn assemble_measured(
     notes.extend(faults.iter().map(|(other, problem)| partial_warning(other, problem)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = file_units(&offer.units, &sums);
-    let topology = |node: &str| index.topology(node).map(AsRef::as_ref);
-    file.exchange_cost.pairs = pair_costs(&offer.units, topology, &policy.exchange_cost, &policy.link_costs);
-    file.shared_links = shared_links(&offer.units, topology, policy);
+    add_links(&mut file, index, &offer.units, policy);
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
     Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default(), replaced })

@@ -3,74 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{Device, Link, NodeTopology, NodeTopologySpec};
-use placement::file::{ExchangeCost, Levels, PairCost, SharedLink};
+use placement::file::{Levels, PairCost, SharedLink, SnapshotFile};
 use placement::{Criterion, LARGEST};
-use serde::Deserialize;
-use strum::IntoEnumIterator as _;
 
-use crate::Policy;
+use crate::link_costs::{LinkCosts, LinkKind};
 use crate::numbers::{Exact, floor, product};
 use crate::units::unit::{Unit, Units};
+use crate::{Index, Policy};
 
 /// The kinds of links of a topology from a NUMA domain to its devices, and between NUMA domains.
 const PCIE: &str = "PCIe";
 const INTERCONNECT: &str = "Interconnect";
-
-/// How two devices of a node are connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, strum::EnumIter)]
-pub enum LinkKind {
-    /// By NVLink, directly or through switches.
-    #[serde(rename = "NVLink")]
-    NvLink,
-    /// By AMD's XGMI.
-    #[serde(rename = "XGMI")]
-    Xgmi,
-    /// By Intel's Xe Link.
-    #[serde(rename = "Xe Link")]
-    XeLink,
-    /// Below one PCI root port, so behind one switch.
-    #[serde(rename = "PCIRoot")]
-    PciRoot,
-    /// In one NUMA domain, by way of the processor.
-    SameNuma,
-    /// In different NUMA domains, by way of the interconnect of the processors; also if a domain is unknown.
-    Interconnect,
-}
-
-impl LinkKind {
-    /// The cost of a message unless the policy gives another, on the scale of Table II of the APO paper, where a message between
-    /// CPU and GPU, over PCIe, costs 5.
-    ///
-    /// The ratios are those of the bandwidths in NCCL's `src/graph/topo.h`: through the processor 6/5 of PCIe
-    /// (`INTEL_P2P_OVERHEAD`), over the interconnect twice PCIe (`PCI_BW` to `QPI_BW`). GPUs with links of their own have more
-    /// than five times the bandwidth of PCIe since the A100; they keep the 1 of Table II.
-    fn default_cost(self) -> u64 {
-        match self {
-            Self::NvLink | Self::Xgmi | Self::XeLink => 1,
-            Self::PciRoot => 5,
-            Self::SameNuma => 6,
-            Self::Interconnect => 10,
-        }
-    }
-
-    /// The kind of a link in a topology, if it joins devices directly.
-    fn of_link(name: &str) -> Option<Self> {
-        match name {
-            "NVLink" => Some(Self::NvLink),
-            "XGMI" => Some(Self::Xgmi),
-            "Xe Link" => Some(Self::XeLink),
-            _ => None,
-        }
-    }
-}
-
-/// The cost of a message by kind of link; kinds that are not listed do not count.
-pub type LinkCosts = BTreeMap<LinkKind, u64>;
-
-/// The costs unless the policy gives others.
-pub(crate) fn default_costs() -> LinkCosts {
-    LinkKind::iter().map(|kind| (kind, kind.default_cost())).collect()
-}
 
 /// The topology of one node, indexed for pairs of devices.
 struct NodeLinks<'a> {
@@ -121,7 +64,8 @@ impl<'a> NodeLinks<'a> {
         let is_below = |id: &str| {
             self.devices.get(id).is_some_and(|device| device.pci_root_port.as_deref() == Some(port))
         };
-        let below = self.links.iter().filter(|link| link.kind == PCIE && is_below(&link.destination));
+        let pcie = self.links.iter().filter(|link| link.kind == PCIE);
+        let below = pcie.filter(|link| is_below(&link.source) || is_below(&link.destination));
         below.filter_map(|link| link.bandwidth_bytes_per_second).max()
     }
 
@@ -146,8 +90,9 @@ impl<'a> NodeLinks<'a> {
     ///
     /// `is_same_kind`: the table of kinds says more of unlike devices than the way between them, so only direct links count there.
     fn cost(&self, a: &Device, b: &Device, costs: &LinkCosts, is_same_kind: bool) -> Option<u64> {
-        let board = |device: &'a Device| device.parent.as_ref().unwrap_or(&device.id);
-        let (a, b) = (self.devices.get(a.id.as_str())?, self.devices.get(b.id.as_str())?);
+        let is_board =
+            |id: &&String| self.devices.get(id.as_str()).is_some_and(|it| it.type_ != "NUMA Domain");
+        let board = |device: &Device| device.parent.as_ref().filter(is_board).unwrap_or(&device.id).clone();
         if board(a) == board(b) {
             return None;
         }
@@ -186,13 +131,20 @@ fn units_with_devices<'a>(
     })
 }
 
+/// Adds to a snapshot file what follows from the links between the devices of units.
+pub(crate) fn add_links(file: &mut SnapshotFile, index: &Index, units: &Units, policy: &Policy) {
+    let topology = |node: &str| index.topology(node).map(AsRef::as_ref);
+    file.exchange_cost.pairs = pair_costs(units, topology, policy);
+    file.shared_links = shared_links(units, topology, policy);
+}
+
 /// The costs of pairs of units of one node whose devices are known, as far as they differ from those of their kinds and domains.
-pub(crate) fn pair_costs<'a>(
+fn pair_costs<'a>(
     units: &'a Units,
     topology: impl Fn(&str) -> Option<&'a NodeTopology>,
-    exchange_cost: &ExchangeCost,
-    costs: &LinkCosts,
+    policy: &Policy,
 ) -> Vec<PairCost> {
+    let (exchange_cost, costs) = (&policy.exchange_cost, &policy.link_costs);
     let mut pairs = Vec::new();
     if costs.is_empty() {
         return pairs;
@@ -216,7 +168,7 @@ pub(crate) fn pair_costs<'a>(
 }
 
 /// The links that units with known devices share, if a level names `congestion`: PCI root ports, and interconnects of NUMA domains.
-pub(crate) fn shared_links<'a>(
+fn shared_links<'a>(
     units: &'a Units,
     topology: impl Fn(&str) -> Option<&'a NodeTopology>,
     policy: &Policy,
