@@ -172,10 +172,11 @@ fn congestion_is_what_exceeds_shared_links_in_each_direction() {
     let two = [shared.clone(), link("m", &["w"], 3)];
     assert_eq!(congestion(&two, "a=u b=w"), (7 - 5) + (7 - 3), "every link on the way");
     let direct = SharedLink { direct: vec![("w".into(), "u".into())], ..shared.clone() };
-    assert_eq!(congestion(&[direct.clone()], "a=u b=w c=x"), 0, "4 to c fit");
-    assert_eq!(congestion(&[direct], "a=v b=w"), 2, "another pair");
+    let beside = |places| congestion(std::slice::from_ref(&direct), places);
+    assert_eq!([beside("a=u b=w c=x"), beside("a=v b=w")], [0, 2], "4 to c fit; another pair");
     let to = SharedLink { to: Some(vec!["x".into()]), ..shared };
-    assert_eq!([congestion(&[to.clone()], "a=u b=w"), congestion(&[to], "a=u b=x")], [0, 2]);
+    let towards = |places| congestion(std::slice::from_ref(&to), places);
+    assert_eq!([towards("a=u b=w"), towards("a=u b=x")], [0, 2]);
 }
 
 #[test]
