@@ -87,7 +87,7 @@ const TOLD: [(Criterion, usize); 5] = [
     (Criterion::Interference, 3),
     (Criterion::Migration, 4),
 ];
-const AIMED: [(Criterion, usize); 7] = [
+const AIMED: [(Criterion, usize); 8] = [
     (Criterion::Bottleneck, 7),
     (Criterion::Consolidate, 8),
     (Criterion::Energy, 9),
@@ -95,6 +95,7 @@ const AIMED: [(Criterion, usize); 7] = [
     (Criterion::Latency, 11),
     (Criterion::Licence, 12),
     (Criterion::Busiest, 13),
+    (Criterion::Congestion, 14),
 ];
 
 /// Feasible, and priced, as the definitions say once more, by names and in 128 bits.

@@ -33,6 +33,7 @@ impl From<&topology::Device> for Device {
         put("Vendor", device.vendor.as_ref().map(|it| json!(it)));
         put("Model", device.model.as_ref().map(|it| json!(it)));
         put("PCI Bus Id", device.pci_bus_id.as_ref().map(|it| json!(it)));
+        put("PCI Root Port", device.pci_root_port.as_ref().map(|it| json!(it)));
         put("UUID", device.uuid.as_ref().map(|it| json!(it)));
         put("Aliases", (!device.aliases.is_empty()).then(|| json!(device.aliases)));
         put("Driver", device.driver.as_ref().map(|it| json!(it)));
@@ -114,6 +115,7 @@ fn device_of(device: &Device, index: usize) -> topology::Device {
         vendor: text("Vendor"),
         model: text("Model"),
         pci_bus_id: text("PCI Bus Id"),
+        pci_root_port: text("PCI Root Port"),
         uuid: text("UUID"),
         aliases: aliases.and_then(|it| serde_json::from_value(it).ok()).unwrap_or_default(),
         driver: text("Driver"),

@@ -108,6 +108,11 @@ pub struct Device {
     #[schemars(length(min = 1, max = 32))]
     pub pci_bus_id: Option<String>,
 
+    /// The PCI address of the root port above the device, such as `0000:15:01.0`; devices below one port share its link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 32))]
+    pub pci_root_port: Option<String>,
+
     /// The unique id of the device in the vendor's tools and device plugins, such as `GPU-8f6b…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]

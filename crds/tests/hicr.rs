@@ -17,6 +17,7 @@ fn full() -> NodeTopologySpec {
         vendor: text("nvidia"),
         model: text("NVIDIA A100"),
         pci_bus_id: text("0000:3b:00.0"),
+        pci_root_port: text("0000:3a:01.0"),
         uuid: text("GPU-8f6b"),
         aliases: vec!["card0".into(), "renderD128".into()],
         driver: text("580.65.06"),

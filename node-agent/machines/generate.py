@@ -63,6 +63,14 @@ class Machine:
         parent["io"].append(bridge)
         return bridge
 
+    def port(self, bridge, address, first, last, speed):
+        """A bridge below a host's: a port of the processor, or of a switch."""
+        port = self.make("Bridge", bridge_type="1-1", depth=bridge["attributes"]["depth"] + 1,
+                         bridge_pci=f"0000:[{first:02x}-{last:02x}]", pci_busid=address,
+                         pci_type="0604 [8086:347a] [0000:0000] 04", pci_link_speed=f"{speed:.6f}")
+        bridge["io"].append(port)
+        return port
+
     def pci(self, bridge, address, class_, ids, speed=0.0, vendor=None, model=None):
         info = [("PCIVendor", vendor), ("PCIDevice", model)]
         device = self.make("PCIDev", [pair for pair in info if pair[1]], pci_busid=address,
@@ -236,6 +244,31 @@ def gpus(model, ids, mib, sms, per_socket, count=2, nvlink=None, driver=True, cl
         all_to_all(machine, "NVLinkBandwidth", ends, nvlink)
     if count > 1:
         machine.slit(slit(count, 21, 21, 1))
+    return machine
+
+
+def pcie_switches():
+    """Two sockets, each with two ports to a switch, below each of which are two GPUs and a NIC."""
+    machine, places = sockets(2)
+    for socket, place in enumerate(places):
+        host = 0x10 + 0x40 * socket
+        bridge = machine.bridge(place, host, host + 0x20)
+        for nth in range(2):
+            bus = host + 1 + 8 * nth
+            root = machine.port(bridge, f"0000:{host:02x}:{1 + 2 * nth:02x}.0", bus, bus + 4, 63.015385)
+            switch = machine.port(root, f"0000:{bus:02x}:00.0", bus + 1, bus + 4, 63.015385)
+            for slot in range(3):
+                below = bus + 2 + slot
+                port = machine.port(switch, f"0000:{bus + 1:02x}:{slot:02x}.0", below, below, 31.507692)
+                if slot < 2:
+                    gpu = machine.pci(port, f"0000:{below:02x}:00.0", 0x0302, "10de:26b9", 31.507692,
+                                      "NVIDIA Corporation", "L40S")
+                    machine.cuda(gpu, 4 * socket + 2 * nth + slot, "NVIDIA L40S", 46068, 142)
+                else:
+                    nic = machine.pci(port, f"0000:{below:02x}:00.0", 0x0200, "15b3:101d", 31.507692,
+                                      "Mellanox Technologies", "MT2892 Family [ConnectX-6 Dx]")
+                    machine.os(nic, f"enp{below}s0", 2)
+    machine.slit(slit(2, 21, 21, 1))
     return machine
 
 
@@ -548,6 +581,7 @@ MACHINES = {
     "fpga-intel-pac": lambda: fpga_cards(0x1200, "8086:0b30", "Intel Corporation", "FPGA PAC N3000"),
     "fpga-f1": lambda: fpga_cards(0x0580, "1d0f:f000", "Amazon.com, Inc.", None),
     "fpga-altera": lambda: fpga_cards(0xFF00, "1172:2494", "Altera Corporation", None),
+    "pcie-switches": pcie_switches,
     "dangling": dangling,
     "heterogeneous": heterogeneous,
     "vector-engines": vector_engines,

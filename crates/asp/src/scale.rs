@@ -81,12 +81,14 @@ impl Scale {
         for (position, level) in snapshot.objectives().levels().iter().enumerate() {
             let indivisible = level.iter().filter(|criterion| has(**criterion, Scaling::Indivisible));
             let prices = indivisible.clone().any(|criterion| criterion.measure().counts_exchange());
-            let messages = indivisible.clone().any(|criterion| criterion.measure().adds_messages_to_work());
+            let added = indivisible.clone().any(|criterion| criterion.measure().adds_messages_to_work());
+            let counted = indivisible.clone().any(|criterion| criterion.measure().counts_messages());
             let added_work = level.iter().any(|criterion| has(*criterion, Scaling::Work));
             let is_divided = self.level(snapshot, position) > 1
                 || (added_work && self.work > 1)
                 || (prices && self.costs > 1)
-                || (messages && (self.work > 1 || self.rates.iter().any(|rate| *rate > 1)));
+                || (added && self.work > 1)
+                || (counted && self.rates.iter().any(|rate| *rate > 1));
             if indivisible.count() > 0 && is_divided {
                 return refused(level);
             }

@@ -35,6 +35,8 @@ macro_rules! each_criterion {
             Licence in licence;
             /// The busiest unit: work and sent messages over capacity, in thousandths.
             Busiest in busiest;
+            /// Messages above the capacity of links that units share.
+            Congestion in congestion;
             /// Actors in grandfathered violations; no level names it, it precedes all levels if there are any.
             Excused in excused;
         }

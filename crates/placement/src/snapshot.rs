@@ -8,7 +8,7 @@ use crate::evaluation::objectives::Objectives;
 use crate::file::foreign_actors;
 use crate::file::format::{Scope, SnapshotFile};
 use crate::ix::{ActorIx, GroupIx, IxVec, NodeIx, PlaceIx, ResourceIx, SetIx, UnitIx};
-use crate::problem::dense::{Edge, Implementation, PowerCap, Problem, kind_cost};
+use crate::problem::dense::{Edge, Implementation, PowerCap, Problem};
 use crate::rules::circuit::RuleCircuit;
 use crate::{Assignment, Rules, SuspendedLimits};
 
@@ -254,7 +254,7 @@ impl Snapshot {
 
     /// The cost of a pair of kinds, in either order.
     pub fn kind_cost(&self, a: &str, b: &str) -> i64 {
-        let cost = kind_cost(&self.file.exchange_cost, a, b).unwrap_or(0);
+        let cost = self.file.exchange_cost.of_kinds(a, b).unwrap_or(0);
         i64::try_from(cost).expect("numbers above 2^53 are refused on input")
     }
 

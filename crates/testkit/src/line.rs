@@ -12,6 +12,8 @@ use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, GroundConstraint, GroundRule, Rules, Snapshot};
 use proptest::prelude::*;
 
+use crate::random::shared_links;
+
 /// A world of units and actors, checked.
 pub fn world(units: &str, actors: &str, rules: &str) -> Snapshot {
     Snapshot::new(file(units, actors, rules)).unwrap()
@@ -236,6 +238,7 @@ fn random_file(units: usize, actors: usize, rules: usize, seed: u64) -> Snapshot
     }
     said.extend(random_objectives(rng));
     let mut file = file(&units.join(" "), &people.join(" "), &said.join(";"));
+    file.shared_links = shared_links(seed, &file.units);
     if matches!(&file.objectives, Levels::InOrder(levels) if levels.iter().flatten().any(|c| *c == Criterion::Latency))
     {
         without_cycles(&mut file);

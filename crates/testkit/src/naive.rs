@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use placement::file::{
-    Actor, CapScope, Constraint, Domain, Join, Message, Places, Scope, SnapshotFile, Unit,
+    Actor, CapScope, Constraint, Domain, Join, Message, Places, Scope, SharedLink, SnapshotFile, Unit,
 };
 
 use crate::limits::{self, Passed};
@@ -12,8 +12,8 @@ use crate::limits::{self, Passed};
 pub type Placed<'a> = BTreeMap<&'a str, &'a Unit>;
 
 /// Overload, communication, annoyance, interference, migration, unplaced, missed preferences; then bottleneck,
-/// consolidate, energy, spread, latency, licence, busiest, whether they are named or not. Latency is nothing where messages go round.
-pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 14] {
+/// consolidate, energy, spread, latency, licence, busiest, congestion, whether they are named or not. Latency is nothing where messages go round.
+pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 15] {
     let apart = |a: &str, b: &str| Some((at.get(a)?, at.get(b)?)).filter(|(u, v)| u.id != v.id);
     let shared = |a: &str, b: &str| a != b && at.get(a).zip(at.get(b)).is_some_and(|(u, v)| u.id == v.id);
     let communication = file.messages.iter().filter_map(|message| {
@@ -57,7 +57,25 @@ pub fn cost(file: &SnapshotFile, at: &Placed) -> [i128; 14] {
             .map(|unit| divide_up((load(file, at, unit) + sent(file, at, unit)) * 1000, unit.capacity))
             .max()
             .unwrap_or(0),
+        file.shared_links.iter().map(|link| above(file, at, link, false) + above(file, at, link, true)).sum(),
     ]
+}
+
+/// The messages that exceed the capacity of a shared link in one direction.
+fn above(file: &SnapshotFile, at: &Placed, link: &SharedLink, towards: bool) -> i128 {
+    let crosses = |message: &&Message| {
+        let ends = at.get(message.from.as_str()).zip(at.get(message.to.as_str()));
+        ends.is_some_and(|(from, to)| {
+            let (unit, other) = if towards { (to, from) } else { (from, to) };
+            let is_pair = |a: &String, b: &String| *a == unit.id && *b == other.id;
+            link.units.contains(&unit.id)
+                && !link.units.contains(&other.id)
+                && link.to.as_ref().is_none_or(|to| to.contains(&other.id))
+                && !link.direct.iter().any(|(a, b)| is_pair(a, b) || is_pair(b, a))
+        })
+    };
+    let sent = file.messages.iter().filter(crosses).map(|message| i128::from(message.count));
+    (sent.sum::<i128>() - i128::from(link.capacity)).max(0)
 }
 
 fn divide_up(value: i128, by: u64) -> i128 {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use placement::file::{
-    Actor, CapScope, Constraint, Join, Levels, Message, Places, Scope, SnapshotFile, Unit,
+    Actor, CapScope, Constraint, Join, Levels, Message, Places, Scope, SharedLink, SnapshotFile, Unit,
 };
 use placement::ix::UnitIx;
 use placement::{Assignment, Criterion};
@@ -149,6 +149,7 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
             let hosts = |id: &String| places.iter().flatten().any(|unit| file.units[*unit].node == *id);
             sum(&mut file.nodes.iter().filter(|node| hosts(&node.id)).filter_map(|node| node.licence_cost))
         }
+        Criterion::Congestion => file.shared_links.iter().map(|link| congestion(file, places, link)).sum(),
         Criterion::Spread => {
             let mut groups: BTreeMap<&String, Vec<&Unit>> = BTreeMap::new();
             for (actor, place) in file.actors.iter().zip(places) {
@@ -166,6 +167,27 @@ fn value(file: &SnapshotFile, places: &Assigned, criterion: Criterion) -> i64 {
             file.actors.iter().map(|actor| costliest_from(file, places, &actor.id)).max().unwrap_or(0)
         }
     }
+}
+
+/// What is sent out of a shared link and into it, as far as it is above the capacity.
+fn congestion(file: &SnapshotFile, places: &Assigned, link: &SharedLink) -> i64 {
+    let (mut out, mut into) = (0, 0);
+    for message in &file.messages {
+        let [from, to] = [&message.from, &message.to].map(|id| places[position(file, id)]);
+        let (Some(from), Some(to)) = (from, to) else { continue };
+        let [from, to] = [from, to].map(|unit| &file.units[unit].id);
+        let takes = |a: &String, b: &String| {
+            let is_other = link.to.as_ref().map_or(!link.units.contains(b), |to| to.contains(b));
+            link.units.contains(a) && is_other
+        };
+        let pairs = [(from.clone(), to.clone()), (to.clone(), from.clone())];
+        if pairs.iter().any(|pair| link.direct.contains(pair)) {
+            continue;
+        }
+        out += if takes(from, to) { message.count } else { 0 };
+        into += if takes(to, from) { message.count } else { 0 };
+    }
+    i64::try_from(out.saturating_sub(link.capacity) + into.saturating_sub(link.capacity)).unwrap()
 }
 
 /// Σ rates, or drags, of pairs that are not settled over the square of the actors that can move: 1000 is relevant.

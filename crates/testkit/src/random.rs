@@ -6,7 +6,7 @@ use fastrand::Rng;
 use placement::Criterion;
 use placement::file::{
     Actor, CapScope, Constraint, Domain, Drag, ExchangeCost, Join, Levels, Message, Node, PairCost, Places,
-    RunsOn, Scope, SnapshotFile, Unit,
+    RunsOn, Scope, SharedLink, SnapshotFile, Unit,
 };
 
 const KINDS: [&str; 3] = ["cpu", "gpu", "fpga"];
@@ -30,6 +30,7 @@ pub fn world(seed: u64) -> SnapshotFile {
         .collect();
     edges(rng, &mut file);
     file.exchange_cost = exchange_cost(rng, &file.units);
+    file.shared_links = shared_links(seed, &file.units);
     for _ in 0..rng.usize(..=if roomy { 3 } else { 5 }) {
         let constraint = constraint(rng, &file);
         file.constraints.extend(constraint);
@@ -262,6 +263,30 @@ fn exchange_cost(rng: &mut Rng, units: &[Unit]) -> ExchangeCost {
     }
 }
 
+/// Up to two links, of some units to some or all others, with a way beside them for some pairs.
+pub(crate) fn shared_links(seed: u64, units: &[Unit]) -> Vec<SharedLink> {
+    // The rest of a world does not depend on it.
+    let rng = &mut Rng::with_seed(seed.rotate_left(32));
+    let link = |number: usize, rng: &mut Rng| {
+        let mut ids: Vec<String> = units.iter().map(|unit| unit.id.clone()).collect();
+        rng.shuffle(&mut ids);
+        let others = ids.split_off(rng.usize(..=ids.len()));
+        let pairs = ids.iter().flat_map(|id| others.iter().map(move |other| (id.clone(), other.clone())));
+        let mut direct: Vec<(String, String)> = pairs.collect();
+        direct.retain(|_| rng.u8(..4) == 0);
+        for (a, b) in &mut direct {
+            if rng.bool() {
+                std::mem::swap(a, b);
+            }
+        }
+        let mut to = others;
+        to.retain(|_| rng.u8(..4) > 0);
+        let to = Some(to).filter(|_| rng.bool());
+        SharedLink { id: format!("link-{number}"), units: ids, to, direct, capacity: rng.u64(..20) }
+    };
+    (0..rng.usize(..=2)).map(|number| link(number, rng)).collect()
+}
+
 fn constraint(rng: &mut Rng, file: &SnapshotFile) -> Option<Constraint> {
     let unit = file.units[rng.usize(..file.units.len())].clone();
     let actor = file.actors[rng.usize(..file.actors.len())].id.clone();
@@ -339,8 +364,8 @@ fn peers(rng: &mut Rng, file: &SnapshotFile, actors: Vec<String>) -> Constraint 
 /// The default, or what the facts ask for, now and then; else some criteria in any order, some of them summed.
 fn objectives(rng: &mut Rng) -> Levels {
     use Criterion::{
-        Annoyance, Bottleneck, Busiest, Communication, Consolidate, Energy, Interference, Latency, Licence,
-        Migration, Overload, Policy, Spread,
+        Annoyance, Bottleneck, Busiest, Communication, Congestion, Consolidate, Energy, Interference,
+        Latency, Licence, Migration, Overload, Policy, Spread,
     };
     match rng.u8(..16) {
         0 => return Levels::default(),
@@ -365,7 +390,9 @@ fn objectives(rng: &mut Rng) -> Levels {
             [Policy, Communication],
             [Licence, Overload],
             [Busiest, Annoyance],
-        ][rng.usize(..13)];
+            [Congestion, Communication],
+            [Congestion, Bottleneck],
+        ][rng.usize(..15)];
         criteria.retain(|criterion| ![first, second].contains(criterion));
         criteria.splice(0..0, [first, second]);
     }

@@ -12,6 +12,7 @@ mod constraints;
 mod demand;
 mod digest;
 mod index;
+mod link_costs;
 mod moves;
 mod numbers;
 mod policy;

@@ -11,6 +11,7 @@ use placement::file::{ExchangeCost, Levels};
 use serde::Deserialize;
 
 use crate::annoyance::AnnoyanceParameters;
+use crate::link_costs::{LinkCosts, default_costs};
 use crate::numbers::{Exact, duration, floor, quantity};
 use crate::rebalance::{Rebalance, RebalanceParameters, percent};
 
@@ -43,6 +44,8 @@ pub struct Policy {
     pub objectives: Levels,
     /// Cost of a message between two units.
     pub exchange_cost: ExchangeCost,
+    /// Cost of a message between units of one node by the link of their devices.
+    pub link_costs: LinkCosts,
     /// Bytes that one message carries.
     pub message_quantum: Exact,
     /// How measured lost time becomes annoyance.
@@ -167,6 +170,7 @@ impl Policy {
         let objectives = given.objectives.unwrap_or_default();
         objectives.check().map_err(|problem| field("objectives", problem))?;
         let annoyance = given.annoyance.unwrap_or_default().resolve().map_err(|(at, e)| field(at, e))?;
+        let mut exchange = given.exchange_cost.unwrap_or_default();
         Ok(Self {
             name: name.to_owned(),
             annoyance,
@@ -175,7 +179,8 @@ impl Policy {
             wall_milliseconds: floor(wall / Exact::from(1000)).max(1),
             memory_mib: floor(memory / Exact::from(1 << 20)).max(1),
             objectives,
-            exchange_cost: given.exchange_cost.unwrap_or_default().resolve(),
+            link_costs: exchange.links.take().unwrap_or_else(default_costs),
+            exchange_cost: exchange.resolve(),
             message_quantum: positive("messageQuantum", &quantum, quantity)
                 .map_err(|e| field("messageQuantum", e))?,
             move_fixed: move_cost.fixed.unwrap_or(500),
@@ -336,6 +341,7 @@ struct ExchangeParameters {
     other_numa: Option<u64>,
     other_node: Option<u64>,
     other_zone: Option<u64>,
+    links: Option<LinkCosts>,
 }
 
 impl ExchangeParameters {

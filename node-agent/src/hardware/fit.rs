@@ -97,6 +97,7 @@ fn fit_device(device: &mut Device) {
     device.aliases.dedup();
     device.aliases.truncate(ALIASES);
     fit_text(&mut device.pci_bus_id, 32);
+    fit_text(&mut device.pci_root_port, 32);
     device.numa_node = device.numa_node.filter(|numa| (0..=NUMA).contains(numa));
 
     let mut types = BTreeSet::new();

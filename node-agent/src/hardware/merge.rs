@@ -68,16 +68,20 @@ pub fn replace_links(spec: &mut NodeTopologySpec, links: Vec<Link>) {
     spec.links.extend(links);
 }
 
-/// Gives each partition of a GPU the NUMA domain and the PCIe link of its GPU. Links between GPUs are not those of partitions:
+/// Gives each partition of a GPU the NUMA domain, the root port and the PCIe link of its GPU. Links between GPUs are not those of partitions:
 /// NVIDIA does not support them while a GPU is partitioned.
 pub fn locate_partitions(spec: &mut NodeTopologySpec) {
-    let parents: BTreeMap<String, Option<i32>> =
-        spec.devices.iter().filter(|it| it.type_ == "GPU").map(|it| (it.id.clone(), it.numa_node)).collect();
+    let gpus = spec.devices.iter().filter(|it| it.type_ == "GPU");
+    let parents: BTreeMap<String, (Option<i32>, Option<String>)> =
+        gpus.map(|it| (it.id.clone(), (it.numa_node, it.pci_root_port.clone()))).collect();
     for part in spec.devices.iter_mut().filter(|it| it.type_ == "GPU Partition") {
-        let Some((parent, numa_node)) = part.parent.as_ref().and_then(|it| parents.get_key_value(it)) else {
+        let Some((parent, (numa_node, root_port))) =
+            part.parent.as_ref().and_then(|it| parents.get_key_value(it))
+        else {
             continue;
         };
         part.numa_node = part.numa_node.or(*numa_node);
+        part.pci_root_port = part.pci_root_port.take().or_else(|| root_port.clone());
         let has_link = spec.links.iter().any(|it| it.kind == PCIE && it.destination == part.id);
         let link = spec.links.iter().find(|it| it.kind == PCIE && it.destination == *parent && !has_link);
         let link = link.map(|link| Link { destination: part.id.clone(), ..link.clone() });

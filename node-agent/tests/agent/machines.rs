@@ -185,6 +185,38 @@ fn invariants(name: &str, spec: &NodeTopologySpec, xml: &str) {
 }
 
 #[test]
+fn devices_have_the_root_port_above_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = machines(folder.path());
+    let ports = |name: &str| {
+        let devices =
+            spec(name, &all[name]).devices.into_iter().filter(|it| ["GPU", "NIC"].contains(&&*it.type_));
+        devices
+            .map(|it| format!("{} {}", it.id, it.pci_root_port.as_deref().unwrap_or("-")))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ports("pcie-switches"),
+        [
+            "gpu-0000:13:00.0 0000:10:01.0",
+            "gpu-0000:14:00.0 0000:10:01.0",
+            "gpu-0000:1b:00.0 0000:10:03.0",
+            "gpu-0000:1c:00.0 0000:10:03.0",
+            "gpu-0000:53:00.0 0000:50:01.0",
+            "gpu-0000:54:00.0 0000:50:01.0",
+            "gpu-0000:5b:00.0 0000:50:03.0",
+            "gpu-0000:5c:00.0 0000:50:03.0",
+            "nic-0000:15:00.0 0000:10:01.0",
+            "nic-0000:1d:00.0 0000:10:03.0",
+            "nic-0000:55:00.0 0000:50:01.0",
+            "nic-0000:5d:00.0 0000:50:03.0",
+        ]
+    );
+    // on a root bus nothing is known to be shared
+    assert!(ports("t4-4").iter().all(|line| line.ends_with(" -")), "{:?}", ports("t4-4"));
+}
+
+#[test]
 fn what_is_no_machine_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();
     let at = |text: &str| {

@@ -7,6 +7,7 @@ mod annoyance;
 mod bottleneck;
 mod busiest;
 mod communication;
+mod congestion;
 mod consolidate;
 mod drags;
 pub mod encoding;
@@ -182,6 +183,11 @@ pub trait Measure: Sync {
     /// Whether it adds messages to work, so that neither can be divided alone.
     fn adds_messages_to_work(&self) -> bool {
         false
+    }
+
+    /// Whether it compares numbers of messages with others, so that they cannot be divided alone.
+    fn counts_messages(&self) -> bool {
+        self.adds_messages_to_work()
     }
 
     /// Divides its own numbers in a file.

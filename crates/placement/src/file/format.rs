@@ -59,6 +59,9 @@ pub struct SnapshotFile {
     /// The cost of exchanging one message between two units.
     #[serde(default)]
     pub exchange_cost: ExchangeCost,
+    /// Links that units share, for the criterion `congestion`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared_links: Vec<SharedLink>,
     /// Hard rules, and preferences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,
@@ -275,6 +278,17 @@ pub struct ExchangeCost {
     pub pairs: Vec<PairCost>,
 }
 
+impl ExchangeCost {
+    /// The cost of a pair of kinds, in either order; `None` if it is neither listed nor covered.
+    #[must_use]
+    pub fn of_kinds(&self, a: &str, b: &str) -> Option<u64> {
+        let listed = |a: &str, b: &str| self.kinds.get(a).and_then(|row| row.get(b)).copied();
+        listed(a, b)
+            .or_else(|| listed(b, a))
+            .or_else(|| self.other_kind.map(|other| if a == b { 1 } else { other }))
+    }
+}
+
 /// The exchange cost of one pair of units; replaces all classes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -285,6 +299,24 @@ pub struct PairCost {
     pub b: String,
     /// Cost of one message.
     pub cost: u64,
+}
+
+/// A link that several units share: the messages between its units and others compete for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedLink {
+    /// Unique name.
+    pub id: String,
+    /// The units on one side.
+    pub units: Vec<String>,
+    /// The units on the other side; without it all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<Vec<String>>,
+    /// Pairs of a unit of the link and another one whose messages take another way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub direct: Vec<(String, String)>,
+    /// Messages per window in each direction.
+    pub capacity: u64,
 }
 
 /// The policy of a snapshot.

@@ -12,5 +12,5 @@ pub(crate) mod validation;
 pub use constraint::{CapScope, Constraint, Domain, Join, Places, Scope};
 pub use format::{
     Actor, Drag, ExchangeCost, GroupMessage, Levels, Message, Node, Others, PairCost, Policy, RunsOn,
-    SnapshotFile, Unit, VERSION,
+    SharedLink, SnapshotFile, Unit, VERSION,
 };

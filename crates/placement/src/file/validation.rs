@@ -7,7 +7,6 @@ use crate::evaluation::sums::check_sums;
 use crate::file::format::{SnapshotFile, VERSION};
 use crate::file::names::Names;
 use crate::problem::channels::{self, Channels};
-use crate::problem::dense::kind_cost;
 use crate::problem::paths::Paths;
 use crate::{Criterion, Objectives, constraints};
 
@@ -46,21 +45,25 @@ pub(crate) fn check(
     check_units_and_actors(file, &names)?;
     check_edges(file, &names)?;
     check_exchange_cost(file, &names)?;
+    check_shared_links(file, &names)?;
     constraints::check_names(file, &mut names)?;
     check_sums(file, objectives)?;
     if objectives.names(Criterion::Latency) { check_paths(file, channels) } else { Ok(()) }
 }
 
 /// Refuses criteria over pairs of actors if group channels stand for more pairs than are expanded. `latency` does without pairs of
-/// fixed actors; `busiest` needs them as load of units.
+/// fixed actors; `busiest` and `congestion` need them as load of units and links.
 pub(crate) fn check_pairs(
     channels: &Channels,
     objectives: &Objectives,
     most_pairs: usize,
 ) -> Result<(), SnapshotError> {
-    let of_single_pairs =
-        [(Criterion::Latency, channels.open_pairs), (Criterion::Busiest, channels.pairs)].into_iter();
-    let mut named = of_single_pairs.filter(|(criterion, _)| objectives.names(*criterion));
+    let of_single_pairs = [
+        (Criterion::Latency, channels.open_pairs),
+        (Criterion::Busiest, channels.pairs),
+        (Criterion::Congestion, channels.pairs),
+    ];
+    let mut named = of_single_pairs.into_iter().filter(|(criterion, _)| objectives.names(*criterion));
     let Some((named, pairs)) = named.find(|(_, pairs)| *pairs > most_pairs) else { return Ok(()) };
     let problem = format!(
         "{pairs} pairs of actors, and `{named}` looks at each; at most {most_pairs} then: take `{named}` out of the objectives, or \
@@ -120,6 +123,9 @@ fn check_numbers(file: &SnapshotFile) -> Result<(), SnapshotError> {
     }
     for (i, pair) in cost.pairs.iter().enumerate() {
         fits(&|| format!("exchangeCost.pairs[{i}].cost"), pair.cost)?;
+    }
+    for (i, link) in file.shared_links.iter().enumerate() {
+        fits(&|| format!("sharedLinks[{i}].capacity"), link.capacity)?;
     }
     for (i, constraint) in file.constraints.iter().enumerate() {
         if let Some((field, number)) = constraints::number(constraint) {
@@ -203,7 +209,7 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
     let kinds: BTreeSet<&str> = file.units.iter().map(|unit| unit.kind.as_str()).collect();
     for a in &kinds {
         for b in kinds.iter().filter(|b| *b >= a) {
-            if kind_cost(cost, a, b).is_none() {
+            if cost.of_kinds(a, b).is_none() {
                 let problem = format!("no cost for {a} to {b}; list the pair or give `otherKind`");
                 return Err(SnapshotError::new("exchangeCost.kinds", problem));
             }
@@ -219,6 +225,40 @@ fn check_exchange_cost(file: &SnapshotFile, names: &Names) -> Result<(), Snapsho
         }
         if seen.insert((a.min(b), a.max(b)), pair.cost).is_some_and(|cost| cost != pair.cost) {
             return Err(SnapshotError::new(at, "the pair was given before with another cost; give one"));
+        }
+    }
+    Ok(())
+}
+
+fn check_shared_links(file: &SnapshotFile, names: &Names) -> Result<(), SnapshotError> {
+    let mut ids = BTreeSet::new();
+    for (i, link) in file.shared_links.iter().enumerate() {
+        let at = |field: &str| format!("sharedLinks[{i}].{field}");
+        if link.id.is_empty() {
+            return Err(SnapshotError::new(at("id"), "is empty; give it a name"));
+        }
+        if !ids.insert(&link.id) {
+            let problem = format!("`{}` is used twice; ids are unique", link.id);
+            return Err(SnapshotError::new(at("id"), problem));
+        }
+        let mut inside = BTreeSet::new();
+        for (j, unit) in link.units.iter().enumerate() {
+            inside.insert(names.unit(|| at(&format!("units[{j}]")), unit)?);
+        }
+        for (j, unit) in link.to.iter().flatten().enumerate() {
+            if inside.contains(&names.unit(|| at(&format!("to[{j}]")), unit)?) {
+                let problem = format!("unit `{unit}` is on both sides; remove it from one");
+                return Err(SnapshotError::new(at(&format!("to[{j}]")), problem));
+            }
+        }
+        for (j, (a, b)) in link.direct.iter().enumerate() {
+            let path = || at(&format!("direct[{j}]"));
+            let ends = [names.unit(path, a)?, names.unit(path, b)?];
+            if ends.iter().filter(|unit| inside.contains(unit)).count() != 1 {
+                let problem =
+                    "needs one of `units` and one other unit; only messages between such cross the link";
+                return Err(SnapshotError::new(path(), problem));
+            }
         }
     }
     Ok(())

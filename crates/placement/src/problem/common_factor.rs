@@ -58,6 +58,9 @@ impl CommonFactors {
             resources: of_resources(file),
             levels: BTreeMap::new(),
         };
+        if named.clone().any(|criterion| criterion.measure().counts_messages()) {
+            factors.own.entry(Criterion::Communication).and_modify(|factor| *factor = 1);
+        }
         // Where messages are added to work, dividing only one would change the sum.
         if named.clone().any(|criterion| criterion.measure().adds_messages_to_work()) {
             (factors.work, factors.exchange) = (1, 1);

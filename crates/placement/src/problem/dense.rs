@@ -9,6 +9,7 @@ use crate::ix::{
 };
 use crate::problem::channels::{self, Channels, Pairs};
 use crate::problem::paths::Paths;
+use crate::problem::shared_links::SharedLinks;
 use crate::{Criterion, Objectives, SuspendedLimits};
 
 /// The requirements of an actor on one kind, summed over the actor's and the kind's own.
@@ -150,6 +151,8 @@ pub struct Problem {
     pub(crate) paths: Paths,
     /// Channels between groups.
     pub channels: Channels,
+    /// Links that units share.
+    pub shared_links: SharedLinks,
     /// By actor, peers ascending; includes pairs of group channels if those are expanded.
     pub edges: IxVec<ActorIx, Vec<Edge>>,
     /// Rules about single actors, by actor: positions in `rules`.
@@ -169,7 +172,8 @@ pub struct Problem {
     pub(super) other_numa: i64,
     pub(super) other_node: i64,
     pub(super) other_zone: i64,
-    pub(super) pair_cost: BTreeMap<(UnitIx, UnitIx), i64>,
+    /// By unit: other units at a cost of their own, ascending; empty if there are none at all.
+    pub(super) pair_cost: IxVec<UnitIx, Vec<(UnitIx, i64)>>,
 }
 
 impl Problem {
@@ -200,6 +204,7 @@ impl Problem {
         problem.read_actors(file);
         problem.read_edges(file);
         problem.read_exchange_cost(&file.exchange_cost);
+        problem.shared_links = SharedLinks::new(file, &problem.unit_by_id);
         problem.rules_of = IxVec::of(Vec::new(), file.actors.len());
         problem.relations_of = IxVec::of(Vec::new(), file.actors.len());
         enter_constraints(file, &mut problem);
@@ -321,14 +326,22 @@ impl Problem {
         let kinds = &self.kinds;
         self.kind_cost = kinds
             .iter()
-            .map(|a| kinds.iter().map(|b| number(kind_cost(cost, a, b).unwrap_or(0))).collect())
+            .map(|a| kinds.iter().map(|b| number(cost.of_kinds(a, b).unwrap_or(0))).collect())
             .collect();
         self.other_numa = number(cost.other_numa);
         self.other_node = number(cost.other_node);
         self.other_zone = number(cost.other_zone);
+        if !cost.pairs.is_empty() {
+            self.pair_cost = IxVec::of(Vec::new(), self.capacity.len());
+        }
         for pair in &cost.pairs {
             let (a, b) = (self.unit_by_id[&pair.a], self.unit_by_id[&pair.b]);
-            self.pair_cost.insert((a.min(b), a.max(b)), number(pair.cost));
+            self.pair_cost[a].push((b, number(pair.cost)));
+            self.pair_cost[b].push((a, number(pair.cost)));
+        }
+        for costs in &mut self.pair_cost {
+            costs.sort_unstable();
+            costs.dedup();
         }
     }
 
@@ -447,14 +460,6 @@ impl Problem {
     fn needs(&self, given: &BTreeMap<String, u64>) -> Vec<(ResourceIx, i64)> {
         given.iter().filter(|(_, q)| **q > 0).map(|(r, q)| (self.resource(r), number(*q))).collect()
     }
-}
-
-/// The cost of a pair of kinds, in either order; `None` if it is neither listed nor covered.
-pub(crate) fn kind_cost(cost: &ExchangeCost, a: &str, b: &str) -> Option<u64> {
-    let listed = |a: &str, b: &str| cost.kinds.get(a).and_then(|row| row.get(b)).copied();
-    listed(a, b)
-        .or_else(|| listed(b, a))
-        .or_else(|| cost.other_kind.map(|other| if a == b { 1 } else { other }))
 }
 
 fn resource_names(file: &SnapshotFile) -> impl Iterator<Item = &String> {

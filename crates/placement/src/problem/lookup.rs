@@ -69,7 +69,10 @@ impl Problem {
 
     /// Pairs of units with a cost of their own, the smaller first, ascending.
     pub fn pair_costs(&self) -> impl Iterator<Item = (UnitIx, UnitIx, i64)> {
-        self.pair_cost.iter().map(|(&(a, b), &cost)| (a, b, cost))
+        let all = self.pair_cost.enumerate();
+        all.flat_map(|(a, costs)| {
+            costs.iter().filter(move |(b, _)| a < *b).map(move |&(b, cost)| (a, b, cost))
+        })
     }
 
     /// Cost of one message between two units.
@@ -78,10 +81,11 @@ impl Problem {
         if a == b {
             return 0;
         }
-        if self.pair_cost.is_empty() {
-            return self.class_cost(a, b);
+        let Some(own) = self.pair_cost.get(a) else { return self.class_cost(a, b) };
+        match own.binary_search_by_key(&b, |(other, _)| *other) {
+            Ok(at) => own[at].1,
+            Err(_) => self.class_cost(a, b),
         }
-        self.pair_cost.get(&(a.min(b), a.max(b))).copied().unwrap_or_else(|| self.class_cost(a, b))
     }
 
     /// Cost of one message between two different units by kinds and domains alone.

@@ -6,6 +6,7 @@ pub(crate) mod dense;
 mod lookup;
 pub(crate) mod paths;
 pub mod room;
+pub mod shared_links;
 pub(crate) mod symmetry;
 
 pub use dense::{AddedCosts, Edge, Implementation, PowerCap, Problem, Relation, Rule};

@@ -34,8 +34,8 @@ struct SymmetryKey {
     ties: Vec<(ActorIx, Near, [i64; 4])>,
     /// Relations between movable actors and fixed ones there, and on other units of its node.
     relations: Vec<(RelationIx, Near)>,
-    /// The unit itself, if it has links of its own.
-    single: Option<UnitIx>,
+    /// The first unit with the same costs to all others, if the unit has links of its own.
+    links: Option<UnitIx>,
 }
 
 /// A location on a unit's node, relative to the unit.
@@ -77,10 +77,8 @@ impl<'a> Likenesses<'a> {
         all.counts();
         all.homes();
         all.residents();
-        for (a, b, cost) in problem.pair_costs() {
-            if a != b && cost != problem.class_cost(a, b) {
-                (all.of[a].single, all.of[b].single) = (Some(a), Some(b));
-            }
+        for (unit, first) in equally_linked(problem) {
+            all.of[unit].links = Some(first);
         }
         all
     }
@@ -197,6 +195,33 @@ impl<'a> Likenesses<'a> {
             likeness.relations.sort_unstable();
         }
     }
+}
+
+/// The units with costs of pairs that differ from those of their kinds and domains, each with the first one that costs the same to
+/// every third unit.
+fn equally_linked(problem: &Problem) -> BTreeMap<UnitIx, UnitIx> {
+    let mut costs: BTreeMap<UnitIx, Vec<(UnitIx, i64)>> = BTreeMap::new();
+    for (a, b, cost) in problem.pair_costs().filter(|&(a, b, cost)| cost != problem.class_cost(a, b)) {
+        costs.entry(a).or_default().push((b, cost));
+        costs.entry(b).or_default().push((a, cost));
+    }
+    for costs in costs.values_mut() {
+        costs.sort_unstable();
+    }
+    let to_third =
+        |unit: UnitIx, other: UnitIx| costs[&unit].iter().filter(move |(third, _)| *third != other);
+    let mut first: BTreeMap<UnitIx, UnitIx> = BTreeMap::new();
+    let mut by_costs: BTreeMap<&Vec<(UnitIx, i64)>, UnitIx> = BTreeMap::new();
+    for (&unit, own) in &costs {
+        // A unit that it is linked to, or one that has the same links.
+        let mut linked = own.iter().map(|(other, _)| *other).take_while(|other| *other < unit);
+        let alike = linked.find(|other| to_third(unit, *other).eq(to_third(*other, unit)));
+        let alike = alike.or_else(|| by_costs.get(own).copied());
+        let group = alike.map_or(unit, |other| first[&other]);
+        first.insert(unit, group);
+        by_costs.entry(own).or_insert(unit);
+    }
+    first
 }
 
 #[cfg(test)]
@@ -357,6 +382,35 @@ mod tests {
             file.annoyance.push(Drag { a: "a0".into(), b: "a2".into(), drag: 1 });
         };
         assert_eq!(classes(spoken_to), [[0, 2]]);
+    }
+
+    #[test]
+    fn units_with_the_same_links_are_alike() {
+        let pairs = |costs: &'static [(usize, usize, u64)]| {
+            move |file: &mut SnapshotFile| {
+                for number in [3, 4] {
+                    let (id, node) = (format!("u{number}"), format!("n{number}"));
+                    file.nodes.push(Node { id: node, ..file.nodes[0].clone() });
+                    file.units.push(Unit { id, ..file.units[0].clone() });
+                }
+                file.units.iter_mut().for_each(|unit| unit.node = "n0".into());
+                let pair = |&(a, b, cost)| PairCost { a: format!("u{a}"), b: format!("u{b}"), cost };
+                file.exchange_cost.pairs = costs.iter().map(pair).collect();
+            }
+        };
+        // Two pairs: one of a pair is as good as the other, but the pairs are not one class.
+        assert_eq!(classes(pairs(&[(0, 3, 9), (1, 2, 9)])), [[0, 3], [1, 2]]);
+        // A hub, and a ring.
+        assert_eq!(classes(pairs(&[(0, 1, 9), (0, 2, 9)])), [vec![1, 2], vec![3, 4]]);
+        assert_eq!(classes(pairs(&[(0, 1, 9), (0, 2, 8)])), [[3, 4]]);
+        assert_eq!(classes(pairs(&[(0, 1, 9), (1, 2, 9), (2, 3, 9), (0, 3, 9)])), [[0, 2], [1, 3]]);
+        // All of four, at one cost or at two.
+        let all = &[(0, 1, 9), (0, 2, 9), (0, 3, 9), (1, 2, 9), (1, 3, 9), (2, 3, 9)];
+        assert_eq!(classes(pairs(all)), [[0, 1, 2, 3]]);
+        let near = &[(0, 1, 5), (0, 2, 9), (0, 3, 9), (1, 2, 9), (1, 3, 9), (2, 3, 5)];
+        assert_eq!(classes(pairs(near)), [[0, 1], [2, 3]]);
+        // A cost that is no other than that of the kinds.
+        assert_eq!(classes(pairs(&[(0, 1, 2)])), [[0, 1, 2, 3, 4]]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use placement::file::{PairCost, SnapshotFile};
+use placement::file::{PairCost, SharedLink, SnapshotFile};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Cost, Criterion, Judge as _, NoPolicy, Snapshot};
 use proptest::prelude::*;
@@ -141,6 +141,42 @@ fn licences_are_paid_once_for_each_node_that_hosts_anything() {
     let paid = |places| cost("a:cpu=1 b:cpu=0", places);
     assert_eq!([paid(""), paid("a=u"), paid("a=u b=v"), paid("a=u b=w"), paid("a=x")], [0, 5, 5, 12, 0]);
     assert_eq!(cost("a:cpu=1:at=w,fixed b:cpu=1", "b=v"), 12, "those of others are paid for too");
+}
+
+#[test]
+fn congestion_is_what_exceeds_shared_links_in_each_direction() {
+    let link = |id: &str, units: &[&str], capacity| SharedLink {
+        id: id.to_owned(),
+        units: units.iter().map(|unit| (*unit).to_owned()).collect(),
+        capacity,
+        ..SharedLink::default()
+    };
+    let congestion = |links: &[SharedLink], places| {
+        let units = "u:gpu:9 v:gpu:9 w:gpu:9 x:gpu:9:node=m";
+        let rules = "a to b 7; b to a 2; a to c 4; a to a 100; objectives congestion";
+        let mut file = file(units, "a:gpu=1 b:gpu=1 c:gpu=1", rules);
+        file.shared_links = links.to_vec();
+        let snapshot = Snapshot::new(file).unwrap();
+        snapshot.cost(&assignment(&snapshot, places)).of(Criterion::Congestion)
+    };
+    let shared = link("l", &["u", "v"], 5);
+    let alone = |places| congestion(std::slice::from_ref(&shared), places);
+    assert_eq!(congestion(&[], "a=u b=w c=x"), 0, "no link is known");
+    assert_eq!(alone("a=u"), 0, "b and c have no place");
+    assert_eq!(alone("a=u b=v"), 0, "both are behind the link");
+    assert_eq!(alone("a=w b=x c=w"), 0, "none is");
+    assert_eq!(alone("a=u b=w"), 7 - 5, "the other direction has 2, which fit");
+    assert_eq!(alone("a=w b=u"), 7 - 5, "in the other direction");
+    assert_eq!(alone("a=u b=w c=x"), 7 + 4 - 5, "any two units on both sides");
+    assert_eq!(alone("a=u b=v c=x"), 0);
+    let two = [shared.clone(), link("m", &["w"], 3)];
+    assert_eq!(congestion(&two, "a=u b=w"), (7 - 5) + (7 - 3), "every link on the way");
+    let direct = SharedLink { direct: vec![("w".into(), "u".into())], ..shared.clone() };
+    let beside = |places| congestion(std::slice::from_ref(&direct), places);
+    assert_eq!([beside("a=u b=w c=x"), beside("a=v b=w")], [0, 2], "4 to c fit; another pair");
+    let to = SharedLink { to: Some(vec!["x".into()]), ..shared };
+    let towards = |places| congestion(std::slice::from_ref(&to), places);
+    assert_eq!([towards("a=u b=w"), towards("a=u b=x")], [0, 2]);
 }
 
 #[test]
@@ -284,7 +320,7 @@ pub fn by_name<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> naive::Pl
 }
 
 /// All reported values of a cost, and the unreported ones by definition.
-fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 14] {
+fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 15] {
     let cost = snapshot.cost(assignment);
     let naive = naive::cost(snapshot.file(), &by_name(snapshot, assignment));
     let named = |criterion, position: usize| {
@@ -305,6 +341,7 @@ fn all(snapshot: &Snapshot, assignment: &Assignment) -> [i128; 14] {
         named(Criterion::Latency, 11),
         named(Criterion::Licence, 12),
         named(Criterion::Busiest, 13),
+        named(Criterion::Congestion, 14),
     ]
 }
 

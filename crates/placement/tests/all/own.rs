@@ -1,6 +1,6 @@
 //! An application's own part of what a placement costs.
 
-use placement::file::Node;
+use placement::file::{Node, SharedLink};
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Criterion, Snapshot};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde_json::json;
 use strum::IntoEnumIterator as _;
 use testkit::line::{any_world, assignment, file, world};
 
-const ALL: [&str; 11] = [
+const ALL: [&str; 12] = [
     "overload",
     "communication",
     "annoyance",
@@ -20,6 +20,7 @@ const ALL: [&str; 11] = [
     "spread",
     "licence",
     "busiest",
+    "congestion",
 ];
 
 /// What `a` and `b` cost beside `x` and `y`, which are another's: the whole, and the own part.
@@ -31,6 +32,14 @@ fn parts(places: &str) -> (Vec<String>, Vec<String>) {
     file.objectives = serde_json::from_value(json!(ALL)).unwrap();
     let node = |id: &str| Node { id: id.to_owned(), licence_cost: Some(7), ..Node::default() };
     file.nodes = ["m", "n", "o"].map(node).into();
+    let link = |units: &[&str], capacity| SharedLink {
+        id: units.concat(),
+        units: units.iter().map(|unit| (*unit).to_owned()).collect(),
+        capacity,
+        ..SharedLink::default()
+    };
+    // The first carries messages of a and b, the other only those of x to y.
+    file.shared_links = vec![link(&["u"], 1), link(&["w"], 40)];
     let snapshot = Snapshot::new(file).unwrap();
     let assignment = assignment(&snapshot, places);
     let whole = snapshot.cost(&assignment);
@@ -47,11 +56,11 @@ fn what_others_cost_each_other_is_none_of_its_own() {
     let (whole, own) = parts("a=u b=v");
     assert_eq!(
         whole.join(", "),
-        "overload 7, communication 3172, bottleneck 1700, consolidate 3, energy 48, licence 21, busiest 306700"
+        "overload 7, communication 3172, bottleneck 1700, consolidate 3, energy 48, licence 21, busiest 306700, congestion 11"
     );
     assert_eq!(
         own.join(", "),
-        "overload 7, communication 122, bottleneck 1700, consolidate 2, energy 31, licence 14, busiest 306700"
+        "overload 7, communication 122, bottleneck 1700, consolidate 2, energy 31, licence 14, busiest 306700, congestion 1"
     );
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use testkit::line::{self, any_file};
 
 /// A file that uses every field.
-const WORLD: &str = r#"{"version":1,"name":"all","for":"vision/surveillance","windowMicroseconds":30000000,"nodes":[{"id":"n","zone":"z","labels":{"region":"eu"},"provides":{"cpuMilli":31000,"pods":110}}],"units":[{"id":"n/cpu-0","kind":"cpu","node":"n","zone":"z","numa":"0","pool":"cpus","capacity":222,"slots":4,"provides":{"memory":64},"powerWatts":9,"idleWatts":0},{"id":"n/gpu-0","kind":"gpu","node":"n","capacity":1}],"actors":[{"id":"v/s/a","group":"a","runsOn":{"cpu":81,"gpu":{"work":3,"requires":{"memory":2},"nodeRequires":{"cpuMilli":500}}},"requires":{"memory":4},"labels":{"tier":"batch"},"moveCost":500,"current":"n/cpu-0"},{"id":"v/s/b","runsOn":{"cpu":1},"fixed":true,"current":"n/cpu-0"}],"messages":[{"from":"v/s/a","to":"v/s/b","count":17}],"annoyance":[{"a":"v/s/a","b":"v/s/b","drag":3}],"interference":[{"a":"v/s/a","b":"v/s/b","drag":2}],"exchangeCost":{"kinds":{"cpu":{"cpu":1,"gpu":5}},"otherKind":20,"otherNuma":1,"otherNode":30,"otherZone":30,"pairs":[{"a":"n/cpu-0","b":"n/gpu-0","cost":1}]},"constraints":[{"type":"apart","on":"node","actors":["v/s/a","v/s/b"]},{"type":"together","on":"unit","actors":["v/s/a"],"reason":"one cache"},{"type":"pin","actor":"v/s/a","unit":"n/cpu-0"},{"type":"only","actors":["v/s/a"],"nodes":["n"],"reason":"disktype=ssd"},{"type":"never","actors":["v/s/a"],"units":["n/gpu-0"],"exceptCurrent":true,"reason":"cordoned"},{"type":"never","actors":["v/s/a"],"zones":["z"]},{"type":"prefer","actor":"v/s/a","unit":"n/gpu-0","weight":5},{"type":"reserve","unit":"n/cpu-0","resource":"memory","quantity":8},{"type":"powerCap","on":"all","max":300,"reason":"one fuse"}],"policy":{"name":"throughput","program":"forbid(A,U) :- a(A), u(U).\\n"},"objectives":["overload",["communication","migration"],"annoyance"]}"#;
+const WORLD: &str = r#"{"version":1,"name":"all","for":"vision/surveillance","windowMicroseconds":30000000,"nodes":[{"id":"n","zone":"z","labels":{"region":"eu"},"provides":{"cpuMilli":31000,"pods":110}}],"units":[{"id":"n/cpu-0","kind":"cpu","node":"n","zone":"z","numa":"0","pool":"cpus","capacity":222,"slots":4,"provides":{"memory":64},"powerWatts":9,"idleWatts":0},{"id":"n/gpu-0","kind":"gpu","node":"n","capacity":1}],"actors":[{"id":"v/s/a","group":"a","runsOn":{"cpu":81,"gpu":{"work":3,"requires":{"memory":2},"nodeRequires":{"cpuMilli":500}}},"requires":{"memory":4},"labels":{"tier":"batch"},"moveCost":500,"current":"n/cpu-0"},{"id":"v/s/b","runsOn":{"cpu":1},"fixed":true,"current":"n/cpu-0"}],"messages":[{"from":"v/s/a","to":"v/s/b","count":17}],"annoyance":[{"a":"v/s/a","b":"v/s/b","drag":3}],"interference":[{"a":"v/s/a","b":"v/s/b","drag":2}],"exchangeCost":{"kinds":{"cpu":{"cpu":1,"gpu":5}},"otherKind":20,"otherNuma":1,"otherNode":30,"otherZone":30,"pairs":[{"a":"n/cpu-0","b":"n/gpu-0","cost":1}]},"sharedLinks":[{"id":"n/port","units":["n/cpu-0"],"to":["n/gpu-0"],"direct":[["n/cpu-0","n/gpu-0"]],"capacity":7}],"constraints":[{"type":"apart","on":"node","actors":["v/s/a","v/s/b"]},{"type":"together","on":"unit","actors":["v/s/a"],"reason":"one cache"},{"type":"pin","actor":"v/s/a","unit":"n/cpu-0"},{"type":"only","actors":["v/s/a"],"nodes":["n"],"reason":"disktype=ssd"},{"type":"never","actors":["v/s/a"],"units":["n/gpu-0"],"exceptCurrent":true,"reason":"cordoned"},{"type":"never","actors":["v/s/a"],"zones":["z"]},{"type":"prefer","actor":"v/s/a","unit":"n/gpu-0","weight":5},{"type":"reserve","unit":"n/cpu-0","resource":"memory","quantity":8},{"type":"powerCap","on":"all","max":300,"reason":"one fuse"}],"policy":{"name":"throughput","program":"forbid(A,U) :- a(A), u(U).\\n"},"objectives":["overload",["communication","migration"],"annoyance"]}"#;
 
 #[test]
 fn every_field_is_read_and_written() {
@@ -122,7 +122,7 @@ fn a_list_is_not_an_object() {
     constraints[2]: invalid type: list, expected a constraint, as in {type: pin, actor: a, unit: u}
     policy: is a list; give an object, with its fields by name: name, program
     policy: invalid type: integer `7`, expected an object
-    .: is a list; give an object, with its fields by name: version, name, for, windowMicroseconds, nodes, units, actors, messages, groupMessages, annoyance, interference, exchangeCost, constraints, leftToScheduler, policy, objectives
+    .: is a list; give an object, with its fields by name: version, name, for, windowMicroseconds, nodes, units, actors, messages, groupMessages, annoyance, interference, exchangeCost, sharedLinks, constraints, leftToScheduler, policy, objectives
     ");
 }
 
@@ -159,6 +159,13 @@ fn what_is_refused_and_in_which_words() {
         ("/exchangeCost/pairs/0/a", json!("n/cpu-9")),
         ("/exchangeCost/pairs/0/b", json!("n/cpu-0")),
         ("/exchangeCost/pairs/-", json!({"a": "n/gpu-0", "b": "n/cpu-0", "cost": 2})),
+        ("/sharedLinks/0/id", json!("")),
+        ("/sharedLinks/-", json!({"id": "n/port", "units": [], "capacity": 1})),
+        ("/sharedLinks/0/units/0", json!("n/cpu-9")),
+        ("/sharedLinks/0/to/0", json!("n/cpu-0")),
+        ("/sharedLinks/0/direct/0", json!(["n/gpu-0", "n/gpu-0"])),
+        ("/sharedLinks/0/capacity", Value::Null),
+        ("/sharedLinks/0/capacity", big.clone()),
         ("/constraints/0/type", json!("apartt")),
         ("/constraints/0/type", Value::Null),
         ("/constraints/0/on", json!("rack")),

@@ -329,6 +329,38 @@ fn an_answer_that_violates_a_rule_is_repaired() {
     assert!(at_most_two().violations(&plan.assignment).is_empty());
 }
 
+/// Records the numbers of messages that it is asked to plan with.
+struct Counts(std::sync::Mutex<Vec<u64>>);
+
+impl Strategy for Counts {
+    fn name(&self) -> &'static str {
+        "counts"
+    }
+    fn summary(&self) -> &'static str {
+        "records the messages"
+    }
+    fn solve(&self, snapshot: &Snapshot, budget: &Budget) -> Result<Answer, SolveError> {
+        let counts = snapshot.file().messages.iter().map(|message| message.count);
+        *self.0.lock().expect("it is locked once") = counts.collect();
+        Random.solve(snapshot, budget)
+    }
+}
+
+#[test]
+fn messages_are_divided_by_their_common_factor_unless_they_are_compared_with_other_numbers() {
+    for (objectives, expected) in [
+        ("overload,communication", [1, 2]),
+        ("busiest,communication", [10, 20]),
+        ("communication,congestion", [10, 20]),
+    ] {
+        let rules = format!("a to b 10; b to a 20; objectives {objectives}");
+        let snapshot = world("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", &rules);
+        let counts = Counts(std::sync::Mutex::default());
+        plan(&snapshot, &counts, &NoPolicy, &Budget::effort(None, 1)).unwrap();
+        assert_eq!(*counts.0.lock().unwrap(), expected, "{objectives}");
+    }
+}
+
 struct Fails;
 
 impl Strategy for Fails {

@@ -8,7 +8,7 @@ use crds::{ActorApplication, ActorGroup, DevicePool};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use placement::file::{
-    Actor, Drag, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
+    Actor, Drag, ExchangeCost, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
 };
 use placement::{MOST_EDGES, Snapshot, SnapshotError};
 
@@ -26,6 +26,7 @@ use crate::index::loads::RunningPod;
 use crate::index::objects::ApplicationKey;
 use crate::numbers::floor;
 use crate::snapshot::entries::{ALWAYS_INCLUDED, file_nodes, file_units, program_mentions};
+use crate::snapshot::links::add_links;
 use crate::snapshot::measured::{Replaced, replace_measured};
 use crate::snapshot::model::owned_objects;
 use crate::suggestions::suggestions;
@@ -164,6 +165,7 @@ pub fn assemble_measured(
     notes.extend(faults.iter().map(|(other, problem)| partial_warning(other, problem)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = file_units(&offer.units, &sums);
+    add_links(&mut file, index, &offer.units, policy);
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
     Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default(), replaced })
@@ -283,7 +285,9 @@ impl AssembledSnapshot {
             window_microseconds: whole.window_microseconds,
             interference: whole.interference.clone(),
             summed_up: whole.summed_up.clone(),
-            exchange_cost: whole.exchange_cost.clone(),
+            shared_links: Vec::new(),
+            // Links are a part of the units.
+            exchange_cost: ExchangeCost { pairs: Vec::new(), ..whole.exchange_cost.clone() },
             policy: whole.policy.clone(),
             objectives: whole.objectives.clone(),
         };

@@ -2,6 +2,7 @@
 
 pub(crate) mod assemble;
 pub(crate) mod entries;
+pub(crate) mod links;
 pub(crate) mod load;
 pub(crate) mod measured;
 pub(crate) mod model;

@@ -75,7 +75,19 @@ impl PoolOnNode<'_> {
         report.healthy += if self.node.is_agent_stale { 0 } else { usable };
         self.note_replicas(devices.len(), sharing, &resource, report);
         let numa = self.note_mixture(&healthy, &resource, report);
-        units.extend(self.slots(usable, sharing, (numa, memory(&healthy)), &resource));
+        let mut slots = self.slots(usable, sharing, (numa, memory(&healthy)), &resource);
+        if let ([device], []) = (&devices[..], &candidates.others[..])
+            && self.is_only_one(&resource)
+            && let [unit] = &mut slots[..]
+        {
+            unit.device = Some(device.id.clone());
+        }
+        units.extend(slots);
+    }
+
+    /// Whether the resource hands out one device, once: then it is known which one a pod gets.
+    fn is_only_one(&self, resource: &str) -> bool {
+        allocatable(self.node.node).get(resource) == Some(&Exact::from(1))
     }
 
     /// The class by which dynamic resource allocation serves an extended resource that the node does not offer.

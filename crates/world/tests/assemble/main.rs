@@ -5,6 +5,7 @@ mod cluster;
 mod demand;
 mod devices;
 mod dra;
+mod links;
 mod measured;
 mod nodes;
 mod placements;

@@ -36,6 +36,7 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
                 .or_else(|| (type_ == "Accelerator").then(|| format!("{:#06x}", attributes.vendor_id()))),
             model: named("PCIDevice"),
             pci_bus_id: Some(address.clone()),
+            pci_root_port: pci::root_port(object),
             numa_node: near.and_then(|domain| domain.device.numa_node),
             ..Device::default()
         };
@@ -69,6 +70,7 @@ pub fn read(topology: &Topology, domains: &[Domain]) -> Vec<Device> {
                 type_: type_.to_owned(),
                 vendor: pci_ids::vendor(attributes.vendor_id()).map(str::to_owned),
                 pci_bus_id: Some(address.clone()),
+                pci_root_port: pci_of(object).and_then(pci::root_port),
                 numa_node: near.and_then(|domain| domain.device.numa_node),
                 ..Device::default()
             }

@@ -1,6 +1,7 @@
 //! PCI devices as hwloc describes them, and their addresses.
 
-use hwlocality::object::attributes::PCIDeviceAttributes;
+use hwlocality::object::TopologyObject;
+use hwlocality::object::attributes::{ObjectAttributes, PCIDeviceAttributes, UpstreamAttributes};
 
 use crate::hardware::pci_ids;
 
@@ -12,6 +13,18 @@ pub fn device_type(pci: &PCIDeviceAttributes) -> Option<&'static str> {
 /// An address in the form of `lspci -D`: `0000:3b:00.0`.
 pub fn address(pci: &PCIDeviceAttributes) -> String {
     format!("{:04x}:{:02x}:{:02x}.{:x}", pci.domain(), pci.bus_id(), pci.bus_device(), pci.function())
+}
+
+/// The address of the root port above a PCI device: the topmost bridge that is itself a PCI device.
+///
+/// `None` if the device is attached to a root bus: what such devices share is unknown.
+pub fn root_port(object: &TopologyObject) -> Option<String> {
+    let bridges = object.ancestors().filter_map(|above| {
+        let Some(ObjectAttributes::Bridge(bridge)) = above.attributes() else { return None };
+        let UpstreamAttributes::PCI(pci) = bridge.upstream_attributes()?;
+        Some(address(pci))
+    });
+    bridges.last()
 }
 
 /// An address in the form of [`address`]; other tools print `00000000:3B:00.0`, or omit the domain.

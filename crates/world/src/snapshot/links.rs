@@ -1,0 +1,224 @@
+//! Links between the devices of units: exchange costs of pairs, and links that units share.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::{Device, Link, NodeTopology, NodeTopologySpec};
+use placement::file::{Levels, PairCost, SharedLink, SnapshotFile};
+use placement::{Criterion, LARGEST};
+
+use crate::link_costs::{LinkCosts, LinkKind};
+use crate::numbers::{Exact, floor, product};
+use crate::units::unit::{Unit, Units};
+use crate::{Index, Policy};
+
+/// The kinds of links of a topology from a NUMA domain to its devices, and between NUMA domains.
+const PCIE: &str = "PCIe";
+const INTERCONNECT: &str = "Interconnect";
+
+/// The topology of one node, indexed for pairs of devices.
+struct NodeLinks<'a> {
+    devices: BTreeMap<&'a str, &'a Device>,
+    /// Direct links by the ids of both ends, the smaller first.
+    direct: BTreeMap<(&'a str, &'a str), BTreeSet<LinkKind>>,
+    has_several_domains: bool,
+    links: &'a [Link],
+}
+
+impl<'a> NodeLinks<'a> {
+    fn new(topology: &'a NodeTopologySpec) -> Self {
+        let mut direct: BTreeMap<_, BTreeSet<LinkKind>> = BTreeMap::new();
+        for Link { source, destination, kind, .. } in &topology.links {
+            if let Some(kind) = LinkKind::of_link(kind) {
+                direct.entry(ordered(source, destination)).or_default().insert(kind);
+            }
+        }
+        let domains = topology.devices.iter().filter(|device| device.type_ == "NUMA Domain").count();
+        Self {
+            devices: topology.devices.iter().map(|device| (device.id.as_str(), device)).collect(),
+            direct,
+            has_several_domains: domains > 1,
+            links: &topology.links,
+        }
+    }
+
+    /// The device of a unit, if it is known.
+    fn device(&self, unit: &Unit) -> Option<&'a Device> {
+        self.devices.get(unit.device.as_deref()?).copied()
+    }
+
+    /// Pairs of units whose devices have a link of their own.
+    fn direct(&self, units: &[Known], others: &[Known]) -> Vec<(String, String)> {
+        let mut pairs = Vec::new();
+        for (unit, device) in units {
+            let is_linked = |other: &&Known| self.direct.contains_key(&ordered(&device.id, &other.1.id));
+            pairs.extend(
+                others.iter().filter(is_linked).map(|(other, _)| (unit.id.clone(), other.id.clone())),
+            );
+        }
+        pairs
+    }
+
+    /// The bandwidth of a root port in one direction, in bytes per second: the largest of the devices below it, as the port of a
+    /// switch is as wide as its widest slot.
+    fn bandwidth_of_port(&self, port: &str) -> Option<i64> {
+        let is_below = |id: &str| {
+            self.devices.get(id).is_some_and(|device| device.pci_root_port.as_deref() == Some(port))
+        };
+        let pcie = self.links.iter().filter(|link| link.kind == PCIE);
+        let below = pcie.filter(|link| is_below(&link.source) || is_below(&link.destination));
+        below.filter_map(|link| link.bandwidth_bytes_per_second).max()
+    }
+
+    /// The interconnects of NUMA domains whose bandwidth is known: the ids and numbers of the domains, and the smaller bandwidth of
+    /// the two directions, in bytes per second.
+    fn interconnects(&self) -> BTreeMap<[(&'a str, i32); 2], i64> {
+        let mut bandwidths: BTreeMap<_, i64> = BTreeMap::new();
+        for link in self.links.iter().filter(|link| link.kind == INTERCONNECT) {
+            let end = |id: &str| {
+                let (id, device) = self.devices.get_key_value(id)?;
+                Some((*id, device.numa_node?))
+            };
+            let Some(bandwidth) = link.bandwidth_bytes_per_second else { continue };
+            let (Some(a), Some(b)) = (end(&link.source), end(&link.destination)) else { continue };
+            let known = bandwidths.entry([a.min(b), a.max(b)]).or_insert(bandwidth);
+            *known = bandwidth.min(*known);
+        }
+        bandwidths
+    }
+
+    /// The cheapest connection of two devices; `None` if no kind of theirs is listed, or if one is a part of the other.
+    ///
+    /// `is_same_kind`: the table of kinds says more of unlike devices than the way between them, so only direct links count there.
+    fn cost(&self, a: &Device, b: &Device, costs: &LinkCosts, is_same_kind: bool) -> Option<u64> {
+        let is_board =
+            |id: &&String| self.devices.get(id.as_str()).is_some_and(|it| it.type_ != "NUMA Domain");
+        let board = |device: &Device| device.parent.as_ref().filter(is_board).unwrap_or(&device.id).clone();
+        if board(a) == board(b) {
+            return None;
+        }
+        let mut kinds = self.direct.get(&ordered(&a.id, &b.id)).cloned().unwrap_or_default();
+        if is_same_kind {
+            let is_near = a.numa_node.is_some() && a.numa_node == b.numa_node || !self.has_several_domains;
+            kinds.insert(if is_near { LinkKind::SameNuma } else { LinkKind::Interconnect });
+            if a.pci_root_port.is_some() && a.pci_root_port == b.pci_root_port {
+                kinds.insert(LinkKind::PciRoot);
+            }
+        }
+        kinds.iter().filter_map(|kind| costs.get(kind)).min().copied()
+    }
+}
+
+fn ordered<'a>(a: &'a str, b: &'a str) -> (&'a str, &'a str) {
+    (a.min(b), a.max(b))
+}
+
+/// A unit and its device.
+type Known<'a> = (&'a Unit, &'a Device);
+
+/// The units with a known device, by node; `topology` returns that of a node.
+fn units_with_devices<'a>(
+    units: &'a Units,
+    topology: impl Fn(&str) -> Option<&'a NodeTopology>,
+) -> impl Iterator<Item = (NodeLinks<'a>, Vec<Known<'a>>)> {
+    let mut of_node: BTreeMap<&str, Vec<&Unit>> = BTreeMap::new();
+    for unit in units.iter().filter(|unit| unit.device.is_some()) {
+        of_node.entry(&unit.node).or_default().push(unit);
+    }
+    of_node.into_iter().filter_map(move |(node, units)| {
+        let links = NodeLinks::new(&topology(node)?.spec);
+        let known = units.into_iter().filter_map(|unit| Some((unit, links.device(unit)?))).collect();
+        Some((links, known))
+    })
+}
+
+/// Adds to a snapshot file what follows from the links between the devices of units.
+pub(crate) fn add_links(file: &mut SnapshotFile, index: &Index, units: &Units, policy: &Policy) {
+    let topology = |node: &str| index.topology(node).map(AsRef::as_ref);
+    file.exchange_cost.pairs = pair_costs(units, topology, policy);
+    file.shared_links = shared_links(units, topology, policy);
+}
+
+/// The costs of pairs of units of one node whose devices are known, as far as they differ from those of their kinds and domains.
+fn pair_costs<'a>(
+    units: &'a Units,
+    topology: impl Fn(&str) -> Option<&'a NodeTopology>,
+    policy: &Policy,
+) -> Vec<PairCost> {
+    let (exchange_cost, costs) = (&policy.exchange_cost, &policy.link_costs);
+    let mut pairs = Vec::new();
+    if costs.is_empty() {
+        return pairs;
+    }
+    for (links, units) in units_with_devices(units, topology) {
+        for (position, &(a, device)) in units.iter().enumerate() {
+            for &(b, other) in &units[position + 1..] {
+                let is_same_kind = a.kind == b.kind;
+                let Some(cost) = links.cost(device, other, costs, is_same_kind) else { continue };
+                let is_same_domain = a.numa.is_some() && a.numa == b.numa;
+                let surcharge = if is_same_domain { 0 } else { exchange_cost.other_numa };
+                let of_class =
+                    exchange_cost.of_kinds(&a.kind, &b.kind).and_then(|cost| cost.checked_add(surcharge));
+                if of_class != Some(cost) {
+                    pairs.push(PairCost { a: a.id.clone(), b: b.id.clone(), cost });
+                }
+            }
+        }
+    }
+    pairs
+}
+
+/// The links that units with known devices share, if a level names `congestion`: PCI root ports, and interconnects of NUMA domains.
+fn shared_links<'a>(
+    units: &'a Units,
+    topology: impl Fn(&str) -> Option<&'a NodeTopology>,
+    policy: &Policy,
+) -> Vec<SharedLink> {
+    let mut shared = Vec::new();
+    let Levels::InOrder(levels) = &policy.objectives else { return shared };
+    if !levels.iter().flatten().any(|criterion| *criterion == Criterion::Congestion) {
+        return shared;
+    }
+    let ids = |units: &[Known]| units.iter().map(|(unit, _)| unit.id.clone()).collect::<Vec<_>>();
+    for (links, units) in units_with_devices(units, topology) {
+        let Some((first, _)) = units.first() else { continue };
+        let node = &first.node;
+        let ports: BTreeSet<&str> =
+            units.iter().filter_map(|(_, device)| device.pci_root_port.as_deref()).collect();
+        for port in ports {
+            let Some(bandwidth) = links.bandwidth_of_port(port) else { continue };
+            let is_below = |(_, device): &Known| device.pci_root_port.as_deref() == Some(port);
+            let (below, others): (Vec<_>, Vec<_>) = units.iter().copied().partition(is_below);
+            shared.push(SharedLink {
+                id: format!("{node}/{port}"),
+                units: ids(&below),
+                to: None,
+                direct: links.direct(&below, &others),
+                capacity: messages(bandwidth, policy),
+            });
+        }
+        for ([(one, number), (other, other_number)], bandwidth) in links.interconnects() {
+            let on = |number: i32| {
+                let all = units.iter().copied().filter(move |(_, device)| device.numa_node == Some(number));
+                all.collect::<Vec<_>>()
+            };
+            let (here, there) = (on(number), on(other_number));
+            if !here.is_empty() && !there.is_empty() {
+                shared.push(SharedLink {
+                    id: format!("{node}/{one}-{other}"),
+                    units: ids(&here),
+                    to: Some(ids(&there)),
+                    direct: links.direct(&here, &there),
+                    capacity: messages(bandwidth, policy),
+                });
+            }
+        }
+    }
+    shared
+}
+
+/// The messages per window, in quanta, that a bandwidth in bytes per second allows.
+fn messages(bandwidth: i64, policy: &Policy) -> u64 {
+    let per_byte = (policy.message_quantum * Exact::from(1_000_000)).recip();
+    let messages = product([Exact::from(i128::from(bandwidth.max(0))), per_byte, policy.window]);
+    messages.map_or(LARGEST, floor).min(LARGEST)
+}
