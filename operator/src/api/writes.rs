@@ -71,34 +71,53 @@ impl Writer {
     ///
     /// Not by server-side apply: fields set at creation belong to another manager and would not be removed.
     pub async fn write_placement(&self, placement: &Placement) -> Result<Placement, Error> {
-        let name = placement.name_any();
-        let api: Api<Placement> =
-            Api::namespaced(self.client.clone(), &placement.namespace().unwrap_or_default());
-        let written = if placement.uid().is_none() {
-            let permit = self.begin("Placement", "create")?;
-            let parameters =
-                PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-            permit.within(api.create(&parameters, placement)).await
-        } else {
-            let permit = self.begin("Placement", "patch")?;
-            // The resource version identifies the object, too.
-            let whole = serde_json::json!([
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": placement.resource_version()},
-                {"op": "replace", "path": "/spec", "value": placement.spec},
-            ]);
-            let patch = serde_json::from_value(whole).expect("it is a list of operations");
-            let parameters =
-                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-            permit.within(api.patch(&name, &parameters, &Patch::Json::<()>(patch))).await
-        };
-        written.map_err(|source| match source {
-            // It exists by now or is another one; the watch will tell.
-            kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
-            kube::Error::Api(status) if is_refusal(&status) => {
-                Error::Refused(format!("Placement {name} was refused: {}", status.message))
-            }
-            source => Error::Apply { what: format!("Placement {name}"), source },
-        })
+        if placement.uid().is_some() {
+            let spec = serde_json::json!({"op": "replace", "path": "/spec", "value": placement.spec});
+            return self.patch_placement(placement, [spec]).await;
+        }
+        let api = self.placements(placement);
+        let permit = self.begin("Placement", "create")?;
+        let parameters =
+            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let written = permit.within(api.create(&parameters, placement)).await;
+        written.map_err(|source| placement_error(placement, source))
+    }
+
+    /// Sets for which manifest exactly this version of a Placement holds.
+    pub async fn patch_placement_record(
+        &self,
+        there: &Placement,
+        generation: i64,
+        demand: &str,
+    ) -> Result<Placement, Error> {
+        let changes = [
+            serde_json::json!({"op": "add", "path": "/spec/applicationGeneration", "value": generation}),
+            serde_json::json!({"op": "add", "path": "/spec/demandDigest", "value": demand}),
+        ];
+        self.patch_placement(there, changes).await
+    }
+
+    async fn patch_placement(
+        &self,
+        there: &Placement,
+        changes: impl IntoIterator<Item = serde_json::Value>,
+    ) -> Result<Placement, Error> {
+        let permit = self.begin("Placement", "patch")?;
+        // The resource version identifies the object, too.
+        let version = serde_json::json!({"op": "replace", "path": "/metadata/resourceVersion",
+            "value": there.resource_version()});
+        let patch = std::iter::once(version).chain(changes).collect();
+        let patch =
+            serde_json::from_value(serde_json::Value::Array(patch)).expect("it is a list of operations");
+        let parameters =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let (api, name, patch) = (self.placements(there), there.name_any(), Patch::Json::<()>(patch));
+        let written = permit.within(api.patch(&name, &parameters, &patch)).await;
+        written.map_err(|source| placement_error(there, source))
+    }
+
+    fn placements(&self, placement: &Placement) -> Api<Placement> {
+        Api::namespaced(self.client.clone(), &placement.namespace().unwrap_or_default())
     }
 
     /// Server-side apply of a status to exactly this uid and resource version. Fields that an older CRD does not declare are
@@ -363,6 +382,18 @@ pub struct NotAdmitted {
 impl NotAdmitted {
     fn of(status: &Status) -> Self {
         let by_namespace = is_namespace_terminating(status) || status.message.contains("exceeded quota");
+fn placement_error(placement: &Placement, source: kube::Error) -> Error {
+    let name = placement.name_any();
+    match source {
+        // It exists by now or is another one; the watch will tell.
+        kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
+        kube::Error::Api(status) if is_refusal(&status) => {
+            Error::Refused(format!("Placement {name} was refused: {}", status.message))
+        }
+        source => Error::Apply { what: format!("Placement {name}"), source },
+    }
+}
+
         Self { message: status.message.clone(), by_namespace }
     }
 }

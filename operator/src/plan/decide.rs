@@ -16,7 +16,7 @@ use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::commit::elective::DecisionReason;
 use crate::commit::revalidate::Revalidation;
-use crate::commit::write::{commit, record_committed};
+use crate::commit::write::{commit, record_committed, update_record};
 use crate::error::Error;
 use crate::plan::observe::{Observation, judge, kinds, least_gain, limits, observe};
 use crate::plan::runtime_requests;
@@ -139,6 +139,15 @@ async fn decide_under(
         proposed: before.proposed,
     };
     let Some(why) = why else {
+        if let Some(decision) = &decision
+            && control::is_record_outdated(decision, &wanted, &now.facts.demand)
+        {
+            update_record((key, ctx), generation.unwrap_or(0), &now.facts.demand, outcome).await?;
+        }
+        if before.generation != generation {
+            // A proposal for an earlier manifest; this one changes no place.
+            (now.proposed, outcome.proposed) = (None, None);
+        }
         if let Some(before) = last_facts {
             now.facts = now.facts.merge_pressure(before);
         }

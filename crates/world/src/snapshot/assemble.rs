@@ -47,15 +47,16 @@ pub struct AssembledSnapshot {
     /// Warnings for the application's status.
     pub warnings: Vec<SnapshotWarning>,
     /// Computed once: serializing a large snapshot takes milliseconds.
-    digests: Digests,
+    pub(super) digests: Digests,
     /// What measured numbers replaced.
-    replaced: Option<Arc<Replaced>>,
+    pub(super) replaced: Option<Arc<Replaced>>,
+    pub(super) application: Arc<ActorApplication>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Digests {
+pub(super) struct Digests {
     all: OnceLock<String>,
-    demand: OnceLock<String>,
+    pub(super) demand: OnceLock<String>,
 }
 
 impl AssembledSnapshot {
@@ -115,7 +116,8 @@ pub fn assemble_measured(
     now: Timestamp,
     measured: Option<&MeasuredNumbers>,
 ) -> Result<AssembledSnapshot, AssembleError> {
-    let application = find(index, key)?;
+    let found = find(index, key)?;
+    let application = found.as_ref();
     let actors = desired_actors(index, application);
     check_size(application, &actors)?;
     let pools: Vec<&DevicePool> = index.pools().map(AsRef::as_ref).collect();
@@ -166,7 +168,8 @@ pub fn assemble_measured(
     file.units = file_units(&offer.units, &sums);
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
-    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default(), replaced })
+    let (digests, application) = (Digests::default(), found.clone());
+    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests, replaced, application })
 }
 
 /// Lists the placed actors and messages of all other applications with a valid manifest.
@@ -221,78 +224,10 @@ impl AssembledSnapshot {
     pub fn is_measured(&self) -> bool {
         self.replaced.is_some()
     }
-
-    /// Digest of the demand of manifest and policy, without measured numbers, units, other applications and current places.
-    ///
-    /// If the policy has a program, it includes facts of the nodes and units that the program may read: those that host
-    /// the application's actors, or all while an actor is unplaced.
-    pub fn demand(&self) -> String {
-        self.digests.demand.get_or_init(|| self.compute_demand()).clone()
-    }
-
-    fn compute_demand(&self) -> String {
-        let mut of_manifest = None;
-        let whole = match &self.replaced {
-            Some(replaced) => {
-                let file = of_manifest.insert(self.snapshot.file().clone());
-                replaced.restore(file);
-                file
-            }
-            None => self.snapshot.file(),
-        };
-        let own = |actor: &&Actor| !actor.fixed;
-        let is_ruled = whole.policy.as_ref().is_some_and(|policy| policy.program.is_some());
-        let (mut units, mut nodes) = (Vec::new(), Vec::new());
-        if is_ruled {
-            let hosting = whole.actors.iter().filter(own).filter_map(|actor| actor.current.as_ref());
-            let hosting: BTreeSet<&String> = hosting.collect();
-            let waits = whole.actors.iter().filter(own).any(|actor| actor.current.is_none());
-            units = whole.units.iter().filter(|unit| waits || hosting.contains(&unit.id)).cloned().collect();
-            let read: BTreeSet<&String> = units.iter().map(|unit| &unit.node).collect();
-            nodes = whole.nodes.iter().filter(|node| read.contains(&node.id)).cloned().collect();
-        }
-        for node in &mut nodes {
-            node.provides.clear();
-        }
-        for unit in &mut units {
-            (unit.capacity, unit.slots) = (0, None);
-        }
-        let mut actors: Vec<Actor> = whole.actors.iter().filter(own).cloned().collect();
-        for actor in &mut actors {
-            actor.current = None;
-        }
-        let others: BTreeSet<&String> =
-            whole.actors.iter().filter(|actor| actor.fixed).map(|actor| &actor.id).collect();
-        let prefix = whole.application.as_ref().map(|application| format!("{application}/"));
-        let is_own =
-            |channel: &&GroupMessage| prefix.as_ref().is_some_and(|own| channel.from.starts_with(own));
-        let messages = whole.messages.iter().filter(|message| !others.contains(&message.from));
-        let annoyance = whole.annoyance.iter().filter(|pair| !others.contains(&pair.a));
-        let file = SnapshotFile {
-            nodes,
-            units,
-            actors,
-            messages: messages.cloned().collect(),
-            group_messages: whole.group_messages.iter().filter(is_own).cloned().collect(),
-            annoyance: annoyance.cloned().collect(),
-            constraints: Vec::new(),
-            left_to_scheduler: Vec::new(),
-            version: whole.version,
-            name: whole.name.clone(),
-            application: whole.application.clone(),
-            window_microseconds: whole.window_microseconds,
-            interference: whole.interference.clone(),
-            summed_up: whole.summed_up.clone(),
-            exchange_cost: whole.exchange_cost.clone(),
-            policy: whole.policy.clone(),
-            objectives: whole.objectives.clone(),
-        };
-        digest(&serde_json::to_string(&file).expect("plain data with text keys always serializes"))
-    }
 }
 
-fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplication, AssembleError> {
-    index.application(key).map(AsRef::as_ref).ok_or_else(|| {
+fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a Arc<ActorApplication>, AssembleError> {
+    index.application(key).ok_or_else(|| {
         let known: Vec<String> = index.applications.keys().map(ToString::to_string).collect();
         let known = if known.is_empty() {
             "there are none".to_owned()
