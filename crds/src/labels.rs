@@ -32,6 +32,9 @@ pub const MAY_MOVE: &str = "cairn.dev/may-move";
 
 /// Label of `ControllerRevisions`: with the value [`MOVES`] it is a decision that moved actors.
 pub const HISTORY: &str = "cairn.dev/history";
+/// Label of `ControllerRevisions` that hold a version of a policy: its number.
+pub const POLICY_VERSION: &str = "cairn.dev/policy-version";
+
 /// The value of [`HISTORY`] of decisions that moved actors.
 pub const MOVES: &str = "moves";
 /// Annotation of these revisions: what came of the moves, in JSON.

@@ -46,6 +46,7 @@ use crate::commit::slow;
 use crate::config::{Config, LogFormat};
 use crate::counters::{LoadMetrics, LoadStore, PrometheusClient, Reader};
 use crate::plan::judged;
+use crate::plan::kept_policies;
 use crate::plan::load;
 use crate::plan::load_report;
 use crate::plan::planning;
@@ -213,6 +214,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         .await;
         caches.enqueue_all();
         let mut tasks = background_tasks(&context, refused_policies, reader);
+        tasks.spawn(kept_policies::run(context.clone(), config.election.namespace.clone()));
         tasks.spawn(pools::run(context.clone(), pools_changed));
         run_leader(&context, Queues { wanted, planned, to_plan, settles }, &mut tasks).await;
     });
@@ -370,7 +372,7 @@ type RefusedPolicy = (Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyE
 /// Emits events on policy ConfigMaps whose newest version is refused.
 async fn report_refused_policies(context: Arc<Context>, mut refused: mpsc::UnboundedReceiver<RefusedPolicy>) {
     while let Some((config_map, problem)) = refused.next().await {
-        let note = format!("{problem}; the last valid version stays in force");
+        let note = context.policies.instead_of_refused(&problem);
         context
             .emit_event(
                 config_map.as_ref(),

@@ -47,7 +47,7 @@ pub async fn decide(
     let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
     loop {
         let (policy, problem) = ctx.policies.in_force(name, &key.namespace)?;
-        outcome.policy_problem = problem.map(|problem| problem.to_string());
+        outcome.policy_problem = problem.map(|problem| ctx.policies.instead_of_refused(&problem));
         match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
                 // An earlier version that is known to work is in force again.
@@ -55,7 +55,7 @@ pub async fn decide(
                 let Some(refused) = ctx.policies.withdraw(&policy, name, &problem) else {
                     return Err(Error::Policy(problem));
                 };
-                let note = format!("{refused}; the last valid version stays in force");
+                let note = ctx.policies.instead_of_refused(&refused);
                 ctx.emit_event(application, &event(EventType::Warning, "PolicyRefused", "Plan", note)).await;
             }
             other => return other,
