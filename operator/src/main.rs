@@ -216,6 +216,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let mut tasks = background_tasks(&context, refused_policies, reader);
         tasks.spawn(kept_policies::run(context.clone(), config.election.namespace.clone()));
         tasks.spawn(pools::run(context.clone(), pools_changed));
+        tasks.spawn(enqueue_after_lapses(context.clone()));
         run_leader(&context, Queues { wanted, planned, to_plan, settles }, &mut tasks).await;
     });
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -250,6 +251,14 @@ fn background_tasks(
         tasks.spawn(counters::run(reader));
     }
     tasks
+}
+
+/// Enqueues all applications when the Lease is held again after a lapse, in which reconciles and plans failed.
+async fn enqueue_after_lapses(context: Arc<Context>) {
+    loop {
+        context.writer.leadership.resumed().await;
+        context.caches.enqueue_all();
+    }
 }
 
 /// Runs the queues; ends only if they or a background task end.
