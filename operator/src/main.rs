@@ -150,8 +150,8 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         policies.clone(),
         refused,
     );
-    let agent_leases = agents::start(&client, &caches, &config.planning);
-    let mut watches: JoinSet<()> = feeds.into_iter().collect();
+    let (agent_leases, agent_feeds) = agents::start(&client, &caches, &config.planning);
+    let mut watches: JoinSet<()> = feeds.into_iter().chain(agent_feeds).collect();
     let (warm, is_warm) = tokio_watch::channel(false);
     let liveness = liveness::Liveness::new(config.election.stall_limit());
     let mismatches = judged::Mismatches::default();

@@ -27,7 +27,7 @@ use crate::queue::retries::Retries;
 use crate::queue::solver_slots::SolverSlots;
 use crate::queue::throttle::{Expectations, RecentStarts, StatusThrottle};
 use crate::queue::uid_tracker::UidTracker;
-use crate::runtime::clock::moment;
+use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::metrics::Metrics;
 use crate::watch::caches::Caches;
 use crate::watch::owned_cache::OwnedResources;
@@ -185,7 +185,9 @@ impl Context {
         };
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let refusals = all.entry(key.clone()).or_default();
-        refusals.restore(decision.map(world::refusals).unwrap_or_default());
+        let mut written = decision.map(world::refusals).unwrap_or_default();
+        written.iter_mut().for_each(|refusal| refusal.until = from_wall_clock(refusal.until));
+        refusals.restore(written);
         refusals.active(moment(), is_unchanged)
     }
 
