@@ -89,6 +89,11 @@ impl Error {
         matches!(self, Self::Refused(_) | Self::Search(_))
     }
 
+    /// Whether a request to the API server failed.
+    pub fn is_failed_request(&self) -> bool {
+        matches!(self, Self::Observe { .. } | Self::Apply { .. })
+    }
+
     /// The message with its chain of causes.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();

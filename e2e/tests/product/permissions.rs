@@ -31,6 +31,25 @@ async fn every_granted_permission_is_used_and_none_is_missing() {
         state.all_placed()
     });
     let state = state.await;
+    // a changed Service is restored
+    env.namespace
+        .kubectl([
+            "patch",
+            "service",
+            "app",
+            "--type=merge",
+            "-p",
+            r#"{"spec": {"selector": {"tier": "none"}}}"#,
+        ])
+        .await
+        .unwrap();
+    wait_for("the selector is restored", TIMEOUT, async || {
+        let selector = ["get", "service", "app", "-ojsonpath={.spec.selector}"];
+        let found = env.namespace.kubectl(selector).await?.stdout;
+        ensure!(found == r#"{"cairn.dev/application":"app"}"#, "{found}");
+        anyhow::Ok(())
+    })
+    .await;
     // more revisions than are kept
     let mut known = state.application.status.unwrap().revision;
     for edit in 0..11 {

@@ -138,9 +138,9 @@ pub async fn plan_actions(
         control::hold_start(&mut todo, &observed.seen, &infeasible);
     }
     if application.spec.paused {
-        control::finish_in_flight(&mut todo, &observed.seen);
+        control::finish_in_flight(&mut todo, &decided, &observed.seen);
     } else if !is_newest {
-        control::repair_only(&mut todo);
+        control::repair_only(&mut todo, &decided);
     }
     let is_begun = |step: &&Action| match step {
         Action::StopPod { actor, mode: StopMode::Evict, .. } => decided.elective.contains_key(actor),
