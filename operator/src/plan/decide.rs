@@ -200,11 +200,11 @@ fn room_for_all_or_nothing(
 /// Whether an application leaves capacity to others that wait for its kinds and rank before it.
 fn yields_to_priority(application: &ActorApplication, key: &ApplicationKey, ctx: &Context) -> bool {
     let index = ctx.caches.index();
-    let (rank, own) = (Rank::of(application), kinds(application));
+    let (rank, own) = (Rank::of(application, &index), kinds(application));
     let mut triggers = ctx.caches.triggers();
     let is_ahead = |key: &ApplicationKey| {
         let other = index.application(key);
-        other.is_some_and(|other| Rank::of(other) < rank && !kinds(other).is_disjoint(&own))
+        other.is_some_and(|other| Rank::of(other, &index) < rank && !kinds(other).is_disjoint(&own))
     };
     let ahead: Vec<ApplicationKey> = triggers.with_unplaced_actors().into_iter().filter(is_ahead).collect();
     let now = moment();
@@ -242,7 +242,7 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, reque
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
         let SearchRequest { policy, application, world, mut look, again, attempt } = request;
-        let rank = Rank::of(&application).background(why.is_background());
+        let rank = Rank::of(&application, &ctx.caches.index()).background(why.is_background());
         let number = again.map_or(0, |look| look.attempt);
         let others = Arc::new(ctx.searches.time_share(why));
         let (slot, world) = if let Some(slot) = ctx.solver_slots.try_acquire(&rank) {

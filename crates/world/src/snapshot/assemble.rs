@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use counters::MeasuredNumbers;
-use crds::{ActorApplication, ActorGroup, DevicePool};
+use crds::{ActorApplication, ActorGroup, DevicePool, labels};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use placement::file::{
@@ -34,6 +34,9 @@ use crate::units::offer::Offer;
 use crate::units::report::PoolReport;
 use crate::units::unit::{Unit, Units};
 use crate::{Index, Policy};
+
+/// Most applications that a warning names.
+const MAX_NAMED: usize = 3;
 
 /// A snapshot and the facts beside it.
 #[derive(Clone, Debug)]
@@ -137,6 +140,7 @@ pub fn assemble_measured(
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);
+    notes.extend(limited_priority(index, application));
     let refused = ActiveRefusals::of(index, application, now);
     let places = current_places(index, application, key, &offer);
     let kinds: BTreeMap<&str, BTreeSet<&str>> = application
@@ -163,7 +167,7 @@ pub fn assemble_measured(
         list_others(&mut file, index, key, policy, &offer);
     }
     let (sums, faults) = index.others(key, policy, are_listed);
-    notes.extend(faults.iter().map(|(other, problem)| partial_warning(other, problem)));
+    notes.extend(partial_warning(key, faults.iter().map(|(other, _)| other)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = file_units(&offer.units, &sums);
     let snapshot = Arc::new(Snapshot::new(file)?);
@@ -212,11 +216,33 @@ fn raise_requests(listed: &mut [Actor], index: &Index, application: &ActorApplic
     }
 }
 
-fn partial_warning(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
+/// Warns that manifests of other applications are invalid; names only those of the same namespace, and not all.
+fn partial_warning<'a>(
+    key: &ApplicationKey,
+    invalid: impl Iterator<Item = &'a ApplicationKey>,
+) -> Option<SnapshotWarning> {
+    let invalid: Vec<&ApplicationKey> = invalid.collect();
+    let own = invalid.iter().filter(|other| other.namespace == key.namespace);
+    let mut named: Vec<String> = own.take(MAX_NAMED).map(|other| other.name.clone()).collect();
+    let others = invalid.len() - named.len();
+    if others > 0 {
+        named.push(format!("{others} {}", if named.is_empty() { "other applications" } else { "others" }));
+    }
     let message = format!(
-        "the manifest of {other} is invalid, so only its places and the requests of its pods are counted: {problem}"
+        "the manifests of {} are invalid, so only their places and the requests of their pods are counted",
+        named.join(", ")
     );
-    SnapshotWarning { condition: "Partial", message }
+    (!invalid.is_empty()).then_some(SnapshotWarning { condition: "Partial", message })
+}
+
+/// Warns that the priority is above what the namespace is allowed.
+fn limited_priority(index: &Index, application: &ActorApplication) -> Option<SnapshotWarning> {
+    let (asked, counts) = (application.spec.priority, index.priority(application));
+    let message = format!(
+        "spec.priority {asked} counts as {counts}, because the namespace allows no more; an administrator can change its label {}",
+        labels::MAX_PRIORITY
+    );
+    (counts < asked).then_some(SnapshotWarning { condition: "PriorityLimited", message })
 }
 
 impl AssembledSnapshot {
