@@ -231,8 +231,7 @@ impl Context {
         action: &str,
         error: &Error,
     ) {
-        if error.is_failed_request() {
-            let note = format!("{}; it is retried", error.chain());
+        if let Some(note) = error.failed_request() {
             self.emit_event(object, &event(EventType::Warning, "RequestFailed", action, note)).await;
         }
     }
