@@ -65,10 +65,11 @@ async fn every_granted_permission_is_used_and_none_is_missing() {
         });
         known = kept.await.application.status.unwrap().revision;
     }
-    // the same status twice: the second time as a patch
-    for replicas in [50, 51] {
-        let patch =
-            json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": replicas}]).to_string();
+    // the same event twice: the second time as a patch
+    for (path, value) in
+        [("/spec/actors/1/replicas", 50), ("/spec/actors/1/replicas", 51), ("/spec/priority", 1)]
+    {
+        let patch = json!([{"op": "add", "path": path, "value": value}]).to_string();
         env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
         let message = env.wait_until("app", |state| {
             let status = state.application.status.clone().unwrap_or_default();
