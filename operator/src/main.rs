@@ -213,10 +213,8 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         )
         .await;
         caches.enqueue_all();
-        let mut tasks = background_tasks(&context, refused_policies, reader);
-        tasks.spawn(kept_policies::run(context.clone(), config.election.namespace.clone()));
+        let mut tasks = background_tasks(&context, refused_policies, reader, &config.election.namespace);
         tasks.spawn(pools::run(context.clone(), pools_changed));
-        tasks.spawn(enqueue_after_lapses(context.clone()));
         run_leader(&context, Queues { wanted, planned, to_plan, settles }, &mut tasks).await;
     });
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
@@ -242,8 +240,11 @@ fn background_tasks(
     context: &Arc<Context>,
     refused_policies: mpsc::UnboundedReceiver<RefusedPolicy>,
     reader: Option<CounterReader>,
+    namespace: &str,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    tasks.spawn(kept_policies::run(context.clone(), namespace.to_owned()));
+    tasks.spawn(enqueue_after_lapses(context.clone()));
     tasks.spawn(planning::background(context.clone()));
     tasks.spawn(report_refused_policies(context.clone(), refused_policies));
     if let Some((reader, windows)) = reader {

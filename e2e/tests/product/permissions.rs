@@ -13,25 +13,8 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
-/// A short scenario that needs each permission once; then each must have been used, and none was missing.
-#[tokio::test]
-async fn every_granted_permission_is_used_and_none_is_missing() {
-    let cluster = cluster();
-    let nodes = [SimulatedNode::new("one"), SimulatedNode::new("two").resource("acme.com/gpu", 1)];
-    let mut env = TestEnv::new("rights", nodes, [cpus(), gpus()]).await;
-    env.describe_devices("two", &[("gpu-0", "GPU")]);
-    // placed, moved to another kind, scaled down
-    env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
-    env.wait_reconciled("app", AppState::all_placed).await;
-    env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
-    let state = env.wait_reconciled("app", |state| {
-        let revision = state.application.status.clone().unwrap_or_default().revision;
-        ensure!(revision.is_some_and(|its| its.update.is_some()), "no revision yet");
-        ensure!(state.spec().assignments.iter().all(|place| place.pool == "cpus"), "{:?}", state.places());
-        state.all_placed()
-    });
-    let state = state.await;
-    // a changed Service is restored
+/// Changes the application's Service, and waits until the operator has restored it.
+async fn restores_its_service(env: &TestEnv) {
     env.namespace
         .kubectl([
             "patch",
@@ -50,22 +33,10 @@ async fn every_granted_permission_is_used_and_none_is_missing() {
         anyhow::Ok(())
     })
     .await;
-    // more revisions than are kept
-    let mut known = state.application.status.unwrap().revision;
-    for edit in 0..11 {
-        let image = "/spec/actors/0/implementations/0/template/spec/containers/0/image";
-        let patch = json!([{"op": "replace", "path": image, "value": format!("edit-{edit}")}]).to_string();
-        env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
-        let kept = env.wait_until("app", |state| {
-            let revision = state.application.status.clone().unwrap_or_default().revision;
-            let update = revision.as_ref().and_then(|its| its.update.as_ref());
-            let before = known.as_ref().and_then(|its| its.update.as_ref());
-            ensure!(update.is_some() && update != before, "{revision:?}");
-            Ok(())
-        });
-        known = kept.await.application.status.unwrap().revision;
-    }
-    // the same event twice: the second time as a patch
+}
+
+/// Causes the same event twice: the second time it is a patch.
+async fn repeats_an_event(env: &TestEnv) {
     for (path, value) in
         [("/spec/actors/1/replicas", 50), ("/spec/actors/1/replicas", 51), ("/spec/priority", 1)]
     {
@@ -85,6 +56,43 @@ async fn every_granted_permission_is_used_and_none_is_missing() {
         });
         message.await;
     }
+}
+
+/// A short scenario that needs each permission once; then each must have been used, and none was missing.
+#[tokio::test]
+async fn every_granted_permission_is_used_and_none_is_missing() {
+    let cluster = cluster();
+    let nodes = [SimulatedNode::new("one"), SimulatedNode::new("two").resource("acme.com/gpu", 1)];
+    let mut env = TestEnv::new("rights", nodes, [cpus(), gpus()]).await;
+    env.describe_devices("two", &[("gpu-0", "GPU")]);
+    // placed, moved to another kind, scaled down
+    env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
+    env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("cpu", "1ms")])])).await;
+    let state = env.wait_reconciled("app", |state| {
+        let revision = state.application.status.clone().unwrap_or_default().revision;
+        ensure!(revision.is_some_and(|its| its.update.is_some()), "no revision yet");
+        ensure!(state.spec().assignments.iter().all(|place| place.pool == "cpus"), "{:?}", state.places());
+        state.all_placed()
+    });
+    let state = state.await;
+    restores_its_service(&env).await;
+    // more revisions than are kept
+    let mut known = state.application.status.unwrap().revision;
+    for edit in 0..11 {
+        let image = "/spec/actors/0/implementations/0/template/spec/containers/0/image";
+        let patch = json!([{"op": "replace", "path": image, "value": format!("edit-{edit}")}]).to_string();
+        env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
+        let kept = env.wait_until("app", |state| {
+            let revision = state.application.status.clone().unwrap_or_default().revision;
+            let update = revision.as_ref().and_then(|its| its.update.as_ref());
+            let before = known.as_ref().and_then(|its| its.update.as_ref());
+            ensure!(update.is_some() && update != before, "{revision:?}");
+            Ok(())
+        });
+        known = kept.await.application.status.unwrap().revision;
+    }
+    repeats_an_event(&env).await;
     // an Instance is requested at runtime, and becomes owned by the application
     let asked = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "asked"},
         "spec": {"applicationName": "app", "actorGroup": "a", "origin": "Runtime"}});

@@ -139,23 +139,16 @@ async fn decide_under(
         proposed: before.proposed,
     };
     let Some(why) = why else {
-        if let Some(decision) = &decision
-            && control::is_record_outdated(decision, &wanted, &now.facts.demand)
-        {
-            update_record((key, ctx), generation.unwrap_or(0), &now.facts.demand, outcome).await?;
-        }
-        if before.generation != generation {
-            // A proposal for an earlier manifest; this one changes no place.
-            (now.proposed, outcome.proposed) = (None, None);
-        }
-        if let Some(before) = last_facts {
-            now.facts = now.facts.merge_pressure(before);
-        }
-        // The search resumes postponed if the snapshot has changed.
-        now.facts.resume_search = again.map(|look| look.postponed(moment())).or(now.facts.resume_search);
-        ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.pressure);
-        ctx.set_last_planned(key, now);
-        return Ok(());
+        let of = (policy, key, ctx.as_ref());
+        return keep_decision(
+            of,
+            (decision.as_ref(), &wanted),
+            known.as_ref(),
+            (&world, again),
+            now,
+            outcome,
+        )
+        .await;
     };
     if only_requests
         && now.infeasible.is_empty()
@@ -180,6 +173,38 @@ async fn decide_under(
     let again = again.filter(|_| before.facts.digest == now.facts.digest);
     outcome.searching = true;
     start_search(ctx, key, why, request(Some(world), now, again));
+    Ok(())
+}
+
+/// Nothing is to be planned: records what was observed, and for which manifest the decision holds.
+async fn keep_decision(
+    (policy, key, ctx): (&Policy, &ApplicationKey, &Context),
+    (decision, wanted): (Option<&control::Decision>, &control::DesiredState),
+    before: Option<&LastPlanned>,
+    (world, again): (&AssembledSnapshot, Option<ResumeSearch>),
+    mut now: LastPlanned,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    if let Some(decision) = decision {
+        if decision.demand.as_ref() == Some(&now.facts.demand) {
+            // It was made with this version of the policy, though perhaps by an earlier process.
+            ctx.policies.prove(policy);
+        }
+        if control::is_record_outdated(decision, wanted, &now.facts.demand) {
+            update_record((key, ctx), wanted.generation, &now.facts.demand, outcome).await?;
+        }
+    }
+    if before.and_then(|before| before.generation) != now.generation {
+        // A proposal for an earlier manifest; this one changes no place.
+        (now.proposed, outcome.proposed) = (None, None);
+    }
+    if let Some(before) = before {
+        now.facts = now.facts.merge_pressure(&before.facts);
+    }
+    // The search resumes postponed if the snapshot has changed.
+    now.facts.resume_search = again.map(|look| look.postponed(moment())).or(now.facts.resume_search);
+    ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.pressure);
+    ctx.set_last_planned(key, now);
     Ok(())
 }
 

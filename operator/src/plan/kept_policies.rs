@@ -38,16 +38,20 @@ pub struct KeptVersion {
 }
 
 impl KeptVersion {
-    /// The policy's name, the number and the version of a revision; nothing if this release of Cairn cannot read it.
-    pub fn read(revision: &ControllerRevision) -> Option<(String, i64, Self)> {
-        let owner = config_map_of(revision)?;
+    /// The version of this policy in a revision; nothing if this release of Cairn cannot read it.
+    pub fn read(name: &str, revision: &ControllerRevision) -> Option<Self> {
         let text: Text = serde_json::from_value(revision.data.as_ref()?.0.clone()).ok()?;
-        let metadata = ObjectMeta { name: Some(owner.name.clone()), ..ObjectMeta::default() };
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         let config_map = ConfigMap { metadata, data: Some(text.clone()), ..ConfigMap::default() };
         let policy = Policy::read(&config_map).and_then(check_program).ok()?;
         let id = ObjectId { name: revision.name_any(), uid: revision.uid()?, resource_version: None };
-        Some((owner.name.clone(), revision.revision, Self { id, policy, text }))
+        Some(Self { id, policy, text })
     }
+}
+
+/// The policy whose version a revision holds.
+pub fn policy_of(revision: &ControllerRevision) -> Option<&str> {
+    config_map_of(revision).map(|owner| owner.name.as_str())
 }
 
 /// The ConfigMap whose version it is.

@@ -27,6 +27,8 @@ struct Known {
     proven: Option<Policy>,
     /// Proven versions that are kept in the cluster, by number.
     kept: BTreeMap<i64, KeptVersion>,
+    /// The highest number in the cluster, also of versions that this release cannot read.
+    last_number: i64,
     /// The problem of the newest version.
     problem: Option<PolicyError>,
     /// Namespaces that may use it; absent: all.
@@ -103,9 +105,12 @@ impl Policies {
 
     /// Adds a version that is kept in the cluster; returns whether it comes into force by that.
     pub fn restore(&self, revision: &ControllerRevision) -> bool {
-        let Some((name, number, version)) = KeptVersion::read(revision) else { return false };
+        let Some(name) = kept::policy_of(revision) else { return false };
+        let (number, read) = (revision.revision, KeptVersion::read(name, revision));
         let mut all = self.lock();
-        let known = all.entry(name).or_default();
+        let known = all.entry(name.to_owned()).or_default();
+        known.last_number = known.last_number.max(number);
+        let Some(version) = read else { return false };
         let before = known.in_force().cloned();
         known.kept.insert(number, version);
         if known.kept.len() > 1 {
@@ -124,7 +129,7 @@ impl Policies {
     /// Proven versions that the cluster does not keep yet, in these ConfigMaps' namespace.
     pub fn unkept(&self, namespace: &str) -> Vec<ControllerRevision> {
         let revision = |(name, known): (&String, &Known)| {
-            let number = known.kept.last_key_value().map_or(0, |(last, _)| *last) + 1;
+            let number = known.last_number + 1;
             Some(kept::revision((namespace, name), known.uid.as_ref()?, number, known.unkept()?))
         };
         self.lock().iter().filter_map(revision).collect()
@@ -283,9 +288,11 @@ mod tests {
 
     /// The versions that the cluster keeps, as a restarted operator reads them.
     fn kept(policies: &Policies) -> Vec<ControllerRevision> {
-        let mut revisions = policies.unkept("cairn-system");
-        revisions.iter_mut().for_each(|it| it.metadata.uid = Some("r".to_owned()));
-        revisions
+        let with_uid = |mut revision: ControllerRevision| {
+            revision.metadata.uid = Some("r".to_owned());
+            revision
+        };
+        policies.unkept("cairn-system").into_iter().map(with_uid).collect()
     }
 
     #[test]
@@ -346,6 +353,14 @@ mod tests {
         restarted.withdraw(&endless, "fast", "it takes too many steps").unwrap();
         assert_eq!(restarted.in_force("fast", "vision").unwrap().0, fine);
         assert_eq!(kept(&restarted), []);
+        // A version that this release cannot read keeps its number.
+        let unreadable = Policies::default();
+        unreadable.learn(&with_program("p(1).")).unwrap();
+        unreadable.prove(&fine);
+        let mut newer = kept(&policies).remove(0);
+        (newer.revision, newer.data) = (7, None);
+        assert!(!unreadable.restore(&newer));
+        assert_eq!(kept(&unreadable)[0].name_any(), "fast-policy-8");
         // Without its ConfigMap a kept version is no policy.
         restarted.forget("fast");
         restarted.restore(&kept(&policies)[0]);

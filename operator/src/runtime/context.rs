@@ -188,7 +188,9 @@ impl Context {
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let refusals = all.entry(key.clone()).or_default();
         let mut written = decision.map(world::refusals).unwrap_or_default();
-        written.iter_mut().for_each(|refusal| refusal.until = from_wall_clock(refusal.until));
+        for refusal in &mut written {
+            refusal.until = from_wall_clock(refusal.until);
+        }
         refusals.restore(written);
         refusals.active(moment(), is_unchanged)
     }
