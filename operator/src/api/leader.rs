@@ -280,7 +280,7 @@ impl Campaign {
                 match before {
                     None => tracing::info!(identity = self.election.identity, "leading"),
                     Some(until) if until <= began => {
-                        tracing::warn!("the lease was renewed late; writing again")
+                        tracing::warn!("the lease was renewed late; writing again");
                     }
                     Some(_) => {}
                 }

@@ -130,7 +130,7 @@ async fn decide_under(
     let why =
         control::plan_reason(last_facts, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
     let why = why.or_else(|| room_for_all_or_nothing(application, last_facts, &look.facts, outcome));
-    let mut now = LastPlanned {
+    let now = LastPlanned {
         generation,
         facts: look.facts,
         infeasible: look.infeasible,
