@@ -20,6 +20,8 @@ pub const GPU_DRIVER: &str = "cairn.dev/gpu-driver";
 pub const RELEASED: &str = "released";
 /// Annotation of policy ConfigMaps: the namespaces whose applications may use the policy, separated by commas.
 pub const NAMESPACES: &str = "cairn.dev/namespaces";
+/// Label of Namespaces: the highest priority that counts of applications in it.
+pub const MAX_PRIORITY: &str = "cairn.dev/max-priority";
 /// Label of policy ConfigMaps; its value is one of [`POLICY_VALUES`].
 pub const POLICY: &str = "cairn.dev/policy";
 /// The values of [`POLICY`]: a policy that applications can select, and one that is enforced for all applications.
@@ -29,6 +31,9 @@ pub const POLICY_VALUES: [&str; 2] = ["true", ENFORCED];
 pub const DO_NOT_MOVE: &str = "cairn.dev/do-not-move";
 /// Annotation of applications and templates: actors with claims or `hostPath` volumes may move for a gain, too.
 pub const MAY_MOVE: &str = "cairn.dev/may-move";
+
+/// Label of `ControllerRevisions` that hold a version of a policy: its number.
+pub const POLICY_VERSION: &str = "cairn.dev/policy-version";
 
 /// Label of `ControllerRevisions`: with the value [`MOVES`] it is a decision that moved actors.
 pub const HISTORY: &str = "cairn.dev/history";

@@ -89,6 +89,19 @@ impl Error {
         matches!(self, Self::Refused(_) | Self::Search(_))
     }
 
+    /// What to tell users if a request to the API server failed.
+    pub fn failed_request(&self) -> Option<String> {
+        match self {
+            // The chain would repeat the answer as a data structure.
+            Self::Observe { source: kube::Error::Api(answer), .. }
+            | Self::Apply { source: kube::Error::Api(answer), .. } => {
+                Some(format!("{self}: {}; it is retried", answer.message))
+            }
+            Self::Observe { .. } | Self::Apply { .. } => Some(format!("{}; it is retried", self.chain())),
+            _ => None,
+        }
+    }
+
     /// The message with its chain of causes.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
@@ -159,6 +172,17 @@ impl Failures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failed_request_is_described_by_the_answer() {
+        let answer =
+            serde_json::from_value(serde_json::json!({"message": "failed calling webhook", "code": 500}));
+        let source = kube::Error::Api(Box::new(answer.unwrap()));
+        let failed = Error::Apply { what: "Placement app".to_owned(), source };
+        let expected = "failed to write Placement app: failed calling webhook; it is retried";
+        assert_eq!(failed.failed_request().as_deref(), Some(expected));
+        assert_eq!(Error::Overtaken.failed_request(), None);
+    }
 
     #[test]
     fn errors_are_returned_at_the_end_and_a_lost_lease_at_once() {

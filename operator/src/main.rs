@@ -46,6 +46,7 @@ use crate::commit::slow;
 use crate::config::{Config, LogFormat};
 use crate::counters::{LoadMetrics, LoadStore, PrometheusClient, Reader};
 use crate::plan::judged;
+use crate::plan::kept_policies;
 use crate::plan::load;
 use crate::plan::load_report;
 use crate::plan::planning;
@@ -149,8 +150,8 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         policies.clone(),
         refused,
     );
-    let agent_leases = agents::start(&client, &caches, &config.planning);
-    let mut watches: JoinSet<()> = feeds.into_iter().collect();
+    let (agent_leases, agent_feeds) = agents::start(&client, &caches, &config.planning);
+    let mut watches: JoinSet<()> = feeds.into_iter().chain(agent_feeds).collect();
     let (warm, is_warm) = tokio_watch::channel(false);
     let liveness = liveness::Liveness::new(config.election.stall_limit());
     let mismatches = judged::Mismatches::default();
@@ -212,7 +213,7 @@ async fn run(config: Config) -> Result<ExitCode, Box<dyn std::error::Error>> {
         )
         .await;
         caches.enqueue_all();
-        let mut tasks = background_tasks(&context, refused_policies, reader);
+        let mut tasks = background_tasks(&context, refused_policies, reader, &config.election.namespace);
         tasks.spawn(pools::run(context.clone(), pools_changed));
         run_leader(&context, Queues { wanted, planned, to_plan, settles }, &mut tasks).await;
     });
@@ -239,8 +240,11 @@ fn background_tasks(
     context: &Arc<Context>,
     refused_policies: mpsc::UnboundedReceiver<RefusedPolicy>,
     reader: Option<CounterReader>,
+    namespace: &str,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    tasks.spawn(kept_policies::run(context.clone(), namespace.to_owned()));
+    tasks.spawn(enqueue_after_lapses(context.clone()));
     tasks.spawn(planning::background(context.clone()));
     tasks.spawn(report_refused_policies(context.clone(), refused_policies));
     if let Some((reader, windows)) = reader {
@@ -248,6 +252,14 @@ fn background_tasks(
         tasks.spawn(counters::run(reader));
     }
     tasks
+}
+
+/// Enqueues all applications when the Lease is held again after a lapse, in which reconciles and plans failed.
+async fn enqueue_after_lapses(context: Arc<Context>) {
+    loop {
+        context.writer.leadership.resumed().await;
+        context.caches.enqueue_all();
+    }
 }
 
 /// Runs the queues; ends only if they or a background task end.
@@ -370,7 +382,7 @@ type RefusedPolicy = (Arc<k8s_openapi::api::core::v1::ConfigMap>, world::PolicyE
 /// Emits events on policy ConfigMaps whose newest version is refused.
 async fn report_refused_policies(context: Arc<Context>, mut refused: mpsc::UnboundedReceiver<RefusedPolicy>) {
     while let Some((config_map, problem)) = refused.next().await {
-        let note = format!("{problem}; the last valid version stays in force");
+        let note = context.policies.instead_of_refused(&problem);
         context
             .emit_event(
                 config_map.as_ref(),

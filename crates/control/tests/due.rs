@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use control::{
     BACKGROUND_INTERVAL, Decision, DesiredActor, DesiredState, PlanInputs, RESYNC_PERIOD, Refusal,
-    RefusalKey, RefusalScope, RefusalTracker, ResumeSearch, background_slots, openings, plan_reason,
-    pressure, requeue_after,
+    RefusalKey, RefusalScope, RefusalTracker, ResumeSearch, background_slots, is_record_outdated, openings,
+    plan_reason, pressure, requeue_after,
 };
 use worlds::snapshot;
 
@@ -33,12 +33,12 @@ fn why(changes: &str) -> String {
     let decision = Decision {
         generation: 3,
         policy: "p".into(),
-        demand: Some("d".into()),
+        demand: Some("sha256:d".into()),
         places: places.into(),
         ..Decision::default()
     };
     let mut decision = Some(decision);
-    let world = PlanInputs { demand: "d".into(), digest: "w".into(), ..PlanInputs::default() };
+    let world = PlanInputs { demand: "sha256:d".into(), digest: "w".into(), ..PlanInputs::default() };
     let (mut before, mut now) = (world.clone(), world);
     let mut is_known = true;
     let on_unit = |value: &str| ("n0/gpu0".to_owned(), value.parse().unwrap());
@@ -58,7 +58,8 @@ fn why(changes: &str) -> String {
             "paused" => wanted.paused = true,
             "proposed" => before.generation = 4,
             "policy" => wanted.policy = "q".into(),
-            "demand" => now.demand = "e".into(),
+            "demand" => now.demand = "sha256:e".into(),
+            "upgraded" => now.demand = "v2:d".into(),
             "chance" => now.freed_counter = 8,
             "turn" => now.background_slot = true,
             "broke" => drop(now.pressure.violated.insert(value.to_owned())),
@@ -103,17 +104,29 @@ fn plan_reasons() {
         ("unplaced", "-"),
         ("undecided", "undecided"),
         ("undecided others", "undecided"),
-        ("generation", "manifest"),
+        // An edit that changes no demand is only rolled out.
+        ("generation", "-"),
+        ("generation restart", "-"),
+        ("generation infeasible others", "infeasible"),
+        ("generation demand", "manifest"),
+        ("generation demand restart", "manifest"),
         ("policy", "policy"),
-        ("generation policy", "manifest"),
+        ("generation policy", "policy"),
+        ("generation demand policy", "manifest"),
+        // After an upgrade that computes the digest otherwise, the first one is accepted.
+        ("restart upgraded", "-"),
+        ("upgraded", "-"),
+        ("restart upgraded generation", "manifest"),
+        ("restart upgraded policy", "policy"),
         // What a paused application would do is worked out once, and again when that would be another thing.
-        ("generation paused", "manifest"),
+        ("generation paused", "-"),
+        ("generation demand paused", "manifest"),
         ("generation paused proposed", "-"),
         ("generation paused proposed others silent", "-"),
         ("generation paused proposed others infeasible", "-"),
         ("generation paused proposed demand", "demand"),
-        ("generation proposed", "manifest"),
-        ("generation paused restart", "manifest"),
+        ("generation demand proposed", "manifest"),
+        ("generation demand paused restart", "manifest"),
         // Changes by others do not matter.
         ("others", "-"),
         ("others look=2000", "-"),
@@ -170,6 +183,23 @@ fn plan_reasons() {
     ];
     for (changes, expected) in table {
         assert_eq!(why(changes), expected, "{changes}");
+    }
+}
+
+#[test]
+fn a_decision_is_recorded_for_the_newest_manifest_and_digest() {
+    for (generation, demand, now, paused, expected) in [
+        (3, Some("v2:a"), "v2:a", false, false),
+        (2, Some("v2:a"), "v2:a", false, true),
+        (2, Some("v2:a"), "v2:a", true, false),
+        (3, Some("sha256:a"), "v2:a", false, true),
+        (3, None, "v2:a", false, true),
+        // A demand that changed without a reason to plan, as by nodes that a policy reads.
+        (3, Some("v2:a"), "v2:b", false, false),
+    ] {
+        let decision = Decision { generation, demand: demand.map(str::to_owned), ..Decision::default() };
+        let desired = DesiredState { generation: 3, paused, ..DesiredState::default() };
+        assert_eq!(is_record_outdated(&decision, &desired, now), expected, "{decision:?} {now} {paused}");
     }
 }
 

@@ -200,4 +200,9 @@ async fn a_foreign_service_with_a_needed_name_is_not_touched() {
         "can write only the Service, the peers ConfigMap and the ControllerRevisions of an ActorApplication",
     )
     .await;
+    // and create no pod without an Instance
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "foreign"},
+        "spec": {"containers": [{"name": "c", "image": "none"}]}});
+    let create = ["create", operator.as_str(), "-f-"];
+    is_refused(&env, create, &pod, "can create and delete only pods that an Instance controls").await;
 }

@@ -13,6 +13,51 @@ use serde_json::json;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
+/// Changes the application's Service, and waits until the operator has restored it.
+async fn restores_its_service(env: &TestEnv) {
+    env.namespace
+        .kubectl([
+            "patch",
+            "service",
+            "app",
+            "--type=merge",
+            "-p",
+            r#"{"spec": {"selector": {"tier": "none"}}}"#,
+        ])
+        .await
+        .unwrap();
+    wait_for("the selector is restored", TIMEOUT, async || {
+        let selector = ["get", "service", "app", "-ojsonpath={.spec.selector}"];
+        let found = env.namespace.kubectl(selector).await?.stdout;
+        ensure!(found == r#"{"cairn.dev/application":"app"}"#, "{found}");
+        anyhow::Ok(())
+    })
+    .await;
+}
+
+/// Causes the same event twice: the second time it is a patch.
+async fn repeats_an_event(env: &TestEnv) {
+    for (path, value) in
+        [("/spec/actors/1/replicas", 50), ("/spec/actors/1/replicas", 51), ("/spec/priority", 1)]
+    {
+        let patch = json!([{"op": "add", "path": path, "value": value}]).to_string();
+        env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
+        let message = env.wait_until("app", |state| {
+            let status = state.application.status.clone().unwrap_or_default();
+            ensure!(
+                status.observed_generation == state.application.metadata.generation,
+                "not reconciled yet"
+            );
+            ensure!(
+                Some(state.spec().application_generation) == status.observed_generation,
+                "the Placement is of an older generation"
+            );
+            state.message("Placed", "False").map(drop)
+        });
+        message.await;
+    }
+}
+
 /// A short scenario that needs each permission once; then each must have been used, and none was missing.
 #[tokio::test]
 async fn every_granted_permission_is_used_and_none_is_missing() {
@@ -31,6 +76,7 @@ async fn every_granted_permission_is_used_and_none_is_missing() {
         state.all_placed()
     });
     let state = state.await;
+    restores_its_service(&env).await;
     // more revisions than are kept
     let mut known = state.application.status.unwrap().revision;
     for edit in 0..11 {
@@ -46,25 +92,7 @@ async fn every_granted_permission_is_used_and_none_is_missing() {
         });
         known = kept.await.application.status.unwrap().revision;
     }
-    // the same status twice: the second time as a patch
-    for replicas in [50, 51] {
-        let patch =
-            json!([{"op": "replace", "path": "/spec/actors/1/replicas", "value": replicas}]).to_string();
-        env.namespace.kubectl(["patch", "actorapp", "app", "--type=json", "-p", &patch]).await.unwrap();
-        let message = env.wait_until("app", |state| {
-            let status = state.application.status.clone().unwrap_or_default();
-            ensure!(
-                status.observed_generation == state.application.metadata.generation,
-                "not reconciled yet"
-            );
-            ensure!(
-                Some(state.spec().application_generation) == status.observed_generation,
-                "the Placement is of an older generation"
-            );
-            state.message("Placed", "False").map(drop)
-        });
-        message.await;
-    }
+    repeats_an_event(&env).await;
     // an Instance is requested at runtime, and becomes owned by the application
     let asked = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "Instance", "metadata": {"name": "asked"},
         "spec": {"applicationName": "app", "actorGroup": "a", "origin": "Runtime"}});

@@ -10,7 +10,7 @@ use crate::installation::cluster;
 #[tokio::test]
 async fn an_invalid_policy_keeps_the_last_valid_version_in_force() {
     let cluster = cluster();
-    let env = TestEnv::new("policies", [SimulatedNode::new("policies")], [cpus()]).await;
+    let mut env = TestEnv::new("policies", [SimulatedNode::new("policies")], [cpus()]).await;
     let policy = async |text: &str| {
         let policy = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "quick", "namespace": NAMESPACE,
             "labels": {"cairn.dev/policy": "true"}}, "data": {"policy.yaml": text}});
@@ -47,6 +47,21 @@ async fn an_invalid_policy_keeps_the_last_valid_version_in_force() {
     let state = env.wait_reconciled("app", AppState::all_placed).await;
     assert_eq!(decided(&state), ("greedy".to_owned(), Some(10_000_000)));
 
+    // also after a restart: what runs is healed and planned as before
+    env.product.operator.kill9().await.unwrap();
+    env.product.operator = cluster.start_operator().await.unwrap();
+    env.namespace.kubectl(["delete", "pod", "app-a-0"]).await.unwrap();
+    env.patch("app", &json!({"spec": {"channels": []}})).await;
+    let state = env
+        .wait_reconciled("app", |state| {
+            let message = state.message("PolicyRefused", "True")?;
+            let kept = "the last valid version stays in force: ControllerRevision quick-policy-1";
+            ensure!(message.contains("policy.yaml line ") && message.ends_with(kept), "{message}");
+            state.all_placed()
+        })
+        .await;
+    assert_eq!(decided(&state), ("greedy".to_owned(), Some(10_000_000)));
+
     // after the correction the policy applies, and the condition is removed
     policy("window: 20s\nstrategy: greedy\n").await;
     env.wait_until("app", |state| {
@@ -54,7 +69,7 @@ async fn an_invalid_policy_keeps_the_last_valid_version_in_force() {
         Ok(())
     })
     .await;
-    env.patch("app", &json!({"spec": {"channels": []}})).await;
+    env.patch("app", &json!({"spec": {"priority": 1}})).await;
     let state = env.wait_reconciled("app", |state| {
         ensure!(state.spec().window_microseconds == Some(20_000_000), "{:?}", decided(state));
         state.all_placed()

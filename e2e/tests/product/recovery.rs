@@ -87,6 +87,23 @@ async fn usage_is_restored_after_a_restart() {
     assert_eq!(searches(&env).await, [("undecided".to_owned(), 2)].into(), "only of later applications");
     let state = env.wait_reconciled("first", AppState::all_placed).await;
     assert_eq!(uids(&state), pods, "no pod is recreated");
+
+    // An edited image is a rollout, and a pause and its end are neither: no search.
+    let image = "/spec/actors/0/implementations/0/template/spec/containers/0/image";
+    let patch = json!([{"op": "replace", "path": image, "value": "edited"}]).to_string();
+    env.namespace.kubectl(["patch", "actorapp", "first", "--type=json", "-p", &patch]).await.unwrap();
+    let is_edited = |state: &AppState| {
+        let images = state.pods.iter().filter_map(|pod| pod.spec.as_ref()?.containers[0].image.as_deref());
+        let edited = images.filter(|image| *image == "edited").count();
+        anyhow::ensure!(edited == 1, "{edited} pods have the image");
+        state.all_placed()
+    };
+    env.wait_reconciled("first", is_edited).await;
+    env.patch("first", &json!({"spec": {"paused": true}})).await;
+    env.wait_until("first", |state| state.message("Paused", "True").map(drop)).await;
+    env.patch("first", &json!({"spec": {"paused": false}})).await;
+    env.wait_reconciled("first", is_edited).await;
+    assert_eq!(searches(&env).await, [("undecided".to_owned(), 2)].into(), "no demand changed");
     cluster().kubectl(["delete", "configmap", "recounted", "-n", NAMESPACE]).await.unwrap();
 }
 

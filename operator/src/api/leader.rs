@@ -1,5 +1,6 @@
 //! Leader election with one Lease; every write requires it.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -97,6 +98,29 @@ impl Leadership {
         let _ = self.valid_until.wait_for(Option::is_some).await;
     }
 
+    /// Waits until the Lease was not renewed in time, and is held again. Writes failed meanwhile.
+    pub async fn resumed(&self) {
+        let mut valid_until = self.valid_until.clone();
+        let mut has_lapsed = false;
+        loop {
+            let until = *valid_until.borrow_and_update();
+            let left = until.filter(|until| Instant::now() < *until);
+            if left.is_some() && has_lapsed {
+                return;
+            }
+            has_lapsed |= left.is_none();
+            tokio::select! {
+                () = sleep_until(left) => {}
+                renewed = valid_until.changed() => {
+                    if renewed.is_err() {
+                        // The election ended, and the process ends with it.
+                        std::future::pending::<()>().await;
+                    }
+                }
+            }
+        }
+    }
+
     /// Stops all writes for good.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -122,6 +146,10 @@ pub struct Campaign {
     seen: Option<(Option<MicroTime>, Instant)>,
     /// Since when no Lease exists, by the local clock.
     missing: Option<Instant>,
+    /// From when another replica may take the Lease, by the local clock.
+    lease_end: Option<Instant>,
+    /// Timeout of one attempt.
+    attempt: Duration,
 }
 
 /// The election's own thread, so that nothing else delays a renewal.
@@ -187,6 +215,7 @@ impl Campaign {
     ) -> Self {
         let leases = Api::namespaced(client.clone(), &election.namespace);
         let accounts = Api::namespaced(client, &election.namespace);
+        let attempt = election.duration() / 2;
         Self {
             leases,
             accounts,
@@ -197,6 +226,8 @@ impl Campaign {
             held: None,
             seen: None,
             missing: None,
+            lease_end: None,
+            attempt,
         }
     }
 
@@ -221,26 +252,7 @@ impl Campaign {
         loop {
             self.liveness.election_heartbeat();
             let began = Instant::now();
-            // An answer after the Lease's end is useless to its holder.
-            let until = self.valid_until.borrow().unwrap_or(began + self.election.deadline());
-            let answer = tokio::time::timeout_at(until.into(), self.try_hold()).await;
-            let late = || kube::Error::Service("no answer in time".into());
-            match answer.unwrap_or_else(|_| Err(late())) {
-                Ok(Some(requested_at)) => {
-                    self.metrics.leading.set(1);
-                    let before = self.valid_until.send_replace(Some(requested_at + self.election.deadline()));
-                    if before.is_none() {
-                        tracing::info!(identity = self.election.identity, "leading");
-                    }
-                }
-                Ok(None) => {
-                    if self.leads() {
-                        break;
-                    }
-                }
-                Err(e) => tracing::warn!(error = %e, "failed to renew the lease"),
-            }
-            if self.valid_until.borrow().is_some_and(|until| Instant::now() >= until) {
+            if self.renew(began).await.is_break() {
                 break;
             }
             // A late answer is followed by the next renewal at once.
@@ -248,6 +260,42 @@ impl Campaign {
         }
         self.metrics.leading.set(0);
         let _ = self.valid_until.send(None);
+    }
+
+    /// Acquires or renews the Lease once; breaks when it is lost.
+    ///
+    /// Writes stop at the deadline, but the Lease is lost only when another replica may take it. If it is renewed before that,
+    /// as after a restart of the API server, this replica goes on.
+    async fn renew(&mut self, began: Instant) -> ControlFlow<()> {
+        let end = self.lease_end.unwrap_or(began + self.election.duration());
+        // A connection that died silently must not use up the time of the next attempt.
+        let until = end.min(began + self.attempt);
+        let answer = tokio::time::timeout_at(until.into(), self.try_hold()).await;
+        let late = || kube::Error::Service("no answer in time".into());
+        match answer.unwrap_or_else(|_| Err(late())) {
+            Ok(Some(requested_at)) => {
+                self.metrics.leading.set(1);
+                self.lease_end = Some(requested_at + self.election.duration());
+                let before = self.valid_until.send_replace(Some(requested_at + self.election.deadline()));
+                match before {
+                    None => tracing::info!(identity = self.election.identity, "leading"),
+                    Some(until) if until <= began => {
+                        tracing::warn!("the lease was renewed late; writing again");
+                    }
+                    Some(_) => {}
+                }
+            }
+            Ok(None) => {
+                if self.leads() {
+                    return ControlFlow::Break(());
+                }
+            }
+            Err(e) => tracing::warn!(error = %e, "failed to renew the lease"),
+        }
+        if self.lease_end.is_some_and(|end| Instant::now() >= end) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
     }
 
     /// Releases the Lease on shutdown, so that a standby need not wait for it to expire.
@@ -377,6 +425,14 @@ impl Campaign {
                 ..LeaseSpec::default()
             }),
         }
+    }
+}
+
+/// Sleeps until then, or for ever.
+async fn sleep_until(until: Option<Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until.into()).await,
+        None => std::future::pending().await,
     }
 }
 

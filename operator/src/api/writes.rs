@@ -6,7 +6,7 @@ use control::ObjectId;
 use crds::{Instance, Placement};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Service, ServiceSpec};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions};
@@ -71,34 +71,53 @@ impl Writer {
     ///
     /// Not by server-side apply: fields set at creation belong to another manager and would not be removed.
     pub async fn write_placement(&self, placement: &Placement) -> Result<Placement, Error> {
-        let name = placement.name_any();
-        let api: Api<Placement> =
-            Api::namespaced(self.client.clone(), &placement.namespace().unwrap_or_default());
-        let written = if placement.uid().is_none() {
-            let permit = self.begin("Placement", "create")?;
-            let parameters =
-                PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
-            permit.within(api.create(&parameters, placement)).await
-        } else {
-            let permit = self.begin("Placement", "patch")?;
-            // The resource version identifies the object, too.
-            let whole = serde_json::json!([
-                {"op": "replace", "path": "/metadata/resourceVersion", "value": placement.resource_version()},
-                {"op": "replace", "path": "/spec", "value": placement.spec},
-            ]);
-            let patch = serde_json::from_value(whole).expect("it is a list of operations");
-            let parameters =
-                PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-            permit.within(api.patch(&name, &parameters, &Patch::Json::<()>(patch))).await
-        };
-        written.map_err(|source| match source {
-            // It exists by now or is another one; the watch will tell.
-            kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
-            kube::Error::Api(status) if is_refusal(&status) => {
-                Error::Refused(format!("Placement {name} was refused: {}", status.message))
-            }
-            source => Error::Apply { what: format!("Placement {name}"), source },
-        })
+        if placement.uid().is_some() {
+            let spec = serde_json::json!({"op": "replace", "path": "/spec", "value": placement.spec});
+            return self.patch_placement(placement, [spec]).await;
+        }
+        let api = self.placements(placement);
+        let permit = self.begin("Placement", "create")?;
+        let parameters =
+            PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
+        let written = permit.within(api.create(&parameters, placement)).await;
+        written.map_err(|source| placement_error(placement, source))
+    }
+
+    /// Sets for which manifest exactly this version of a Placement holds.
+    pub async fn patch_placement_record(
+        &self,
+        there: &Placement,
+        generation: i64,
+        demand: &str,
+    ) -> Result<Placement, Error> {
+        let changes = [
+            serde_json::json!({"op": "add", "path": "/spec/applicationGeneration", "value": generation}),
+            serde_json::json!({"op": "add", "path": "/spec/demandDigest", "value": demand}),
+        ];
+        self.patch_placement(there, changes).await
+    }
+
+    async fn patch_placement(
+        &self,
+        there: &Placement,
+        changes: impl IntoIterator<Item = serde_json::Value>,
+    ) -> Result<Placement, Error> {
+        let permit = self.begin("Placement", "patch")?;
+        // The resource version identifies the object, too.
+        let version = serde_json::json!({"op": "replace", "path": "/metadata/resourceVersion",
+            "value": there.resource_version()});
+        let patch = std::iter::once(version).chain(changes).collect();
+        let patch =
+            serde_json::from_value(serde_json::Value::Array(patch)).expect("it is a list of operations");
+        let parameters =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let (api, name, patch) = (self.placements(there), there.name_any(), Patch::Json::<()>(patch));
+        let written = permit.within(api.patch(&name, &parameters, &patch)).await;
+        written.map_err(|source| placement_error(there, source))
+    }
+
+    fn placements(&self, placement: &Placement) -> Api<Placement> {
+        Api::namespaced(self.client.clone(), &placement.namespace().unwrap_or_default())
     }
 
     /// Server-side apply of a status to exactly this uid and resource version. Fields that an older CRD does not declare are
@@ -180,19 +199,51 @@ impl Writer {
         there: &ConfigMap,
         data: &BTreeMap<String, String>,
     ) -> Result<Result<(), NotAdmitted>, Error> {
-        let permit = self.begin("ConfigMap", "patch")?;
-        let name = there.name_any();
-        let api: Api<ConfigMap> =
-            Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
-        let patch = Patch::Merge(serde_json::json!({"data": data,
-            "metadata": {"uid": there.uid(), "resourceVersion": there.resource_version()}}));
+        self.patch_owned(there, &serde_json::json!({"data": data})).await
+    }
+
+    /// Restores selector and published addresses of exactly this Service and version. A refusal by admission is not an error.
+    pub async fn patch_service(
+        &self,
+        there: &Service,
+        wanted: &ServiceSpec,
+    ) -> Result<Result<(), NotAdmitted>, Error> {
+        // A merge patch removes keys only if it names them.
+        let added = there.spec.iter().flat_map(|spec| spec.selector.iter().flatten());
+        let mut selector: serde_json::Map<String, serde_json::Value> =
+            added.map(|(key, _)| (key.clone(), serde_json::Value::Null)).collect();
+        let ours = wanted.selector.iter().flatten();
+        selector.extend(ours.map(|(key, value)| (key.clone(), value.as_str().into())));
+        let spec = serde_json::json!({"selector": selector,
+            "publishNotReadyAddresses": wanted.publish_not_ready_addresses});
+        self.patch_owned(there, &serde_json::json!({"spec": spec})).await
+    }
+
+    /// Merges a change into exactly this object and version. A refusal by admission is not an error.
+    async fn patch_owned<K>(
+        &self,
+        there: &K,
+        change: &serde_json::Value,
+    ) -> Result<Result<(), NotAdmitted>, Error>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        let (kind, name) = (K::kind(&()), there.name_any());
+        let permit = self.begin(&kind, "patch")?;
+        let api: Api<K> = Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
+        let mut patch = change.clone();
+        patch["metadata"] =
+            serde_json::json!({"uid": there.uid(), "resourceVersion": there.resource_version()});
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
-        match permit.within(api.patch(&name, &parameters, &patch)).await {
+        match permit.within(api.patch(&name, &parameters, &Patch::Merge(patch))).await {
             Ok(_) => Ok(Ok(())),
             // It changed, was deleted or recreated; the watch will tell.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Err(Error::Overtaken),
             Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(NotAdmitted::of(&status))),
-            Err(source) => Err(Error::Apply { what: format!("ConfigMap {name}"), source }),
+            Err(source) => Err(Error::Apply { what: format!("{kind} {name}"), source }),
         }
     }
 
@@ -328,6 +379,18 @@ impl Writer {
             Err(kube::Error::Api(status)) if is_refusal(&status) => Ok(Err(status.message.clone())),
             Err(source) => Err(Error::Apply { what: format!("{kind} {name}"), source }),
         }
+    }
+}
+
+fn placement_error(placement: &Placement, source: kube::Error) -> Error {
+    let name = placement.name_any();
+    match source {
+        // It exists by now or is another one; the watch will tell.
+        kube::Error::Api(status) if status.code == 409 => Error::Overtaken,
+        kube::Error::Api(status) if is_refusal(&status) => {
+            Error::Refused(format!("Placement {name} was refused: {}", status.message))
+        }
+        source => Error::Apply { what: format!("Placement {name}"), source },
     }
 }
 

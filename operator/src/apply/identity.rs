@@ -106,6 +106,12 @@ pub fn service(application: &ActorApplication) -> Service {
     Service { metadata, spec: Some(spec), status: None }
 }
 
+/// Whether a Service resolves other names than this spec, as far as a Service can be changed.
+pub fn is_changed(there: Option<&ServiceSpec>, wanted: &ServiceSpec) -> bool {
+    let facts = |spec: &ServiceSpec| (spec.selector.clone(), spec.publish_not_ready_addresses);
+    there.is_none_or(|there| facts(there) != facts(wanted))
+}
+
 /// The peers file.
 #[derive(Serialize)]
 struct Peers<'a> {

@@ -12,7 +12,7 @@ use crate::apply::recheck_places;
 use crate::apply::rollout::Rollout;
 use crate::error::Error;
 use crate::plan::observe::infeasible;
-use crate::runtime::clock::moment;
+use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
@@ -50,7 +50,7 @@ fn observe(
         units_of.filter_map(|unit| Some(unit.rsplit_once('/')?.0)).chain(bound).collect();
     let units = world::units_on(&index, nodes, &plain);
     let mut seen = world::observed_state(&index, application, &units);
-    seen.now = moment();
+    measure_steadily(&mut seen);
     let back_offs = ctx.back_offs.lock().unwrap_or_else(PoisonError::into_inner);
     for actor in &wanted.actors {
         if let Some(held) = back_offs.active(&(key.clone(), actor.name.clone()), seen.now) {
@@ -78,6 +78,16 @@ fn observe(
     }
 }
 
+/// Sets the time of the observation, and puts times that others wrote on the same scale.
+fn measure_steadily(seen: &mut control::ObservedState) {
+    seen.now = moment();
+    let outages = seen.unreachable.values_mut().filter_map(|outage| outage.since.as_mut());
+    let pods = seen.instances.values_mut().filter_map(|instance| instance.pod.as_mut());
+    for written in outages.chain(pods.filter_map(|pod| pod.refused_since.as_mut())) {
+        *written = from_wall_clock(*written);
+    }
+}
+
 /// Computes the actions that are due, and records what blocks the others.
 ///
 /// # Errors
@@ -91,7 +101,10 @@ pub async fn plan_actions(
     refusals: &[Refusal],
 ) -> Result<(ObservedApplication, control::Actions), Error> {
     let mut wanted = world::desired_state(&ctx.caches.index(), application, &decision.spec.policy);
-    let decided = world::decision(decision);
+    let mut decided = world::decision(decision);
+    for since in decided.elective.values_mut().filter_map(|elective| elective.starting_since.as_mut()) {
+        *since = from_wall_clock(*since);
+    }
     // Until the latest generation has a Placement, the previous one is repaired.
     let is_newest = is_newest(decision, application);
     if !application.spec.paused && !is_newest || !rollout.is_accepted() {
@@ -125,9 +138,9 @@ pub async fn plan_actions(
         control::hold_start(&mut todo, &observed.seen, &infeasible);
     }
     if application.spec.paused {
-        control::finish_in_flight(&mut todo, &observed.seen);
+        control::finish_in_flight(&mut todo, &decided, &observed.seen);
     } else if !is_newest {
-        control::repair_only(&mut todo);
+        control::repair_only(&mut todo, &decided);
     }
     let is_begun = |step: &&Action| match step {
         Action::StopPod { actor, mode: StopMode::Evict, .. } => decided.elective.contains_key(actor),

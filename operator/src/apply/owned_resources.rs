@@ -53,8 +53,7 @@ impl OwnedResources {
         outcome: &mut Outcome,
         failures: &mut Failures,
     ) -> Result<bool, Error> {
-        let service = identity::service(application);
-        failures.keep(self.services.ensure_one(service, application, key, ctx, outcome).await)?;
+        failures.keep(self.ensure_service(application, key, ctx, outcome).await)?;
         let peers = self.ensure_peers((application, actors), key, ctx, outcome).await;
         let has_failed = peers.is_err();
         failures.keep(peers)?;
@@ -65,6 +64,35 @@ impl OwnedResources {
             ctx.back_off(backoff_key, "it was waited for", None);
         }
         Ok(waits)
+    }
+
+    async fn ensure_service(
+        &self,
+        application: &ActorApplication,
+        key: &ApplicationKey,
+        ctx: &Context,
+        outcome: &mut Outcome,
+    ) -> Result<(), Error> {
+        let service = identity::service(application);
+        let wanted = service.spec.clone().unwrap_or_default();
+        let Some(there) = self.services.ensure_one(service, application, key, ctx, outcome).await? else {
+            return Ok(());
+        };
+        if !identity::is_changed(there.spec.as_ref(), &wanted) {
+            return Ok(());
+        }
+        let backoff_key = (key.clone(), format!("spec of {}", described(there.as_ref())));
+        let (until, why) = match ctx.backoff(&backoff_key) {
+            Some(held) => held,
+            None => match ctx.writer.patch_service(&there, &wanted).await? {
+                Ok(()) => return Ok(()),
+                Err(refused) => {
+                    (report_refusal(backoff_key, &refused, application, ctx).await, refused.message)
+                }
+            },
+        };
+        add_problem(outcome, until, BlockedOn::Backoff(why));
+        Ok(())
     }
 
     async fn ensure_peers(

@@ -43,7 +43,11 @@ pub async fn reconcile(reference: ObjectRef<ActorApplication>, ctx: Arc<Context>
         Err(error) => {
             let key = ApplicationKey::of(application.as_ref());
             tracing::warn!(application = %key, error = error.chain(), "reconcile failed");
-            Some(ctx.reconcile_backoff.next_delay(&key, &error, moment()))
+            let delay = ctx.reconcile_backoff.next_delay(&key, &error, moment());
+            if ctx.reconcile_backoff.is_lasting(&key) {
+                ctx.report_failed_request(application.as_ref(), "Apply", &error).await;
+            }
+            Some(delay)
         }
     }
 }

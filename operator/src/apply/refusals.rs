@@ -9,6 +9,7 @@ use world::{ActorName, ApplicationKey, Unit};
 
 use crate::apply::eviction::Deferred;
 use crate::error::Error;
+use crate::runtime::clock::to_wall_clock;
 use crate::runtime::context::Context;
 use crate::status::report::Outcome;
 
@@ -118,7 +119,7 @@ pub async fn record_refusals(
 /// Refusals in the form of a Placement's status.
 pub fn to_status(refusals: &[Refusal]) -> Vec<crds::Refusal> {
     let time = |refusal: &Refusal| {
-        let seconds = i64::try_from(refusal.until.as_secs()).unwrap_or(i64::MAX);
+        let seconds = i64::try_from(to_wall_clock(refusal.until).as_secs()).unwrap_or(i64::MAX);
         Time(Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX))
     };
     let known = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());

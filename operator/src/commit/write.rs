@@ -80,6 +80,21 @@ pub async fn commit(
     Ok(())
 }
 
+/// Records that a Placement holds for another manifest of the same demand, which is rolled out then; no place changes.
+pub async fn update_record(
+    (key, ctx): (&ApplicationKey, &Context),
+    generation: i64,
+    demand: &str,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    let Some(decision) = ctx.caches.decision(key)? else { return Ok(()) };
+    let written = ctx.writer.patch_placement_record(&decision, generation, demand).await?;
+    ctx.caches.record_written(written.clone());
+    tracing::info!(generation, "the Placement holds for the changed manifest");
+    outcome.decision = Some(written);
+    Ok(())
+}
+
 /// The moves of a plan, with their gains.
 async fn moves_of(
     world: &AssembledSnapshot,

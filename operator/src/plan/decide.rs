@@ -16,7 +16,7 @@ use world::{ApplicationKey, AssembledSnapshot, Policy};
 
 use crate::commit::elective::DecisionReason;
 use crate::commit::revalidate::Revalidation;
-use crate::commit::write::{commit, record_committed};
+use crate::commit::write::{commit, record_committed, update_record};
 use crate::error::Error;
 use crate::plan::observe::{Observation, judge, kinds, least_gain, limits, observe};
 use crate::plan::runtime_requests;
@@ -47,7 +47,7 @@ pub async fn decide(
     let name = application.spec.policy.as_deref().unwrap_or(&ctx.planning.default_policy);
     loop {
         let (policy, problem) = ctx.policies.in_force(name, &key.namespace)?;
-        outcome.policy_problem = problem.map(|problem| problem.to_string());
+        outcome.policy_problem = problem.map(|problem| ctx.policies.instead_of_refused(&problem));
         match decide_under(&policy, (application, key), ctx, dirty, outcome).await {
             Err(Error::Plan(PlanError::Judge(JudgeError::Policy(problem)))) => {
                 // An earlier version that is known to work is in force again.
@@ -55,7 +55,7 @@ pub async fn decide(
                 let Some(refused) = ctx.policies.withdraw(&policy, name, &problem) else {
                     return Err(Error::Policy(problem));
                 };
-                let note = format!("{refused}; the last valid version stays in force");
+                let note = ctx.policies.instead_of_refused(&refused);
                 ctx.emit_event(application, &event(EventType::Warning, "PolicyRefused", "Plan", note)).await;
             }
             other => return other,
@@ -130,7 +130,7 @@ async fn decide_under(
     let why =
         control::plan_reason(last_facts, &look.facts, &wanted, decision.as_ref(), &look.infeasible, moment());
     let why = why.or_else(|| room_for_all_or_nothing(application, last_facts, &look.facts, outcome));
-    let mut now = LastPlanned {
+    let now = LastPlanned {
         generation,
         facts: look.facts,
         infeasible: look.infeasible,
@@ -139,14 +139,16 @@ async fn decide_under(
         proposed: before.proposed,
     };
     let Some(why) = why else {
-        if let Some(before) = last_facts {
-            now.facts = now.facts.merge_pressure(before);
-        }
-        // The search resumes postponed if the snapshot has changed.
-        now.facts.resume_search = again.map(|look| look.postponed(moment())).or(now.facts.resume_search);
-        ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.pressure);
-        ctx.set_last_planned(key, now);
-        return Ok(());
+        let of = (policy, key, ctx.as_ref());
+        return keep_decision(
+            of,
+            (decision.as_ref(), &wanted),
+            known.as_ref(),
+            (&world, again),
+            now,
+            outcome,
+        )
+        .await;
     };
     if only_requests
         && now.infeasible.is_empty()
@@ -174,6 +176,38 @@ async fn decide_under(
     Ok(())
 }
 
+/// Nothing is to be planned: records what was observed, and for which manifest the decision holds.
+async fn keep_decision(
+    (policy, key, ctx): (&Policy, &ApplicationKey, &Context),
+    (decision, wanted): (Option<&control::Decision>, &control::DesiredState),
+    before: Option<&LastPlanned>,
+    (world, again): (&AssembledSnapshot, Option<ResumeSearch>),
+    mut now: LastPlanned,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    if let Some(decision) = decision {
+        if decision.demand.as_ref() == Some(&now.facts.demand) {
+            // It was made with this version of the policy, though perhaps by an earlier process.
+            ctx.policies.prove(policy);
+        }
+        if control::is_record_outdated(decision, wanted, &now.facts.demand) {
+            update_record((key, ctx), wanted.generation, &now.facts.demand, outcome).await?;
+        }
+    }
+    if before.and_then(|before| before.generation) != now.generation {
+        // A proposal for an earlier manifest; this one changes no place.
+        (now.proposed, outcome.proposed) = (None, None);
+    }
+    if let Some(before) = before {
+        now.facts = now.facts.merge_pressure(&before.facts);
+    }
+    // The search resumes postponed if the snapshot has changed.
+    now.facts.resume_search = again.map(|look| look.postponed(moment())).or(now.facts.resume_search);
+    ctx.guard(key, policy, &world.snapshot, &world.snapshot.incumbent(), &now.facts.pressure);
+    ctx.set_last_planned(key, now);
+    Ok(())
+}
+
 /// All-or-nothing applications that wait may need more than one unit, so any change of capacity is a trigger.
 fn room_for_all_or_nothing(
     application: &ActorApplication,
@@ -191,11 +225,11 @@ fn room_for_all_or_nothing(
 /// Whether an application leaves capacity to others that wait for its kinds and rank before it.
 fn yields_to_priority(application: &ActorApplication, key: &ApplicationKey, ctx: &Context) -> bool {
     let index = ctx.caches.index();
-    let (rank, own) = (Rank::of(application), kinds(application));
+    let (rank, own) = (Rank::of(application, &index), kinds(application));
     let mut triggers = ctx.caches.triggers();
     let is_ahead = |key: &ApplicationKey| {
         let other = index.application(key);
-        other.is_some_and(|other| Rank::of(other) < rank && !kinds(other).is_disjoint(&own))
+        other.is_some_and(|other| Rank::of(other, &index) < rank && !kinds(other).is_disjoint(&own))
     };
     let ahead: Vec<ApplicationKey> = triggers.with_unplaced_actors().into_iter().filter(is_ahead).collect();
     let now = moment();
@@ -233,7 +267,7 @@ fn start_search(ctx: &Arc<Context>, key: &ApplicationKey, why: PlanReason, reque
     let (ctx, key, span) = (ctx.clone(), key.clone(), tracing::Span::current());
     let task = async move {
         let SearchRequest { policy, application, world, mut look, again, attempt } = request;
-        let rank = Rank::of(&application).background(why.is_background());
+        let rank = Rank::of(&application, &ctx.caches.index()).background(why.is_background());
         let number = again.map_or(0, |look| look.attempt);
         let others = Arc::new(ctx.searches.time_share(why));
         let (slot, world) = if let Some(slot) = ctx.solver_slots.try_acquire(&rank) {

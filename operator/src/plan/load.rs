@@ -59,6 +59,9 @@ pub async fn run(
         queued.remove(&key);
         if let Err(error) = planner.consider(&key, &ctx, &store).await {
             tracing::warn!(application = %key, error = error.chain(), "no plan for measured load");
+            if let Some(application) = ctx.caches.application(&key) {
+                ctx.report_failed_request(application.as_ref(), "Rebalance", &error).await;
+            }
         }
     }
 }

@@ -93,7 +93,8 @@ impl LoadSearch<'_> {
         ctx: &Arc<Context>,
         store: &LoadStore,
     ) -> Result<Option<SearchedLoad>, Error> {
-        let _slot = ctx.solver_slots.acquire(Rank::of(self.application).background(true)).await;
+        let rank = Rank::of(self.application, &ctx.caches.index()).background(true);
+        let _slot = ctx.solver_slots.acquire(rank).await;
         let (base, facts) = self.facts(ctx).await?;
         let (world, facts) = {
             let (base, facts) = (base.clone(), facts.clone());

@@ -4,6 +4,7 @@
 
 pub mod decide;
 pub mod judged;
+pub mod kept_policies;
 pub mod load;
 pub mod load_commit;
 pub mod load_report;

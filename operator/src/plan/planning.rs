@@ -89,6 +89,9 @@ pub async fn plan(key: ApplicationKey, ctx: Arc<Context>) {
             ctx.metrics.reconciles.with_label_values(&[e.reason()]).inc();
             tracing::warn!(error = e.chain(), "planning failed");
             ctx.plans.record_failure(&key, Some(moment() + ctx.plan_backoff.next_delay(&key, &e, moment())));
+            if ctx.plan_backoff.is_lasting(&key) {
+                ctx.report_failed_request(application.as_ref(), "Plan", &e).await;
+            }
         }
     }
     // A started search changes nothing that a reconcile would apply or report.

@@ -1,23 +1,34 @@
 //! The policies in force: the last valid version of each.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use control::ObjectId;
 use crds::labels;
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use policy::Program;
+use tokio::sync::Notify;
 use world::{PROGRAM, Policy, PolicyError};
 
 use crate::error::Error;
+use crate::plan::kept_policies as kept;
+use crate::plan::kept_policies::{KeptVersion, Text};
 
 /// The versions of one policy.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    /// The last valid version.
-    good: Option<Policy>,
+    /// The uid of its ConfigMap; absent if only versions kept in the cluster are known.
+    uid: Option<String>,
+    /// The last valid version, with its text unless that is unknown.
+    good: Option<(Policy, Option<Text>)>,
     /// The last version that a plan was made with, so its program can be grounded in this cluster.
     proven: Option<Policy>,
+    /// Proven versions that are kept in the cluster, by number.
+    kept: BTreeMap<i64, KeptVersion>,
+    /// The highest number in the cluster, also of versions that this release cannot read.
+    last_number: i64,
     /// The problem of the newest version.
     problem: Option<PolicyError>,
     /// Namespaces that may use it; absent: all.
@@ -30,6 +41,23 @@ impl Known {
     fn is_for(&self, namespace: &str) -> bool {
         self.namespaces.as_ref().is_none_or(|list| list.contains(namespace))
     }
+
+    fn last_kept(&self) -> Option<&KeptVersion> {
+        self.kept.last_key_value().map(|(_, version)| version)
+    }
+
+    /// The version in force: of this process, or else that of an earlier one if the newest is refused.
+    fn in_force(&self) -> Option<&Policy> {
+        let kept = || self.last_kept().filter(|_| self.problem.is_some()).map(|version| &version.policy);
+        self.good.as_ref().map(|(policy, _)| policy).or_else(kept)
+    }
+
+    /// The text of the version in force, if it is proven and not the last one that is kept.
+    fn unkept(&self) -> Option<&Text> {
+        let (policy, text) = self.good.as_ref()?;
+        let text = text.as_ref().filter(|_| self.proven.as_ref() == Some(policy))?;
+        self.last_kept().is_none_or(|version| version.text != *text).then_some(text)
+    }
 }
 
 /// The version of this policy that a plan under `policy` uses: `policy` itself, or the enforced one if it is in force.
@@ -38,24 +66,34 @@ fn used_of(policy: &Policy, name: &str, known: &Known) -> Option<Policy> {
         return Some(policy.clone().with_enforced([]));
     }
     let (_, program) = policy.enforced.iter().find(|(enforced, _)| enforced == name)?;
-    known.good.clone().filter(|good| good.program.as_ref() == Some(program))
+    known.in_force().filter(|good| good.program.as_ref() == Some(program)).cloned()
 }
 
 /// All policies by name.
 #[derive(Debug, Default)]
-pub struct Policies(Mutex<BTreeMap<String, Known>>);
+pub struct Policies {
+    all: Mutex<BTreeMap<String, Known>>,
+    /// Notified when there are versions to keep in the cluster, or to delete.
+    pub changed: Notify,
+}
 
 impl Policies {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a version; an error if it is invalid and the last valid one stays in force.
     pub fn learn(&self, config_map: &ConfigMap) -> Result<(), PolicyError> {
         let read = Policy::read(config_map).and_then(check_program);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
         let known = all.entry(config_map.name_any()).or_default();
+        known.uid = Some(config_map.uid().unwrap_or_default());
         known.namespaces = Policy::namespaces(config_map);
         known.enforced = Policy::is_enforced(config_map);
         match read {
             Ok(policy) => {
-                *known = Known { good: Some(policy), problem: None, ..std::mem::take(known) };
+                let text = config_map.data.clone().unwrap_or_default();
+                (known.good, known.problem) = (Some((policy, Some(text))), None);
                 Ok(())
             }
             Err(problem) => {
@@ -65,14 +103,57 @@ impl Policies {
         }
     }
 
+    /// Adds a version that is kept in the cluster; returns whether it comes into force by that.
+    pub fn restore(&self, revision: &ControllerRevision) -> bool {
+        let Some(name) = kept::policy_of(revision) else { return false };
+        let (number, read) = (revision.revision, KeptVersion::read(name, revision));
+        let mut all = self.lock();
+        let known = all.entry(name.to_owned()).or_default();
+        known.last_number = known.last_number.max(number);
+        let Some(version) = read else { return false };
+        let before = known.in_force().cloned();
+        known.kept.insert(number, version);
+        if known.kept.len() > 1 {
+            self.changed.notify_one();
+        }
+        before.as_ref() != known.in_force()
+    }
+
+    /// Drops the versions that are kept under other names than these.
+    pub fn retain_kept(&self, is_there: impl Fn(&str) -> bool) {
+        for known in self.lock().values_mut() {
+            known.kept.retain(|_, version| is_there(&version.id.name));
+        }
+    }
+
+    /// Proven versions that the cluster does not keep yet, in these ConfigMaps' namespace.
+    pub fn unkept(&self, namespace: &str) -> Vec<ControllerRevision> {
+        let revision = |(name, known): (&String, &Known)| {
+            let number = known.last_number + 1;
+            Some(kept::revision((namespace, name), known.uid.as_ref()?, number, known.unkept()?))
+        };
+        self.lock().iter().filter_map(revision).collect()
+    }
+
+    /// Kept versions that are older than the last one.
+    pub fn surplus(&self) -> Vec<ObjectId> {
+        let older = |known: &Known| {
+            let all = known.kept.len().saturating_sub(1);
+            known.kept.values().take(all).map(|version| version.id.clone()).collect::<Vec<_>>()
+        };
+        self.lock().values().flat_map(older).collect()
+    }
+
     /// Records that a plan was made with a version, and with those enforced on it.
     pub fn prove(&self, policy: &Policy) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, known) in all.iter_mut() {
+        for (name, known) in self.lock().iter_mut() {
             if let Some(used) = used_of(policy, name, known)
                 && known.proven.as_ref() != Some(&used)
             {
                 known.proven = Some(used);
+                if known.unkept().is_some() {
+                    self.changed.notify_one();
+                }
             }
         }
     }
@@ -81,26 +162,27 @@ impl Policies {
     /// plans is kept: then only this snapshot is too large for it. `name` is the policy at fault: `policy`, or one enforced on
     /// it.
     pub fn withdraw(&self, policy: &Policy, name: &str, problem: &str) -> Option<PolicyError> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
         let known = all.get_mut(name)?;
         // Otherwise a newer version arrived meanwhile, or another application already withdrew it.
-        let used = used_of(policy, name, known).filter(|used| known.good.as_ref() == Some(used))?;
-        let earlier = known.proven.clone().filter(|proven| *proven != used)?;
+        let used = used_of(policy, name, known).filter(|used| known.in_force() == Some(used))?;
+        let kept = || known.last_kept().map(|version| version.policy.clone());
+        let earlier = known.proven.clone().or_else(kept).filter(|proven| *proven != used)?;
         let about = format!("policy {name} ");
         let problem = problem.strip_prefix(&about).unwrap_or(problem).to_owned();
         let problem = PolicyError { name: name.to_owned(), place: PROGRAM.to_owned(), problem };
-        *known = Known { good: Some(earlier), problem: Some(problem.clone()), ..std::mem::take(known) };
+        (known.good, known.problem) = (Some((earlier, None)), Some(problem.clone()));
         Some(problem)
     }
 
     /// Drops all other policies.
-    pub fn keep(&self, names: &std::collections::BTreeSet<String>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|name, _| names.contains(name));
+    pub fn keep(&self, names: &BTreeSet<String>) {
+        self.lock().retain(|name, _| names.contains(name));
     }
 
     /// Drops a policy whose ConfigMap is deleted.
     pub fn forget(&self, name: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.lock().remove(name);
     }
 
     /// The policy in force for a namespace, with those enforced on it, and the problem of its newest version.
@@ -110,10 +192,10 @@ impl Policies {
     /// because it is invalid.
     pub fn in_force(&self, name: &str, namespace: &str) -> Result<(Policy, Option<PolicyError>), Error> {
         let (policy, problem) = self.named(name, namespace)?;
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.lock();
         let mut enforced = Vec::new();
         for known in all.values().filter(|known| known.enforced && known.is_for(namespace)) {
-            match (&known.good, &known.problem) {
+            match (known.in_force(), &known.problem) {
                 (Some(policy), _) => enforced.push(policy),
                 (None, Some(problem)) => {
                     let why = "it is enforced and has no earlier valid version, so nothing is planned";
@@ -125,20 +207,36 @@ impl Policies {
         Ok((policy.with_enforced(enforced), problem))
     }
 
+    /// What is in force instead of the refused newest version of a policy.
+    pub fn instead_of_refused(&self, problem: &PolicyError) -> String {
+        let all = self.lock();
+        let known = all.get(&problem.name);
+        let Some(in_force) = known.and_then(Known::in_force) else {
+            return format!("{problem}; no earlier valid version exists");
+        };
+        let kept = known.and_then(Known::last_kept).filter(|version| version.policy == *in_force);
+        let named = kept.map_or(String::new(), |it| format!(": ControllerRevision {}", it.id.name));
+        format!("{problem}; the last valid version stays in force{named}")
+    }
+
     fn named(&self, name: &str, namespace: &str) -> Result<(Policy, Option<PolicyError>), Error> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match all.get(name) {
+        let all = self.lock();
+        let there = |known: &&Known| known.uid.is_some();
+        match all.get(name).filter(there) {
             Some(known) if !known.is_for(namespace) => Err(Error::Policy(format!(
                 "policy {name} is not available in namespace {namespace}; choose another one, or ask an administrator to add the \
                  namespace to its annotation {}",
                 labels::NAMESPACES
             ))),
-            Some(Known { good: Some(policy), problem, .. }) => Ok((policy.clone(), problem.clone())),
-            Some(Known { problem: Some(problem), .. }) => {
-                Err(Error::Policy(format!("{problem}; no earlier valid version exists")))
-            }
-            _ => {
-                let known = all.iter().filter(|(_, known)| known.is_for(namespace));
+            Some(known) => match (known.in_force(), &known.problem) {
+                (Some(policy), problem) => Ok((policy.clone(), problem.clone())),
+                (None, Some(problem)) => {
+                    Err(Error::Policy(format!("{problem}; no earlier valid version exists")))
+                }
+                (None, None) => Err(Error::Policy(format!("policy {name} is not read yet"))),
+            },
+            None => {
+                let known = all.iter().filter(|(_, known)| there(known) && known.is_for(namespace));
                 let known: Vec<&str> = known.map(|(name, _)| name.as_str()).collect();
                 Err(Error::Policy(format!(
                     "there is no policy {name}; name one of: {}",
@@ -150,7 +248,7 @@ impl Policies {
 }
 
 /// Rejects a program that is invalid in any snapshot.
-fn check_program(policy: Policy) -> Result<Policy, PolicyError> {
+pub fn check_program(policy: Policy) -> Result<Policy, PolicyError> {
     let faults = policy.program.as_deref().map(Program::parse).and_then(Result::err).unwrap_or_default();
     let Some(first) = faults.first() else { return Ok(policy) };
     let more = match faults.len() - 1 {
@@ -172,6 +270,7 @@ mod tests {
     fn policy(text: &str) -> ConfigMap {
         let mut config_map = ConfigMap::default();
         config_map.metadata.name = Some("fast".to_owned());
+        config_map.metadata.uid = Some("1".to_owned());
         config_map.data = Some([("policy.yaml".to_owned(), text.to_owned())].into());
         config_map
     }
@@ -185,6 +284,88 @@ mod tests {
         let (in_force, problem) = policies.in_force("fast", "vision").unwrap();
         assert_eq!(in_force.window, world::duration("10s").unwrap());
         assert_eq!(problem, Some(refused));
+    }
+
+    /// The versions that the cluster keeps, as a restarted operator reads them.
+    fn kept(policies: &Policies) -> Vec<ControllerRevision> {
+        let with_uid = |mut revision: ControllerRevision| {
+            revision.metadata.uid = Some("r".to_owned());
+            revision
+        };
+        policies.unkept("cairn-system").into_iter().map(with_uid).collect()
+    }
+
+    #[test]
+    fn the_last_proven_version_survives_a_restart() {
+        let policies = Policies::default();
+        let mut first = policy("window: 10s");
+        policies.learn(&first).unwrap();
+        assert_eq!(kept(&policies), [], "no plan was made with it");
+        let (used, _) = policies.in_force("fast", "vision").unwrap();
+        policies.prove(&used);
+        let revisions = kept(&policies);
+        assert_eq!(revisions[0].name_any(), "fast-policy-1");
+        policies.restore(&revisions[0]);
+        assert_eq!(kept(&policies), [], "it is kept");
+
+        // Whatever the order of the two watches, the restarted operator plans by the kept version.
+        first.data.as_mut().unwrap().insert("policy.yaml".to_owned(), "windw: 10s".to_owned());
+        for config_map_first in [false, true] {
+            let restarted = Policies::default();
+            if config_map_first {
+                restarted.learn(&first).unwrap_err();
+                restarted.in_force("fast", "vision").unwrap_err();
+                assert!(restarted.restore(&revisions[0]), "it comes into force");
+            } else {
+                restarted.restore(&revisions[0]);
+                restarted.in_force("fast", "vision").unwrap_err();
+                restarted.keep(&["fast".to_owned()].into());
+                restarted.learn(&first).unwrap_err();
+            }
+            let (in_force, problem) = restarted.in_force("fast", "vision").unwrap();
+            assert_eq!(in_force, used);
+            let message = restarted.instead_of_refused(&problem.unwrap());
+            assert!(message.starts_with("policy fast: policy.yaml"), "{message}");
+            let expected = "; the last valid version stays in force: ControllerRevision fast-policy-1";
+            assert!(message.ends_with(expected), "{message}");
+            // The corrected policy replaces it, and the older version is deleted.
+            restarted.learn(&policy("window: 20s")).unwrap();
+            let (corrected, _) = restarted.in_force("fast", "vision").unwrap();
+            restarted.prove(&corrected);
+            let next = kept(&restarted);
+            assert_eq!(next[0].name_any(), "fast-policy-2");
+            restarted.restore(&next[0]);
+            let surplus: Vec<String> = restarted.surplus().into_iter().map(|it| it.name).collect();
+            assert_eq!((surplus, kept(&restarted)), (vec!["fast-policy-1".to_owned()], vec![]));
+        }
+    }
+
+    #[test]
+    fn a_kept_version_replaces_one_that_cannot_be_grounded() {
+        let policies = Policies::default();
+        policies.learn(&with_program("p(1).")).unwrap();
+        let (fine, _) = policies.in_force("fast", "vision").unwrap();
+        policies.prove(&fine);
+        let restarted = Policies::default();
+        restarted.restore(&kept(&policies)[0]);
+        restarted.learn(&with_program("n(0). n(X+1) :- n(X).")).unwrap();
+        let (endless, _) = restarted.in_force("fast", "vision").unwrap();
+        restarted.withdraw(&endless, "fast", "it takes too many steps").unwrap();
+        assert_eq!(restarted.in_force("fast", "vision").unwrap().0, fine);
+        assert_eq!(kept(&restarted), []);
+        // A version that this release cannot read keeps its number.
+        let unreadable = Policies::default();
+        unreadable.learn(&with_program("p(1).")).unwrap();
+        unreadable.prove(&fine);
+        let mut newer = kept(&policies).remove(0);
+        (newer.revision, newer.data) = (7, None);
+        assert!(!unreadable.restore(&newer));
+        assert_eq!(kept(&unreadable)[0].name_any(), "fast-policy-8");
+        // Without its ConfigMap a kept version is no policy.
+        restarted.forget("fast");
+        restarted.restore(&kept(&policies)[0]);
+        let message = restarted.in_force("fast", "vision").unwrap_err().to_string();
+        assert_eq!(message, "there is no policy fast; name one of: (none)");
     }
 
     #[test]

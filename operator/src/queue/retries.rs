@@ -38,6 +38,12 @@ impl Retries {
         wait
     }
 
+    /// Whether the last attempts failed, too: more than a hiccup, which is worth an event.
+    pub fn is_lasting(&self, key: &ApplicationKey) -> bool {
+        let failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.get(key).is_some_and(|known| known.count > 1)
+    }
+
     /// Resets the backoff.
     pub fn reset(&self, key: &ApplicationKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
@@ -82,6 +88,8 @@ mod tests {
                 2_000 - u128::from(passed)
             );
         }
+        assert!(!retries.is_lasting(&key("a")), "it failed once");
         assert_eq!(after("a", &broken, later + Duration::from_secs(2)), 4_000);
+        assert!(retries.is_lasting(&key("a")) && !retries.is_lasting(&key("e")));
     }
 }

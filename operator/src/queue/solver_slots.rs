@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crds::ActorApplication;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
-use world::ApplicationKey;
+use world::{ApplicationKey, Index};
 
 /// Order of the queue: foreground before background, then higher priority, then older, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,10 +20,10 @@ pub struct Rank {
 }
 
 impl Rank {
-    pub fn of(application: &ActorApplication) -> Self {
+    pub fn of(application: &ActorApplication, index: &Index) -> Self {
         let created = application.metadata.creation_timestamp.as_ref().map(|time| time.0);
         let key = ApplicationKey::of(application);
-        Self { background: false, priority: Reverse(application.spec.priority), created, key }
+        Self { background: false, priority: Reverse(index.priority(application)), created, key }
     }
 
     /// Ranks behind all foreground searches if `is`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use control::{Backoffs, MAX_BACKOFF, Moment, Refusal, RefusalKey, RefusalTracker, ResumeSearch};
 use crds::{ActorApplication, Placement};
 use kube::Resource;
-use kube::runtime::events::Event;
+use kube::runtime::events::{Event, EventType};
 use placement::{Assignment, Snapshot};
 use tokio::sync::Semaphore;
 use world::{ApplicationKey, Policy};
@@ -18,6 +18,7 @@ use crate::apply::move_limits::MoveTracker;
 use crate::commit::locks::CommitLocks;
 use crate::commit::slow::SlowCommits;
 use crate::config::Planning;
+use crate::error::Error;
 use crate::plan::judged::Mismatches;
 use crate::plan::load_report::LoadReports;
 use crate::plan::plans::Plans;
@@ -27,8 +28,9 @@ use crate::queue::retries::Retries;
 use crate::queue::solver_slots::SolverSlots;
 use crate::queue::throttle::{Expectations, RecentStarts, StatusThrottle};
 use crate::queue::uid_tracker::UidTracker;
-use crate::runtime::clock::moment;
+use crate::runtime::clock::{from_wall_clock, moment};
 use crate::runtime::metrics::Metrics;
+use crate::status::report::event;
 use crate::watch::caches::Caches;
 use crate::watch::owned_cache::OwnedResources;
 
@@ -185,7 +187,11 @@ impl Context {
         };
         let mut all = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let refusals = all.entry(key.clone()).or_default();
-        refusals.restore(decision.map(world::refusals).unwrap_or_default());
+        let mut written = decision.map(world::refusals).unwrap_or_default();
+        for refusal in &mut written {
+            refusal.until = from_wall_clock(refusal.until);
+        }
+        refusals.restore(written);
         refusals.active(moment(), is_unchanged)
     }
 
@@ -218,6 +224,18 @@ impl Context {
         };
         let needs = control::loads(snapshot, assignment).into_iter().map(need).collect();
         self.caches.guard(key, policy, needs);
+    }
+
+    /// Emits an event if a request to the API server fails again and again, as by a webhook that does not answer.
+    pub async fn report_failed_request<K: Resource<DynamicType = ()>>(
+        &self,
+        object: &K,
+        action: &str,
+        error: &Error,
+    ) {
+        if let Some(note) = error.failed_request() {
+            self.emit_event(object, &event(EventType::Warning, "RequestFailed", action, note)).await;
+        }
     }
 
     /// Emits an event; a failure is only logged.

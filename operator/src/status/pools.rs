@@ -16,34 +16,54 @@ use crate::status::report::{Finding, conditions};
 /// Changes within this time are one status update.
 const DEBOUNCE: Duration = Duration::from_millis(300);
 
+/// Pause after a failed write, multiplied by the number of failures,
+const RETRY: Duration = Duration::from_secs(3);
+/// up to this one.
+const MAX_RETRIES: u32 = 10;
+
 /// Keeps the statuses of all pools up to date; ends only with the process.
 pub async fn run(ctx: Arc<Context>, changed: Arc<Notify>) {
+    let mut failures = 0;
     loop {
-        if let Err(e) = report(&ctx).await {
-            tracing::warn!(error = e.chain(), "failed to write the status of pools; retrying");
+        let failed = report(&ctx).await;
+        failures = if failed.is_empty() { 0 } else { failures + 1 };
+        for (pool, e) in &failed {
+            tracing::warn!(
+                pool = pool.name_any(),
+                error = e.chain(),
+                "failed to write the status of a pool; retrying"
+            );
+            if failures > 1 {
+                ctx.report_failed_request(pool.as_ref(), "Report", e).await;
+            }
+        }
+        if !failed.is_empty() {
             changed.notify_one();
-            tokio::time::sleep(DEBOUNCE * 10).await;
+            tokio::time::sleep(RETRY * failures.min(MAX_RETRIES)).await;
         }
         changed.notified().await;
         tokio::time::sleep(DEBOUNCE).await;
     }
 }
 
-async fn report(ctx: &Context) -> Result<(), Error> {
+/// Writes changed statuses; returns the pools whose status could not be written.
+async fn report(ctx: &Context) -> Vec<(Arc<DevicePool>, Error)> {
     let (reports, pools) = {
         let index = ctx.caches.index();
         // Counts do not depend on a policy.
         let reports = world::pools(&index, &Policy::builtin("pools"));
         (reports, index.pools().cloned().collect::<Vec<_>>())
     };
-    for pool in &pools {
+    let mut failed = Vec::new();
+    for pool in pools {
         let Some((report, allocated)) = reports.get(&pool.name_any()) else { continue };
-        let status = status(pool, report, *allocated, Timestamp::now());
+        let status = status(&pool, report, *allocated, Timestamp::now());
         if pool.status.as_ref() != Some(&status) {
-            ctx.writer.apply_status(pool.as_ref(), &status).await?;
+            let written = ctx.writer.apply_status(pool.as_ref(), &status).await;
+            failed.extend(written.err().map(|e| (pool, e)));
         }
     }
-    Ok(())
+    failed
 }
 
 fn status(pool: &DevicePool, report: &PoolReport, allocated: usize, now: Timestamp) -> DevicePoolStatus {

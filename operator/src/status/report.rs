@@ -72,7 +72,7 @@ pub struct Outcome {
     pub failure: Option<(&'static str, String)>,
     /// Notes for the conditions.
     pub notes: Vec<SnapshotWarning>,
-    /// The problem of the policy's newest version.
+    /// The problem of the policy's newest version, and what is in force instead.
     pub policy_problem: Option<String>,
     /// The effect of unpausing the application.
     pub proposed: Option<String>,
@@ -227,12 +227,7 @@ fn findings(
         findings.push(finding(TOO_LARGE, true, TOO_LARGE, message.clone()));
     }
     if let Some(problem) = &outcome.policy_problem {
-        findings.push(finding(
-            "PolicyRefused",
-            true,
-            "LastGoodInForce",
-            format!("{problem}; the last valid version stays in force"),
-        ));
+        findings.push(finding("PolicyRefused", true, "LastGoodInForce", problem.clone()));
     }
     if let Some(problem) = &outcome.template_problem {
         findings.push(finding(

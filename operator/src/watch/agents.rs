@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use control::{Heartbeats, Moment};
-use futures::StreamExt;
-use jiff::Timestamp;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 
 use crate::config::Planning;
-use crate::runtime::clock::moment;
+use crate::runtime::clock::{from_wall_clock, moment, steady_now};
 use crate::watch::caches::Caches;
+use crate::watch::watches::Feed;
 
 /// Check interval.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -32,8 +32,8 @@ pub struct AgentLeases {
     listed: watch::Receiver<bool>,
 }
 
-/// Starts the periodic check, and the watch of the agents' Leases if their namespace is known.
-pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> AgentLeases {
+/// The periodic check, and the watch of the agents' Leases if their namespace is known; both must be run.
+pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> (AgentLeases, Vec<Feed>) {
     caches.change(|index| {
         index.set_grace_period(planning.unit_grace());
         if planning.extended_resource_toleration {
@@ -44,24 +44,27 @@ pub fn start(client: &Client, caches: &Arc<Caches>, planning: &Planning) -> Agen
     // Sets the clock first: without it a lost unit would count as lost since 1970.
     agents.update(caches);
     let (synced, listed) = watch::channel(planning.agent_namespace.is_none());
+    let mut feeds: Vec<Feed> = Vec::new();
     if let Some(namespace) = planning.agent_namespace.clone() {
-        tokio::spawn(agents.clone().watch(client.clone(), namespace, synced));
+        feeds.push(agents.clone().watch(client.clone(), namespace, synced).boxed());
     }
     let (updated, caches) = (agents.clone(), caches.clone());
-    tokio::spawn(async move {
+    feeds.push(Box::pin(async move {
         loop {
             updated.update(&caches);
             tokio::time::sleep(INTERVAL).await;
         }
-    });
-    AgentLeases { agents, listed }
+    }));
+    (AgentLeases { agents, listed }, feeds)
 }
 
 impl AgentLeases {
     /// Returns once expired Leases are known; nothing is planned before.
     pub async fn synced(mut self, caches: &Caches) {
-        // Without Leases the channel is already set; otherwise the watch lives as long as the process.
-        let _ = self.listed.wait_for(|listed| *listed).await;
+        // Without Leases the channel is already set. If the watch ends, so does the process.
+        if self.listed.wait_for(|listed| *listed).await.is_err() {
+            std::future::pending::<()>().await;
+        }
         self.agents.update(caches);
     }
 }
@@ -111,7 +114,7 @@ impl Agents {
     /// Advances the time of the caches.
     fn update(&self, caches: &Caches) {
         let silent = self.heartbeats().expired(moment());
-        caches.advance_time(Timestamp::now(), &silent);
+        caches.advance_time(steady_now(), &silent);
     }
 }
 
@@ -133,7 +136,7 @@ fn renewed(lease: &Lease) -> Option<(Moment, Duration)> {
     let spec = lease.spec.as_ref()?;
     let at = spec.renew_time.as_ref()?.0.as_duration().try_into().ok()?;
     let seconds = u64::try_from(spec.lease_duration_seconds?).ok()?;
-    Some((at, Duration::from_secs(seconds)))
+    Some((from_wall_clock(at), Duration::from_secs(seconds)))
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! The watches, and how their events reach the caches.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use crds::{ActorApplication, DevicePool, Instance, NodeTopology, Placement, labels};
 use futures::channel::mpsc::UnboundedSender;
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::{
     ConfigMap, LimitRange, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota,
     ServiceAccount,
@@ -47,6 +49,7 @@ pub fn watch(
     add::<Namespace>(&mut watches, slim::namespace, &later);
     add_scheduling(&mut watches, &later);
     let applications = add_applications(&mut watches, &later);
+    add_kept_policies(&mut watches, namespace, policies.clone(), &later);
     add_policies(&mut watches, namespace, policies, refused, &later);
     let owned_resources = OwnedResources::watch(&mut watches, &later);
     let (feeds, ready) = watches.finish();
@@ -183,6 +186,37 @@ fn add_policies(
             watcher::Event::Init => false,
         };
         if let Some(caches) = caches.get().filter(|_| changed) {
+            caches.enqueue_all();
+        }
+    });
+}
+
+/// Watches the versions of policies that the cluster keeps.
+fn add_kept_policies(watches: &mut Watches, namespace: &str, policies: Arc<Policies>, caches: &CachesCell) {
+    let (caches, mut listed) = (caches.clone(), BTreeSet::new());
+    let kept = watcher::Config::default().labels(labels::POLICY_VERSION);
+    let api: Api<ControllerRevision> = Api::namespaced(watches.client(), namespace);
+    watches.events(api, kept, slim::metadata, move |event| {
+        let is_in_force = match event {
+            watcher::Event::Init => {
+                listed.clear();
+                false
+            }
+            watcher::Event::InitApply(revision) => {
+                listed.insert(revision.name_any());
+                policies.restore(&revision)
+            }
+            watcher::Event::Apply(revision) => policies.restore(&revision),
+            watcher::Event::Delete(revision) => {
+                policies.retain_kept(|name| name != revision.name_any());
+                false
+            }
+            watcher::Event::InitDone => {
+                policies.retain_kept(|name| listed.contains(name));
+                false
+            }
+        };
+        if let Some(caches) = caches.get().filter(|_| is_in_force) {
             caches.enqueue_all();
         }
     });

@@ -4,7 +4,7 @@ use crds::{Instance, Placement};
 use k8s_openapi::api::core::v1::{
     Affinity, ConfigMap, Container, ContainerPort, ContainerState, ContainerStateTerminated,
     ContainerStateWaiting, ContainerStatus, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus,
-    ResourceQuota, Service, Taint, Volume,
+    ResourceQuota, Service, ServiceSpec, Taint, Volume,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -50,10 +50,15 @@ pub fn peers(file: &mut ConfigMap) {
     }
 }
 
-/// Keeps the owner.
+/// Keeps the owner, and the fields of the spec that are repaired.
 pub fn service(service: &mut Service) {
     metadata(service);
-    (service.spec, service.status) = (None, None);
+    service.status = None;
+    service.spec = service.spec.take().map(|spec| ServiceSpec {
+        selector: spec.selector,
+        publish_not_ready_addresses: spec.publish_not_ready_addresses,
+        ..ServiceSpec::default()
+    });
 }
 
 /// Keeps the limits.

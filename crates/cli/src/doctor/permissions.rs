@@ -60,7 +60,7 @@ const RULES: [RoleRule; 29] = {
         rule(OPERATOR, Cluster, CAIRN, statuses, &["patch"]),
         rule(OPERATOR, Cluster, "", &["pods"], &["create", "delete"]),
         rule(OPERATOR, Cluster, "", &["pods/eviction"], &["create"]),
-        rule(OPERATOR, Cluster, "", &["services"], &["list", "watch", "create"]),
+        rule(OPERATOR, Cluster, "", &["services"], &["list", "watch", "create", "patch"]),
         rule(OPERATOR, Cluster, "", &["configmaps"], &["list", "watch", "create", "patch"]),
         rule(
             OPERATOR,

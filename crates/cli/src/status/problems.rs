@@ -128,6 +128,9 @@ impl Subject<'_> {
                     "add replicas, use a faster kind, or reduce the load (serviceTime, arrivals, rates): {edit}"
                 )
             }
+            ("PriorityLimited", _) => {
+                format!("lower spec.priority, or ask an administrator to raise the label cairn.dev/max-priority of namespace {namespace}")
+            }
             ("Partial", _) => "correct the named application".to_owned(),
             ("CountersUnavailable", _) => {
                 "check that Prometheus scrapes its actors: kubectl cairn doctor, and the metrics of the operator".to_owned()
@@ -227,6 +230,7 @@ mod tests {
             ("Saturated", "Saturated"),
             ("CountersUnavailable", "NoSettledWindow"),
             ("WindowTooShort", "FewScrapes"),
+            ("PriorityLimited", "PriorityLimited"),
             ("Partial", "Partial"),
         ];
         let page = include_str!("../../../../docs/operations/conditions.md");

@@ -5,21 +5,20 @@ use crate::actions::stuck::is_in_the_way;
 use crate::actions::{Action, Actions, StopMode};
 use crate::model::{Decision, ObservedState, PodPhase};
 
-/// Keeps only actions that repair: start pods that are missing and delete pods that ended. Moves, rollouts and
-/// Instances are left to the newer decision.
-pub fn repair_only(actions: &mut Actions) {
+/// Keeps only actions that repair: create Instances and start pods that are missing of decided actors, and delete pods that
+/// ended. Moves, rollouts and other Instances are left to the newer decision.
+pub fn repair_only(actions: &mut Actions, decision: &Decision) {
     actions.actions.retain(|step| match step {
         Action::StartPod { .. } | Action::StopPod { mode: StopMode::Delete | StopMode::Force, .. } => true,
-        Action::StopPod { mode: StopMode::Evict, .. }
-        | Action::CreateInstance { .. }
-        | Action::DeleteInstance { .. } => false,
+        Action::CreateInstance { actor } => decision.places.contains_key(actor),
+        Action::StopPod { mode: StopMode::Evict, .. } | Action::DeleteInstance { .. } => false,
     });
 }
 
 /// Keeps only actions that repair or finish a move that has begun. A stopped actor whose unit is held by another actor
 /// that has to move, as in a swap, also needs that move: otherwise it would be down for as long as the application is
-/// paused.
-pub fn finish_in_flight(actions: &mut Actions, observed: &ObservedState) {
+/// paused. A deleted Instance of a decided actor is created again.
+pub fn finish_in_flight(actions: &mut Actions, decision: &Decision, observed: &ObservedState) {
     let Actions { actions: steps, blocked: waiting, refused_pods: refused, not_evicted, ended, .. } = actions;
     let has_ended = |actor: &String| ended.contains(actor);
     let mut waits: Vec<&BlockedOn> = waiting.values().collect();
@@ -32,7 +31,8 @@ pub fn finish_in_flight(actions: &mut Actions, observed: &ObservedState) {
             holder.map(|at| waits.swap_remove(at)).is_some()
         }
         Action::StopPod { actor, mode: StopMode::Delete, .. } => has_ended(actor),
-        Action::StopPod { .. } | Action::CreateInstance { .. } | Action::DeleteInstance { .. } => false,
+        Action::CreateInstance { actor } => decision.places.contains_key(actor),
+        Action::StopPod { .. } | Action::DeleteInstance { .. } => false,
     });
     refused.clear();
     not_evicted.clear();

@@ -199,7 +199,7 @@ impl PlanReason {
 
 /// Whether an application has to be planned, and why.
 ///
-/// `before` are the inputs of the last plan. If they are unknown, as after a restart, `now` stands for them, except for
+/// A changed manifest is no reason if its demand is that of the decision. `before` are the inputs of the last plan. If they are unknown, as after a restart, `now` stands for them, except for
 /// openings. `infeasible` names the actors whose decided placement is no longer feasible. Changes by other applications
 /// trigger a plan only if they add pressure or an opening.
 pub fn plan_reason(
@@ -213,7 +213,9 @@ pub fn plan_reason(
     let Some(decision) = decision else { return Some(PlanReason::Undecided) };
     // The plan of a paused application was computed for this manifest and is only proposed.
     let is_proposed = desired.paused && before.is_some_and(|before| before.generation == desired.generation);
-    if decision.generation != desired.generation && !is_proposed {
+    // An edit of what no plan depends on, such as an image, is a rollout under the same decision.
+    let is_same_demand = decision.demand.as_deref() == Some(now.demand.as_str());
+    if decision.generation != desired.generation && !is_proposed && !is_same_demand {
         return Some(PlanReason::Manifest);
     }
     if decision.policy != desired.policy {
@@ -234,7 +236,9 @@ pub fn plan_reason(
     if !is_proposed && !infeasible.is_empty() {
         return Some(PlanReason::Infeasible);
     }
-    if demand != Some(now.demand.as_str()) {
+    if demand
+        .is_none_or(|before| before != now.demand && digest_version(before) == digest_version(&now.demand))
+    {
         return Some(PlanReason::Demand);
     }
     if !now.pressure.violated.is_subset(&before.pressure.violated) {
@@ -250,6 +254,20 @@ pub fn plan_reason(
         return Some(PlanReason::Opening);
     }
     capacity_freed(before, now)
+}
+
+/// Whether a decision needs no search, but a new record of what it was made for: the manifest changed in what no plan depends
+/// on, or the digest is of another version.
+pub fn is_record_outdated(decision: &Decision, desired: &DesiredState, demand: &str) -> bool {
+    let is_same_version =
+        || decision.demand.as_deref().is_some_and(|it| digest_version(it) == digest_version(demand));
+    !desired.paused && (decision.generation != desired.generation || !is_same_version())
+}
+
+/// The version of a demand digest. Digests of different versions cannot be compared: after an upgrade of Cairn the first one
+/// is taken for equal.
+fn digest_version(digest: &str) -> Option<&str> {
+    digest.split_once(':').map(|(version, _)| version)
 }
 
 /// Background search after capacity was freed, if the application holds a background slot.

@@ -7,6 +7,11 @@ use crate::scenario::{World, actor, check, shown};
 #[test]
 fn repair_only_restarts_decided_actors_and_nothing_else() {
     let world = "actors=2 nodes=n0,n1 units=n0/cpus-0,n1/cpus-0 decided=0:n0/cpus-0 instances=0";
+    // A deleted Instance of a decided actor returns; one of an actor without a decision is not created.
+    let lost = World::of("actors=2 nodes=n0 units=n0/cpus-0 decided=0:n0/cpus-0");
+    let mut todo = lost.todo();
+    repair_only(&mut todo, &lost.decision);
+    assert_eq!(shown(&todo), "make cam-0");
     for (rest, expected, is_carried_out) in [
         ("", "start cam-0 on n0/cpus-0", false),
         ("pods=0:n0/cpus-0", "", true),
@@ -24,7 +29,7 @@ fn repair_only_restarts_decided_actors_and_nothing_else() {
     ] {
         let world = World::of(&format!("{world} {rest}"));
         let mut todo = world.todo();
-        repair_only(&mut todo);
+        repair_only(&mut todo, &world.decision);
         assert_eq!(shown(&todo), expected, "{rest}");
         assert_eq!(control::is_fully_applied(&world.decision, &world.seen), is_carried_out, "{rest}");
     }
@@ -34,6 +39,10 @@ fn repair_only_restarts_decided_actors_and_nothing_else() {
 fn finish_in_flight_completes_moves_and_begins_none() {
     let world = "actors=3 nodes=n0,n1 units=n0/gpus-0:0,n0/gpus-1:0,n1/gpus-0:1 instances=0,1,2";
     let waits = "cam-0 waits: n0/gpus-1 is still in use";
+    let lost = World::of("actors=2 nodes=n0 units=n0/gpus-0:1 decided=0:n0/gpus-0");
+    let mut todo = lost.todo();
+    finish_in_flight(&mut todo, &lost.decision, &lost.seen);
+    assert_eq!(shown(&todo), "make cam-0");
     for (rest, expected) in [
         ("decided=0:n1/gpus-0", "start cam-0 on n1/gpus-0".to_owned()),
         // From the newest template where that was taken before.
@@ -55,7 +64,7 @@ fn finish_in_flight_completes_moves_and_begins_none() {
     ] {
         let world = World::of(&format!("{world} {rest}"));
         let mut todo = world.todo();
-        finish_in_flight(&mut todo, &world.seen);
+        finish_in_flight(&mut todo, &world.decision, &world.seen);
         assert_eq!(shown(&todo), expected, "{rest}");
     }
 }

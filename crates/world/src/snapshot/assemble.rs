@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use counters::MeasuredNumbers;
-use crds::{ActorApplication, ActorGroup, DevicePool};
+use crds::{ActorApplication, ActorGroup, DevicePool, labels};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use placement::file::{
-    Actor, Drag, ExchangeCost, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
+    Actor, Drag, GroupMessage, Message, Policy as PolicyName, RunsOn, SnapshotFile, VERSION,
 };
 use placement::{MOST_EDGES, Snapshot, SnapshotError};
 
@@ -36,6 +36,9 @@ use crate::units::report::PoolReport;
 use crate::units::unit::{Unit, Units};
 use crate::{Index, Policy};
 
+/// Most applications that a warning names.
+const MAX_NAMED: usize = 3;
+
 /// A snapshot and the facts beside it.
 #[derive(Clone, Debug)]
 pub struct AssembledSnapshot {
@@ -48,15 +51,16 @@ pub struct AssembledSnapshot {
     /// Warnings for the application's status.
     pub warnings: Vec<SnapshotWarning>,
     /// Computed once: serializing a large snapshot takes milliseconds.
-    digests: Digests,
+    pub(super) digests: Digests,
     /// What measured numbers replaced.
-    replaced: Option<Arc<Replaced>>,
+    pub(super) replaced: Option<Arc<Replaced>>,
+    pub(super) application: Arc<ActorApplication>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Digests {
+pub(super) struct Digests {
     all: OnceLock<String>,
-    demand: OnceLock<String>,
+    pub(super) demand: OnceLock<String>,
 }
 
 impl AssembledSnapshot {
@@ -116,7 +120,8 @@ pub fn assemble_measured(
     now: Timestamp,
     measured: Option<&MeasuredNumbers>,
 ) -> Result<AssembledSnapshot, AssembleError> {
-    let application = find(index, key)?;
+    let found = find(index, key)?;
+    let application = found.as_ref();
     let actors = desired_actors(index, application);
     check_size(application, &actors)?;
     let pools: Vec<&DevicePool> = index.pools().map(AsRef::as_ref).collect();
@@ -136,6 +141,7 @@ pub fn assemble_measured(
         ..SnapshotFile::default()
     };
     let mut notes = saturated(application, &numbers, &offer);
+    notes.extend(limited_priority(index, application));
     let refused = ActiveRefusals::of(index, application, now);
     let places = current_places(index, application, key, &offer);
     let kinds: BTreeMap<&str, BTreeSet<&str>> = application
@@ -162,13 +168,14 @@ pub fn assemble_measured(
         list_others(&mut file, index, key, policy, &offer);
     }
     let (sums, faults) = index.others(key, policy, are_listed);
-    notes.extend(faults.iter().map(|(other, problem)| partial_warning(other, problem)));
+    notes.extend(partial_warning(key, faults.iter().map(|(other, _)| other)));
     file.nodes = file_nodes(&free, &offer, &file, &sums);
     file.units = file_units(&offer.units, &sums);
     add_links(&mut file, index, &offer.units, policy);
     let snapshot = Arc::new(Snapshot::new(file)?);
     let (units, pools) = (offer.units.clone(), offer.reports.clone());
-    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests: Digests::default(), replaced })
+    let (digests, application) = (Digests::default(), found.clone());
+    Ok(AssembledSnapshot { snapshot, units, pools, warnings: notes, digests, replaced, application })
 }
 
 /// Lists the placed actors and messages of all other applications with a valid manifest.
@@ -211,11 +218,33 @@ fn raise_requests(listed: &mut [Actor], index: &Index, application: &ActorApplic
     }
 }
 
-fn partial_warning(other: &ApplicationKey, problem: &str) -> SnapshotWarning {
+/// Warns that manifests of other applications are invalid; names only those of the same namespace, and not all.
+fn partial_warning<'a>(
+    key: &ApplicationKey,
+    invalid: impl Iterator<Item = &'a ApplicationKey>,
+) -> Option<SnapshotWarning> {
+    let invalid: Vec<&ApplicationKey> = invalid.collect();
+    let own = invalid.iter().filter(|other| other.namespace == key.namespace);
+    let mut named: Vec<String> = own.take(MAX_NAMED).map(|other| other.name.clone()).collect();
+    let others = invalid.len() - named.len();
+    if others > 0 {
+        named.push(format!("{others} {}", if named.is_empty() { "other applications" } else { "others" }));
+    }
     let message = format!(
-        "the manifest of {other} is invalid, so only its places and the requests of its pods are counted: {problem}"
+        "the manifests of {} are invalid, so only their places and the requests of their pods are counted",
+        named.join(", ")
     );
-    SnapshotWarning { condition: "Partial", message }
+    (!invalid.is_empty()).then_some(SnapshotWarning { condition: "Partial", message })
+}
+
+/// Warns that the priority is above what the namespace is allowed.
+fn limited_priority(index: &Index, application: &ActorApplication) -> Option<SnapshotWarning> {
+    let (asked, counts) = (application.spec.priority, index.priority(application));
+    let message = format!(
+        "spec.priority {asked} counts as {counts}, because the namespace allows no more; an administrator can change its label {}",
+        labels::MAX_PRIORITY
+    );
+    (counts < asked).then_some(SnapshotWarning { condition: "PriorityLimited", message })
 }
 
 impl AssembledSnapshot {
@@ -223,80 +252,10 @@ impl AssembledSnapshot {
     pub fn is_measured(&self) -> bool {
         self.replaced.is_some()
     }
-
-    /// Digest of the demand of manifest and policy, without measured numbers, units, other applications and current places.
-    ///
-    /// If the policy has a program, it includes facts of the nodes and units that the program may read: those that host
-    /// the application's actors, or all while an actor is unplaced.
-    pub fn demand(&self) -> String {
-        self.digests.demand.get_or_init(|| self.compute_demand()).clone()
-    }
-
-    fn compute_demand(&self) -> String {
-        let mut of_manifest = None;
-        let whole = match &self.replaced {
-            Some(replaced) => {
-                let file = of_manifest.insert(self.snapshot.file().clone());
-                replaced.restore(file);
-                file
-            }
-            None => self.snapshot.file(),
-        };
-        let own = |actor: &&Actor| !actor.fixed;
-        let is_ruled = whole.policy.as_ref().is_some_and(|policy| policy.program.is_some());
-        let (mut units, mut nodes) = (Vec::new(), Vec::new());
-        if is_ruled {
-            let hosting = whole.actors.iter().filter(own).filter_map(|actor| actor.current.as_ref());
-            let hosting: BTreeSet<&String> = hosting.collect();
-            let waits = whole.actors.iter().filter(own).any(|actor| actor.current.is_none());
-            units = whole.units.iter().filter(|unit| waits || hosting.contains(&unit.id)).cloned().collect();
-            let read: BTreeSet<&String> = units.iter().map(|unit| &unit.node).collect();
-            nodes = whole.nodes.iter().filter(|node| read.contains(&node.id)).cloned().collect();
-        }
-        for node in &mut nodes {
-            node.provides.clear();
-        }
-        for unit in &mut units {
-            (unit.capacity, unit.slots) = (0, None);
-        }
-        let mut actors: Vec<Actor> = whole.actors.iter().filter(own).cloned().collect();
-        for actor in &mut actors {
-            actor.current = None;
-        }
-        let others: BTreeSet<&String> =
-            whole.actors.iter().filter(|actor| actor.fixed).map(|actor| &actor.id).collect();
-        let prefix = whole.application.as_ref().map(|application| format!("{application}/"));
-        let is_own =
-            |channel: &&GroupMessage| prefix.as_ref().is_some_and(|own| channel.from.starts_with(own));
-        let messages = whole.messages.iter().filter(|message| !others.contains(&message.from));
-        let annoyance = whole.annoyance.iter().filter(|pair| !others.contains(&pair.a));
-        let file = SnapshotFile {
-            nodes,
-            units,
-            actors,
-            messages: messages.cloned().collect(),
-            group_messages: whole.group_messages.iter().filter(is_own).cloned().collect(),
-            annoyance: annoyance.cloned().collect(),
-            constraints: Vec::new(),
-            left_to_scheduler: Vec::new(),
-            version: whole.version,
-            name: whole.name.clone(),
-            application: whole.application.clone(),
-            window_microseconds: whole.window_microseconds,
-            interference: whole.interference.clone(),
-            summed_up: whole.summed_up.clone(),
-            shared_links: Vec::new(),
-            // Links are a part of the units.
-            exchange_cost: ExchangeCost { pairs: Vec::new(), ..whole.exchange_cost.clone() },
-            policy: whole.policy.clone(),
-            objectives: whole.objectives.clone(),
-        };
-        digest(&serde_json::to_string(&file).expect("plain data with text keys always serializes"))
-    }
 }
 
-fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a ActorApplication, AssembleError> {
-    index.application(key).map(AsRef::as_ref).ok_or_else(|| {
+fn find<'a>(index: &'a Index, key: &ApplicationKey) -> Result<&'a Arc<ActorApplication>, AssembleError> {
+    index.application(key).ok_or_else(|| {
         let known: Vec<String> = index.applications.keys().map(ToString::to_string).collect();
         let known = if known.is_empty() {
             "there are none".to_owned()

@@ -1,6 +1,7 @@
 //! Builds the planner snapshot of an application.
 
 pub(crate) mod assemble;
+pub(crate) mod demand;
 pub(crate) mod entries;
 pub(crate) mod links;
 pub(crate) mod load;

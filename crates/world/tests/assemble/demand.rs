@@ -117,9 +117,63 @@ fn large_numbers_affect_only_their_application() {
             let (app, other) = (world("app").unwrap(), world("other").unwrap_err().to_string());
             assert!(other.starts_with("spec."), "{to}: {other}");
             let summary = |note: &world::SnapshotWarning| {
-                note.condition == "Partial" && note.message.contains("the manifest of ns/other is invalid")
+                note.condition == "Partial" && note.message.starts_with("the manifests of other are invalid")
             };
             assert!(app.warnings.iter().any(summary), "{to}: {:?}", app.warnings);
         }
+    }
+}
+
+/// Applications of other namespaces are counted, not named.
+#[test]
+fn the_warning_about_invalid_manifests_is_short_and_names_no_other_tenant() {
+    let application = BASE.split("---").last().unwrap();
+    let invalid = |namespace: &str, name: &str| {
+        let of = format!("name: {name}, namespace: {namespace}");
+        let manifest = application.replace("name: app, namespace: ns", &of);
+        let manifest = manifest.replace("serviceTime: 1ms", "serviceTime: 999999999s");
+        let decision = placement(name, "{}").replace("namespace: ns", &format!("namespace: {namespace}"));
+        format!("{manifest}\n---\n{decision}")
+    };
+    let message = |others: &[(&str, &str)]| {
+        let others: Vec<String> = others.iter().map(|(namespace, name)| invalid(namespace, name)).collect();
+        let world = world_of(&changed("kind: cpu", "kind: cpu", &others.join("\n---\n"))).unwrap();
+        let note = world.warnings.iter().find(|note| note.condition == "Partial").unwrap();
+        let rest = " are invalid, so only their places and the requests of their pods are counted";
+        note.message.strip_prefix("the manifests of ").unwrap().strip_suffix(rest).unwrap().to_owned()
+    };
+    assert_eq!(message(&[("ns", "b")]), "b");
+    assert_eq!(message(&[("theirs", "secret")]), "1 other applications");
+    assert_eq!(message(&[("ns", "b"), ("theirs", "secret"), ("theirs", "hidden")]), "b, 2 others");
+    let many: Vec<(&str, &str)> = ["b", "c", "d", "e", "f"].map(|name| ("ns", name)).to_vec();
+    assert_eq!(message(&many), "b, c, d, 2 others");
+}
+
+#[test]
+fn a_namespace_limits_the_priority_of_its_applications() {
+    for (label, asked, counts) in [
+        (None, 7, 7),
+        (Some("100"), 7, 7),
+        (Some("100"), 1000, 100),
+        (Some("0"), 7, 0),
+        (Some("0"), -7, -7),
+        // A mistake of the administrator allows nothing above the default.
+        (Some("high"), 7, 0),
+    ] {
+        let namespace = label.map_or(String::new(), |label| {
+            format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: ns, labels: {{cairn.dev/max-priority: '{label}'}}}}}}")
+        });
+        let yaml = changed("spec: {actors", &format!("spec: {{priority: {asked}, actors"), &namespace);
+        let mut objects = Objects::default();
+        objects.read("test", &yaml).unwrap();
+        let index = Index::of(&objects);
+        let application = index.application(&key("app")).unwrap();
+        assert_eq!(index.priority(application), counts, "{label:?} {asked}");
+        let world = assemble(&index, &key("app"), &Policy::builtin("p"), Timestamp::UNIX_EPOCH).unwrap();
+        let is_reported = world.warnings.iter().any(|note| {
+            note.condition == "PriorityLimited"
+                && note.message.starts_with(&format!("spec.priority {asked} counts as {counts}"))
+        });
+        assert_eq!(is_reported, counts < asked, "{label:?} {asked}");
     }
 }

@@ -91,4 +91,17 @@ fn demand_digests_ignore_other_applications_and_places() {
     let more = format!("{other}\n---\n{}\n---\n{}", placement("other", "{}"), placement("app", "{}"));
     assert_eq!(demand(BASE), demand(&changed("kind: cpu", "kind: cpu", &more)));
     assert_ne!(demand(BASE), demand(&changed("arrivals: 1/s", "arrivals: 2/s", "")));
+    // What only concerns a running pod is rolled out, and what concerns places is planned.
+    assert_eq!(demand(BASE), demand(&changed("[{name: c}]", "[{name: c, image: new}]", "")));
+    assert_ne!(demand(BASE), demand(&changed("replicas: 2,", "replicas: 2, spread: node,", "")));
+}
+
+/// The digest of an unchanged manifest must not change without its version: all applications would be planned again after an
+/// upgrade. If this fails, increment `DEMAND_VERSION`.
+#[test]
+fn the_demand_digest_changes_only_with_its_version() {
+    assert_eq!(
+        world_of(BASE).unwrap().demand(),
+        "v2:sha256:cb9908d8d1b3748a9fd988461ce42f2242055f5acfdd3d050dcccef7febe188b"
+    );
 }

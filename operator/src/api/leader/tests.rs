@@ -102,17 +102,27 @@ struct Server {
     reads: usize,
     /// Whether the next write succeeds but its answer is lost.
     loses_answer: bool,
+    /// Whether requests get no answer.
+    hangs: bool,
 }
 
 type Shared = Arc<std::sync::Mutex<Server>>;
 
+async fn answers(server: &Shared) {
+    if server.lock().unwrap().hangs {
+        std::future::pending::<()>().await;
+    }
+}
+
 async fn read(State(server): State<Shared>) -> Json<Lease> {
+    answers(&server).await;
     let mut server = server.lock().unwrap();
     server.reads += 1;
     Json(server.lease.clone())
 }
 
 async fn write(State(server): State<Shared>, Json(mut lease): Json<Lease>) -> Response {
+    answers(&server).await;
     let mut server = server.lock().unwrap();
     let refused = |code: u16| {
         let status =
@@ -191,4 +201,48 @@ async fn a_lease_that_another_took_is_lost() {
         server.lease.spec.as_mut().unwrap().holder_identity = Some("another".to_owned());
     }
     assert_eq!(campaign.try_hold().await.unwrap(), None);
+}
+
+/// A Lease that is renewed after writes stopped, but before another replica may take it, is not lost.
+#[tokio::test]
+async fn an_outage_shorter_than_the_lease_does_not_end_leadership() {
+    let (mut campaign, server) = candidate().await;
+    let now = Instant::now;
+    assert!(campaign.renew(now()).await.is_continue());
+    let valid_until = campaign.valid_until.subscribe();
+    let leadership = Leadership { valid_until, closed: Arc::default(), in_flight: Arc::default() };
+    assert!(leadership.check().is_ok());
+    let mut resumed = Box::pin(leadership.resumed());
+    assert!((&mut resumed).now_or_never().is_none());
+    // The API server does not answer until writes have stopped.
+    server.lock().unwrap().hangs = true;
+    campaign.attempt = Duration::from_millis(10);
+    assert!(campaign.renew(now()).await.is_continue(), "one attempt does not use up the time of the next");
+    campaign.valid_until.send_replace(Some(now()));
+    assert!(leadership.check().is_err() && (&mut resumed).now_or_never().is_none());
+    assert!(campaign.renew(now()).await.is_continue(), "no other replica can hold the Lease yet");
+    server.lock().unwrap().hangs = false;
+    campaign.attempt = campaign.election.duration();
+    assert!(campaign.renew(now()).await.is_continue());
+    assert!(leadership.check().is_ok());
+    resumed.await;
+    // Without an answer until the end of the Lease, it is lost.
+    server.lock().unwrap().hangs = true;
+    campaign.attempt = Duration::from_millis(10);
+    campaign.lease_end = Some(now());
+    assert!(campaign.renew(now()).await.is_break());
+}
+
+/// Another replica took the Lease between the deadline and its end, by the local clock.
+#[tokio::test]
+async fn a_lapsed_lease_that_another_took_is_lost() {
+    let (mut campaign, server) = candidate().await;
+    assert!(campaign.renew(Instant::now()).await.is_continue());
+    {
+        let mut server = server.lock().unwrap();
+        server.lease.metadata.resource_version = Some("another".to_owned());
+        server.lease.spec.as_mut().unwrap().holder_identity = Some("another".to_owned());
+    }
+    campaign.valid_until.send_replace(Some(Instant::now()));
+    assert!(campaign.renew(Instant::now()).await.is_break());
 }
