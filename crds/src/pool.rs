@@ -312,7 +312,6 @@ fn default_pin() -> String {
     AUTO.to_owned()
 }
 
-#[expect(clippy::ptr_arg, reason = "serde passes a reference to the field")]
 fn is_default_pin(pin: &String) -> bool {
     pin == AUTO
 }

@@ -92,7 +92,13 @@ struct PreparedDevice {
 struct Unprepared {
     /// By the uid of the claim.
     #[prost(map = "string, message", tag = "1")]
-    claims: HashMap<String, Empty>,
+    claims: HashMap<String, UnpreparedClaim>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct UnpreparedClaim {
+    #[prost(string, tag = "1")]
+    error: String,
 }
 
 /// The driver of one node.
@@ -192,7 +198,7 @@ async fn claims(driver: Arc<Driver>, request: HttpRequest<Body>) -> HttpResponse
                     let claims = asked.into_inner().claims.into_iter().map(|claim| {
                         // It may never have been prepared.
                         let _ = fs::remove_file(driver.description(&claim));
-                        (claim.uid, Empty {})
+                        (claim.uid, UnpreparedClaim::default())
                     });
                     Ok(Response::new(Unprepared { claims: claims.collect() }))
                 }

@@ -81,6 +81,7 @@ impl Scene {
                 Some(CordonReason::Overcommitted) => "!",
                 Some(CordonReason::StaleAgent) => "?",
                 Some(CordonReason::Withdrawn) => "~",
+                Some(CordonReason::DeviceTainted | CordonReason::UnknownPool) => "#",
             };
             format!("{}{mark}", unit.id)
         });
@@ -223,7 +224,7 @@ fn deleted_or_narrowed_pools_get_a_grace_period() {
             let pool = scene.gpu_pool(|pool| {
                 pool.spec.devices =
                     Some(serde_json::from_value(serde_json::json!({"model": "none"})).unwrap());
-                pool.spec.resource.as_mut().unwrap().device_plugin = "none.example/gpu".to_owned();
+                pool.spec.resource.as_mut().unwrap().device_plugin = Some("none.example/gpu".to_owned());
             });
             scene.index.put_pool(pool);
         }),

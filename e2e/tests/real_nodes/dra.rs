@@ -49,8 +49,11 @@ fn application(replicas: usize) -> Value {
             "implementations": [{"kind": "claimed", "serviceTime": "1ms", "template": template}]}]}})
 }
 
-/// The device of each actor and its pod's uid, if decision, claim, container, agent and Instance agree on it.
-async fn held(client: &Client, namespace: &str) -> Result<BTreeMap<String, (String, String)>> {
+/// The device and the pod's uid of each actor.
+type Held = BTreeMap<String, (String, String)>;
+
+/// The device of each actor, if decision, claim, container, agent and Instance agree on it.
+async fn held(client: &Client, namespace: &str) -> Result<Held> {
     let pods = Api::<Pod>::namespaced(client.clone(), namespace);
     let decided = Api::<Placement>::namespaced(client.clone(), namespace).get("app").await?.spec.assignments;
     let claims =
@@ -100,7 +103,7 @@ async fn pods_hold_the_decided_devices_and_leave_tainted_ones() {
         cluster.kubectl_with(["apply", "-f-"], &object.to_string()).await.unwrap();
     }
     namespace.apply(&application(3).to_string()).await.unwrap();
-    let wait_held = async |what: &str, is_it: &dyn Fn(&BTreeMap<String, (String, String)>) -> bool| {
+    let wait_held = async |what: &str, is_it: &dyn Fn(&Held) -> bool| {
         wait_for(what, SOON, async || {
             let found = held(&client, namespace.name()).await?;
             ensure!(found.len() == 3 && is_it(&found), "{found:?}");

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
-use crds::{DevicePool, Instance, Placement, labels};
+use crds::{DevicePool, Instance, NodeTopology, Placement, labels};
 use e2e::wait_for;
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::Pod;
@@ -191,6 +191,33 @@ async fn clean_up(client: &Client, world: &str) {
     classes.delete(world, &DeleteParams::default()).await.unwrap();
 }
 
+/// The topology of a node with these GPUs, of which each two neighbours are linked, and an application whose actors talk in pairs.
+fn linked_pairs(world: &str, node: &str, devices: &[Device]) -> [Value; 2] {
+    let address = |index: usize| format!("0000:{:02x}:00.0", index + 1);
+    let id = |index: usize| format!("gpu-{}", address(index));
+    let gpu = |(index, device): (usize, &Device)| json!({"id": id(index), "type": "GPU", "pciBusId": address(index), "numaNode": device.numa});
+    let links = (0..devices.len() / 2)
+        .map(|pair| json!({"source": id(2 * pair), "destination": id(2 * pair + 1), "kind": "NVLink"}));
+    let gpus: Vec<Value> = devices.iter().enumerate().map(gpu).collect();
+    let links: Vec<Value> = links.collect();
+    let topology = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology", "metadata": {"name": node},
+        "spec": {"devices": gpus, "links": links}});
+    let template = json!({"spec": {"containers": [{"name": "actor", "image": "none"}]}});
+    let group = |name: &str| {
+        json!({"name": name, "replicas": 2,
+            "implementations": [{"kind": world, "serviceTime": "1ms", "template": template}]})
+    };
+    let channel = json!({"from": "left", "to": "right", "rate": "100/s", "pattern": "OneToOne"});
+    let application = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": "app"},
+        "spec": {"actors": [group("left"), group("right")], "channels": [channel]}});
+    [topology, application]
+}
+
+/// The number of a GPU in the name of its unit.
+fn number(unit: &str) -> usize {
+    unit.rsplit_once('-').unwrap().1.parse().unwrap()
+}
+
 /// Eight GPUs in four linked pairs on two sockets; claims of others, taints and a device that vanishes.
 #[tokio::test]
 async fn actors_get_the_decided_devices_and_leave_tainted_ones() {
@@ -201,13 +228,19 @@ async fn actors_get_the_decided_devices_and_leave_tainted_ones() {
     let (world, others) = world(name, &[(node.clone(), devices.clone())], 4);
     let env = Env::new(&world, &others).await;
     hold(&env, name, &node, "gpu-0").await;
-    env.apply(&world.application).await;
+    let [topology, application] = linked_pairs(name, &node, &devices);
+    env.apply(&topology).await;
+    env.apply(&application).await;
     let before =
         wait_devices(&env, "four actors run on devices of their own", |found| found.len() == 4).await;
     let used: BTreeSet<&String> = before.values().collect();
     assert_eq!(used.len(), 4, "{before:?}");
     for barred in ["gpu-0", "gpu-7"] {
         assert!(used.iter().all(|unit| !unit.ends_with(barred)), "{barred}: {before:?}");
+    }
+    for index in 0..2 {
+        let [left, right] = ["left", "right"].map(|group| number(&before[&format!("{group}-{index}")]));
+        assert_eq!(left / 2, right / 2, "talking actors are on linked GPUs: {before:?}");
     }
     let pool = Api::<DevicePool>::all(env.client.clone());
     wait_for("the pool counts its units", TIMEOUT, async || {
@@ -256,6 +289,7 @@ async fn actors_get_the_decided_devices_and_leave_tainted_ones() {
     let client = env.client.clone();
     env.end().await;
     clean_up(&client, name).await;
+    Api::<NodeTopology>::all(client).delete(&node, &DeleteParams::default()).await.unwrap();
 }
 
 /// A GPU that is offered whole, as halves and as sevenths: overlapping partitions are never both allocated.

@@ -28,7 +28,7 @@ macro_rules! indexed {
     ($($kind:ty: $depends:expr;)*) => {
         $(impl Indexed for $kind {
             fn on_event(caches: &Caches, filter: &mut ChangeFilter, object: Arc<Self>, present: bool) {
-                on_event(caches, filter, object, present, $depends);
+                on_event(caches, filter, &object, present, $depends);
             }
 
             fn keep(index: &mut Index, names: &Names) {
@@ -66,7 +66,7 @@ fn has_resource_claim(spec: &PodSpec) -> bool {
 fn on_event<K: SchedulingKind + Serialize>(
     caches: &Caches,
     filter: &mut ChangeFilter,
-    object: Arc<K>,
+    object: &Arc<K>,
     present: bool,
     depends: fn(&PodSpec) -> bool,
 ) {

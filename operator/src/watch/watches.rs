@@ -244,7 +244,9 @@ mod tests {
     /// Whether a kind is served; otherwise it counts as synced.
     async fn is_served<K: Resource<DynamicType = ()>>(client: &Client) -> bool {
         let (found, mut is_found) = watch::channel(None);
-        let wait = wait_until_served::<K>(client, |is_served| drop(found.send_replace(Some(is_served))));
+        let wait = wait_until_served::<K>(client, |is_served| {
+            found.send_replace(Some(is_served));
+        });
         tokio::select! {
             () = wait => true,
             found = is_found.wait_for(Option::is_some) => *found.unwrap() == Some(true),

@@ -455,7 +455,12 @@ fn topology_of_a_node_in_the_cluster() {
     let on = ["--kubeconfig", server.kubeconfig.path()];
     let ran = cairn(&[&["topology", "cairn-gpu"], &on[..]].concat());
     assert_eq!(ran.out, cairn(&["topology", "cairn-gpu", "-f", "examples/topologies"]).out);
-    assert_eq!(server.requests(), ["GET /apis/cairn.dev/v1alpha1/nodetopologies/cairn-gpu"]);
+    let requests = [
+        "GET /apis/cairn.dev/v1alpha1/nodetopologies/cairn-gpu",
+        "GET /apis/resource.k8s.io/v1/resourceclaims",
+        "GET /apis/resource.k8s.io/v1/resourceslices",
+    ];
+    assert_eq!(server.requests(), requests);
     let ran = cairn(&[&["topology", "nowhere"], &on[..]].concat());
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("nodes with a NodeTopology: cairn-cpu, cairn-fpga, "), "{}", ran.err);

@@ -168,7 +168,9 @@ impl Index {
                 for key in &pools {
                     index.publish(key);
                 }
-                nodes.iter().for_each(|node| index.node_changed(node));
+                for node in &nodes {
+                    index.node_changed(node);
+                }
             });
         }
         let claims: Vec<&ResourceClaim> = both().filter_map(|it| it.downcast_ref()).collect();
@@ -176,15 +178,21 @@ impl Index {
             change(self);
             let [before, after] =
                 [before, after].map(|it| it.and_then(|it| it.downcast_ref::<ResourceClaim>()));
-            before.into_iter().for_each(|claim| self.published.remove_claim(claim));
-            after.into_iter().for_each(|claim| self.published.put_claim(claim));
+            if let Some(claim) = before {
+                self.published.remove_claim(claim);
+            }
+            if let Some(claim) = after {
+                self.published.put_claim(claim);
+            }
             let devices = claims.iter().flat_map(|claim| allocated_devices(claim));
             let devices = devices.filter_map(|key| self.published.get(&key));
             let nodes: BTreeSet<String> = devices.map(|device| device.node.clone()).collect();
-            nodes.iter().for_each(|node| self.node_changed(node));
+            for node in &nodes {
+                self.node_changed(node);
+            }
             return;
         }
-        if both().any(|it| it.is::<DeviceClass>()) {
+        if both().any(<dyn Any>::is::<DeviceClass>) {
             return self.track_withdrawals(None, |index| {
                 change(index);
                 index.forget_offers();

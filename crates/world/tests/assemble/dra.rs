@@ -27,7 +27,7 @@ fn device(line: &str) -> String {
         match key {
             "taint" => write!(taints, "{{key: k, effect: {value}}}, ").unwrap(),
             "pci" => {
-                write!(attributes, ", 'resource.kubernetes.io/pciBusID': {{string: '{value}'}}").unwrap()
+                write!(attributes, ", 'resource.kubernetes.io/pciBusID': {{string: '{value}'}}").unwrap();
             }
             "take" => {
                 let (counter, amount) = value.split_once(':').unwrap();
@@ -224,7 +224,7 @@ fn running_actors_stay_while_their_class_is_missing_and_leave_after_the_grace_pe
         claim("c", "a", Some(("i0", "n0/p-a"))),
     ];
     let mut index = index(&world);
-    index.set_grace_period(Duration::from_secs(60));
+    index.set_grace_period(Duration::from_mins(1));
     let units = |index: &Index| {
         let units: BTreeMap<String, Unit> = world::units(index, &Policy::builtin("p"));
         units.values().map(|unit| format!("{} {:?}", unit.id, unit.cordoned)).collect::<Vec<_>>().join(", ")
