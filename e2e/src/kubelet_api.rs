@@ -214,7 +214,7 @@ async fn serve_devices_once(folder: &Path, name: &str, resource: &str, devices: 
 }
 
 /// Incoming connections, one after the other.
-pub(crate) fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
+fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<UnixStream>> {
     futures::stream::unfold(listener, async |listener| {
         let connection = listener.accept().await.map(|(connection, _)| connection);
         Some((connection, listener))

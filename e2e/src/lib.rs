@@ -56,7 +56,6 @@ pub mod command;
 pub mod control_plane;
 pub mod demo;
 pub mod demo_loop;
-pub mod dra_driver;
 pub mod footprint;
 pub mod gate;
 pub mod gpus;

@@ -134,8 +134,8 @@ pub const SETS: [Set; 5] = [
     },
 ];
 
-/// The additional tools of real nodes: kubelet, containerd, runc, network plugins, and DNS.
-pub const NODE_SETS: [Set; 5] = [
+/// The additional tools of real nodes: kubelet, containerd, runc, network plugins, DNS, and a driver of devices.
+pub const NODE_SETS: [Set; 6] = [
     Set {
         name: "kubelet",
         module: "k8s.io/kubernetes",
@@ -189,6 +189,15 @@ pub const NODE_SETS: [Set; 5] = [
         main: Some(include_str!("../../control-plane/coredns/main.go")),
         minutes: 1,
         pins: pinned!("coredns"),
+        ..PLAIN
+    },
+    Set {
+        name: "dra-driver",
+        module: "k8s.io/dynamic-resource-allocation",
+        tools: &[("dra-driver", ".")],
+        main: Some(include_str!("../../control-plane/dra-driver/main.go")),
+        minutes: 1,
+        pins: pinned!("dra-driver"),
         ..PLAIN
     },
 ];
@@ -267,6 +276,7 @@ mod tests {
                 "runc v1.5.2",
                 "cni v1.9.1",
                 "coredns v1.14.7",
+                "dra-driver v0.36.3",
                 "prometheus v0.315.0"
             ]
         );

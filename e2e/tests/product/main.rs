@@ -10,6 +10,7 @@ mod api_server;
 mod api_server_outage;
 mod capacity;
 mod churn;
+mod claims;
 mod cli;
 mod counters;
 mod disruption_budgets;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use crds::{Instance, NodeTopology, Placement, labels};
-use e2e::{dra_driver, wait_for};
+use e2e::{Cluster, Process, process::Launch, wait_for};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use kube::api::{Api, DeleteParams, ListParams, LogParams};
@@ -85,19 +85,28 @@ async fn held(client: &Client, namespace: &str) -> Result<Held> {
     Ok(found)
 }
 
+/// The driver of a node.
+fn driver(name: &str) -> Process {
+    let (cluster, node) = (Cluster::shared_with(DEVICES.len()), node(name));
+    let arguments = [
+        format!("--driver={DRIVER}"),
+        format!("--node={name}"),
+        format!("--kubelet={}", node.kubelet().display()),
+        format!("--cdi={}", node.state.join("cdi").display()),
+        format!("--kubeconfig={}", cluster.plane().kubeconfig.display()),
+    ];
+    let launch = Launch { arguments: arguments.into(), ..Launch::default() };
+    cluster.run("dra-driver", &cluster.plane().bin.join("dra-driver"), launch).unwrap()
+}
+
 #[tokio::test]
 async fn pods_hold_the_decided_devices_and_leave_tainted_ones() {
     let _alone = alone().await;
     let cluster = cluster().await;
     product().await;
     let client = cluster.client().await.unwrap();
-    let drivers: Vec<_> = DEVICES
-        .iter()
-        .map(|(name, _)| {
-            let (node, client) = (node(name), client.clone());
-            tokio::spawn(async move { dra_driver::serve(node, DRIVER, client).await })
-        })
-        .collect();
+    // They end with this test.
+    let _drivers = DEVICES.map(|(name, _)| driver(name));
     let namespace = cluster.namespace("dra").await.unwrap();
     for object in objects() {
         cluster.kubectl_with(["apply", "-f-"], &object.to_string()).await.unwrap();
@@ -112,8 +121,6 @@ async fn pods_hold_the_decided_devices_and_leave_tainted_ones() {
         .await
     };
     let before = wait_held("three actors hold their devices", &|_| true).await;
-    assert!(drivers.iter().all(|driver| !driver.is_finished()), "a driver ended");
-
     let (actor, (device, _)) = before.first_key_value().unwrap();
     let (of_node, _) = DEVICES.iter().find(|(name, _)| device.starts_with(name)).unwrap();
     let tainted = slice(of_node, 2, Some(device));
@@ -137,5 +144,4 @@ async fn pods_hold_the_decided_devices_and_leave_tainted_ones() {
         slices.delete(&format!("{name}-{DRIVER}"), &DeleteParams::default()).await.unwrap();
     }
     Api::<DeviceClass>::all(client).delete(DRIVER, &DeleteParams::default()).await.unwrap();
-    drivers.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -14,6 +14,7 @@ pub mod outcome;
 pub mod planning;
 pub mod plans;
 pub mod policies;
+pub mod policy_versions;
 pub mod runtime_requests;
 pub mod searches;
 pub mod share;

@@ -8,13 +8,11 @@ use crds::labels;
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use policy::Program;
 use tokio::sync::Notify;
 use world::{PROGRAM, Policy, PolicyError};
 
 use crate::error::Error;
-use crate::plan::kept_policies as kept;
-use crate::plan::kept_policies::{KeptVersion, Text};
+use crate::plan::policy_versions::{self, KeptVersion, Text, check_program};
 
 /// The versions of one policy.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +103,7 @@ impl Policies {
 
     /// Adds a version that is kept in the cluster; returns whether it comes into force by that.
     pub fn restore(&self, revision: &ControllerRevision) -> bool {
-        let Some(name) = kept::policy_of(revision) else { return false };
+        let Some(name) = policy_versions::policy_of(revision) else { return false };
         let (number, read) = (revision.revision, KeptVersion::read(name, revision));
         let mut all = self.lock();
         let known = all.entry(name.to_owned()).or_default();
@@ -130,7 +128,7 @@ impl Policies {
     pub fn unkept(&self, namespace: &str) -> Vec<ControllerRevision> {
         let revision = |(name, known): (&String, &Known)| {
             let number = known.last_number + 1;
-            Some(kept::revision((namespace, name), known.uid.as_ref()?, number, known.unkept()?))
+            Some(policy_versions::revision((namespace, name), known.uid.as_ref()?, number, known.unkept()?))
         };
         self.lock().iter().filter_map(revision).collect()
     }
@@ -245,22 +243,6 @@ impl Policies {
             }
         }
     }
-}
-
-/// Rejects a program that is invalid in any snapshot.
-pub fn check_program(policy: Policy) -> Result<Policy, PolicyError> {
-    let faults = policy.program.as_deref().map(Program::parse).and_then(Result::err).unwrap_or_default();
-    let Some(first) = faults.first() else { return Ok(policy) };
-    let more = match faults.len() - 1 {
-        0 => String::new(),
-        1 => " (and one more fault)".to_owned(),
-        more => format!(" (and {more} more faults)"),
-    };
-    Err(PolicyError {
-        name: policy.name,
-        place: format!("{PROGRAM} line {} column {}", first.line(), first.column()),
-        problem: format!("{}{more}", first.problem()),
-    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crds::DevicePool;
+use crds::{ActorApplication, DevicePool};
 use k8s_openapi::api::core::v1::{LimitRange, Namespace};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
@@ -30,6 +30,11 @@ impl Index {
     pub fn retain_namespaces(&mut self, names: &BTreeSet<(String, String)>) {
         let names: BTreeSet<&str> = names.iter().map(|(_, name)| name.as_str()).collect();
         self.namespaces.labels.retain(|name, _| names.contains(name.as_str()));
+    }
+
+    /// The priority of an application, within the limit of its namespace.
+    pub fn priority(&self, application: &ActorApplication) -> i32 {
+        self.namespaces.priority(application)
     }
 
     /// Adds or updates a `LimitRange`.

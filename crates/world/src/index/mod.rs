@@ -1,5 +1,6 @@
 //! An index over the cluster's objects, updated by each event.
 
+pub(crate) mod device_events;
 pub(crate) mod devices;
 pub(crate) mod loads;
 pub(crate) mod measured;
@@ -28,7 +29,7 @@ use kube::ResourceExt;
 use crate::demand::pods::{Quantities, add, allocatable, is_terminal, pod_requests, resource_unit, unit_of};
 use crate::index::devices::PublishedDevices;
 use crate::index::loads::{Loads, Measure};
-use crate::index::names::{Name, namespace_of};
+use crate::index::names::{Name, namespace_of, remove_from_set};
 use crate::index::namespaces::Namespaces;
 use crate::index::owner::{controlled, controller_ref, is_decision_for, uid};
 use crate::index::ownership::Ownership;
@@ -479,16 +480,6 @@ fn placement_facts(pod: &Pod) -> (Option<&str>, Option<&str>, bool, Option<&str>
     let owner = controller_ref(pod, "Instance").map(|owner| owner.uid.as_str());
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     (owner, unit_of(pod), is_terminal(pod), node)
-}
-
-/// Removes an item from a set, and the set once it is empty.
-pub(crate) fn remove_from_set<T: Ord>(sets: &mut BTreeMap<String, BTreeSet<T>>, at: &str, item: &T) {
-    if let Some(set) = sets.get_mut(at) {
-        set.remove(item);
-        if set.is_empty() {
-            sets.remove(at);
-        }
-    }
 }
 
 /// Entries of this namespace whose names have this prefix.

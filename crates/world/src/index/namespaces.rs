@@ -6,21 +6,9 @@ use std::sync::Arc;
 use crds::{ActorApplication, labels};
 use k8s_openapi::api::core::v1::LimitRange;
 
-use crate::Index;
 use crate::demand::pods::Amounts;
 use crate::index::names::{Name, namespace_of};
 use crate::numbers::quantity;
-
-impl Index {
-    /// The priority of an application: at most what an administrator allows its namespace by the label
-    /// `cairn.dev/max-priority`. A value that is no number allows no positive priority.
-    pub fn priority(&self, application: &ActorApplication) -> i32 {
-        let labels = self.namespaces.labels.get(&namespace_of(application));
-        let limit = labels.and_then(|labels| labels.get(labels::MAX_PRIORITY));
-        let limit = limit.map_or(i32::MAX, |limit| limit.parse().unwrap_or(0));
-        application.spec.priority.min(limit)
-    }
-}
 
 /// Labels and limits by namespace.
 #[derive(Debug, Default)]
@@ -30,6 +18,15 @@ pub(crate) struct Namespaces {
 }
 
 impl Namespaces {
+    /// The priority of an application: at most what an administrator allows its namespace by the label
+    /// `cairn.dev/max-priority`. A value that is no number allows no positive priority.
+    pub fn priority(&self, application: &ActorApplication) -> i32 {
+        let labels = self.labels.get(&namespace_of(application));
+        let limit = labels.and_then(|labels| labels.get(labels::MAX_PRIORITY));
+        let limit = limit.map_or(i32::MAX, |limit| limit.parse().unwrap_or(0));
+        application.spec.priority.min(limit)
+    }
+
     /// Default requests of a container in this namespace.
     ///
     /// A `LimitRange` from a file may lack what the API server fills in: the default request falls back to the default

@@ -7,7 +7,7 @@ use crds::Placement;
 use kube::ResourceExt;
 
 use crate::index::names::namespace_of;
-use crate::index::remove_from_set;
+use crate::index::names::remove_from_set;
 use crate::{ApplicationKey, Index};
 
 impl Index {

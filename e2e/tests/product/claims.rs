@@ -1,0 +1,67 @@
+//! Resource claims of actors: made with the pod, and gone when it moves.
+
+use anyhow::ensure;
+use e2e::{SimulatedNode, wait_for};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, ListParams},
+};
+use serde_json::{Value, json};
+
+use crate::env::{TIMEOUT, TestEnv, application};
+
+const DRIVER: &str = "claims.example.com";
+
+/// The devices `a` and `b` of node `one`; `a` may be tainted.
+fn slice(generation: u32, tainted: bool) -> Value {
+    let device = |name: &str, tainted: bool| {
+        let taints = if tainted { json!([{"key": "broken", "effect": "NoExecute"}]) } else { json!([]) };
+        json!({"name": name, "attributes": {"uuid": {"string": format!("uuid-{name}")}}, "taints": taints})
+    };
+    json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "one-claims"}, "spec": {
+        "driver": DRIVER, "nodeName": "one", "devices": [device("a", tainted), device("b", false)],
+        "pool": {"name": "one", "generation": generation, "resourceSliceCount": 1}}})
+}
+
+#[tokio::test]
+async fn a_claim_is_deleted_when_its_actor_has_moved() {
+    let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "claimed"},
+        "spec": {"kind": "gpu", "resource": {"dra": {"deviceClassName": DRIVER}}}});
+    let env = TestEnv::new("claims", [SimulatedNode::new("one")], [pool]).await;
+    let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DRIVER},
+        "spec": {"selectors": [{"cel": {"expression": format!("device.driver == '{DRIVER}'")}}]}});
+    env.apply(&class).await;
+    env.apply(&slice(1, false)).await;
+    env.wait_offered("claimed", 2).await;
+    env.apply(&application("app", &[("worker", 1, &[("gpu", "1ms")])])).await;
+    let placed = env.wait_reconciled("app", |state| state.all_placed()).await;
+    let before = placed.places()["worker-0"].to_owned();
+    let claims: Api<ResourceClaim> = env.api();
+    let held = async || anyhow::Ok(claims.list(&ListParams::default()).await?.items);
+    let first = held().await.unwrap();
+    assert_eq!(first.len(), 1);
+
+    // The taint is of the device in use: the devices are alike, so the plan may have chosen either.
+    let mut tainted = slice(2, before.ends_with("-a"));
+    if before.ends_with("-b") {
+        tainted["spec"]["devices"][1]["taints"] = json!([{"key": "broken", "effect": "NoExecute"}]);
+    }
+    env.apply(&tainted).await;
+    env.wait_until("app", |state| {
+        state.all_placed()?;
+        ensure!(state.places()["worker-0"] != before, "it is on {before}");
+        Ok(())
+    })
+    .await;
+    wait_for("only the claim of the new device is left", TIMEOUT, async || {
+        let now = held().await?;
+        let names: Vec<String> = now.iter().map(ResourceExt::name_any).collect();
+        ensure!(now.len() == 1 && now[0].uid() != first[0].uid(), "{names:?}");
+        anyhow::Ok(())
+    })
+    .await;
+    let slices = Api::<ResourceSlice>::all(env.client.clone());
+    slices.delete("one-claims", &DeleteParams::default()).await.unwrap();
+    Api::<DeviceClass>::all(env.client.clone()).delete(DRIVER, &DeleteParams::default()).await.unwrap();
+}
