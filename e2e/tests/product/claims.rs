@@ -9,7 +9,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::env::{TIMEOUT, TestEnv, application};
+use crate::env::{AppState, TIMEOUT, TestEnv, application};
 
 const DRIVER: &str = "claims.example.com";
 
@@ -35,7 +35,7 @@ async fn a_claim_is_deleted_when_its_actor_has_moved() {
     env.apply(&slice(1, false)).await;
     env.wait_offered("claimed", 2).await;
     env.apply(&application("app", &[("worker", 1, &[("gpu", "1ms")])])).await;
-    let placed = env.wait_reconciled("app", |state| state.all_placed()).await;
+    let placed = env.wait_reconciled("app", AppState::all_placed).await;
     let before = placed.places()["worker-0"].to_owned();
     let claims: Api<ResourceClaim> = env.api();
     let held = async || anyhow::Ok(claims.list(&ListParams::default()).await?.items);
