@@ -246,7 +246,7 @@ impl PoolOnNode<'_> {
         name.is_some_and(|name| name.parse::<usize>().is_ok())
     }
 
-    /// Whether a pod or a decided actor is on the unit of the device.
+    /// Whether a pod is on the unit of the device.
     fn is_held(&self, name: &str) -> bool {
         self.node.room.pods_on(&format!("{}/{}-{name}", self.node.name, self.name)) > 0
     }
