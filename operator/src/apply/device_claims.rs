@@ -1,6 +1,7 @@
 //! Resource claims of actors, by which their pods get devices of dynamic resource allocation (DRA).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use control::{ObjectId, RefusalKey, RefusalScope};
@@ -120,7 +121,7 @@ pub async fn delete_unused(
         decision.spec.assignments.iter().map(|it| (it.actor.as_str(), it.unit.as_str())).collect();
     let unused: Vec<(String, ObjectId)> = {
         let index = ctx.caches.index();
-        let of_instance = |(instance, pod): &(std::sync::Arc<Instance>, Option<std::sync::Arc<Pod>>)| {
+        let of_instance = |(instance, pod): &(Arc<Instance>, Option<Arc<Pod>>)| {
             let actors = world::actors_of_instance(instance);
             let place = actors.iter().find_map(|actor| places.get(actor.short().as_str()));
             unused(&index, instance, pod.as_deref(), place.copied(), units)

@@ -48,6 +48,15 @@ fn class_selectors(class: &DeviceClass) -> impl Iterator<Item = &String> {
     selectors.filter_map(|selector| Some(&selector.cel.as_ref()?.expression))
 }
 
+/// A claim of any device of the pool.
+fn any_device(devices: &DraDevices) -> DeviceClaim {
+    DeviceClaim {
+        class: devices.device_class_name.clone(),
+        selectors: devices.selectors.clone(),
+        device: None,
+    }
+}
+
 /// Who holds a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holder {
@@ -142,16 +151,13 @@ impl PoolOnNode<'_> {
             if tainted && !is_held {
                 continue;
             }
-            let mut selectors = devices.selectors.clone();
-            selectors.push(pin.expression());
+            let mut claim = any_device(devices);
+            claim.selectors.push(pin.expression());
+            claim.device = Some(candidate.device.key.clone());
             let unit = self.unit(name, lanes, Some(1), candidate.numa_node(), None);
             units.push(Unit {
                 memory_mib: candidate.memory_mib(),
-                claim: Some(DeviceClaim {
-                    class: devices.device_class_name.clone(),
-                    selectors,
-                    device: Some(candidate.device.key.clone()),
-                }),
+                claim: Some(claim),
                 device: candidate.described.map(|device| device.id.clone()),
                 cordoned: tainted.then_some(CordonReason::DeviceTainted),
                 ..unit
@@ -275,11 +281,7 @@ impl PoolOnNode<'_> {
         let domains: BTreeSet<_> = usable.iter().map(|it| it.numa_node()).collect();
         let numa = usable.first().filter(|_| domains.len() == 1).and_then(|it| it.numa_node());
         let memory_mib = usable.iter().map(|it| it.memory_mib()).min().flatten();
-        let claim = DeviceClaim {
-            class: devices.device_class_name.clone(),
-            selectors: devices.selectors.clone(),
-            device: None,
-        };
+        let claim = any_device(devices);
         let unit = |(index, state): (usize, SlotState)| Unit {
             memory_mib,
             claim: Some(claim.clone()),
@@ -294,11 +296,7 @@ impl PoolOnNode<'_> {
         let prefix = format!("{}/{}-", self.node.name, self.name);
         let names = self.node.room.held.keys().filter_map(|unit| unit.strip_prefix(&prefix));
         let lanes = self.measures.lanes.unwrap_or_else(|| Exact::from(1));
-        let claim = DeviceClaim {
-            class: devices.device_class_name.clone(),
-            selectors: devices.selectors.clone(),
-            device: None,
-        };
+        let claim = any_device(devices);
         let unit = |name| Unit {
             memory_mib: None,
             claim: Some(claim.clone()),
