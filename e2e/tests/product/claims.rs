@@ -26,16 +26,24 @@ fn slice(generation: u32, tainted: bool) -> Value {
 
 #[tokio::test]
 async fn a_claim_is_deleted_when_its_actor_has_moved() {
+    let env = TestEnv::new("claims", [SimulatedNode::new("one")], []).await;
+    move_claimed_actor(&env).await;
+}
+
+/// Runs an actor on one of two claimed devices of node `one`, and taints the device until the actor runs on the other; then deletes
+/// the application.
+pub async fn move_claimed_actor(env: &TestEnv) {
     let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "claimed"},
-        "spec": {"kind": "gpu", "resource": {"dra": {"deviceClassName": DRIVER}}}});
-    let env = TestEnv::new("claims", [SimulatedNode::new("one")], [pool]).await;
+        "spec": {"kind": "npu", "resource": {"dra": {"deviceClassName": DRIVER}}}});
+    env.apply(&pool).await;
     let class = json!({"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": DRIVER},
         "spec": {"selectors": [{"cel": {"expression": format!("device.driver == '{DRIVER}'")}}]}});
     env.apply(&class).await;
     env.apply(&slice(1, false)).await;
     env.wait_offered("claimed", 2).await;
-    env.apply(&application("app", &[("worker", 1, &[("gpu", "1ms")])])).await;
-    let placed = env.wait_reconciled("app", AppState::all_placed).await;
+    let claiming = application("claiming", &[("worker", 1, &[("npu", "1ms")])]);
+    env.apply(&claiming).await;
+    let placed = env.wait_reconciled("claiming", AppState::all_placed).await;
     let before = placed.places()["worker-0"].to_owned();
     let claims: Api<ResourceClaim> = env.api();
     let held = async || anyhow::Ok(claims.list(&ListParams::default()).await?.items);
@@ -48,7 +56,7 @@ async fn a_claim_is_deleted_when_its_actor_has_moved() {
         tainted["spec"]["devices"][1]["taints"] = json!([{"key": "broken", "effect": "NoExecute"}]);
     }
     env.apply(&tainted).await;
-    env.wait_until("app", |state| {
+    env.wait_until("claiming", |state| {
         state.all_placed()?;
         ensure!(state.places()["worker-0"] != before, "it is on {before}");
         Ok(())
@@ -61,6 +69,7 @@ async fn a_claim_is_deleted_when_its_actor_has_moved() {
         anyhow::Ok(())
     })
     .await;
+    env.namespace.kubectl_with(["delete", "-f-"], &claiming.to_string()).await.unwrap();
     let slices = Api::<ResourceSlice>::all(env.client.clone());
     slices.delete("one-claims", &DeleteParams::default()).await.unwrap();
     Api::<DeviceClass>::all(env.client.clone()).delete(DRIVER, &DeleteParams::default()).await.unwrap();

@@ -13,6 +13,9 @@ use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, cpus};
 use crate::installation::cluster;
 use crate::would_move::{apply_hub, samples, workers_by_place};
 
+/// The policy of the application whose hot pair changes.
+const POLICY: &str = "moves";
+
 fn moves(state: &AppState) -> &[MoveProgress] {
     state.decision.as_ref().and_then(|decision| decision.status.as_ref()).map_or(&[], |it| &it.moves)
 }
@@ -48,21 +51,17 @@ async fn history(env: &TestEnv, name: &str) -> String {
     String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
 }
 
-/// Both nodes are full, so the new hot pair is joined by an exchange.
-#[tokio::test]
-async fn measured_load_moves_actors_and_the_outcome_is_judged() {
+/// Makes another pair hot than the one that is on one node, and waits until the moves for it are judged. Returns the application then,
+/// and the worker of the pair. Both nodes have one core, and are full.
+pub async fn move_hot_pair(env: &mut TestEnv) -> (AppState, String) {
     let cluster = cluster();
-    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).cpu("1"));
-    let mut env = TestEnv::new("moved", nodes, [cpus()]).await;
-    apply_hub(&env, "moves", "rebalance: {mode: \"On\", giveUp: 30s}\n").await;
+    apply_hub(env, POLICY, "rebalance: {mode: \"On\", giveUp: 30s}\n").await;
     let before = env.wait_reconciled("loaded", AppState::all_placed).await;
-    let pods = env.watch_pods().await;
     let (beside, elsewhere) = workers_by_place(&before);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let text = samples(env.namespace.name(), (&beside, &elsewhere), (50, 290), now);
     let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
     env.read_counters(&prometheus).await;
-
     let judged = env
         .wait_until("loaded", |state| {
             let moves = moves(state);
@@ -70,6 +69,17 @@ async fn measured_load_moves_actors_and_the_outcome_is_judged() {
             Ok(())
         })
         .await;
+    env.read_no_counters().await;
+    cluster.kubectl(["delete", "configmap", POLICY, "-n", NAMESPACE]).await.unwrap();
+    (judged, elsewhere)
+}
+
+#[tokio::test]
+async fn measured_load_moves_actors_and_the_outcome_is_judged() {
+    let nodes = ["one", "two"].map(|name| SimulatedNode::new(name).cpu("1"));
+    let mut env = TestEnv::new("moved", nodes, [cpus()]).await;
+    let pods = env.watch_pods().await;
+    let (judged, elsewhere) = move_hot_pair(&mut env).await;
     let places = judged.places();
     assert_eq!(places[elsewhere.as_str()], places["hub-0"], "the hot pair is on one node");
     let moved: BTreeSet<&str> = moves(&judged).iter().map(|it| it.actor.as_str()).collect();
@@ -92,8 +102,6 @@ async fn measured_load_moves_actors_and_the_outcome_is_judged() {
     for part in ["change", "paid", &elsewhere] {
         assert!(shown.contains(part), "no {part} in {shown}");
     }
-    env.read_no_counters().await;
-    cluster.kubectl(["delete", "configmap", "moves", "-n", NAMESPACE]).await.unwrap();
 }
 
 /// Three actors that talk to one that is pinned to a node.

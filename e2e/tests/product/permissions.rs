@@ -10,6 +10,8 @@ use e2e::{
 };
 use serde_json::json;
 
+use crate::claims::move_claimed_actor;
+use crate::elective_moves::move_hot_pair;
 use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus, gpus};
 use crate::installation::cluster;
 
@@ -62,8 +64,14 @@ async fn repeats_an_event(env: &TestEnv) {
 #[tokio::test]
 async fn every_granted_permission_is_used_and_none_is_missing() {
     let cluster = cluster();
-    let nodes = [SimulatedNode::new("one"), SimulatedNode::new("two").resource("acme.com/gpu", 1)];
+    let one_core = |name| SimulatedNode::new(name).cpu("1");
+    let nodes = [one_core("one"), one_core("two").resource("acme.com/gpu", 1)];
     let mut env = TestEnv::new("rights", nodes, [cpus(), gpus()]).await;
+    // the outcome of moves is written into the history
+    move_hot_pair(&mut env).await;
+    env.namespace.kubectl(["delete", "actorapp", "loaded"]).await.unwrap();
+    // devices are claimed, and the claim is deleted after a move
+    move_claimed_actor(&env).await;
     env.describe_devices("two", &[("gpu-0", "GPU")]);
     // placed, moved to another kind, scaled down
     env.apply(&application("app", &[("a", 1, &[("gpu", "1ms")]), ("b", 2, &[("cpu", "1ms")])])).await;
