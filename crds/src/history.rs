@@ -1,5 +1,7 @@
 //! The history of decisions that moved actors: the data and the annotation of `ControllerRevisions`.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +39,9 @@ pub struct MoveOutcome {
     /// Messages between the actors per second afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages_per_second: Option<i64>,
+    /// By actor: how long it was down for its move, in milliseconds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pauses: BTreeMap<String, i64>,
 }
 
 /// Whether elective moves paid.

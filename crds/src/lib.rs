@@ -30,7 +30,7 @@ pub use instance::{
     AllocatedDevices, Instance, InstanceOrigin, InstancePhase, InstanceSpec, InstanceStatus, InstanceTemplate,
 };
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-pub use load::{CounterCoverage, RebalanceMode};
+pub use load::{CounterCoverage, MeasuredServiceTime, RebalanceMode};
 pub use moves::{DecidedGain, Move, MoveProgress, MoveStep};
 pub use placement::{
     Assignment, ExcusedActor, Placement, PlacementPhase, PlacementSpec, PlacementStatus, Refusal,

@@ -29,3 +29,20 @@ pub struct CounterCoverage {
     #[schemars(range(min = 0))]
     pub wanted: i32,
 }
+
+/// The measured service time of an actor group on a kind of device.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MeasuredServiceTime {
+    /// The actor group.
+    #[schemars(length(min = 1, max = 63))]
+    pub group: String,
+
+    /// The kind of device.
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: String,
+
+    /// The mean time to process one message on a unit of speed 1, such as `20.5us`.
+    #[schemars(length(min = 2, max = 24))]
+    pub service_time: String,
+}

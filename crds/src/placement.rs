@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{Condition, Time};
+use crate::load::MeasuredServiceTime;
 use crate::moves::{DecidedGain, Move, MoveProgress};
 
 // The lists are atomic: keyed by actor, the managed fields of 1,000 assignments would be larger than the assignments.
@@ -160,6 +161,12 @@ pub struct PlacementSpec {
     /// The gain that the elective moves were decided for; later decisions keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<DecidedGain>,
+
+    /// Measured service times of actor groups when the decision was made; plans use them for kinds of device that the group has left.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2048))]
+    #[x_kube(merge_strategy = ListMerge::Atomic)]
+    pub measured: Vec<MeasuredServiceTime>,
 }
 
 /// The assignment of one actor to a unit.

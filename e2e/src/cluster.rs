@@ -101,6 +101,7 @@ impl Cluster {
             .arg("up")
             .arg(format!("--real-nodes={}", real_nodes.count))
             .args(delay)
+            .args(real_nodes.one_core.then_some("--one-core"))
             .stdin(Stdio::piped()) // closes when this process ends, however it ends
             .stdout(Stdio::piped())
             .process_group(0) // Ctrl-C is for the test; the supervisor stops things in order

@@ -40,6 +40,8 @@ pub struct RealNodes {
     pub count: usize,
     /// The delay of packets between two of them, in each direction.
     pub delay: Option<Duration>,
+    /// Whether the pods of each have a core of their own, as far as the machine has enough.
+    pub one_core: bool,
 }
 
 /// A running control plane, as `cairn-e2e up` prints it: one line of JSON.

@@ -1,11 +1,10 @@
-//! `cairn-e2e demo-loop`: the closed loop on two real nodes, with and without moves for measured load.
+//! `cairn-e2e demo-loop`: the closed loop on two real nodes, with and without moves for measured load, and at the best places.
 //!
 //! Six actors send requests to each other; one pair is hot, and another one in each phase. The cable between the nodes has a
 //! delay. All figures are those that Prometheus scraped from the actors.
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -17,6 +16,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use self::figures::Part;
 use crate::{
     Cluster, Namespace, Process,
     control_plane::{self, RealNodes},
@@ -27,6 +27,8 @@ use crate::{
     prometheus::Prometheus,
     wait,
 };
+
+mod figures;
 
 /// The delay of the cable in each direction.
 const DELAY: Duration = Duration::from_micros(2500);
@@ -48,10 +50,8 @@ const NAME: &str = "loop";
 const LIMIT: Duration = Duration::from_mins(5);
 /// The time between two looks at the pods.
 const FOLLOW: Duration = Duration::from_millis(500);
-/// The width of a bar.
-const BAR: f64 = 40.0;
 
-/// Runs both halves and stops everything afterwards, also after errors and Ctrl-C.
+/// Runs all parts and stops everything afterwards, also after errors and Ctrl-C.
 ///
 /// # Errors
 /// When the machine lacks what real nodes need, or something does not start.
@@ -63,7 +63,7 @@ pub async fn run(phases: usize, commit: &str, results: Option<&Path>) -> Result<
     }
     story.step("Starting a real control plane and two real nodes, each with a kubelet and containerd;");
     story.say(format!("a cable between them with a delay of {} ms each way", DELAY.as_secs_f64() * 1000.0));
-    let nodes = RealNodes { count: 2, delay: Some(DELAY) };
+    let nodes = RealNodes { count: 2, delay: Some(DELAY), one_core: true };
     let cluster = Cluster::start_nodes(nodes)?;
     let shown = tokio::select! {
         shown = show(&cluster, &story, phases, commit) => {
@@ -83,7 +83,7 @@ pub async fn run(phases: usize, commit: &str, results: Option<&Path>) -> Result<
     Ok(())
 }
 
-/// Both halves; returns the page of results.
+/// All parts; returns the page of results.
 async fn show(cluster: &Cluster, story: &Story, phases: usize, commit: &str) -> Result<String> {
     let names: Vec<&str> = cluster.plane().nodes.iter().map(|node| node.name.as_str()).collect();
     cluster.wait_nodes_ready(&names).await?;
@@ -109,28 +109,37 @@ async fn show(cluster: &Cluster, story: &Story, phases: usize, commit: &str) -> 
     for object in [pool, policy] {
         cluster.kubectl_with(["apply", "-f-"], &object.to_string()).await?;
     }
-    let both = both(cluster, &prometheus, story, phases);
-    let halves = tokio::select! {
-        halves = both => halves?,
+    let all = all_parts(cluster, &prometheus, story, phases);
+    let parts = tokio::select! {
+        parts = all => parts?,
         failed = follow => return Err(failed.err().unwrap_or_else(|| anyhow!("the targets are not followed"))),
     };
     let _: &Process = &operator;
-    Ok(compare(story, &halves, commit))
+    Ok(figures::compare(story, &parts, commit))
 }
 
-/// The application in both modes, one after the other.
-async fn both(cluster: &Cluster, prometheus: &Prometheus, story: &Story, phases: usize) -> Result<Vec<Half>> {
-    let mut halves = Vec::new();
-    for mode in ["On", "Off"] {
+/// The application with moves, without them, and without them while the hot pair is on one node: the best static placement of
+/// each phase, because all actors are alike.
+async fn all_parts(
+    cluster: &Cluster,
+    prometheus: &Prometheus,
+    story: &Story,
+    phases: usize,
+) -> Result<Vec<Part>> {
+    let begin = |name, mode, pairs: &[(usize, usize)]| {
         story.say("");
         story.step(format!(
             "{ACTORS} actors with rebalance: \"{mode}\"; a line for each window of {} s",
             WINDOW.as_secs()
         ));
-        let scene = Scene::begin(cluster, prometheus, story, mode, phases).await?;
-        halves.push(scene.watch().await?);
-    }
-    Ok(halves)
+        Scene::begin(cluster, prometheus, story, (name, mode), pairs.to_vec())
+    };
+    let on = begin("On", "On", &PAIRS[..phases]).await?.watch().await?;
+    let off = begin("Off", "Off", &PAIRS[..phases]).await?.watch().await?;
+    let pair = off.pair_on_one_node().context("no two actors are on one node")?;
+    let best = begin("Best", "Off", &[pair]).await?.watch().await?;
+    ensure!(best.local.iter().all(|local| *local), "the hot pair {}-{} is apart", pair.0, pair.1);
+    Ok(vec![on, off, best])
 }
 
 /// The scrape configuration for the pods of applications, as the chart's `PodMonitor` makes it: labels of the target, and none
@@ -161,27 +170,18 @@ async fn follow_pods(client: Client, file: PathBuf) -> Result<()> {
     }
 }
 
-/// One half: the application in one mode.
+/// One part: the application in one mode.
 struct Scene<'a> {
     namespace: Namespace<'a>,
     client: Client,
     prometheus: &'a Prometheus,
     story: &'a Story,
-    mode: &'static str,
-    phases: usize,
-    /// When the first phase begins.
-    begin: Instant,
-}
-
-/// What a half measured.
-struct Half {
-    mode: &'static str,
-    /// Answers per second in each window.
-    throughput: Vec<f64>,
-    /// Whether the hot pair was on one node at the end of each window.
-    local: Vec<bool>,
-    /// The moves as they were last printed.
-    moves: String,
+    /// The name of this part.
+    name: &'static str,
+    /// The hot pair of each phase.
+    pairs: Vec<(usize, usize)>,
+    /// When the first phase begins, and in seconds since the epoch.
+    begin: (Instant, u64),
 }
 
 impl<'a> Scene<'a> {
@@ -189,15 +189,15 @@ impl<'a> Scene<'a> {
         cluster: &'a Cluster,
         prometheus: &'a Prometheus,
         story: &'a Story,
-        mode: &'static str,
-        phases: usize,
+        (name, mode): (&'static str, &'static str),
+        pairs: Vec<(usize, usize)>,
     ) -> Result<Self> {
-        let namespace = cluster.namespace(&format!("loop-{}", mode.to_lowercase())).await?;
+        let namespace = cluster.namespace(&format!("loop-{}", name.to_lowercase())).await?;
         let client = cluster.client().await?;
         // Time for the pods to start, and for the gate to know the noise of the first hot pair.
         let begin = Instant::now() + WINDOW * 3;
-        let since = SystemTime::now().duration_since(UNIX_EPOCH)? + WINDOW * 3;
-        namespace.apply(&manifest(mode, since.as_secs(), phases).to_string()).await?;
+        let since = (SystemTime::now().duration_since(UNIX_EPOCH)? + WINDOW * 3).as_secs();
+        namespace.apply(&manifest(mode, since, &pairs).to_string()).await?;
         let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
         let running = wait::until(LIMIT, async || {
             let found = pods.list(&ListParams::default().labels(crds::labels::ACTOR)).await?;
@@ -209,24 +209,21 @@ impl<'a> Scene<'a> {
             anyhow::Ok(())
         });
         running.await.map_err(|seen| anyhow!("the actors do not start: {seen}"))?;
-        Ok(Self { namespace, client, prometheus, story, mode, phases, begin })
+        Ok(Self { namespace, client, prometheus, story, name, pairs, begin: (begin, since) })
     }
 
     /// Prints a line for each window, and deletes the application.
-    async fn watch(self) -> Result<Half> {
-        let windows = u32::try_from(self.phases)? * WINDOWS;
-        let mut half =
-            Half { mode: self.mode, throughput: Vec::new(), local: Vec::new(), moves: String::new() };
-        for window in 0..windows {
-            sleep_until(self.begin + WINDOW * (window + 1)).await;
-            let phase = usize::try_from(window / WINDOWS)?;
-            self.line(window, PAIRS[phase], &mut half).await?;
+    async fn watch(self) -> Result<Part> {
+        let mut part = Part::new(self.name);
+        for (window, pair) in (0..).zip(self.pairs.iter().flat_map(|pair| [*pair; WINDOWS as usize])) {
+            sleep_until(self.begin.0 + WINDOW * (window + 1)).await;
+            self.line(window, pair, &mut part).await?;
         }
         self.namespace.kubectl(["delete", "actorapplication", NAME, "--wait=true"]).await?;
-        Ok(half)
+        Ok(part)
     }
 
-    async fn line(&self, window: u32, pair: (usize, usize), half: &mut Half) -> Result<()> {
+    async fn line(&self, window: u32, pair: (usize, usize), part: &mut Part) -> Result<()> {
         let (namespace, seconds) = (self.namespace.name(), WINDOW.as_secs());
         let rate =
             format!("sum(increase(actor_channel_messages_total{{namespace=\"{namespace}\"}}[{seconds}s]))");
@@ -247,6 +244,8 @@ impl<'a> Scene<'a> {
         let conditions = application.status.iter().flat_map(|status| &status.conditions);
         let gate = conditions.into_iter().find(|it| it.type_ == "WouldMove");
         let gate = gate.map_or("", |condition| condition.reason.as_str());
+        self.follow(window / WINDOWS, &decision, part).await?;
+        part.places = places.iter().map(|(actor, node)| ((*actor).to_owned(), (*node).to_owned())).collect();
         let moves = decision.status.iter().flat_map(|status| &status.moves);
         let moves: Vec<String> = moves
             .map(|it| {
@@ -260,24 +259,52 @@ impl<'a> Scene<'a> {
             })
             .collect();
         let moves = moves.join("; ");
-        half.throughput.push(throughput);
-        half.local.push(is_local);
+        part.throughput.push(throughput);
+        part.local.push(is_local);
         let where_ = if is_local { "on one node" } else { "apart" };
         self.story.say(format!(
             "{:>4} s  hot pair {}-{} {where_:<11}  {throughput:>6.0} answers/s  {gate:<13}  {}",
             u64::from(window + 1) * seconds,
             pair.0,
             pair.1,
-            if half.moves == moves { "" } else { &moves }
+            if part.moves == moves { "" } else { &moves }
         ));
-        half.moves = moves;
+        part.moves = moves;
+        Ok(())
+    }
+
+    /// Records when the moves of a phase were decided, and when the last of their actors was ready.
+    async fn follow(&self, phase: u32, decision: &Placement, part: &mut Part) -> Result<()> {
+        let seconds = WINDOW.as_secs() * u64::from(WINDOWS);
+        let changed = i64::try_from(self.begin.1 + u64::from(phase) * seconds)?;
+        let since_change = |time: &crds::MicroTime| time.0.as_second() - changed;
+        let all = decision
+            .spec
+            .moves
+            .iter()
+            .filter_map(|it| Some((&it.actor, since_change(it.decided_at.as_ref()?))));
+        let moves: BTreeMap<&String, i64> = all.filter(|(_, decided)| *decided >= 0).collect();
+        let now = part.phases.entry(phase).or_default();
+        let Some(decided) = moves.values().min() else { return Ok(()) };
+        now.decided.get_or_insert(*decided);
+        let pods = Api::<Pod>::namespaced(self.client.clone(), self.namespace.name());
+        let pods = pods.list(&ListParams::default().labels(crds::labels::ACTOR)).await?.items;
+        let moved = pods
+            .iter()
+            .filter(|pod| pod.labels().get(crds::labels::ACTOR).is_some_and(|it| moves.contains_key(it)));
+        let ready = moved.filter_map(|pod| {
+            let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+            let ready = conditions.into_iter().find(|it| it.type_ == "Ready" && it.status == "True")?;
+            Some(ready.last_transition_time.as_ref()?.0.as_second() - changed)
+        });
+        now.ready = ready.filter(|ready| *ready >= *decided).max().or(now.ready);
         Ok(())
     }
 }
 
 /// The application: six actors that all talk to each other.
-fn manifest(mode: &str, begin: u64, phases: usize) -> serde_json::Value {
-    let pairs: Vec<String> = PAIRS[..phases].iter().map(|(one, other)| format!("{one}-{other}")).collect();
+fn manifest(mode: &str, begin: u64, pairs: &[(usize, usize)]) -> serde_json::Value {
+    let pairs: Vec<String> = pairs.iter().map(|(one, other)| format!("{one}-{other}")).collect();
     let phase = WINDOW.as_secs() * u64::from(WINDOWS);
     let variables = [
         ("HOT_PAIRS", pairs.join(",")),
@@ -291,56 +318,11 @@ fn manifest(mode: &str, begin: u64, phases: usize) -> serde_json::Value {
     // Three of them fit on a node.
     let container = json!({"name": "actor", "image": IMAGE, "imagePullPolicy": "Never", "env": variables,
         "ports": [{"name": "metrics", "containerPort": 9100}], "readinessProbe": probe,
-        "resources": {"requests": {"cpu": "500m", "memory": "16Mi"}}});
+        "resources": {"requests": {"cpu": "260m", "memory": "16Mi"}}});
     let template = json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}});
     let implementation = json!({"kind": "cpu", "serviceTime": format!("{SERVICE}us"), "template": template});
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": NAME}, "spec": {
         "policy": NAME, "rebalance": mode,
         "actors": [{"name": "actor", "replicas": ACTORS, "implementations": [implementation]}],
         "channels": [{"from": "actor", "to": "actor", "rate": "10/s", "pattern": "AllToAll"}]}})
-}
-
-fn mean(numbers: &[f64]) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a few windows")]
-    let count = numbers.len().max(1) as f64;
-    numbers.iter().sum::<f64>() / count
-}
-
-/// Prints both halves beside each other; returns the page of results.
-fn compare(story: &Story, halves: &[Half], commit: &str) -> String {
-    let all: Vec<f64> = halves.iter().map(|half| mean(&half.throughput)).collect();
-    // The throughput while the hot pair is on one node: what the best static placement of a phase has.
-    let local = halves.iter().flat_map(|half| half.throughput.iter().zip(&half.local));
-    let best: Vec<f64> =
-        local.filter(|(_, is_local)| **is_local).map(|(throughput, _)| *throughput).collect();
-    let most = all.iter().copied().fold(1.0, f64::max);
-    story.say("");
-    story.step("Answers per second, mean of all windows:");
-    for (half, mean) in halves.iter().zip(&all) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the width")]
-        let width = (mean / most * BAR) as usize;
-        story.say(format!("{:<4} {:<40} {mean:>6.0}", half.mode, "█".repeat(width)));
-    }
-    let mut page = String::from("# The closed loop on two real nodes\n\n");
-    page +=
-        "| mode | answers/s | beside `Off` | windows with the hot pair on one node |\n|---|---|---|---|\n";
-    let off = all.last().copied().unwrap_or(1.0).max(1.0);
-    for (half, mean) in halves.iter().zip(&all) {
-        let local = half.local.iter().filter(|local| **local).count();
-        let _ = writeln!(
-            page,
-            "| `{}` | {mean:.0} | {:.2} | {local} of {} |",
-            half.mode,
-            mean / off,
-            half.local.len()
-        );
-    }
-    let _ = writeln!(
-        page,
-        "\nWith the hot pair on one node, the actors exchange {:.0} answers per second.\n\nMade at {commit} by `make demo-loop`: six actors, {} ms each way, windows of {} s, {WINDOWS} windows a phase.",
-        self::mean(&best),
-        DELAY.as_secs_f64() * 1000.0,
-        WINDOW.as_secs()
-    );
-    page
 }

@@ -1,4 +1,4 @@
-//! A gate in the API server: it admits a number of creations of a resource and blocks further ones.
+//! A gate in the API server: it admits a number of creations of a resource, or of writes of a user, and blocks further ones.
 //!
 //! A validating webhook. With it a test can stop the product between two of its writes, and observe that.
 
@@ -47,10 +47,15 @@ pub struct Gate<'a> {
     server: JoinHandle<()>,
 }
 
+/// The room of all writes of one user.
+pub const WRITES: &str = "writes";
+
 /// The state of the gate.
 struct Doors {
     /// By resource, how many creations are still admitted, and how many are or were blocked.
     rooms: Mutex<BTreeMap<String, Room>>,
+    /// The user whose writes count, of whatever resource, in the room [`WRITES`].
+    user: Option<String>,
     open: watch::Sender<bool>,
     asked: watch::Sender<bool>,
 }
@@ -70,9 +75,34 @@ impl<'a> Gate<'a> {
         namespace: &Namespace<'_>,
         rooms: &[(&str, usize)],
     ) -> Result<Self> {
+        let resources: Vec<&str> = rooms.iter().map(|(resource, _)| *resource).chain([TRIAL]).collect();
+        Self::new(cluster, namespace, rooms, None, (&["CREATE"], &resources)).await
+    }
+
+    /// Closes a gate around `namespace` that admits so many writes of this user; dry runs and events are not counted.
+    ///
+    /// Returns when the API server calls it.
+    pub async fn close_writes(
+        cluster: &'a Cluster,
+        namespace: &Namespace<'_>,
+        user: String,
+        admitted: usize,
+    ) -> Result<Self> {
+        let operations = ["CREATE", "UPDATE", "DELETE"];
+        Self::new(cluster, namespace, &[(WRITES, admitted)], Some(user), (&operations, &["*/*"])).await
+    }
+
+    async fn new(
+        cluster: &'a Cluster,
+        namespace: &Namespace<'_>,
+        rooms: &[(&str, usize)],
+        user: Option<String>,
+        (operations, resources): (&[&str], &[&str]),
+    ) -> Result<Self> {
         let room = |&(resource, free): &(&str, usize)| (resource.to_owned(), Room { free, held: 0 });
         let doors = Arc::new(Doors {
             rooms: Mutex::new(rooms.iter().map(room).collect()),
+            user,
             open: watch::Sender::new(false),
             asked: watch::Sender::new(false),
         });
@@ -91,7 +121,6 @@ impl<'a> Gate<'a> {
         let server = tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(tls)), pages));
         let gate = Self { cluster, name: format!("gate-{namespace}"), doors, server };
 
-        let resources: Vec<&str> = rooms.iter().map(|(resource, _)| *resource).chain([TRIAL]).collect();
         let authority =
             fs::read(cluster.plane().authority()).context("cannot read the authority's certificate")?;
         let hook = json!({
@@ -99,7 +128,7 @@ impl<'a> Gate<'a> {
             "timeoutSeconds": PATIENCE_SECONDS, "failurePolicy": "Fail",
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace.name()}},
             "clientConfig": {"url": format!("https://127.0.0.1:{port}/"), "caBundle": ByteString(authority)},
-            "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": resources}],
+            "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": operations, "resources": resources}],
         });
         let configuration = json!({"apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration", "metadata": {"name": gate.name}, "webhooks": [hook]});
@@ -113,7 +142,7 @@ impl<'a> Gate<'a> {
         Ok(gate)
     }
 
-    /// The number of creations of this resource that are or were blocked.
+    /// The number of creations of this resource, or of [`WRITES`], that are or were blocked.
     pub fn held(&self, resource: &str) -> usize {
         self.doors.rooms().get(resource).map_or(0, |room| room.held)
     }
@@ -167,7 +196,18 @@ async fn judge(State(doors): State<Arc<Doors>>, Json(review): Json<Value>) -> Js
     let resource = request["resource"]["resource"].as_str().unwrap_or_default();
     // A dry run creates nothing.
     let is_tried = resource != TRIAL && request["dryRun"] == true;
-    let allowed = is_tried || doors.lets_in(resource).await;
+    let counted = match &doors.user {
+        None => Some(resource),
+        Some(_) if resource == TRIAL => Some(TRIAL),
+        Some(user) if request["userInfo"]["username"] == *user.as_str() && resource != "events" => {
+            Some(WRITES)
+        }
+        Some(_) => None,
+    };
+    let allowed = match counted {
+        Some(counted) if !is_tried => doors.lets_in(counted).await,
+        _ => true,
+    };
     Json(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": request["uid"], "allowed": allowed, "status": {"message": "the gate was closed"}}}))
 }

@@ -34,6 +34,9 @@ enum Command {
         /// The delay of packets between two of these nodes, in each direction.
         #[arg(long)]
         delay_microseconds: Option<u64>,
+        /// Pods of each of these nodes run on one core, each node on another one.
+        #[arg(long)]
+        one_core: bool,
     },
     /// Write the images of operator and node agent as OCI archives, from the built programs.
     Images {
@@ -255,9 +258,9 @@ async fn run(command: Command) -> Result<()> {
             print!("{}", release::make(&out, &registry, &tag)?);
             Ok(())
         }
-        Command::Up { real_nodes, delay_microseconds } => {
+        Command::Up { real_nodes, delay_microseconds, one_core } => {
             let delay = delay_microseconds.map(Duration::from_micros);
-            control_plane::up(RealNodes { count: real_nodes, delay }).await
+            control_plane::up(RealNodes { count: real_nodes, delay, one_core }).await
         }
         Command::Planning { commit, results } => {
             planning::run(&commit, &results.unwrap_or_else(bench::results))

@@ -84,7 +84,11 @@ impl RealNode {
 
     /// The kubelet's process.
     pub fn kubelet_process(&self) -> Result<Pid> {
-        let flag = configuration::kubelet_config_flag(&self.state);
+        self.process(&configuration::kubelet_config_flag(&self.state), "kubelet")
+    }
+
+    /// The process with this flag.
+    fn process(&self, flag: &str, name: &str) -> Result<Pid> {
         let is_it = |id: &i32| {
             let command = std::fs::read_to_string(format!("/proc/{id}/cmdline")).unwrap_or_default();
             command.split('\0').any(|argument| argument == flag)
@@ -92,13 +96,20 @@ impl RealNode {
         let ids = std::fs::read_dir("/proc").context("cannot read /proc")?.flatten();
         let mut ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let id = ids.find(is_it).and_then(Pid::from_raw);
-        id.with_context(|| format!("{} has no kubelet now", self.name))
+        id.with_context(|| format!("{} has no {name} now", self.name))
     }
 
     /// Kills the kubelet. The node restarts it; containers keep running.
     pub fn kill_kubelet(&self) -> Result<()> {
         kill_process(self.kubelet_process()?, Signal::KILL)
             .with_context(|| format!("cannot kill the kubelet of {}", self.name))
+    }
+
+    /// Kills containerd. The node restarts it; containers keep running.
+    pub fn kill_containerd(&self) -> Result<()> {
+        let process = self.process(&configuration::containerd_config_flag(&self.state), "containerd")?;
+        kill_process(process, Signal::KILL)
+            .with_context(|| format!("cannot kill containerd of {}", self.name))
     }
 
     /// A command of containerd's client in the kubelet's namespace.
@@ -119,11 +130,23 @@ impl Cluster {
         std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
     }
 
+    /// Imports `image` on one real node.
+    pub async fn load_on(&self, node: &RealNode, image: &Image) -> Result<()> {
+        let archive = self.plane().state.join("run").join(format!("image-{}.tar", self.number()));
+        image.write(&archive)?;
+        self.import(&archive, std::slice::from_ref(node)).await?;
+        std::fs::remove_file(&archive).with_context(|| format!("cannot remove {}", archive.display()))
+    }
+
     /// Imports the image in an archive on every real node.
     pub async fn load_archive(&self, archive: &Path) -> Result<()> {
+        self.import(archive, &self.plane().nodes).await
+    }
+
+    async fn import(&self, archive: &Path, nodes: &[RealNode]) -> Result<()> {
         let plane = self.plane();
         let words = [OsStr::new("images"), OsStr::new("import"), archive.as_os_str()];
-        let imports = plane.nodes.iter().map(async |node| {
+        let imports = nodes.iter().map(async |node| {
             let imported = command::run(node.ctr(&plane.bin, &words), "").await;
             imported.with_context(|| format!("{} cannot import the image {}", node.name, archive.display()))
         });
@@ -142,6 +165,8 @@ pub(crate) struct Plan {
     /// The archive of [`PAUSE_IMAGE`].
     pause: PathBuf,
     network: network::Network,
+    /// Cores of the machine that pods of the node cannot use.
+    foreign_cores: usize,
 }
 
 /// The end of a node's network links: the process in its network namespace, and its addresses.
@@ -191,6 +216,10 @@ pub(crate) async fn start(
     )?;
 
     cgroups::remove_abandoned();
+    let cores = std::thread::available_parallelism().context("cannot count the cores")?.get();
+    if nodes.one_core {
+        cgroups::use_core(&cgroups::name(name), links.len() % cores)?;
+    }
     let log = plane.state.join("log").join(format!("{name}.log"));
     let mut child = Child::spawn_held(name, &log, &["node", &cgroups::name(name)])?;
     let pid = child.pid().context("the node has ended")?;
@@ -211,6 +240,7 @@ pub(crate) async fn start(
         authority: plane.authority(),
         pause: plane.state.join(PAUSE_ARCHIVE),
         network,
+        foreign_cores: if nodes.one_core { cores - 1 } else { 0 },
     };
     child.tell(&plan).await?;
     Ok((node, child))

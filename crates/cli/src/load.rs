@@ -58,7 +58,7 @@ impl LoadReport {
     ) -> Result<Self, placement::SnapshotError> {
         let derived = plan.world(planned);
         let judgement = record.facts.judge(base, &derived, &plan.assignment)?;
-        let outcome = LoadOutcome::of(&derived, &judgement, &record.facts.terms.into());
+        let outcome = LoadOutcome::of(&derived, &judgement, &record.facts.terms.clone().into());
         Ok(Self { rule: record.facts.rule, repeats: outcome == record.outcome, outcome })
     }
 

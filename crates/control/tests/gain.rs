@@ -1,6 +1,8 @@
 //! Gains of plans over windows.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
+
 use control::{
     BACKGROUND_INTERVAL, ElectiveMoves, Gain, GateRule, GateVerdict, LastLoadSearch, LoadSignal, LoadTerms,
     due_load_rule, gain, judge_moves, least_with_pauses, necessary_part, require_gain,
@@ -202,7 +204,13 @@ fn a_gain_does_not_count_if_a_more_important_level_loses() {
         .unwrap()
     };
     let goes = [0, 0].map(|unit| Some(UnitIx::new(unit))).into_iter().collect();
-    let terms = LoadTerms { least: 0.1, max_moves: 8, pause_seconds: 30.0, horizon_seconds: 300.0 };
+    let terms = LoadTerms {
+        least: 0.1,
+        max_moves: 8,
+        pause_seconds: 30.0,
+        pauses: BTreeMap::new(),
+        horizon_seconds: 300.0,
+    };
     let verdict = |works: &[u64]| {
         let window = |at: usize| Ok::<_, ()>(world(works[at], 100));
         let judged = judge_moves(GateRule::Steady, (&world(500, 100), &goes), &terms, works.len(), window);

@@ -191,9 +191,6 @@ pub fn allowed(config: &Config, platform: &Platform, actors: usize) -> Result<Ve
     Ok(allowed)
 }
 
-/// Number of planning periods for which counters are also kept by window.
-const REMEMBERED: u64 = 4;
-
 /// A simulation and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
@@ -235,8 +232,8 @@ impl Case<'_> {
             replanned: Vec::new(),
             changes: Vec::new(),
         };
-        let remembered = usize::try_from(config.replan_every_windows.saturating_mul(REMEMBERED));
-        let remembered = remembered.unwrap_or(usize::MAX);
+        let every = planner.as_deref().map_or(config.replan_every_windows, |planner| planner.period(config));
+        let remembered = planner.as_deref().map_or(0, |planner| planner.remembered(config));
         let mut number = 0;
         while self.windows.is_none_or(|most| number < most) {
             let Some(counted) = simulation.window()? else { break };
@@ -249,7 +246,7 @@ impl Case<'_> {
             let window = Window::of(counted, platform, &report.assignment);
             on_window(&window);
             report.windows.push(window);
-            if !number.is_multiple_of(config.replan_every_windows) {
+            if !number.is_multiple_of(every) {
                 continue;
             }
             if let Some(planner) = planner.as_deref_mut() {

@@ -3,7 +3,7 @@
 use placement::Strategy;
 use portfolio::{Limits, Purpose};
 
-use crate::planner::{Planner, SnapshotModel, StrategyPlanner};
+use crate::planner::{GatePlanner, Planner, SnapshotModel, StrategyPlanner};
 
 /// The strategy name that never moves an actor.
 pub const NONE: &str = "none";
@@ -37,6 +37,21 @@ fn entries() -> Vec<Entry> {
 /// All strategies, in listing order.
 pub fn strategies() -> Vec<Box<dyn Strategy>> {
     entries().into_iter().map(|entry| entry.strategy).collect()
+}
+
+/// A planner that decides like the operator for measured load, with the named strategy.
+///
+/// # Errors
+/// An unknown name.
+pub fn gate_planner(
+    name: &str,
+    facts: SnapshotModel,
+    effort: Option<u64>,
+    seed: u64,
+) -> Result<GatePlanner, String> {
+    let entry = entries().into_iter().find(|entry| entry.strategy.name() == name);
+    let entry = entry.ok_or_else(|| format!("unknown strategy {name}"))?;
+    Ok(GatePlanner::new(entry.strategy, facts, effort, seed))
 }
 
 /// A planner with the named strategy; an inner `None` never moves an actor. Plans of Cairn's own strategies must gain

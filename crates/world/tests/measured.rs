@@ -1,11 +1,17 @@
 //! Running actors and manifests, to which measured load is joined.
 #![expect(clippy::unwrap_used, reason = "a failing read fails the test")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use counters::MeasuredNumbers;
+use crds::MeasuredServiceTime;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
-use world::{ApplicationKey, Index, Policy, group_profiles, last_change, members, running_actors};
+use world::{
+    ApplicationKey, Index, MeasuredDemand, Policy, group_profiles, last_change, measured_service_times,
+    members, running_actors,
+};
 
 mod scene;
 
@@ -93,4 +99,38 @@ fn profiles_state_the_manifests_work() {
         .iter()
         .map(|(kind, it)| format!("{kind} {} {}", it.work_microseconds, it.service_microseconds));
     assert_eq!(kinds.collect::<Vec<_>>(), ["cpu 270000 9000", "gpu 30000 1000"]);
+}
+
+#[test]
+fn service_times_of_a_kind_that_was_left_are_remembered_by_the_decision() {
+    let time = |group: &str, kind: &str, time: &str| MeasuredServiceTime {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        service_time: time.to_owned(),
+    };
+    let mut all = scene::everything();
+    let at = all.placements.iter().position(|it| it.metadata.name.as_deref() == Some("web")).unwrap();
+    let mut decision = (*all.placements[at]).clone();
+    decision.spec.measured = vec![
+        time("s", "cpu", "8.5ms"),
+        time("s", "gpu", "2ms"),
+        time("s", "fpga", "1ms"),
+        time("gone", "cpu", "1ms"),
+    ];
+    all.placements[at] = Arc::new(decision.clone());
+    let mut index = Index::of(&all);
+    let (web, policy) = (web(), Policy::builtin("p"));
+    let application = index.application(&web).unwrap().clone();
+    let profiles = group_profiles(&index, &application, &policy).unwrap();
+    let measured =
+        profiles["s"].kinds.iter().map(|(kind, it)| (kind.as_str(), it.measured_service_microseconds));
+    assert_eq!(measured.collect::<Vec<_>>(), [("cpu", Some(8500.0)), ("gpu", Some(2000.0))]);
+
+    let services = BTreeMap::from([(("s".to_owned(), "gpu".to_owned()), 1234.567_89)]);
+    let numbers = MeasuredNumbers { services, ..MeasuredNumbers::default() };
+    let demand = MeasuredDemand { window: policy.window, numbers };
+    index.set_measured(&web, Some(Arc::new(demand)));
+    let next = |before| measured_service_times(&index, &application, &policy, before);
+    assert_eq!(next(Some(&decision)), [time("s", "cpu", "8500us"), time("s", "gpu", "1234.568us")]);
+    assert_eq!(next(None), [time("s", "gpu", "1234.568us")]);
 }

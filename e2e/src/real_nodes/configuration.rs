@@ -64,7 +64,12 @@ disabled_plugins = [
 }
 
 pub(super) fn containerd_flags(plan: &Plan) -> Vec<String> {
-    vec![format!("--config={}/containerd.toml", plan.node.state.display()), "--log-level=info".into()]
+    vec![containerd_config_flag(&plan.node.state), "--log-level=info".into()]
+}
+
+/// The flag that identifies containerd of the node with this folder.
+pub(super) fn containerd_config_flag(state: &Path) -> String {
+    format!("--config={}/containerd.toml", state.display())
 }
 
 /// The kubelet's configuration; JSON is YAML.
@@ -84,6 +89,7 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": format!("/{cgroup}"),
+        "systemReserved": {"cpu": plan.foreign_cores.to_string()},
         "enforceNodeAllocatable": ["pods"],
         "failSwapOn": false,
         "failCgroupV1": false, // machines with version 1 are still about

@@ -11,6 +11,10 @@ use crate::{
     wait,
 };
 
+/// The programs of a node.
+const CONTAINERD: &str = "containerd";
+const KUBELET: &str = "kubelet";
+
 /// How long containerd may take to answer.
 const CONTAINERD_LIMIT: Duration = Duration::from_mins(3);
 
@@ -46,28 +50,41 @@ async fn serve(plan: &Plan, cgroup: &str) -> Result<()> {
         let log = state.with_file_name("log").join(format!("{}-{log}.log", plan.node.name));
         Child::spawn(name, &log, &plan.bin.join(name), arguments)
     };
-    let mut containerd = spawn("containerd", "containerd", configuration::containerd_flags(plan))?;
+    let start = |name: &str, life: usize| {
+        let flags = match name {
+            CONTAINERD => configuration::containerd_flags(plan),
+            _ => configuration::kubelet_flags(plan),
+        };
+        spawn(name, &format!("{name}-{life}"), flags)
+    };
+    let mut containerd = start(CONTAINERD, 1)?;
     tokio::select! {
         done = import(plan) => done?,
         error = failure(&mut containerd) => return Err(error),
     }
-    let mut lives = 0;
-    loop {
-        lives += 1;
-        let mut kubelet = spawn("kubelet", &format!("kubelet-{lives}"), configuration::kubelet_flags(plan))?;
+    let mut kubelet = start(KUBELET, 1)?;
+    for life in 2.. {
         tokio::select! {
-            error = failure(&mut containerd) => return Err(error),
-            ended = kubelet.ended() => ensure_killed(&kubelet, ended?)?,
+            ended = containerd.ended() => {
+                ensure_killed(&containerd, ended?)?;
+                containerd = start(CONTAINERD, life)?;
+            }
+            ended = kubelet.ended() => {
+                ensure_killed(&kubelet, ended?)?;
+                kubelet = start(KUBELET, life)?;
+            }
         }
     }
+    Ok(())
 }
 
-/// A killed kubelet is restarted, as by systemd on real nodes; a kubelet that exits by itself is a failure.
-fn ensure_killed(kubelet: &Child, status: ExitStatus) -> Result<()> {
+/// What was killed is restarted, as by systemd on real nodes; a program that exits by itself is a failure.
+fn ensure_killed(child: &Child, status: ExitStatus) -> Result<()> {
     ensure!(
         status.signal().is_some(),
-        "the kubelet ended ({status}); its last words:\n{}",
-        kubelet.last_words()
+        "{} ended ({status}); its last words:\n{}",
+        child.name,
+        child.last_words()
     );
     Ok(())
 }

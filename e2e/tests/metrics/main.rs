@@ -4,6 +4,7 @@
 
 mod alerts;
 mod dashboards;
+mod forged;
 mod gpus;
 mod joins;
 mod queries;

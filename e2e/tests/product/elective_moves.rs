@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
 use crds::{MoveProgress, MoveStep};
-use e2e::{Gate, SimulatedNode, product::NAMESPACE, prometheus::Prometheus, wait_for};
+use e2e::{Gate, SimulatedNode, gate::WRITES, product::NAMESPACE, prometheus::Prometheus, wait_for};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
@@ -104,9 +104,9 @@ async fn measured_load_moves_actors_and_the_outcome_is_judged() {
     }
 }
 
-/// Three actors that talk to one that is pinned to a node.
-fn follows(node: &str, policy: &str) -> Value {
-    let mut manifest = application("app", &[("a", 3, &[("cpu", "1ms")]), ("c", 1, &[("cpu", "1ms")])]);
+/// Actors that talk to one that is pinned to a node.
+fn follows(actors: u32, node: &str, policy: &str) -> Value {
+    let mut manifest = application("app", &[("a", actors, &[("cpu", "1ms")]), ("c", 1, &[("cpu", "1ms")])]);
     manifest["spec"]["actors"][1]["pinTo"] = json!({"node": node});
     manifest["spec"]["channels"] =
         json!([{"from": "a", "to": "c", "rate": "100/s", "messageBytes": "1Ki", "pattern": "AllToAll"}]);
@@ -124,7 +124,7 @@ async fn apply_policy(name: &str, text: &str) {
 #[tokio::test]
 async fn a_new_manifest_moves_one_actor_at_a_time() {
     let env = TestEnv::new("turns", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    env.apply(&follows("one", "throughput")).await;
+    env.apply(&follows(3, "one", "throughput")).await;
     let at = |node: &'static str| {
         move |state: &AppState| {
             state.all_placed()?;
@@ -134,7 +134,7 @@ async fn a_new_manifest_moves_one_actor_at_a_time() {
     };
     env.wait_reconciled("app", at("one/")).await;
     let pods = env.watch_pods().await;
-    env.apply(&follows("two", "throughput")).await;
+    env.apply(&follows(3, "two", "throughput")).await;
     env.wait_reconciled("app", at("two/")).await;
     assert_eq!(most_down(pods.wait_synced().await, 3), 1);
     let shown = history(&env, "app").await;
@@ -146,14 +146,14 @@ async fn a_new_manifest_moves_one_actor_at_a_time() {
 async fn the_next_operator_goes_on_with_the_moves_of_a_killed_one() {
     let cluster = cluster();
     let mut env = TestEnv::new("killed", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    env.apply(&follows("one", "throughput")).await;
+    env.apply(&follows(3, "one", "throughput")).await;
     env.wait_reconciled("app", AppState::all_placed).await;
     let pods = env.watch_pods().await;
     for (round, started) in (1..).zip([0, 2, 3]) {
         let node = if round % 2 == 1 { "two" } else { "one" };
         // So many pods are created on the other node; the next creation is held.
         let gate = Gate::close(cluster, &env.namespace, &[("pods", started)]).await.unwrap();
-        env.apply(&follows(node, "throughput")).await;
+        env.apply(&follows(3, node, "throughput")).await;
         wait_for("an actor is stopped for its move", TIMEOUT, async || {
             ensure!(gate.held("pods") > 0, "no creation is held");
             anyhow::Ok(())
@@ -173,6 +173,51 @@ async fn the_next_operator_goes_on_with_the_moves_of_a_killed_one() {
         assert_eq!(most_down(pods, 3), 1, "at most one actor is stopped at a time");
         for (actor, lives) in pods.pods_per_actor() {
             assert_eq!(lives, 1 + round, "pods of {actor}");
+        }
+    }
+}
+
+/// The operator is killed before each of its writes while actors move, and so after each of them; the next one goes on.
+#[tokio::test]
+async fn the_next_operator_goes_on_from_every_write_of_a_move() {
+    let cluster = cluster();
+    let mut env = TestEnv::new("writes", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&follows(1, "one", "throughput")).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
+    let pods = env.watch_pods().await;
+    let user = format!("system:serviceaccount:{NAMESPACE}:{}", e2e::product::OPERATOR);
+    let mut lives = 1;
+    for written in 0.. {
+        let node = if written % 2 == 0 { "two" } else { "one" };
+        let gate = Gate::close_writes(cluster, &env.namespace, user.clone(), written).await.unwrap();
+        env.apply(&follows(1, node, "throughput")).await;
+        let has_moved = |state: &AppState| {
+            state.check_reconciled()?;
+            state.all_placed()?;
+            ensure!(state.places().values().all(|unit| unit.starts_with(node)), "{:?}", state.places());
+            ensure!(moves(state).iter().all(|it| it.step == MoveStep::Running), "{:?}", moves(state));
+            Ok(())
+        };
+        let is_killed = wait_for("a write is held, or none is left", TIMEOUT, async || {
+            let is_held = gate.held(WRITES) > 0;
+            ensure!(is_held || env.observe("app").await.is_ok_and(|state| has_moved(&state).is_ok()));
+            anyhow::Ok(is_held)
+        })
+        .await;
+        if is_killed {
+            env.product.operator.kill9().await.unwrap();
+            gate.open();
+            env.product.operator = cluster.start_operator().await.unwrap();
+        }
+        env.wait_until("app", has_moved).await;
+        lives += 1;
+        let seen = pods.wait_synced().await;
+        for (actor, lived) in seen.pods_per_actor() {
+            assert_eq!(lived, lives, "pods of {actor}, after {written} writes");
+        }
+        if !is_killed {
+            assert!(written > 5, "a move has more than {written} writes");
+            return;
         }
     }
 }
@@ -199,9 +244,9 @@ async fn an_actor_that_does_not_become_ready_goes_back() {
     let env = TestEnv::new("back", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     report_no_pods("two").await;
     apply_policy("impatient", "rebalance: {giveUp: 3s}\n").await;
-    env.apply(&follows("one", "impatient")).await;
+    env.apply(&follows(3, "one", "impatient")).await;
     env.wait_reconciled("app", AppState::all_placed).await;
-    env.apply(&follows("two", "impatient")).await;
+    env.apply(&follows(3, "two", "impatient")).await;
     env.wait_event("app", "Refused", "not ready within 3 s after its move").await;
     env.wait_event("app", "MoveWithdrawn", "withdrawn").await;
     env.wait_until("app", |state| {

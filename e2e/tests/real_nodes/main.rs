@@ -10,6 +10,7 @@ mod devices;
 mod dra;
 mod hello;
 mod live;
+mod moves;
 mod nodes;
 mod release;
 mod restart;

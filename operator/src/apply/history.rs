@@ -1,9 +1,10 @@
 //! History of the decisions that moved actors: a `ControllerRevision` each, with what came of it. Pure.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::Moment;
+use control::{Moment, wait_after_failures};
 use crds::{ActorApplication, MicroTime, MoveDecision, MoveOutcome, OutcomeVerdict, Placement, labels};
 use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
@@ -13,12 +14,10 @@ use crate::apply::ownership::metadata;
 
 /// Decisions that are kept.
 const KEPT: usize = 10;
+/// Moves of a group whose pauses are looked at.
+const PAUSES: usize = 8;
 /// Largest size of the data in bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// Windows that an application waits after its moves did not pay; doubled each time,
-const WAIT_WINDOWS: u32 = 10;
-/// up to this.
-const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
 /// The decisions of an application that moved actors, the oldest first.
 pub struct History(pub Vec<Arc<ControllerRevision>>);
@@ -85,16 +84,35 @@ impl History {
         &self.0[..self.0.len().saturating_sub(KEPT)]
     }
 
+    /// The median pause of each group's last moves, in seconds.
+    pub fn median_pauses(&self) -> BTreeMap<String, f64> {
+        let mut by_group: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for outcome in self.0.iter().rev().filter_map(|it| outcome_of(it)) {
+            for (actor, milliseconds) in outcome.pauses {
+                let Some((group, _)) = actor.rsplit_once('-') else { continue };
+                let known = by_group.entry(group.to_owned()).or_default();
+                if known.len() < PAUSES {
+                    known.push(milliseconds);
+                }
+            }
+        }
+        let median = |(group, mut pauses): (String, Vec<i64>)| {
+            pauses.sort_unstable();
+            #[expect(clippy::cast_precision_loss, reason = "a pause is shorter than 2^53 ms")]
+            let milliseconds = pauses[pauses.len() / 2] as f64;
+            (group, milliseconds / 1000.0)
+        };
+        by_group.into_iter().map(median).collect()
+    }
+
     /// Until when an application waits with further moves for a gain, with windows of this length: its last decisions did not
     /// pay. A decision that paid ends the wait.
     pub fn waits_until(&self, window: Duration) -> Option<Moment> {
         let outcomes: Vec<MoveOutcome> = self.0.iter().rev().filter_map(|it| outcome_of(it)).collect();
         let failed = outcomes.iter().take_while(|outcome| outcome.verdict != OutcomeVerdict::Paid).count();
         let last = outcomes.first().filter(|_| failed > 0)?;
-        let doubled = 1 << (failed - 1).min(16);
-        let wait = window.saturating_mul(WAIT_WINDOWS).saturating_mul(doubled).min(LONGEST_WAIT);
         let judged: Moment = last.judged_at.0.as_duration().try_into().ok()?;
-        Some(judged + wait)
+        Some(judged + wait_after_failures(failed, window))
     }
 }
 
@@ -110,7 +128,15 @@ pub fn withdrawn(placement: &Placement, judged_at: MicroTime) -> Option<MoveOutc
         judged_at,
         realised_percent: None,
         messages_per_second: None,
+        pauses: pauses(placement, &placement.spec.gain.as_ref()?.decided_at),
     })
+}
+
+/// By actor that a decision stopped for a move: how long it was down, in milliseconds.
+pub fn pauses(placement: &Placement, decided_at: &MicroTime) -> BTreeMap<String, i64> {
+    let moves = placement.status.iter().flat_map(|status| &status.moves);
+    let moves = moves.filter(|it| it.decided_at == *decided_at);
+    moves.filter_map(|it| Some((it.actor.clone(), it.pause_milliseconds?))).collect()
 }
 
 #[cfg(test)]
@@ -131,6 +157,7 @@ mod tests {
             judged_at: at(100 * number),
             realised_percent: None,
             messages_per_second: None,
+            pauses: [("a-0".to_owned(), 1000 * number), ("b-0".to_owned(), 1)].into(),
         });
         let annotations = outcome
             .map(|outcome| [(labels::OUTCOME.to_owned(), serde_json::to_string(&outcome).unwrap())].into());
@@ -159,6 +186,19 @@ mod tests {
             let until = History(revisions).waits_until(Duration::from_secs(10));
             assert_eq!(until, expected.map(Duration::from_secs), "{verdicts:?}");
         }
+    }
+
+    #[test]
+    fn the_median_of_the_last_pauses_counts() {
+        use OutcomeVerdict::{Less, Loss, Paid};
+        let of = |verdicts: &[Option<OutcomeVerdict>]| {
+            let revisions = (1..).zip(verdicts).map(|(number, verdict)| revision(number, *verdict)).collect();
+            History(revisions).median_pauses().get("a").copied()
+        };
+        assert_eq!(of(&[None]), None);
+        assert_eq!(of(&[Some(Paid), Some(Less), Some(Loss), None]), Some(2.0));
+        // Of ten, the last eight.
+        assert_eq!(of(&[Some(Paid); 10]), Some(7.0));
     }
 
     #[test]

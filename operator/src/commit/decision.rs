@@ -91,6 +91,7 @@ pub fn spec(
             .collect(),
         moves: moves((world, policy), (plan, decided), before, &assignments, index),
         gain: decided.gain.clone().or_else(|| before.and_then(|before| before.spec.gain.clone())),
+        measured: world::measured_service_times(index, application, policy, before),
         assignments,
     };
     truncate_reasons(&mut spec);

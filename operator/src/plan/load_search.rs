@@ -154,6 +154,7 @@ impl LoadSearch<'_> {
     async fn facts(&self, ctx: &Context) -> Result<(Arc<AssembledSnapshot>, Arc<LoadFacts>), Error> {
         let (caches, key, policy) = (ctx.caches.clone(), self.key.clone(), self.policy.clone());
         let (application, windows, rule) = (self.application.clone(), self.windows.clone(), self.rule);
+        let terms = terms(&policy, ctx.owned_resources.history(&application).median_pauses());
         run_blocking(&ctx.snapshot_permits, move || {
             let index = caches.index();
             let groups = world::group_profiles(&index, &application, &policy);
@@ -161,15 +162,15 @@ impl LoadSearch<'_> {
             let base = assemble_measured(&index, &key, &policy, Timestamp::now(), None)?;
             drop(index);
             let stays_put = world::groups_that_stay(&application);
-            let facts = LoadFacts::new(rule, &base.snapshot, &windows, groups, stays_put, terms(&policy));
+            let facts = LoadFacts::new(rule, &base.snapshot, &windows, groups, stays_put, terms);
             Ok((Arc::new(base), Arc::new(facts)))
         })
         .await
     }
 }
 
-/// The policy's terms for moves.
-fn terms(policy: &Policy) -> LoadTerms {
+/// The policy's terms for moves, and how long groups were down for their last ones.
+fn terms(policy: &Policy, pauses: BTreeMap<String, f64>) -> LoadTerms {
     let rebalance = policy.rebalance;
     let windows = u32::try_from(rebalance.horizon_windows).unwrap_or(u32::MAX);
     let window = Duration::from_micros(world::floor(policy.window));
@@ -177,6 +178,7 @@ fn terms(policy: &Policy) -> LoadTerms {
         least: rebalance.min_gain(),
         max_moves: rebalance.max_moves,
         pause_seconds: PAUSE_SECONDS,
+        pauses,
         horizon_seconds: window.as_secs_f64() * f64::from(windows),
     }
 }

@@ -1,25 +1,23 @@
 //! What came of moves that were made for a gain.
 
-use control::{gains_by_level, mean_gain};
+use std::collections::BTreeMap;
+
+use control::{JUDGED_WINDOWS, RealisedGain, RealisedMoves, gains_by_level, is_slower, mean_gain};
 use counters::{WindowChoice, Windows};
 use crds::{MicroTime, MoveOutcome, MoveStep, OutcomeVerdict, Placement};
 use jiff::Timestamp;
 
+use crate::apply::history::pauses;
 use crate::commit::elective::{percent, whole};
 use crate::error::Error;
 use crate::plan::load_search::{LoadSearch, MoverService};
 use crate::runtime::clock::micro_time;
 use crate::runtime::context::Context;
 
-/// Settled windows that moves are judged by.
-const JUDGED_WINDOWS: usize = 4;
-/// An actor is slower than before from this factor of its service time.
-const SLOWER: f64 = 1.1;
-
 /// The verdict on the elective moves of a decision, once four settled windows have passed since the last one was finished.
 ///
-/// The realised gain is the mean gain of the present places over the places before, each window on its own numbers. It is a
-/// loss, too, if the movers are slower than `before` and the actors exchange less than they did.
+/// The realised gain is the mean gain of the present places over the places before, each window on its own numbers. `before` has
+/// the movers' service times before.
 ///
 /// # Errors
 /// When no snapshot can be taken.
@@ -47,14 +45,21 @@ pub async fn judge_moves(
     let least = request.policy.rebalance.min_gain();
     let realised = percent(mean_gain(&gains, least));
     let messages = due.messages_per_second(windows);
-    let is_slower = before.is_some_and(|before| due.has_slower_mover(before, windows));
-    let verdict = verdict((due.expected, realised), (due.messages_before, messages), is_slower, least);
+    let moves = RealisedMoves {
+        expected_percent: due.expected,
+        realised_percent: realised,
+        messages_before: due.messages_before,
+        messages_after: messages,
+        has_slower_mover: before.is_some_and(|before| due.has_slower_mover(before, windows)),
+    };
+    let verdict = verdict(moves.gain(least));
     Ok(Some(MoveOutcome {
         decided_at: due.decided_at,
         verdict,
         judged_at: micro_time(Timestamp::now()),
         realised_percent: Some(realised),
         messages_per_second: Some(whole(messages)),
+        pauses: due.pauses,
     }))
 }
 
@@ -62,7 +67,9 @@ pub async fn judge_moves(
 struct DueJudgement {
     decided_at: MicroTime,
     expected: i64,
-    messages_before: Option<i64>,
+    messages_before: Option<f64>,
+    /// By actor: how long it was down, in milliseconds.
+    pauses: BTreeMap<String, i64>,
     /// Actors with the units that they left.
     moves: Vec<(String, String)>,
     /// Settled windows since then.
@@ -83,7 +90,8 @@ impl DueJudgement {
         (windows >= JUDGED_WINDOWS).then(|| Self {
             decided_at: gain.decided_at.clone(),
             expected: gain.expected_percent,
-            messages_before: gain.messages_per_second,
+            messages_before: gain.messages_per_second.map(messages),
+            pauses: pauses(decision, &gain.decided_at),
             moves: running.map(|it| (it.actor.clone(), it.from.clone())).collect(),
             windows,
         })
@@ -103,48 +111,20 @@ impl DueJudgement {
     fn has_slower_mover(&self, before: &MoverService, windows: &Windows) -> bool {
         self.moves.iter().any(|(actor, _)| {
             let now = windows.service_microseconds(actor, WindowChoice::Newest(self.windows));
-            now.zip(before.get(actor)).is_some_and(|(now, before)| now > before * SLOWER)
+            now.zip(before.get(actor)).is_some_and(|(now, before)| is_slower(*before, now))
         })
     }
 }
 
-/// Whether moves paid: `realised` and `expected` gain in percent, messages per second before and after.
-fn verdict(
-    (expected, realised): (i64, i64),
-    (before, after): (Option<i64>, f64),
-    is_slower: bool,
-    least: f64,
-) -> OutcomeVerdict {
-    #[expect(clippy::cast_precision_loss, reason = "messages are far fewer than 2^53")]
-    let exchanges_less = before.is_some_and(|before| after < before as f64 * (1.0 - least));
-    match () {
-        () if realised < 0 || is_slower && exchanges_less => OutcomeVerdict::Loss,
-        () if 2 * realised < expected => OutcomeVerdict::Less,
-        () => OutcomeVerdict::Paid,
-    }
+#[expect(clippy::cast_precision_loss, reason = "messages are far fewer than 2^53")]
+fn messages(count: i64) -> f64 {
+    count as f64
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn moves_are_judged_by_their_gain_and_by_slower_actors() {
-        use OutcomeVerdict::{Less, Loss, Paid};
-        for (expected, realised, before, after, is_slower, wanted) in [
-            (30, 28, Some(100), 130.0, false, Paid),
-            (30, 15, Some(100), 100.0, false, Paid),
-            (30, 14, Some(100), 100.0, false, Less),
-            (30, -1, Some(100), 130.0, false, Loss),
-            // A trap: the model promises a gain, but the actor is slower at its new place.
-            (30, 28, Some(100), 89.0, true, Loss),
-            (30, 28, Some(100), 91.0, true, Paid),
-            // Less is exchanged, but not for the movers' sake.
-            (30, 28, Some(100), 50.0, false, Paid),
-            (30, 28, None, 0.0, true, Paid),
-        ] {
-            let found = verdict((expected, realised), (before, after), is_slower, 0.1);
-            assert_eq!(found, wanted, "{expected} {realised} {before:?} {after} {is_slower}");
-        }
+fn verdict(gain: RealisedGain) -> OutcomeVerdict {
+    match gain {
+        RealisedGain::Paid => OutcomeVerdict::Paid,
+        RealisedGain::Less => OutcomeVerdict::Less,
+        RealisedGain::Loss => OutcomeVerdict::Loss,
     }
 }

@@ -233,6 +233,7 @@ mod tests {
             judged_at: at(9),
             realised_percent: Some(18),
             messages_per_second: None,
+            pauses: BTreeMap::new(),
         };
         let running = move_progress(&decision("n/v", Vec::new()), &|_| MoveState::Running, None, at(1).0);
         for (assigned, moves, state, outcome, expected) in [

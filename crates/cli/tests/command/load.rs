@@ -1,6 +1,6 @@
 //! `plan --windows`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use control::{GateRule, LoadTerms};
 use counters::{GroupProfile, KindProfile, Windows, WindowsFile};
@@ -48,7 +48,13 @@ fn searched(rule: GateRule) -> (LoadRecord, Snapshot) {
         (name.to_owned(), GroupProfile { actors: vec![format!("{name}-0")], receivers: Vec::new(), kinds })
     };
     let groups = ["a", "b", "c"].map(group).into();
-    let terms = LoadTerms { least: 0.1, max_moves: 8, pause_seconds: 10.0, horizon_seconds: 100.0 };
+    let terms = LoadTerms {
+        least: 0.1,
+        max_moves: 8,
+        pause_seconds: 10.0,
+        pauses: BTreeMap::new(),
+        horizon_seconds: 100.0,
+    };
     let windows = Windows::of_file(&windows());
     let facts = LoadFacts::new(rule, &base, &windows, groups, BTreeSet::from(["c".to_owned()]), terms);
     let planned = facts.planned(&base).unwrap();

@@ -1,6 +1,7 @@
 //! When a plan for measured load is due, and whether its moves pay: the same for operator, command line and simulator.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 
 use placement::ix::ActorIx;
 use placement::{Assignment, Snapshot};
@@ -81,14 +82,16 @@ pub fn due_load_rule(last: Option<LastLoadSearch>, signal: LoadSignal, now: Mome
 }
 
 /// The terms of a policy for moves for measured load.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LoadTerms {
     /// Least gain, as a fraction.
     pub least: f64,
     /// Most moves of one decision.
     pub max_moves: usize,
-    /// Pause of an actor that moves.
+    /// Pause of an actor that moves, if its group is not in `pauses`.
     pub pause_seconds: f64,
+    /// By group, without namespace and application: the median pause of its last moves, in seconds.
+    pub pauses: BTreeMap<String, f64>,
     /// Time in which the pauses must pay.
     pub horizon_seconds: f64,
 }
@@ -142,7 +145,12 @@ impl ElectiveMoves {
         let all: i64 = own.map(work).sum();
         #[expect(clippy::cast_precision_loss, reason = "work is at most 2^53")]
         let part = |actor| work(actor) as f64 / all.max(1) as f64;
-        let pauses = self.gains.keys().map(|actor| (terms.pause_seconds, part(*actor)));
+        let pause = |actor: ActorIx| {
+            let group = snapshot.file().actors[actor.at()].group.as_deref();
+            let group = group.and_then(|group| group.rsplit('/').next());
+            group.and_then(|group| terms.pauses.get(group)).copied().unwrap_or(terms.pause_seconds)
+        };
+        let pauses = self.gains.keys().map(|actor| (pause(*actor), part(*actor)));
         least_with_pauses(terms.least, pauses, terms.horizon_seconds)
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod gate;
 pub(crate) mod load;
 pub(crate) mod necessary;
+pub(crate) mod outcome;
 pub(crate) mod price;
 pub(crate) mod prune;
 

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::chart::{Labels, Panel, Series, lines};
-use super::contest::{ALL, Contest, Contestant, ContestantRuns, interval, last, losses, overall, table};
+use super::contest::{
+    ALL, Contest, Contestant, ContestantRuns, OPERATOR, interval, last, losses, overall, table,
+};
 use super::setting::{Failure, Setting};
 use crate::mean::mean;
 use crate::oracle::Hint;
@@ -345,12 +347,14 @@ pub fn moving_hotspot(setting: &Setting) -> Result<(), Failure> {
     let mut text = page("Moving hotspot");
     text.push_str(
         "48 actors on 8 CPUs, 2 GPUs and an FPGA. Each imbalanced phase lasts about ten windows and has four other hot actors, to which all actors send; a \
-         decision is due every five windows. Not from the paper.\n",
+         decision is due every five windows, and in every window for the operator's gate, which moves at most eight actors at once. Not from the paper.\n",
     );
     let free = unequal_units(8, 2, 4, 2);
+    let contestants = [ALL, &[OPERATOR]].concat();
     for (name, config) in [("free", free.clone()), ("charged", format!("{free}{CHARGED}"))] {
         let contest = Contest::new(&config, hotspot(48, (2_500.0, 500.0), 12.0, true, 1), None)?;
-        let described = described(setting, &contest, ALL, &format!("moving-hotspot-{name}"), false)?.text;
+        let described =
+            described(setting, &contest, &contestants, &format!("moving-hotspot-{name}"), false)?.text;
         write!(text, "\n## Moves and planning {name}\n\n{described}")?;
         setting.write("moving-hotspot.md", &text)?;
     }

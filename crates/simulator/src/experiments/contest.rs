@@ -11,7 +11,7 @@ use crate::planner::{SnapshotModel, WorkMeasure, levels};
 use crate::platform::Platform;
 use crate::run::{Case, Change, Report, allowed};
 use crate::simulation;
-use crate::strategies::{NONE, planner};
+use crate::strategies::{NONE, gate_planner, planner};
 use crate::trace::{Kind, Trace};
 
 /// A strategy and its inputs.
@@ -32,6 +32,8 @@ pub struct Contestant {
 pub enum InputModel {
     /// Work of the busiest unit including its messages; a plan must gain 2 %.
     Busiest,
+    /// The same; moves are judged in every window as the operator judges those for measured load.
+    EveryWindow,
     /// The same; every improvement is applied.
     Ungated,
     /// Time, default levels; every improvement is applied.
@@ -55,7 +57,7 @@ impl InputModel {
     fn facts(self, config: &Config) -> SnapshotModel {
         let gamma = config.gamma.clone();
         let measure = match self {
-            Self::Busiest | Self::Ungated => return SnapshotModel::busiest(gamma),
+            Self::Busiest | Self::EveryWindow | Self::Ungated => return SnapshotModel::busiest(gamma),
             Self::Time => return SnapshotModel::in_time(gamma),
             Self::Levels | Self::Adaptive => WorkMeasure::Time,
             Self::Roomy => WorkMeasure::Roomy,
@@ -108,6 +110,9 @@ pub const ALL: &[Contestant] = &[
     other("random"),
     Contestant { label: "static start", ..other(NONE) },
 ];
+
+/// The operator's planning for measured load.
+pub const OPERATOR: Contestant = ours("the operator's gate for measured load", InputModel::EveryWindow);
 
 /// The contestants whose changes the results compare with staying.
 const OURS: [&str; 4] = ["asp", "asp without gate", "asp, objective in time", "asp, plain objective"];
@@ -186,9 +191,13 @@ impl Contest {
 
     fn one(&self, contestant: &Contestant, seed: u64) -> Result<Report, Failure> {
         let (input, strategy) = (contestant.input, contestant.strategy);
+        let case = self.case(&self.start, self.windows);
+        if input == InputModel::EveryWindow {
+            let mut planner = gate_planner(strategy, input.facts(&self.config), contestant.effort, seed)?;
+            return Ok(case.run(Some(&mut planner), &mut |_| {})?);
+        }
         let mut planner =
             planner(strategy, input.facts(&self.config), contestant.effort, seed, input.least_gain())?;
-        let case = self.case(&self.start, self.windows);
         Ok(case.run(planner.as_deref_mut().map(|planner| planner as _), &mut |_| {})?)
     }
 

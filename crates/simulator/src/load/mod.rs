@@ -6,4 +6,4 @@ mod world;
 
 pub use application::MeasuredApplication;
 pub use planning::{DecisionRule, LoadError, LoadPlanning, RULES, TERMS, planned};
-pub use world::{ACTORS, LoadWorld, Noise, NoiseProcess, WindowTraffic};
+pub use world::{ACTORS, LoadWorld, Noise, NoiseProcess, WINDOW_SECONDS, WindowTraffic, name};

@@ -1,5 +1,6 @@
 //! The operator's planning for measured load, and simpler ways to compare it with.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use control::{
@@ -16,8 +17,13 @@ use super::world::{LoadWorld, WINDOW_SECONDS};
 /// Effort of a search: eight actors on three units are solved to optimality.
 const EFFORT: u64 = 200;
 /// The default policy's terms.
-pub const TERMS: LoadTerms =
-    LoadTerms { least: 0.1, max_moves: 8, pause_seconds: 10.0, horizon_seconds: 10.0 * WINDOW_SECONDS };
+pub const TERMS: LoadTerms = LoadTerms {
+    least: 0.1,
+    max_moves: 8,
+    pause_seconds: 10.0,
+    pauses: BTreeMap::new(),
+    horizon_seconds: 10.0 * WINDOW_SECONDS,
+};
 
 /// Why nothing can be decided.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +82,7 @@ impl LoadPlanning {
         Self { rule, last: None }
     }
 
-    /// The gain of the moves that would be made after so many windows; `None` if nothing would move.
+    /// The moves that would be made after so many windows, and their gain; `None` if nothing would move.
     ///
     /// # Errors
     /// No snapshot or plan can be made.
@@ -86,22 +92,25 @@ impl LoadPlanning {
         application: &MeasuredApplication,
         current: &[Option<usize>],
         window: usize,
-    ) -> Result<Option<f64>, LoadError> {
+    ) -> Result<Option<(ElectiveMoves, f64)>, LoadError> {
         match self.rule {
             DecisionRule::LastWindow | DecisionRule::Paper => {
                 let snapshot = application.snapshot(world, WindowChoice::Newest(1), current)?;
                 let least = if self.rule == DecisionRule::Paper { 0.0 } else { TERMS.least };
                 let terms = LoadTerms { least, ..TERMS };
                 let moves = ElectiveMoves::of_plan(&snapshot, &planned(&snapshot)?, &terms);
-                let gain = moves.map(|moves| moves.gain(&snapshot));
-                Ok(gain.filter(|gain| *gain > 0.0 && *gain >= least))
+                let gains = moves.map(|moves| {
+                    let gain = moves.gain(&snapshot);
+                    (moves, gain)
+                });
+                Ok(gains.filter(|(_, gain)| *gain > 0.0 && *gain >= least))
             }
             DecisionRule::EveryWindow => {
                 for rule in [GateRule::Change, GateRule::Steady] {
                     if application.windows.usable_windows() >= rule.needed() {
                         let judged = judge(rule, world, application, current)?;
-                        if let Some((_, gain)) = judged.pays() {
-                            return Ok(Some(gain));
+                        if let Some((moves, gain)) = judged.pays() {
+                            return Ok(Some((moves.clone(), gain)));
                         }
                     }
                 }
@@ -117,7 +126,7 @@ impl LoadPlanning {
         application: &MeasuredApplication,
         current: &[Option<usize>],
         window: usize,
-    ) -> Result<Option<f64>, LoadError> {
+    ) -> Result<Option<(ElectiveMoves, f64)>, LoadError> {
         let windows = &application.windows;
         let seconds = u32::try_from(window).map_or(f64::MAX, f64::from) * WINDOW_SECONDS;
         let now = Duration::from_secs_f64(seconds);
@@ -151,9 +160,9 @@ impl LoadPlanning {
         Ok(match (self.rule, &judged) {
             (
                 DecisionRule::MeanGain,
-                LoadJudgement::Judged { verdict: GateVerdict::Uncertain { gain }, .. },
-            ) => Some(*gain),
-            _ => judged.pays().map(|(_, gain)| gain),
+                LoadJudgement::Judged { moves, verdict: GateVerdict::Uncertain { gain } },
+            ) => Some((moves.clone(), *gain)),
+            _ => judged.pays().map(|(moves, gain)| (moves.clone(), gain)),
         })
     }
 }

@@ -6,6 +6,9 @@ use crate::config::Config;
 use crate::platform::Platform;
 use crate::simulation::PeriodCounters;
 
+/// Number of planning periods for which counters are also kept by window.
+const REMEMBERED: u64 = 4;
+
 /// The operator's knowledge at the end of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
@@ -73,4 +76,14 @@ pub trait Planner {
     /// # Errors
     /// No decision can be made.
     fn plan(&mut self, observed: &Observed) -> Result<Option<Proposal>, PlannerError>;
+
+    /// Windows from one decision to the next.
+    fn period(&self, config: &Config) -> u64 {
+        config.replan_every_windows
+    }
+
+    /// Windows whose counters are kept one by one.
+    fn remembered(&self, config: &Config) -> usize {
+        usize::try_from(config.replan_every_windows.saturating_mul(REMEMBERED)).unwrap_or(usize::MAX)
+    }
 }

@@ -92,7 +92,8 @@ impl StrategyPlanner {
     }
 }
 
-fn complete(assignment: &Assignment) -> Option<Vec<usize>> {
+/// The unit of each actor; `None` if an actor has none.
+pub(super) fn complete(assignment: &Assignment) -> Option<Vec<usize>> {
     assignment.iter().map(|place| place.map(UnitIx::at)).collect()
 }
 

@@ -7,3 +7,4 @@ mod oracle;
 mod planning;
 mod properties;
 mod published;
+mod trap;

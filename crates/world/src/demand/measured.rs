@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use counters::{GroupProfile, KindProfile, RosterApplication, RunningActor};
-use crds::ActorApplication;
+use crds::{ActorApplication, MeasuredServiceTime, Placement, PlacementSpec};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -84,7 +84,40 @@ fn service(application: &ActorApplication, group: &str, kind: &str) -> f64 {
     implementation.and_then(|it| duration(&it.service_time).ok()).map_or(0.0, float)
 }
 
-/// What the manifest states of each group, under a policy.
+/// Microseconds per message, by group and kind, that a decision recorded.
+fn service_times(decision: &PlacementSpec) -> BTreeMap<(&str, &str), f64> {
+    let recorded = decision.measured.iter().filter_map(|it| {
+        let microseconds = duration(&it.service_time).ok().map(float).filter(|time| *time > 0.0)?;
+        Some(((&*it.group, &*it.kind), microseconds))
+    });
+    recorded.collect()
+}
+
+/// The service times for the next decision: the last measured ones of each group and kind of the manifest, sorted.
+pub fn measured_service_times(
+    index: &Index,
+    application: &ActorApplication,
+    policy: &Policy,
+    before: Option<&Placement>,
+) -> Vec<MeasuredServiceTime> {
+    let earlier = before.map(|before| service_times(&before.spec)).unwrap_or_default();
+    let newest = index.measured(&ApplicationKey::of(application), policy.window);
+    let mut all = Vec::new();
+    for group in &application.spec.actors {
+        for implementation in &group.implementations {
+            let (group, kind) = (group.name.clone(), implementation.kind.clone());
+            let measured = newest.and_then(|newest| newest.services.get(&(group.clone(), kind.clone())));
+            let Some(time) = measured.or_else(|| earlier.get(&(&*group, &*kind))) else { continue };
+            // Nanoseconds, so that a change far below the noise changes nothing.
+            let service_time = format!("{}us", (time * 1e3).round().max(1.0) / 1e3);
+            all.push(MeasuredServiceTime { group, kind, service_time });
+        }
+    }
+    all.sort();
+    all
+}
+
+/// What the manifest, and the application's decision, state of each group, under a policy.
 ///
 /// # Errors
 /// An invalid manifest: the path in `spec` and the problem.
@@ -95,12 +128,18 @@ pub fn group_profiles(
 ) -> Result<BTreeMap<String, GroupProfile>, String> {
     let actors = desired_actors(index, application);
     let numbers = Numbers::of(application, &actors, policy)?;
+    let decision = index.placement(&ApplicationKey::of(application));
+    let earlier = decision.map(|decision| service_times(&decision.spec)).unwrap_or_default();
     let of_group = |(group, numbers): (&crds::ActorGroup, &crate::demand::GroupNumbers)| {
         let of_kind = |(kind, (work, _)): (&String, &(u64, _))| {
             #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
             let work_microseconds = *work as f64;
             let service_microseconds = service(application, &group.name, kind);
-            let profile = KindProfile { work_microseconds, service_microseconds, ..KindProfile::default() };
+            let profile = KindProfile {
+                work_microseconds,
+                service_microseconds,
+                measured_service_microseconds: earlier.get(&(&*group.name, &**kind)).copied(),
+            };
             (kind.clone(), profile)
         };
         let channels = application.spec.channels.iter().filter(|channel| channel.from == group.name);

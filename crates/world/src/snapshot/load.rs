@@ -42,15 +42,18 @@ pub enum LoadRule {
 }
 
 /// The policy's terms for moves.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoadTermsFile {
     /// Least gain, as a fraction.
     pub least_gain: f64,
     /// Most moves of one decision.
     pub max_moves: usize,
-    /// Pause of an actor that moves.
+    /// Pause of an actor that moves, if its group is not in `pauses`.
     pub pause_seconds: f64,
+    /// By group: the median pause of its last moves, in seconds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pauses: BTreeMap<String, f64>,
     /// Time in which the pauses must pay.
     pub horizon_seconds: f64,
 }
@@ -122,15 +125,15 @@ impl From<LoadRule> for GateRule {
 
 impl From<LoadTerms> for LoadTermsFile {
     fn from(terms: LoadTerms) -> Self {
-        let LoadTerms { least, max_moves, pause_seconds, horizon_seconds } = terms;
-        Self { least_gain: least, max_moves, pause_seconds, horizon_seconds }
+        let LoadTerms { least, max_moves, pause_seconds, pauses, horizon_seconds } = terms;
+        Self { least_gain: least, max_moves, pause_seconds, pauses, horizon_seconds }
     }
 }
 
 impl From<LoadTermsFile> for LoadTerms {
     fn from(terms: LoadTermsFile) -> Self {
-        let LoadTermsFile { least_gain, max_moves, pause_seconds, horizon_seconds } = terms;
-        Self { least: least_gain, max_moves, pause_seconds, horizon_seconds }
+        let LoadTermsFile { least_gain, max_moves, pause_seconds, pauses, horizon_seconds } = terms;
+        Self { least: least_gain, max_moves, pause_seconds, pauses, horizon_seconds }
     }
 }
 
@@ -214,7 +217,7 @@ impl LoadFacts {
         planned: &Snapshot,
         goes: &Assignment,
     ) -> Result<LoadJudgement, SnapshotError> {
-        let (windows, terms) = (Windows::of_file(&self.windows), self.terms.into());
+        let (windows, terms) = (Windows::of_file(&self.windows), self.terms.clone().into());
         let of_window = |at| self.measured(base, &windows, WindowChoice::One(at));
         judge_moves(self.rule.into(), (planned, goes), &terms, windows.usable_windows(), of_window)
     }
@@ -222,7 +225,7 @@ impl LoadFacts {
     /// The record of a search with this plan.
     pub fn record(self, planned: &Snapshot, plan: &Plan, judgement: &LoadJudgement) -> LoadRecord {
         LoadRecord {
-            outcome: LoadOutcome::of(planned, judgement, &self.terms.into()),
+            outcome: LoadOutcome::of(planned, judgement, &self.terms.clone().into()),
             facts: self,
             strategy: plan.strategy.to_owned(),
             seed: plan.seed,

@@ -1,0 +1,152 @@
+//! What the demo of the loop measured, and how its parts compare.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use super::{DELAY, WINDOW, WINDOWS};
+use crate::demo::story::Story;
+
+/// The width of a bar.
+const BAR: f64 = 40.0;
+/// Windows after the last moved actor became ready that are not compared with the best placement: the one in which it did, and
+/// the next one.
+const SETTLING: usize = 2;
+
+/// What a part measured.
+pub(super) struct Part {
+    /// Its name.
+    pub name: &'static str,
+    /// Answers per second in each window.
+    pub throughput: Vec<f64>,
+    /// Whether the hot pair was on one node at the end of each window.
+    pub local: Vec<bool>,
+    /// The moves as they were last printed.
+    pub moves: String,
+    /// The node of each actor.
+    pub places: BTreeMap<String, String>,
+    /// How each phase was followed.
+    pub phases: BTreeMap<u32, Phase>,
+}
+
+/// How moves followed the change at the beginning of a phase, in seconds since it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Phase {
+    /// When they were decided.
+    pub decided: Option<i64>,
+    /// When the last moved actor was ready.
+    pub ready: Option<i64>,
+}
+
+impl Part {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            throughput: Vec::new(),
+            local: Vec::new(),
+            moves: String::new(),
+            places: BTreeMap::new(),
+            phases: BTreeMap::new(),
+        }
+    }
+
+    /// The indices of two actors that are on one node.
+    pub(super) fn pair_on_one_node(&self) -> Option<(usize, usize)> {
+        let index = |actor: &String| actor.rsplit_once('-')?.1.parse().ok();
+        self.places.iter().find_map(|(one, node)| {
+            let other = self.places.iter().find(|(other, there)| *other > one && *there == node)?.0;
+            Some((index(one)?, index(other)?))
+        })
+    }
+
+    /// The throughput of a phase after its moves, and the number of its windows; from its beginning if it needs none.
+    fn after_moves(&self, phase: u32) -> Option<f64> {
+        let first = usize::try_from(phase * WINDOWS).ok()?;
+        let last = (first + WINDOWS as usize).min(self.throughput.len());
+        let moved = self.phases.get(&phase).and_then(|phase| phase.ready);
+        let skipped = match moved {
+            Some(ready) => usize::try_from(ready).ok()? / usize::try_from(WINDOW.as_secs()).ok()? + SETTLING,
+            None => 0,
+        };
+        let after = self.throughput.get(first + skipped..last)?;
+        (!after.is_empty()).then(|| mean(after))
+    }
+}
+
+fn mean(numbers: &[f64]) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a few windows")]
+    let count = numbers.len().max(1) as f64;
+    numbers.iter().sum::<f64>() / count
+}
+
+/// Prints the parts beside each other; returns the page of results.
+pub(super) fn compare(story: &Story, parts: &[Part], commit: &str) -> String {
+    let means: Vec<f64> = parts.iter().map(|part| mean(&part.throughput)).collect();
+    let most = means.iter().copied().fold(1.0, f64::max);
+    story.say("");
+    story.step(
+        "Answers per second, mean of all windows (Best: the hot pair is on one node from the beginning):",
+    );
+    for (part, mean) in parts.iter().zip(&means) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the width")]
+        let width = (mean / most * BAR) as usize;
+        story.say(format!("{:<4} {:<40} {mean:>6.0}", part.name, "█".repeat(width)));
+    }
+    page(parts, &means, commit)
+}
+
+fn page(parts: &[Part], means: &[f64], commit: &str) -> String {
+    let mut page = String::from("# The closed loop on two real nodes\n\n");
+    page +=
+        "| mode | answers/s | beside `Off` | windows with the hot pair on one node |\n|---|---|---|---|\n";
+    let of = |name| {
+        parts.iter().zip(means).find(|(part, _)| part.name == name).map_or(1.0, |(_, mean)| mean.max(1.0))
+    };
+    for (part, mean) in parts.iter().zip(means) {
+        let local = part.local.iter().filter(|local| **local).count();
+        let (name, ratio, windows) = (part.name, mean / of("Off"), part.local.len());
+        let _ = writeln!(page, "| `{name}` | {mean:.0} | {ratio:.2} | {local} of {windows} |");
+    }
+    page += "\n| phase | decided after | last actor ready after | answers/s from then on | beside `Best` |\n|---|---|---|---|---|\n";
+    let on = parts.iter().find(|part| part.name == "On");
+    for (number, phase) in on.iter().flat_map(|on| &on.phases) {
+        let seconds =
+            |time: Option<i64>| time.map_or_else(|| "no move".to_owned(), |time| format!("{time} s"));
+        let after = on.and_then(|on| on.after_moves(*number));
+        let after = after.map_or_else(
+            || "| none | none".to_owned(),
+            |after| format!("| {after:.0} | {:.2}", after / of("Best")),
+        );
+        let _ = writeln!(
+            page,
+            "| {} | {} | {} {after} |",
+            number + 1,
+            seconds(phase.decided),
+            seconds(phase.ready)
+        );
+    }
+    let _ = writeln!(
+        page,
+        "\nMade at {commit} by `make demo-loop`: six actors on two kubelets with a core each, {} ms between them each way, windows of {} s, {WINDOWS} windows a phase, one run. `Best` has the hot pair on one node from the beginning, for one phase; all actors are alike.",
+        DELAY.as_secs_f64() * 1000.0,
+        WINDOW.as_secs()
+    );
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_of_a_phase_begin_after_its_moves() {
+        let mut part = Part::new("On");
+        part.throughput = (0..24).map(f64::from).collect();
+        part.phases =
+            BTreeMap::from([(0, Phase::default()), (1, Phase { decided: Some(31), ready: Some(39) })]);
+        assert_eq!(part.after_moves(0), Some(5.5));
+        // Windows 12 + 3 + 2 to 23.
+        assert_eq!(part.after_moves(1), Some(20.0));
+        let places = [("actor-0", "b"), ("actor-1", "a"), ("actor-4", "b")];
+        part.places = places.map(|(actor, node)| (actor.to_owned(), node.to_owned())).into();
+        assert_eq!(part.pair_on_one_node(), Some((0, 4)));
+    }
+}

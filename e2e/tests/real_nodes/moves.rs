@@ -1,0 +1,219 @@
+//! Moves on real nodes: a move that a kubelet cannot carry out is withdrawn, and others end in spite of killed kubelets, containerds
+//! and pods.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use crds::{ActorApplication, Placement, labels};
+use e2e::{images::Image, keeper, product::NAMESPACE, wait_for};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{Api, DeleteParams, ListParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use crate::scene::{ACTOR_IMAGE, SOON, alone, cluster, node, product};
+
+/// An image that only node `real-0` has.
+const LOCAL_IMAGE: &str = "registry.local/local:e2e";
+
+/// Two actors of this image that talk to one that is pinned to a node.
+fn follows(policy: &str, image: &str, pinned_to: &str) -> Value {
+    let group = |name: &str, replicas: usize, image: &str| {
+        let container = json!({"name": "actor", "image": image, "imagePullPolicy": "Never",
+            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
+        let template = json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}});
+        json!({"name": name, "replicas": replicas, "arrivals": "1/s",
+            "implementations": [{"kind": "cpu", "serviceTime": "1ms", "template": template}]})
+    };
+    let mut groups = [group("a", 2, image), group("c", 1, ACTOR_IMAGE)];
+    groups[1]["pinTo"] = json!({"node": pinned_to});
+    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": "app"}, "spec": {
+        "policy": policy, "actors": groups,
+        "channels": [{"from": "a", "to": "c", "rate": "100/s", "messageBytes": "1Ki", "pattern": "AllToAll"}]}})
+}
+
+/// The node of each running actor.
+async fn running(client: &Client, namespace: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    let pods = pods.list(&ListParams::default().labels(labels::ACTOR)).await?.items;
+    let is_running = |pod: &&Pod| {
+        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+        pod.metadata.deletion_timestamp.is_none() && phase == Some("Running")
+    };
+    let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    Ok(pods.iter().filter(is_running).map(|pod| (pod.labels()[labels::ACTOR].clone(), node(pod))).collect())
+}
+
+/// Applies the policy and the pool.
+async fn prepare() {
+    let cluster = cluster().await;
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "impatient", "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
+        "data": {"policy.yaml": "rebalance: {giveUp: 5s}\n"}});
+    let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "cpus"},
+        "spec": {"kind": "cpu"}});
+    for object in [policy, pool] {
+        cluster.kubectl_with(["apply", "-f-"], &object.to_string()).await.unwrap();
+    }
+}
+
+async fn clean_up() {
+    let cluster = cluster().await;
+    cluster.kubectl(["delete", "configmap", "impatient", "-n", NAMESPACE]).await.unwrap();
+    cluster.kubectl(["delete", "devicepool", "cpus"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_actor_whose_image_is_missing_goes_back() {
+    let _alone = alone().await;
+    let cluster = cluster().await;
+    product().await;
+    let client = cluster.client().await.unwrap();
+    let pause = keeper::built("cairn-e2e-pause").unwrap();
+    let image = Image::new(LOCAL_IMAGE, "/actor").program(&pause, "/actor").unwrap();
+    cluster.load_on(node("real-0"), &image).await.unwrap();
+    prepare().await;
+    let namespace = cluster.namespace("withdrawn").await.unwrap();
+    namespace.apply(&follows("impatient", LOCAL_IMAGE, "real-0").to_string()).await.unwrap();
+    let wait_running = async |what: &str, pinned: &str| {
+        wait_for(what, SOON, async || {
+            let found = running(&client, namespace.name()).await?;
+            let expected = [("a-0", "real-0"), ("a-1", "real-0"), ("c-0", pinned)];
+            let expected = expected.map(|(actor, node)| (actor.to_owned(), node.to_owned()));
+            ensure!(found == BTreeMap::from(expected), "{found:?}");
+            anyhow::Ok(())
+        })
+        .await;
+    };
+    wait_running("the actors run on the node that has the image", "real-0").await;
+    let uids = async || {
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
+        let pods = pods.list(&ListParams::default().labels(labels::ACTOR)).await.unwrap().items;
+        pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect::<BTreeMap<_, _>>()
+    };
+    let before = uids().await;
+
+    namespace.apply(&follows("impatient", LOCAL_IMAGE, "real-1").to_string()).await.unwrap();
+    let events = Api::<Event>::namespaced(client.clone(), namespace.name());
+    wait_for("a move is withdrawn", SOON, async || {
+        let all = events.list(&ListParams::default()).await?.items;
+        let reasons: Vec<&str> = all.iter().filter_map(|event| event.reason.as_deref()).collect();
+        ensure!(reasons.contains(&"MoveWithdrawn"), "{reasons:?}");
+        anyhow::Ok(())
+    })
+    .await;
+    wait_running("the actor is back, and only the pinned one has moved", "real-1").await;
+    let placements = Api::<Placement>::namespaced(client.clone(), namespace.name());
+    let refusals = placements.get("app").await.unwrap().status.unwrap_or_default().refusals;
+    let of_image = refusals.iter().find(|it| it.node.as_deref() == Some("real-1"));
+    assert!(of_image.is_some_and(|it| it.cause.is_some()), "{refusals:?}");
+    let after = uids().await;
+    let stayed = before.iter().filter(|(name, uid)| name.contains("-a-") && after.get(*name) == Some(uid));
+    assert_eq!(stayed.count(), 1, "one actor was stopped, the other never: {before:?} {after:?}");
+
+    // The cause stands: a further plan sends none of them there.
+    let edited = json!({"spec": {"priority": 1}}).to_string();
+    namespace.kubectl(["patch", "actorapp", "app", "--type=merge", "-p", &edited]).await.unwrap();
+    let applications = Api::<ActorApplication>::namespaced(client.clone(), namespace.name());
+    wait_for("the edited manifest is planned", SOON, async || {
+        let (application, placement) = (applications.get("app").await?, placements.get("app").await?);
+        let planned = Some(placement.spec.application_generation);
+        ensure!(planned == application.metadata.generation, "the Placement is of generation {planned:?}");
+        let places: Vec<_> = placement.spec.assignments.iter().map(|it| (&*it.actor, &*it.node)).collect();
+        ensure!(places == [("a-0", "real-0"), ("a-1", "real-0"), ("c-0", "real-1")], "{places:?}");
+        anyhow::Ok(())
+    })
+    .await;
+    assert_eq!(uids().await, after, "no actor was stopped again");
+    namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
+    clean_up().await;
+}
+
+/// What is killed, and when.
+#[derive(Clone, Copy, Debug)]
+enum Kill {
+    /// The kubelet of the node that an actor leaves, while the actor stops.
+    SourceKubelet,
+    /// Its containerd.
+    SourceContainerd,
+    /// The pod that is to be moved, before it is stopped for the move.
+    SourcePod,
+    /// The kubelet of the node that an actor goes to, while it starts.
+    DestinationKubelet,
+    /// Its containerd.
+    DestinationContainerd,
+    /// The pod that starts there.
+    DestinationPod,
+}
+
+const KILLS: [Kill; 6] = [
+    Kill::SourceKubelet,
+    Kill::SourceContainerd,
+    Kill::SourcePod,
+    Kill::DestinationKubelet,
+    Kill::DestinationContainerd,
+    Kill::DestinationPod,
+];
+
+impl Kill {
+    /// Whether a pod of the group that moves is at the step in which this kill is due.
+    fn is_due(self, pod: &Pod, to: &str) -> bool {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        let is_there = node == Some(to);
+        let is_stopping = pod.metadata.deletion_timestamp.is_some();
+        match self {
+            Self::SourceKubelet | Self::SourceContainerd => !is_there && is_stopping,
+            Self::SourcePod => !is_there && !is_stopping,
+            Self::DestinationKubelet | Self::DestinationContainerd | Self::DestinationPod => is_there,
+        }
+    }
+}
+
+#[tokio::test]
+async fn moves_end_in_spite_of_kills_at_each_step() {
+    let _alone = alone().await;
+    let cluster = cluster().await;
+    product().await;
+    prepare().await;
+    let client = cluster.client().await.unwrap();
+    let namespace = cluster.namespace("kills").await.unwrap();
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
+    let placements = Api::<Placement>::namespaced(client.clone(), namespace.name());
+    let of_group = ListParams::default().labels(&format!("{}=a", labels::ACTOR_GROUP));
+    let all_on = async |to: &str, what: String| {
+        wait_for(&what, SOON, async || {
+            let found = running(&client, namespace.name()).await?;
+            let is_there = found.len() == 3 && found.values().all(|node| node == to);
+            ensure!(is_there, "{found:?}");
+            let moves = placements.get("app").await?.status.unwrap_or_default().moves;
+            ensure!(moves.iter().all(|it| !it.step.is_in_progress()), "{moves:?}");
+            anyhow::Ok(())
+        })
+        .await;
+    };
+    namespace.apply(&follows("throughput", ACTOR_IMAGE, "real-0").to_string()).await.unwrap();
+    all_on("real-0", "the actors run".to_owned()).await;
+    for (round, kill) in KILLS.into_iter().enumerate() {
+        let (from, to) = if round % 2 == 0 { ("real-0", "real-1") } else { ("real-1", "real-0") };
+        namespace.apply(&follows("throughput", ACTOR_IMAGE, to).to_string()).await.unwrap();
+        let due = wait_for(&format!("the moment of {kill:?}"), SOON, async || {
+            let found = pods.list(&of_group).await?.items;
+            let due = found.into_iter().find(|pod| kill.is_due(pod, to));
+            due.with_context(|| format!("no pod for {kill:?}"))
+        })
+        .await;
+        match kill {
+            Kill::SourceKubelet => node(from).kill_kubelet().unwrap(),
+            Kill::SourceContainerd => node(from).kill_containerd().unwrap(),
+            Kill::DestinationKubelet => node(to).kill_kubelet().unwrap(),
+            Kill::DestinationContainerd => node(to).kill_containerd().unwrap(),
+            Kill::SourcePod | Kill::DestinationPod => {
+                // Another delete may have been faster.
+                let _ = pods.delete(&due.name_any(), &DeleteParams::default()).await;
+            }
+        }
+        all_on(to, format!("the actors run on {to} after {kill:?}")).await;
+    }
+    namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
+    clean_up().await;
+}
