@@ -11,6 +11,7 @@ mod dra;
 mod hello;
 mod live;
 mod nodes;
+mod numa;
 mod release;
 mod restart;
 mod scene;
