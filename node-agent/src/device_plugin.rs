@@ -156,14 +156,12 @@ impl Resource {
         if self.endpoint.take_if(|endpoint| !endpoint.listens()).is_some() {
             self.registered = None;
         }
-        let endpoint = match &self.endpoint {
-            Some(endpoint) => endpoint,
-            None => {
-                let socket = folder.join(self.domain.socket());
-                let offer = Offer { domain: self.domain, slots };
-                let bound = Endpoint::bind(socket.clone(), offer);
-                self.endpoint.insert(bound.map_err(|error| PluginError::of_file(socket, error))?)
-            }
+        let endpoint = if let Some(endpoint) = &self.endpoint {
+            endpoint
+        } else {
+            let socket = folder.join(self.domain.socket());
+            let bound = Endpoint::bind(socket.clone(), Offer { domain: self.domain, slots });
+            self.endpoint.insert(bound.map_err(|error| PluginError::of_file(socket, error))?)
         };
         let known = self.registered.filter(|(with, _)| *with == kubelet);
         if let Some((_, at)) = known {

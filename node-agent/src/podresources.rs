@@ -110,10 +110,7 @@ impl Kubelet {
     async fn ask(&mut self) -> Result<Vec<PodResources>, ListError> {
         let channel = match &self.channel {
             Some(channel) => channel.clone(),
-            None => {
-                let channel = connect(&self.socket).await.map_err(|broken| self.unusable(broken))?;
-                self.channel.insert(channel).clone()
-            }
+            None => self.channel.insert(self.connect().await?).clone(),
         };
         let mut kubelet = Grpc::new(channel).max_decoding_message_size(LARGEST);
         kubelet.ready().await.map_err(|error| self.unusable(Broken::from(&error)))?;
@@ -121,6 +118,10 @@ impl Kubelet {
         let codec = ProstCodec::<ListPodResourcesRequest, ListPodResourcesResponse>::default();
         let answer = kubelet.unary(Request::new(ListPodResourcesRequest {}), method, codec).await;
         Ok(answer.map_err(|status| self.refused(&status))?.into_inner().pod_resources)
+    }
+
+    async fn connect(&self) -> Result<Channel, ListError> {
+        connect(&self.socket).await.map_err(|broken| self.unusable(broken))
     }
 
     fn unusable(&self, broken: Broken) -> ListError {

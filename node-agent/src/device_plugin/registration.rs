@@ -97,7 +97,7 @@ pub async fn register(folder: &Path, endpoint: String, resource: String) -> Resu
         options: Some(DevicePluginOptions::default()),
     };
     let registered = tokio::time::timeout(TIMEOUT, call(&socket, request)).await;
-    registered.unwrap_or_else(|_| Err(PluginError::Timeout(socket)))
+    registered.unwrap_or(Err(PluginError::Timeout(socket)))
 }
 
 async fn call(socket: &Path, request: RegisterRequest) -> Result<(), PluginError> {
