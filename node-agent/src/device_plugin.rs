@@ -1,8 +1,8 @@
 //! A device plugin of the kubelet for the NUMA domains of the node, the resources of pools with unit `NumaDomain`.
 //!
-//! Each domain is a resource `cairn.dev/numa-N`. A pod that requests one of its devices is a pod of that domain: the
-//! devices have a topology hint, by which the kubelet's topology manager makes the CPU and memory managers choose CPUs and
-//! memory of the domain. The plugin itself restricts nothing.
+//! Each domain is a resource `cairn.dev/numa-N`, and each of its devices has a topology hint. For a pod that requests a
+//! device, the kubelet's topology manager makes the CPU and memory managers choose CPUs and memory of the domain. The plugin
+//! itself restricts nothing.
 
 mod domains;
 mod registration;

@@ -32,7 +32,9 @@ use super::{
 /// What a server offers: a domain, and the number of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
+    /// The domain.
     pub domain: Domain,
+    /// The number of its devices.
     pub slots: u32,
 }
 

@@ -12,11 +12,15 @@ pub const VERSION: &str = "v1beta1";
 
 /// The method of the kubelet that registers a plugin.
 pub const REGISTER: &str = "/v1beta1.Registration/Register";
-/// The methods of a plugin.
+/// The method of a plugin that names its optional calls.
 pub const OPTIONS: &str = "/v1beta1.DevicePlugin/GetDevicePluginOptions";
+/// The method of a plugin that streams its devices.
 pub const LIST_AND_WATCH: &str = "/v1beta1.DevicePlugin/ListAndWatch";
+/// The optional method of a plugin that chooses among devices.
 pub const PREFERRED: &str = "/v1beta1.DevicePlugin/GetPreferredAllocation";
+/// The method of a plugin that says what a container gets with its devices.
 pub const ALLOCATE: &str = "/v1beta1.DevicePlugin/Allocate";
+/// The optional method of a plugin that prepares devices.
 pub const PRE_START: &str = "/v1beta1.DevicePlugin/PreStartContainer";
 
 /// Nothing; also the answer to [`PRE_START`].
