@@ -112,7 +112,8 @@ async fn rendered_manifests_have_no_unknown_fields() {
     let chart = tree("charts/cairn");
     let values = tree("e2e/tests/chart/every-value.yaml");
     let (chart, values) = (chart.to_str().unwrap(), values.to_str().unwrap());
-    for given in [vec![], vec!["--values", values]] {
+    let domains = ["--set=agent.numaDomains.enabled=true", "--set=agent.podResources=Disabled"];
+    for given in [vec![], vec!["--values", values], domains.into()] {
         let lint = ["lint", "--strict", chart].into_iter().chain(given.clone());
         cluster.helm(lint).await.unwrap();
         let template = ["template", "cairn", chart, "-n", namespace.name()].into_iter().chain(given);
@@ -146,6 +147,11 @@ async fn unknown_values_are_rejected() {
         (
             "agent.topologies=a,agent.simulate=/b",
             "agent.topologies and agent.simulate are mutually exclusive",
+        ),
+        ("agent.numaDomains.slots=0", "at '/agent/numaDomains/slots': minimum: got 0, want 1"),
+        (
+            "agent.numaDomains.enabled=true,agent.simulate=/b",
+            "agent.numaDomains offers the domains of the real nodes",
         ),
         ("agent.groups[0].runtimeClassName=nvidia", "at '/agent/groups/0': missing property 'name'"),
         (
@@ -191,7 +197,10 @@ async fn each_group_of_agents_is_a_daemon_set() {
          {\"name\": \"nvidia\", \"runtimeClassName\": \"nvidia\", \"nodeSelector\": {\"gpu\": \"yes\"}, \"tolerations\": [], \
           \"env\": [{\"name\": \"A\", \"value\": \"b\"}], \
           \"volumes\": [{\"name\": \"lib\", \"mountPath\": \"/lib/x\", \"hostPath\": {\"path\": \"/opt/x\"}}]}, \
-         {\"name\": \"others\", \"affinity\": {\"nodeAffinity\": {}}, \"updateStrategy\": {\"type\": \"OnDelete\"}}]",
+         {\"name\": \"others\", \"affinity\": {\"nodeAffinity\": {}}, \"updateStrategy\": {\"type\": \"OnDelete\"}, \
+          \"numaDomains\": {\"enabled\": true}}]",
+        "--set=agent.numaDomains.slots=64",
+        "--set=agent.kubeletFolder=/data/kubelet",
     ])
     .await;
     let [nvidia, others] = &groups[..] else { panic!("{groups:?}") };
@@ -205,6 +214,24 @@ async fn each_group_of_agents_is_a_daemon_set() {
     assert!(container["volumeMounts"].as_array().unwrap().iter().any(|it| it["mountPath"] == "/lib/x"));
     assert!(pod(nvidia)["volumes"].as_array().unwrap().iter().any(|it| it["hostPath"]["path"] == "/opt/x"));
     assert_eq!(others["spec"]["updateStrategy"]["type"], "OnDelete");
+    let plugins = |set: &serde_json::Value| {
+        let (pod, mut found) = (pod(set), Vec::new());
+        let arguments = pod["containers"][0]["args"].as_array().unwrap().iter();
+        found.extend(
+            arguments.filter_map(|it| it.as_str()).filter(|it| it.contains("numa") || it.contains("plugins")),
+        );
+        let paths =
+            pod["volumes"].as_array().unwrap().iter().filter_map(|it| it["hostPath"]["path"].as_str());
+        found.extend(paths.filter(|path| path.contains("plugins")));
+        found.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(plugins(nvidia), [""; 0]);
+    let folders = [
+        "--device-plugins=/var/lib/kubelet/device-plugins",
+        "--numa-slots=64",
+        "/data/kubelet/device-plugins",
+    ];
+    assert_eq!(plugins(others), folders);
     assert_eq!(pod(others)["runtimeClassName"], serde_json::Value::Null);
     assert_eq!(pod(others)["tolerations"], serde_json::json!([{"operator": "Exists"}]));
     let label =

@@ -129,6 +129,19 @@ pub struct KubeletArgs {
     #[arg(long, env = "CAIRN_POD_RESOURCES", value_name = "SOCKET", requires = "node_name")]
     pub pod_resources: Option<PathBuf>,
 
+    /// The kubelet's folder of device plugins, such as
+    /// /var/lib/kubelet/device-plugins.
+    ///
+    /// Offers each NUMA domain of the node as the resource cairn.dev/numa-N, for pools with unit `NumaDomain`.
+    #[arg(long, env = "CAIRN_DEVICE_PLUGINS", value_name = "DIR", requires = "node_name",
+          conflicts_with_all = ["simulate", "topology_file"])]
+    pub device_plugins: Option<PathBuf>,
+
+    /// The number of devices of each resource cairn.dev/numa-N: how many actors a NUMA domain can have.
+    #[arg(long, env = "CAIRN_NUMA_SLOTS", value_name = "COUNT", default_value_t = 110,
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub numa_slots: u32,
+
     /// Counts CPU time, context switches, cycles, instructions and cache misses of actors' pods.
     ///
     /// Requires cgroup v2 and the capability PERFMON.

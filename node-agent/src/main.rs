@@ -7,10 +7,12 @@ mod agent;
 mod allocations;
 mod args;
 mod controller;
+mod device_plugin;
 mod events;
 mod failure;
 mod hardware;
 mod http;
+mod kubelet_socket;
 mod leases;
 mod metrics;
 mod patience;
@@ -18,6 +20,8 @@ mod perf;
 mod podresources;
 mod pods;
 mod problems;
+#[cfg(test)]
+mod proto;
 mod publish;
 mod roster;
 mod source;
@@ -38,6 +42,7 @@ use crate::{
     agent::Agent,
     allocations::{ASK_EVERY, Allocations},
     args::{Args, Command, LogArgs, LogFormat, SourceArgs, TopologyArgs},
+    device_plugin::Plugin,
     hardware::{child, hwloc, nvml::trial, opencl},
     metrics::{CollectorState, Metrics},
     perf::Perf,
@@ -166,6 +171,7 @@ async fn run(args: Args) -> Result<(), StartError> {
         }
     }
     let client = Client::try_from(kube::Config::infer().await?)?;
+    let plugin = kubelet.device_plugins.map(|folder| Plugin::new(folder, kubelet.numa_slots));
     let (agent, caches) = Agent::new(client.clone(), metrics, allocations, perf, source.node());
     agent.roster.describe(&first?.topologies);
 
@@ -186,6 +192,7 @@ async fn run(args: Args) -> Result<(), StartError> {
         why = agent.outdated() => info!("stopping: {why}; an agent that starts anew loads its library"),
         never = controller::run(client.clone(), agent.clone(), caches, source, problems) => match never {},
         never = follow_pods(client.clone(), kubelet.pod_resources, &agent) => match never {},
+        never = serve_domains(plugin, &agent) => match never {},
         never = leases::keep(lease_api, leases, agent.clone()) => match never {},
         never = serving::serve(listener, http::pages(agent.clone())) => match never {},
         never = serving::serve(probe_listener, http::probes(agent.clone())) => match never {},
@@ -226,6 +233,17 @@ async fn follow_pods(client: Client, socket: Option<PathBuf>, agent: &Agent) -> 
         never = ask => never,
         never = count => never,
     }
+}
+
+/// Offers the NUMA domains of the agent's own node to the kubelet. Never returns.
+async fn serve_domains(plugin: Option<Plugin>, agent: &Agent) -> Infallible {
+    let Some((plugin, node)) = plugin.zip(agent.allocations.node()) else {
+        let words = "not asked for: --device-plugins names the kubelet's folder";
+        agent.metrics.tell_collector(device_plugin::COLLECTOR, CollectorState::Absent, words);
+        return std::future::pending().await;
+    };
+    let topology = || agent.roster.topologies().remove(node);
+    plugin.keep(topology, &agent.metrics, device_plugin::CHECK_EVERY).await
 }
 
 /// The source that the flags select.

@@ -4,19 +4,17 @@ pub mod wire;
 
 use std::{
     error::Error as _,
-    io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use tonic::{
-    Code, Request, Status,
-    client::Grpc,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Code, Request, Status, client::Grpc, transport::Channel};
 use tonic_prost::ProstCodec;
 
-use crate::metrics::CollectorState;
+use crate::{
+    kubelet_socket::{Broken, connect},
+    metrics::CollectorState,
+};
 use wire::{ListPodResourcesRequest, ListPodResourcesResponse, PodResources};
 
 /// The time-out of a request.
@@ -115,7 +113,7 @@ impl Kubelet {
             None => self.channel.insert(self.connect().await?).clone(),
         };
         let mut kubelet = Grpc::new(channel).max_decoding_message_size(LARGEST);
-        kubelet.ready().await.map_err(|error| self.unreachable(&error))?;
+        kubelet.ready().await.map_err(|error| self.unusable(Broken::from(&error)))?;
         let method = http::uri::PathAndQuery::from_static("/v1.PodResourcesLister/List");
         let codec = ProstCodec::<ListPodResourcesRequest, ListPodResourcesResponse>::default();
         let answer = kubelet.unary(Request::new(ListPodResourcesRequest {}), method, codec).await;
@@ -123,25 +121,16 @@ impl Kubelet {
     }
 
     async fn connect(&self) -> Result<Channel, ListError> {
-        let unusable = || ListError::Unreachable(self.socket.clone(), "its path is not UTF-8".to_owned());
-        let path = self.socket.to_str().ok_or_else(unusable)?;
-        let endpoint = Endpoint::from_shared(format!("unix:{path}"));
-        let endpoint = endpoint.map_err(|error| self.unreachable(&error))?;
-        endpoint.connect().await.map_err(|error| self.unreachable(&error))
+        connect(&self.socket).await.map_err(|broken| self.unusable(broken))
     }
 
-    fn unreachable(&self, error: &tonic::transport::Error) -> ListError {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-        let mut words = error.to_string();
-        while let Some(error) = cause {
-            match error.downcast_ref::<io::Error>().map(io::Error::kind) {
-                Some(io::ErrorKind::NotFound) => return ListError::Absent(self.socket.clone()),
-                Some(io::ErrorKind::PermissionDenied) => return ListError::Denied(self.socket.clone()),
-                _ => words = error.to_string(),
-            }
-            cause = error.source();
+    fn unusable(&self, broken: Broken) -> ListError {
+        let socket = self.socket.clone();
+        match broken {
+            Broken::Absent => ListError::Absent(socket),
+            Broken::Denied => ListError::Denied(socket),
+            Broken::Unreachable(words) => ListError::Unreachable(socket, words),
         }
-        ListError::Unreachable(self.socket.clone(), words)
     }
 
     fn refused(&self, status: &Status) -> ListError {

@@ -101,6 +101,7 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
         "volumePluginDir": "/var/lib/kubelet/volume-plugins", // the default would be made under /usr
         "imageGCHighThresholdPercent": 100, // images could not be pulled again
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%"}, // however full the disk is
+        "topologyManagerPolicy": "single-numa-node", // rejects pods with wrong topology hints
         "syncFrequency": "10s", // how soon a changed ConfigMap shows
         "nodeStatusUpdateFrequency": "2s", // how soon new devices show
         "nodeStatusReportFrequency": "5m",

@@ -3,23 +3,18 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use anyhow::{Context, ensure};
-use crds::{Device, Health, NodeTopology, Placement, labels};
-use e2e::{
-    ports,
-    process::http_get,
-    product::{NAMESPACE, OPERATOR},
-    wait_for,
-};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use crds::{Device, Health, NodeTopology};
+use e2e::product::NAMESPACE;
+use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::ListParams};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::scene::{
-    ACTOR_IMAGE, DEVICES, SOON, agent_process, agents, alone, cluster, product, status_of, tell_of,
+use crate::{
+    numa::{self, Placed},
+    scene::{DEVICES, agent_process, agents, alone, cluster, product, status_of, tell_of},
 };
 
 /// What the agents reported about the real hardware.
@@ -30,17 +25,15 @@ pub struct Live {
     pub images: Vec<String>,
     /// The collectors page of each, and its capabilities.
     collectors: BTreeMap<String, (String, String)>,
-    /// The operator's snapshot of an application that may run on NUMA domains.
-    snapshot: Value,
-    /// The unit of its actor.
-    unit: String,
+    /// An application on NUMA domains.
+    pub placed: Placed,
 }
 
 /// A NUMA domain according to the machine.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Domain {
     /// Its processing units.
-    processors: BTreeSet<u32>,
+    pub processors: BTreeSet<u32>,
     /// Its memory.
     bytes: i64,
 }
@@ -77,7 +70,7 @@ pub fn image_of(pod: &Pod) -> String {
     containers[0].image_id.clone()
 }
 
-/// Collects what the agents publish, and runs an actor on it.
+/// Collects what the agents publish, and runs actors on it.
 pub async fn look() -> Live {
     let cluster = cluster().await;
     let client = cluster.client().await.unwrap();
@@ -96,64 +89,15 @@ pub async fn look() -> Live {
         collectors.insert(node, (said, status_of(agent_process(pod), "CapEff")));
     }
 
-    let namespace = cluster.namespace("live").await.unwrap();
-    let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "domains"},
-        "spec": {"kind": "cpu", "unit": "NumaDomain", "resource": {"devicePlugin": "cairn.dev/numa-{index}"}}});
-    cluster.kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
-    let nodes = Api::<Node>::all(client.clone());
-    for (name, _) in DEVICES {
-        wait_for("the node offers its domains", SOON, async || {
-            let offered = nodes.get(name).await?.status.unwrap_or_default().allocatable.unwrap_or_default();
-            let missing = domains()
-                .into_keys()
-                .find(|domain| !offered.contains_key(&format!("cairn.dev/numa-{domain}")));
-            ensure!(missing.is_none(), "{name} offers no domain {missing:?}");
-            anyhow::Ok(())
-        })
-        .await;
-    }
-    let container = json!({"name": "actor", "image": ACTOR_IMAGE, "imagePullPolicy": "Never",
-        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
-    let template = json!({"spec": {"terminationGracePeriodSeconds": 5, "containers": [container]}});
-    let application = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication",
-        "metadata": {"name": "app"}, "spec": {"actors": [{"name": "a", "replicas": 1, "arrivals": "1/s",
-            "implementations": [{"kind": "cpu", "serviceTime": "1ms", "template": template}]}]}});
-    namespace.apply(&application.to_string()).await.unwrap();
-    let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
-    let placements = Api::<Placement>::namespaced(client, namespace.name());
-    let unit = wait_for("the actor runs", SOON, async || {
-        let decided = placements.get("app").await?.spec.assignments;
-        let found = pods.list(&ListParams::default().labels(labels::ACTOR)).await?.items;
-        let phases: Vec<_> = found.iter().map(|pod| pod.status.clone().unwrap_or_default().phase).collect();
-        ensure!(phases == [Some("Running".to_owned())], "{decided:?}, {phases:?}");
-        anyhow::Ok(decided[0].unit.clone())
-    })
-    .await;
-    let snapshot = snapshot(namespace.name()).await;
-    namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
-    cluster.kubectl(["delete", "devicepool", "domains"]).await.unwrap();
-    Live { topologies, images, collectors, snapshot, unit }
-}
-
-/// The operator's snapshot of an application through a port forward, as for users.
-async fn snapshot(namespace: &str) -> Value {
-    let port = ports::free_one().unwrap();
-    let deployment = format!("deployment/{OPERATOR}");
-    let mut kubectl = tokio::process::Command::from(cluster().await.command("kubectl"));
-    kubectl.args(["-n", NAMESPACE, "port-forward", &deployment, &format!("{port}:8081")]);
-    let _forward = kubectl.stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
-    wait_for("the operator's snapshot", SOON, async || {
-        let (status, text) = http_get(port, &format!("/debug/snapshot/{namespace}/app")).await?;
-        ensure!(status == 200, "{status}: {text}");
-        serde_json::from_str(&text).context("it is no JSON")
-    })
-    .await
+    let placed = numa::place().await;
+    Live { topologies, images, collectors, placed }
 }
 
 #[tokio::test]
 async fn agents_report_the_hardware_of_the_machine() {
     let _alone = alone().await;
-    let Live { topologies, collectors, snapshot, unit, images: _ } = &product().await.live;
+    let Live { topologies, collectors, placed, images: _ } = &product().await.live;
+    let Placed { snapshot, unit, .. } = placed;
     assert_eq!(topologies.keys().collect::<Vec<_>>(), DEVICES.map(|(node, _)| node));
     let (machine, cores) = (domains(), cores());
     for (node, topology) in topologies {

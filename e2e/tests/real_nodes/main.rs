@@ -12,6 +12,7 @@ mod hello;
 mod live;
 mod moves;
 mod nodes;
+mod numa;
 mod release;
 mod restart;
 mod scene;

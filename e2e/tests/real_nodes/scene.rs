@@ -102,10 +102,6 @@ async fn install() -> Product {
     let mut plugins = Vec::new();
     for (name, _) in DEVICES {
         plugins.push((name, plugin(name, RESOURCE, &devices(name))));
-        for domain in live::domains().keys() {
-            let shares: Vec<_> = (0..4).map(|share| format!("numa-{domain}-{share}")).collect();
-            plugins.push((name, plugin(name, &format!("cairn.dev/numa-{domain}"), &shares)));
-        }
     }
 
     let mut settings: Vec<_> = [("agent", AGENT), ("operator", OPERATOR)]
@@ -121,7 +117,9 @@ async fn install() -> Product {
         .collect();
     settings.push("--set=agent.leaseSeconds=6".into());
     settings.push("--set=agent.podResources=Enabled".into());
-    cluster.install_pods(&settings.iter().map(String::as_str).collect::<Vec<_>>()).await.unwrap();
+    let domains = "--set=agent.numaDomains.enabled=true";
+    let discovering: Vec<_> = settings.iter().map(String::as_str).chain([domains]).collect();
+    cluster.install_pods(&discovering).await.unwrap();
     all_ready().await;
     let live = live::look().await;
 

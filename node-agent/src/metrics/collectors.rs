@@ -1,8 +1,9 @@
 //! The collectors and the reasons of their problems: label values of the metrics about them.
 
 /// By name, with the values of the label `reason`.
-const COLLECTORS: [(&str, &[&str]); 9] = [
+const COLLECTORS: [(&str, &[&str]); 10] = [
     ("described", &["unreadable", "denied", "malformed", "duplicate", "too_large"]),
+    ("device_plugin", &["denied", "error"]),
     ("fpga", &["denied", "error"]),
     ("hwloc", &["unreadable", "denied", "malformed", "too_large", "error"]),
     ("nvml", &["denied", "error", "timeout"]),

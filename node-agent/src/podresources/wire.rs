@@ -101,57 +101,9 @@ pub struct ClaimResource {
 
 #[cfg(test)]
 mod tests {
-    const PROTO: &str = include_str!("../../proto/podresources-v1.proto");
-
-    /// `message.field` to type and tag, according to the proto.
-    fn of_proto() -> Vec<(String, String)> {
-        let mut fields = Vec::new();
-        let mut message = "";
-        for line in PROTO.lines().map(str::trim).filter(|line| !line.starts_with("//")) {
-            if let Some(name) = line.strip_prefix("message ") {
-                message = name.split_whitespace().next().unwrap();
-            } else if let Some((declared, tag)) = line.trim_end_matches(';').split_once(" = ") {
-                let Some((type_, name)) = declared.rsplit_once(' ') else { continue };
-                fields.push((format!("{message}.{name}").to_lowercase(), format!("{type_} {tag}")));
-            }
-        }
-        fields
-    }
-
-    /// The same, according to the structures above.
-    fn of_structs() -> Vec<(String, String)> {
-        let mut fields = Vec::new();
-        let (mut message, mut tag) = ("", String::new());
-        for line in include_str!("wire.rs").lines().map(str::trim).take_while(|line| *line != "#[cfg(test)]")
-        {
-            if let Some(name) = line.strip_prefix("pub struct ") {
-                message = name.split([' ', '{']).next().unwrap();
-            } else if let Some(attribute) = line.strip_prefix("#[prost(") {
-                tag = attribute.trim_end_matches(")]").to_owned();
-            } else if let Some((name, type_)) =
-                line.strip_prefix("pub ").and_then(|line| line.split_once(": "))
-            {
-                let words: Vec<_> = tag.split(", ").collect();
-                let number = words.last().unwrap().trim_start_matches("tag = ").trim_matches('"');
-                let inner = type_.trim_end_matches(',').trim_end_matches('>').rsplit('<').next().unwrap();
-                let base = if words[0] == "message" {
-                    inner.replace("NumaNode", "NUMANode")
-                } else {
-                    words[0].to_owned()
-                };
-                let repeated = if words.contains(&"repeated") { "repeated " } else { "" };
-                fields
-                    .push((format!("{message}.{name}").to_lowercase(), format!("{repeated}{base} {number}")));
-            }
-        }
-        fields
-    }
-
     #[test]
     fn each_field_is_as_the_proto_has_it() {
-        let (proto, ours) = (of_proto(), of_structs());
-        assert!(ours.len() > 15, "{ours:?}");
-        let strange: Vec<_> = ours.iter().filter(|field| !proto.contains(field)).collect();
-        assert!(strange.is_empty(), "{strange:?} are not in {proto:?}");
+        let proto = include_str!("../../proto/podresources-v1.proto");
+        crate::proto::assert_fields(include_str!("wire.rs"), proto, 16);
     }
 }
