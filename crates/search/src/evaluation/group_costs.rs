@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use placement::group_costs::GroupCosts;
 use placement::ix::{EndIx, ItemIx, UnitIx};
-use placement::weighted::{Groups, NOWHERE};
+use placement::weighted::{Groups, NOWHERE, Weighted};
 
 use crate::model::{Change, Model};
+use crate::stop_clock::{Expired, StopClock, TIES_PER_PRICE};
 
 /// What the channels of each group cost on each unit.
 #[derive(Clone)]
@@ -18,21 +19,23 @@ pub(crate) struct GroupCostTable<'m> {
 impl<'m> GroupCostTable<'m> {
     /// With the fixed items at home and all others unplaced; `None` where ties represent all channels.
     pub fn new(model: &'m Model<'m>) -> Option<Self> {
-        let groups = model.groups.as_ref()?;
-        let mut ties = Self { groups, costs: GroupCosts::new(groups.of.len(), model.units) };
-        for (item, home) in (model.free..).map(ItemIx::new).zip(&model.fixed_places) {
-            ties.update(model, item, NOWHERE, *home);
-        }
-        Some(ties)
+        let costs = model.first_group_costs.clone()?;
+        Some(Self { groups: model.groups.as_ref()?, costs })
     }
 
     /// Updates costs after an item has moved.
     #[inline]
     pub fn update(&mut self, model: &Model, item: ItemIx, from: UnitIx, to: UnitIx) {
         for (end, count) in self.groups.shares(item) {
-            let add_row = |place, times, costs: &mut [i64]| model.exchange.add_row(place, times, costs);
-            self.costs.follow(&self.groups.of[*end], *count, from, to, add_row);
+            follow(&mut self.costs, model, *end, *count, (from, to));
         }
+    }
+
+    /// What the channels of one more actor of a group would cost on the unit.
+    #[inline]
+    fn at(&self, model: &Model, end: EndIx, unit: UnitIx) -> i64 {
+        let channels = self.groups.of[end].as_slice();
+        self.costs.at((end, channels), unit, |a, b| model.exchange.cost(a, b))
     }
 
     /// What an item's channels would cost on the unit with the item itself unplaced.
@@ -42,7 +45,7 @@ impl<'m> GroupCostTable<'m> {
             return 0;
         }
         let shares = self.groups.shares(item).iter();
-        let cost: i64 = shares.map(|(end, count)| count * self.costs.at(*end, unit)).sum();
+        let cost: i64 = shares.map(|(end, count)| count * self.at(model, *end, unit)).sum();
         if from == NOWHERE || from == unit {
             return cost;
         }
@@ -80,7 +83,7 @@ impl<'m> GroupCostTable<'m> {
         let moves: Vec<_> = moves.into_iter().collect();
         let mut delta = 0;
         for (position, ((end, from, to), count)) in moves.iter().enumerate() {
-            delta += count * (self.costs.at(*end, *to) - self.costs.at(*end, *from));
+            delta += count * (self.at(model, *end, *to) - self.at(model, *end, *from));
             for ((other, other_from, other_to), other_count) in &moves[..=position] {
                 let Some(channel) = self.groups.channel(*end, *other) else { continue };
                 let cost = |a: UnitIx, b: UnitIx| {
@@ -95,6 +98,47 @@ impl<'m> GroupCostTable<'m> {
         }
         delta
     }
+}
+
+/// The costs with the fixed actors at home and all others unplaced; `None` where ties represent all channels.
+pub(crate) fn first_costs(model: &Weighted, stop: &dyn Fn() -> bool) -> Result<Option<GroupCosts>, Expired> {
+    let Some(groups) = &model.groups else { return Ok(None) };
+    let mut counts: BTreeMap<(EndIx, UnitIx), i64> = BTreeMap::new();
+    for (item, home) in (model.free..).map(ItemIx::new).zip(&model.fixed_places) {
+        for (end, count) in groups.shares(item) {
+            *counts.entry((*end, *home)).or_default() += count;
+        }
+    }
+    let mut clock = StopClock::new(stop);
+    let mut costs = GroupCosts::new(groups.of.len(), model.units);
+    for ((end, home), count) in counts {
+        clock.spend(update_work(groups, model.units, end))?;
+        follow(&mut costs, model, end, count, (NOWHERE, home));
+    }
+    Ok(Some(costs))
+}
+
+/// The time of updating the costs after one actor of a group has moved, in prices.
+fn update_work(groups: &Groups, units: usize, end: EndIx) -> usize {
+    let is_table = GroupCosts::has_table(groups.of.len(), units);
+    1 + if is_table { groups.of[end].len() * units / TIES_PER_PRICE } else { 0 }
+}
+
+impl Model<'_> {
+    /// The time of placing an item, in prices: that of updating the costs of its groups.
+    pub fn placement_work(&self, item: ItemIx) -> usize {
+        let Some(groups) = self.groups.as_ref().filter(|_| self.first_group_costs.is_some()) else {
+            return 1;
+        };
+        groups.shares(item).iter().map(|(end, _)| update_work(groups, self.units, *end)).sum::<usize>().max(1)
+    }
+}
+
+#[inline]
+fn follow(costs: &mut GroupCosts, model: &Weighted, end: EndIx, count: i64, path: (UnitIx, UnitIx)) {
+    let Some(groups) = &model.groups else { return };
+    let add_row = |place, times, costs: &mut [i64]| model.exchange.add_row(place, times, costs);
+    costs.follow((end, &groups.of[end]), count, path, add_row);
 }
 
 #[cfg(test)]
