@@ -356,7 +356,7 @@ impl<T: Relation> ConstraintKind for T {
 fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
     for (&position, actors) in &checked.reading.related {
         let Some((scope, _)) = T::of(&checked.file.constraints[position]) else { continue };
-        let mut numbers: BTreeMap<Domain, usize> = BTreeMap::new();
+        let mut numbers: BTreeMap<DomainName, usize> = BTreeMap::new();
         let mut number = |unit: UnitIx| {
             let next = numbers.len();
             *numbers.entry(domain_of(checked, scope, unit)).or_insert(next)
@@ -395,10 +395,10 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
 }
 
 /// A domain by its names: of a node and a NUMA domain, or of a node or zone. A unit without a known one is a domain of its own.
-type Domain<'a> = (&'a str, Option<&'a str>, Option<UnitIx>);
+type DomainName<'a> = (&'a str, Option<&'a str>, Option<UnitIx>);
 
 /// The domain of a unit.
-fn domain_of<'a>(checked: &Checked<'a>, scope: Scope, at: UnitIx) -> Domain<'a> {
+fn domain_of<'a>(checked: &Checked<'a>, scope: Scope, at: UnitIx) -> DomainName<'a> {
     let (unit, alone) = (checked.unit(at), ("", None, Some(at)));
     match scope {
         Scope::Unit => alone,

@@ -1,5 +1,6 @@
 //! The search's view of a snapshot: the weighted problem, and which nodes are interchangeable.
 
+pub(crate) mod first_group_costs;
 pub(crate) mod node_classes;
 
 use std::ops::Deref;
@@ -12,7 +13,6 @@ use strum::IntoEnumIterator as _;
 
 use self::node_classes::NodeClasses;
 use crate::ablation::Ablation;
-use crate::evaluation::group_costs;
 use crate::stop_clock::Expired;
 
 /// Steps of one batch, the unit of effort, where a step takes no longer than in a sparse snapshot.
@@ -74,7 +74,7 @@ impl<'a> Model<'a> {
     }
 
     fn of(snapshot: &'a Snapshot, problem: Weighted<'a>, stop: &dyn Fn() -> bool) -> (Self, bool) {
-        let (first_group_costs, is_cut) = match group_costs::first_costs(&problem, stop) {
+        let (first_group_costs, is_cut) = match first_group_costs::first_costs(&problem, stop) {
             Ok(costs) => (costs, false),
             Err(Expired) => (None, true),
         };
@@ -105,6 +105,19 @@ impl<'a> Model<'a> {
     /// Duration of evaluating the terms relative to a step on a sparse snapshot.
     fn relative_terms_time(&self) -> usize {
         self.numbers_read / SPARSE
+    }
+
+    /// The time of placing an item, in prices: that of updating the costs of its groups.
+    pub fn placement_work(&self, item: ItemIx) -> usize {
+        let Some(groups) = self.groups.as_ref().filter(|_| self.first_group_costs.is_some()) else {
+            return 1;
+        };
+        groups
+            .shares(item)
+            .iter()
+            .map(|(end, _)| first_group_costs::update_work(groups, self.units, *end))
+            .sum::<usize>()
+            .max(1)
     }
 
     /// Whether a full cost table is kept.
