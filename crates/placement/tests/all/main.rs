@@ -5,7 +5,6 @@ mod checker;
 mod costs;
 mod grandfathered;
 mod groups;
-mod groups;
 mod large_limits;
 mod others;
 mod own;
