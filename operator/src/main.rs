@@ -407,6 +407,46 @@ mod tests {
         assert_eq!(first_end(&mut tasks).await, "it returned");
     }
 
+    /// Records on drop that a request was cancelled.
+    struct Cancelled(Arc<Notify>);
+
+    impl Drop for Cancelled {
+        fn drop(&mut self) {
+            self.0.notify_one();
+        }
+    }
+
+    /// Each of these watches is a task of its own, and the process ends with any: here the one whose request for Leases is open.
+    #[tokio::test]
+    async fn the_end_of_the_watch_of_leases_is_noticed() {
+        let (begun, cancelled) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (entered, left) = (begun.clone(), cancelled.clone());
+        let hangs = move || {
+            let guard = Cancelled(left.clone());
+            entered.notify_one();
+            async move { std::future::pending::<()>().map(|()| drop(guard)).await }
+        };
+        let pages = axum::Router::new()
+            .route("/apis/coordination.k8s.io/v1/namespaces/agents/leases", axum::routing::get(hangs));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(axum::serve(listener, pages).into_future());
+        let client = Client::try_from(kube::Config::new(address.parse().unwrap())).unwrap();
+        let config = Config::parse_from(["cairn-operator", "--agent-namespace=agents"]);
+        let (store, _) = kube::runtime::reflector::store();
+        let caches = Arc::new(caches::Caches::new(store, mpsc::unbounded().0, Arc::default(), Vec::new()));
+        let (_agent_leases, feeds) = agents::start(&client, &caches, &config.planning);
+        assert_eq!(feeds.len(), 2, "the watch, and the periodic check");
+        let mut watches = JoinSet::new();
+        let tasks: Vec<_> = feeds.into_iter().map(|feed| watches.spawn(feed)).collect();
+        begun.notified().await;
+        assert!(first_end(&mut watches).now_or_never().is_none());
+        tasks[0].abort();
+        let ended = first_end(&mut watches).await;
+        assert!(ended.contains("was cancelled"), "{ended}");
+        cancelled.notified().await;
+    }
+
     #[tokio::test]
     async fn requests_before_leadership_are_discarded() {
         let (requests, mut wanted) = mpsc::unbounded();

@@ -150,5 +150,7 @@ fn deviation(numbers: &[f64]) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "at most 16 windows")]
     let count = numbers.len() as f64;
     let mean = numbers.iter().sum::<f64>() / count;
-    (numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>() / (count - 1.0)).sqrt()
+    // Not `powi`, whose last bit depends on the platform.
+    let squares: f64 = numbers.iter().map(|number| (number - mean) * (number - mean)).sum();
+    (squares / (count - 1.0)).sqrt()
 }

@@ -7,7 +7,7 @@ use placement::ix::{ActorIx, UnitIx};
 const CHECK_INTERVAL: usize = 1 << 12;
 
 /// Ties of an actor, or numbers that a term is computed from, that cost as much time as one price.
-const TIES_PER_PRICE: usize = 16;
+pub(crate) const TIES_PER_PRICE: usize = 16;
 
 /// The clock ended the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,9 +30,8 @@ async fn a_claim_is_deleted_when_its_actor_has_moved() {
     move_claimed_actor(&env).await;
 }
 
-/// Runs an actor on one of two claimed devices of node `one`, and taints the device until the actor runs on the other; then deletes
-/// the application.
-pub async fn move_claimed_actor(env: &TestEnv) {
+/// Offers the two devices of node `one` as units of kind `npu`, which actors claim.
+pub async fn offer_claimed_devices(env: &TestEnv) {
     let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "claimed"},
         "spec": {"kind": "npu", "resource": {"dra": {"deviceClassName": DRIVER}}}});
     env.apply(&pool).await;
@@ -41,6 +40,19 @@ pub async fn move_claimed_actor(env: &TestEnv) {
     env.apply(&class).await;
     env.apply(&slice(1, false)).await;
     env.wait_offered("claimed", 2).await;
+}
+
+/// Removes what [`offer_claimed_devices`] created, except the pool.
+pub async fn withdraw_claimed_devices(env: &TestEnv) {
+    let slices = Api::<ResourceSlice>::all(env.client.clone());
+    slices.delete("one-claims", &DeleteParams::default()).await.unwrap();
+    Api::<DeviceClass>::all(env.client.clone()).delete(DRIVER, &DeleteParams::default()).await.unwrap();
+}
+
+/// Runs an actor on one of two claimed devices of node `one`, and taints the device until the actor runs on the other; then deletes
+/// the application.
+pub async fn move_claimed_actor(env: &TestEnv) {
+    offer_claimed_devices(env).await;
     let claiming = application("claiming", &[("worker", 1, &[("npu", "1ms")])]);
     env.apply(&claiming).await;
     let placed = env.wait_reconciled("claiming", AppState::all_placed).await;
@@ -70,7 +82,5 @@ pub async fn move_claimed_actor(env: &TestEnv) {
     })
     .await;
     env.namespace.kubectl_with(["delete", "-f-"], &claiming.to_string()).await.unwrap();
-    let slices = Api::<ResourceSlice>::all(env.client.clone());
-    slices.delete("one-claims", &DeleteParams::default()).await.unwrap();
-    Api::<DeviceClass>::all(env.client.clone()).delete(DRIVER, &DeleteParams::default()).await.unwrap();
+    withdraw_claimed_devices(env).await;
 }

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::sync::MutexGuard;
 
 pub use app_state::AppState;
-pub use manifests::{Group, application, cpus, gpus, implementation, unanswered};
+pub use manifests::{Group, application, cpus, failing_webhook, gpus, implementation, unanswered, webhooks};
 pub use pod_history::PodHistory;
 
 use crate::installation::{GiveBack, Product, cluster, product};

@@ -17,6 +17,7 @@ mod disruption_budgets;
 mod elective_moves;
 mod env;
 mod failing_pods;
+mod failing_writes;
 mod failover;
 mod faults;
 mod foreign_objects;

@@ -121,6 +121,22 @@ async fn actors_get_their_identity_and_find_peers_after_a_move() {
     let state = known_by_name(&env, "hello").await;
     assert_eq!(roots(&state), ["hello-caller-0"]);
 
+    // without their label they are found by name, and labelled again
+    let label = format!("{}-", labels::APPLICATION);
+    env.namespace.kubectl(["label", "service/hello", "configmap/hello-peers", &label]).await.unwrap();
+    wait_for("both have their label again", TIMEOUT, async || {
+        let of_it = format!("-l{}=hello", labels::APPLICATION);
+        let found = env.namespace.kubectl(["get", "services,configmaps", "-oname", &of_it]).await?.stdout;
+        ensure!(found.lines().eq(["service/hello", "configmap/hello-peers"]), "{found}");
+        anyhow::Ok(())
+    })
+    .await;
+    env.wait_reconciled("hello", |state| {
+        ensure!(state.condition("NameTaken").is_none(), "{:?}", state.condition("NameTaken"));
+        state.all_placed()
+    })
+    .await;
+
     // nothing outlasts the application
     env.namespace.kubectl(["delete", "actorapp", "hello"]).await.unwrap();
     wait_for("its Service and its file are gone", TIMEOUT, async || {

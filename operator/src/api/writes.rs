@@ -6,7 +6,7 @@ use control::ObjectId;
 use crds::{Instance, Placement};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::ControllerRevision;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Service, ServiceSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceSpec};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, EvictParams, Patch, PatchParams, PostParams, Preconditions};
@@ -219,6 +219,21 @@ impl Writer {
         self.patch_owned(there, &serde_json::json!({"spec": spec})).await
     }
 
+    /// Adds labels to exactly this object and version. A refusal by admission is not an error.
+    pub async fn patch_labels<K>(
+        &self,
+        there: &K,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Result<(), NotAdmitted>, Error>
+    where
+        K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        self.patch_owned(there, &serde_json::json!({"metadata": {"labels": labels}})).await
+    }
+
     /// Merges a change into exactly this object and version. A refusal by admission is not an error.
     async fn patch_owned<K>(
         &self,
@@ -235,8 +250,8 @@ impl Writer {
         let permit = self.begin(&kind, "patch")?;
         let api: Api<K> = Api::namespaced(self.client.clone(), &there.namespace().unwrap_or_default());
         let mut patch = change.clone();
-        patch["metadata"] =
-            serde_json::json!({"uid": there.uid(), "resourceVersion": there.resource_version()});
+        patch["metadata"]["uid"] = there.uid().into();
+        patch["metadata"]["resourceVersion"] = there.resource_version().into();
         let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
         match permit.within(api.patch(&name, &parameters, &Patch::Merge(patch))).await {
             Ok(_) => Ok(Ok(())),
@@ -336,16 +351,6 @@ impl Writer {
 
     fn events(&self, event: &Event) -> Api<Event> {
         Api::namespaced(self.client.clone(), &event.namespace().unwrap_or_default())
-    }
-
-    /// Whether a node exists, read from the API server instead of the cache.
-    pub async fn node_exists(&self, name: &str) -> Result<bool, Error> {
-        let permit = self.leadership.begin()?;
-        let api: Api<Node> = Api::all(self.client.clone());
-        match permit.within(api.get_metadata_opt(name)).await {
-            Ok(node) => Ok(node.is_some()),
-            Err(source) => Err(Error::Apply { what: format!("Node {name}"), source }),
-        }
     }
 
     /// Deletes exactly the object of this uid, and version if given; a deleted one is fine. A refusal by admission is not an

@@ -222,10 +222,16 @@ impl<K: OwnedObject> OwnedKind<K> {
             Some(held) => held,
             None => match ctx.writer.create(&wanted).await? {
                 Ok(Created::New) => {
-                    self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(name_of(&wanted));
+                    self.expect(&wanted);
                     return Ok(None);
                 }
-                Ok(Created::Existed) => (ctx.back_off(backoff_key, TAKEN, None), TAKEN.to_owned()),
+                Ok(Created::Existed) => match self.restore_label(&wanted, application, ctx).await? {
+                    Some(Ok(())) => return Ok(None),
+                    Some(Err(refused)) => {
+                        (report_refusal(backoff_key, &refused, application, ctx).await, refused.message)
+                    }
+                    None => (ctx.back_off(backoff_key, TAKEN, None), TAKEN.to_owned()),
+                },
                 Err(refused) => {
                     (report_refusal(backoff_key, &refused, application, ctx).await, refused.message)
                 }
@@ -237,6 +243,30 @@ impl<K: OwnedObject> OwnedKind<K> {
             if why == TAKEN { BlockedOn::NameConflict(what) } else { BlockedOn::Backoff(why) },
         );
         Ok(None)
+    }
+}
+
+impl<K: OwnedObject> OwnedKind<K> {
+    /// The watch will deliver this object.
+    fn expect(&self, wanted: &K) {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(name_of(wanted));
+    }
+
+    /// Labels an object of the application again whose label was removed: without it the watch does not deliver the object. `None`
+    /// if the object of this name is not the application's.
+    async fn restore_label(
+        &self,
+        wanted: &K,
+        application: &ActorApplication,
+        ctx: &Context,
+    ) -> Result<Option<Result<(), NotAdmitted>>, Error> {
+        let found = ctx.writer.find(wanted).await?;
+        let Some(there) = found.filter(|there| is_controlled_by(there, application)) else { return Ok(None) };
+        let written = ctx.writer.patch_labels(&there, wanted.labels()).await?;
+        if written.is_ok() {
+            self.expect(wanted);
+        }
+        Ok(Some(written))
     }
 }
 

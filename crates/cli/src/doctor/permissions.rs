@@ -37,7 +37,7 @@ const LIST_WATCH: &[&str] = &["list", "watch"];
 const CAIRN: &str = "cairn.dev";
 const COORDINATION: &str = "coordination.k8s.io";
 
-const RULES: [RoleRule; 29] = {
+const RULES: [RoleRule; 28] = {
     use Scope::{AgentNamespace, Cluster, OperatorNamespace};
     let nodes: &[&str] = &["nodes", "pods", "resourcequotas", "limitranges", "namespaces"];
     let volumes: &[&str] = &["serviceaccounts", "persistentvolumeclaims", "persistentvolumes"];
@@ -70,7 +70,6 @@ const RULES: [RoleRule; 29] = {
             &["list", "watch", "create", "patch", "delete"],
         ),
         rule(OPERATOR, Cluster, "events.k8s.io", &["events"], &["create", "patch"]),
-        rule(OPERATOR, OperatorNamespace, "", &["configmaps"], LIST_WATCH),
         RoleRule {
             name: Some(OPERATOR),
             ..rule(OPERATOR, OperatorNamespace, COORDINATION, &["leases"], &["get", "update"])

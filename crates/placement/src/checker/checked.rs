@@ -103,6 +103,12 @@ impl<'a> Checked<'a> {
         if self.ruled.has(what, place, of) { Rule::Policy } else { own }
     }
 
+    /// Whether the snapshot was made with rules for a limit that the current placement violates: only then is the violation
+    /// grandfathered.
+    pub fn is_grounded(&self, (what, place, of): (&'static str, &str, &str)) -> bool {
+        self.ruled.has(what, place, of)
+    }
+
     /// Whether the snapshot's rules represent a limit.
     pub fn is_suspended(&self, what: &'static str, place: &str, of: &str) -> bool {
         self.suspended.is_some_and(|suspended| suspended.has(what, place, of))

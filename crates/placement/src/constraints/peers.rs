@@ -320,16 +320,22 @@ fn violated(checked: &Checked, given: &Constraint) -> Option<String> {
     let (bound, Constraint::Peers { actors, peers, domains, .. }) = (bound(given)?, given) else {
         return None;
     };
-    let is_in = |ids: &[String], actor: ActorIx| ids.contains(&checked.actor(actor).id);
-    let members: Vec<(ActorIx, UnitIx)> =
-        checked.placed().filter(|(actor, _)| is_in(actors, *actor) || is_in(peers, *actor)).collect();
-    let inside = |nodes: &[String]| -> Vec<(ActorIx, UnitIx)> {
-        members.iter().copied().filter(|(_, unit)| nodes.contains(&checked.unit(*unit).node)).collect()
-    };
+    let [actors, peers] = [actors, peers].map(|ids| ids.iter().collect::<BTreeSet<&String>>());
+    let (actors, peers) = (&actors, &peers);
+    let is_in = |ids: &BTreeSet<&String>, actor: ActorIx| ids.contains(&checked.actor(actor).id);
+    let members = checked.placed().filter(|(actor, _)| is_in(actors, *actor) || is_in(peers, *actor));
+    let named = domains.iter().enumerate();
+    let domain_of: BTreeMap<&String, usize> =
+        named.flat_map(|(at, domain)| domain.nodes.iter().map(move |node| (node, at))).collect();
+    let mut held: Vec<Vec<(ActorIx, UnitIx)>> = vec![Vec::new(); domains.len()];
+    for (actor, unit) in members {
+        if let Some(at) = domain_of.get(&checked.unit(unit).node) {
+            held[*at].push((actor, unit));
+        }
+    }
     let arrives = |(actor, unit): &(ActorIx, UnitIx)| {
         !checked.is_fixed(*actor) && checked.reading.home[*actor] != Some(*unit)
     };
-    let held: Vec<Vec<(ActorIx, UnitIx)>> = domains.iter().map(|domain| inside(&domain.nodes)).collect();
     let count = |at: usize| {
         let own = held[at].iter().filter(|(actor, _)| is_in(peers, *actor)).count();
         number(domains[at].others) + i64::try_from(own).unwrap_or(i64::MAX)

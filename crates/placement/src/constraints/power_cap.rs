@@ -11,7 +11,7 @@ use crate::file::format::{Actor, CapScope, Constraint, Scope, SnapshotFile, Unit
 use crate::ix::{ActorIx, IxVec, PlaceIx, UnitIx};
 use crate::problem::dense::{self, Problem};
 use crate::problem::room::Rooms;
-use crate::rules::circuit::{MOST_LITERALS, Now, UNLIMITED, Writer};
+use crate::rules::circuit::{Now, UNLIMITED, Writer};
 use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 use crate::{Assignment, Snapshot};
 
@@ -73,7 +73,9 @@ impl ConstraintKind for PowerCap {
                     };
                     now.on_unit[unit].iter().any(draws)
                 };
-                if units().any(is_ours) && watts::is_small(file, units(), &loads) {
+                let is_affordable =
+                    || watts::literals(file, units(), &loads).is_some_and(|many| now.affords(many));
+                if units().any(is_ours) && is_affordable() {
                     found.insert(CAP, &listed(cap.constraint), &cap.name[place]);
                 }
             }
@@ -104,8 +106,8 @@ impl ConstraintKind for PowerCap {
                 }
                 let units = || cap.place.enumerate().filter(|(_, at)| **at == place).map(|(unit, _)| unit);
                 let mut drawn = Vec::new();
-                let is_small = units().count().saturating_mul(file.actors.len()) <= MOST_LITERALS;
-                writer.everywhere_if(is_small, |writer| {
+                let literals = units().count().saturating_mul(file.actors.len());
+                writer.everywhere_if(literals, |writer| {
                     units().for_each(|unit| watts::write_out(writer, unit, loads[unit], &mut drawn));
                 });
                 let passed = writer.if_sum(number(*max) + 1, drawn);
@@ -150,6 +152,7 @@ impl ConstraintKind for PowerCap {
         let (all, fixed) =
             (watts_at(checked, checked.assignment, true), watts_at(checked, &checked.reading.home, false));
         let mut now = None;
+        let no_actor = BTreeSet::new();
         for (position, on, max) in caps {
             // In the order in which units name the domains.
             let mut drawn: Vec<(&str, bool, i64, i64)> = Vec::new();
@@ -160,8 +163,13 @@ impl ConstraintKind for PowerCap {
                     None => drawn.push((name, is_named, all[unit], fixed[unit])),
                 }
             }
+            drawn.retain(|(.., drawn, _)| *drawn > max);
+            if drawn.is_empty() {
+                continue;
+            }
             let name = listed(position);
-            for (place, is_named, drawn, fixed) in drawn.into_iter().filter(|(.., drawn, _)| *drawn > max) {
+            let drawing = [checked.assignment, checked.now].map(|places| who_draws(checked, places, on));
+            for (place, is_named, drawn, fixed) in drawn {
                 if checked.is_suspended(CAP, &name, place) {
                     continue;
                 }
@@ -172,14 +180,14 @@ impl ConstraintKind for PowerCap {
                 let here = checked.file.units.iter().zip(now.iter()).filter(|(unit, _)| is_here(unit));
                 let before: i64 = here.map(|(_, watts)| watts).sum();
                 let [ours, ours_now] =
-                    [checked.assignment, checked.now].map(|places| who_draws(checked, places, &is_here));
+                    drawing.each_ref().map(|of| of.get(&(place, is_named)).unwrap_or(&no_actor));
                 // The current placement exceeds it, which is grandfathered if it is grounded; or it equals the power of fixed actors, if
                 // that is more.
                 let may_draw = max.max(fixed);
                 let excuses =
                     before > may_draw && !ours_now.is_empty() && checked.ruled.has(CAP, &name, place);
                 let limit = if excuses { max } else { may_draw };
-                let is_excused = excuses && drawn <= before && ours.is_subset(&ours_now);
+                let is_excused = excuses && drawn <= before && ours.is_subset(ours_now);
                 if drawn > limit && !ours.is_empty() && !is_excused {
                     let demands = super::says(checked.file, position);
                     let says = format!("{place}: {drawn} W drawn, {limit} W allowed: {demands}");
@@ -252,14 +260,22 @@ fn changes_watts(unit: &Unit, work: u64) -> bool {
     unit.idle_watts.unwrap_or(0) > 0 || (work > 0 && unit.power_watts.unwrap_or(0) > 0)
 }
 
-/// The movable actors that draw power in a domain.
-fn who_draws(checked: &Checked, places: &Assignment, is_here: &dyn Fn(&Unit) -> bool) -> BTreeSet<ActorIx> {
-    let draws = |&(actor, unit): &(ActorIx, UnitIx)| {
+/// By domain, and whether it is named: the movable actors that draw power there.
+fn who_draws<'a>(
+    checked: &Checked<'a>,
+    places: &Assignment,
+    on: CapScope,
+) -> BTreeMap<(&'a str, bool), BTreeSet<ActorIx>> {
+    let mut drawing: BTreeMap<(&str, bool), BTreeSet<ActorIx>> = BTreeMap::new();
+    for (actor, unit) in Checked::at(places).filter(|(actor, _)| !checked.is_fixed(*actor)) {
         let unit = checked.unit(unit);
         let work = checked.actor(actor).runs_on.get(&unit.kind).map_or(0, |way| way.work);
-        !checked.is_fixed(actor) && is_here(unit) && changes_watts(unit, work)
-    };
-    Checked::at(places).filter(draws).map(|(actor, _)| actor).collect()
+        if changes_watts(unit, work) {
+            let is_named = on != CapScope::Zone || unit.zone.is_some();
+            drawing.entry((place_of(on, unit), is_named)).or_default().insert(actor);
+        }
+    }
+    drawing
 }
 
 /// By unit: watts, with all placed actors, or with fixed ones alone.

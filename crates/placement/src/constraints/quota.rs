@@ -118,6 +118,22 @@ fn all(snapshot: &Snapshot) -> impl Iterator<Item = (usize, Ledger)> {
     quotas.map(|(position, given)| (position, Ledger::new(snapshot, position, given)))
 }
 
+/// The maximum number of literals of a suspended quota: for each actor the counting units of its kinds, and its own.
+fn literals(now: &Now, given: &Constraint, actors: &[String]) -> usize {
+    let problem = now.problem;
+    let mut counting: IxVec<KindIx, usize> = IxVec::of(0, problem.kinds.len());
+    for (kind, unit) in problem.unit_kind.iter().zip(&now.file.units) {
+        counting[*kind] += usize::from(weight(given, unit) > 0);
+    }
+    let of = |id: &String| {
+        let actor = problem.actor_by_id[id];
+        let kinds = problem.implementations[actor].iter().zip(&counting);
+        let elsewhere: usize = kinds.filter(|(way, _)| way.is_some()).map(|(_, units)| units).sum();
+        1 + if problem.fixed[actor] { 0 } else { elsewhere }
+    };
+    once_each(actors).map(of).fold(0, usize::saturating_add)
+}
+
 /// Duplicate names count once.
 fn once_each(actors: &[String]) -> impl Iterator<Item = &String> {
     actors.iter().collect::<BTreeSet<&String>>().into_iter()
@@ -162,7 +178,7 @@ impl ConstraintKind for Quota {
                 let unit = now.problem.current[actor]?;
                 Some((actor, amount(given, &now.file.actors[actor.at()], &now.file.units[unit.at()])))
             });
-            if now.is_broken(uses, number(*max)) {
+            if now.is_broken(uses, number(*max)) && now.affords(literals(now, given, actors)) {
                 found.insert(QUOTA, &listed(position), "");
             }
         }
@@ -174,19 +190,19 @@ impl ConstraintKind for Quota {
             if !writer.suspended.has(QUOTA, &listed(position), "") {
                 continue;
             }
-            let mut uses = Vec::new();
-            for actor in once_each(actors).map(|id| writer.problem.actor_by_id[id]) {
-                let said = &writer.file.actors[actor.at()];
-                for unit in writer.places(actor) {
-                    uses.push((actor, unit, amount(given, said, &writer.file.units[unit.at()])));
+            let counting = writer.file.units.iter().filter(|unit| weight(given, unit) > 0).count();
+            writer.everywhere_if(actors.len().saturating_mul(counting), |writer| {
+                let mut uses = Vec::new();
+                for actor in once_each(actors).map(|id| writer.problem.actor_by_id[id]) {
+                    let said = &writer.file.actors[actor.at()];
+                    let places = writer.places(actor).into_iter();
+                    let counted =
+                        places.map(|unit| (actor, unit, amount(given, said, &writer.file.units[unit.at()])));
+                    uses.extend(counted.filter(|(.., amount)| *amount > 0));
                 }
-            }
-            writer.at_most(
-                &uses,
-                number(*max),
-                SuspendedLimit::Constraint(position),
-                super::says(writer.file, position),
-            );
+                let says = super::says(writer.file, position);
+                writer.at_most(&uses, number(*max), SuspendedLimit::Constraint(position), says);
+            });
         }
     }
 
@@ -228,7 +244,10 @@ impl ConstraintKind for Quota {
             };
             let (all, limit) = (used(checked.assignment), number(*max));
             let known = checked.is_suspended(QUOTA, &listed(position), "");
-            if all.passes(limit) && !known && !all.is_excused_by(&used(checked.now)) {
+            let is_excused = || {
+                checked.is_grounded((QUOTA, &listed(position), "")) && all.is_excused_by(&used(checked.now))
+            };
+            if all.passes(limit) && !known && !is_excused() {
                 let what = resource.as_ref().map(|resource| format!(" of {resource}")).unwrap_or_default();
                 let demands = super::says(checked.file, position);
                 let says = format!("{}{what} used, {limit} allowed: {demands}", all.sum);

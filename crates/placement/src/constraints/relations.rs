@@ -7,7 +7,7 @@ use crate::checker::checked::{Checked, Rule, Violation};
 use crate::file::format::{Constraint, Scope, SnapshotFile};
 use crate::ix::{ActorIx, IxVec, PlaceIx, RelationIx, UnitIx};
 use crate::problem::dense::{self, Problem};
-use crate::rules::circuit::{MOST_LITERALS, Now, Writer};
+use crate::rules::circuit::{Now, Writer};
 use crate::rules::suspended_limits::{SuspendedLimit, SuspendedLimits, listed};
 
 /// By relation and domain: the number of its actors there.
@@ -120,7 +120,7 @@ fn write_out(writer: &mut Writer, relation: &dense::Relation) {
     let everywhere = |actor: ActorIx| if problem.fixed[actor] { 1 } else { problem.capacity.len() };
     let of = (actors.as_slice(), in_breach.as_slice());
     let literals = most_literals(problem, relation, of, everywhere);
-    writer.everywhere_if(literals <= MOST_LITERALS, |writer| {
+    writer.everywhere_if(literals, |writer| {
         if relation.apart {
             write_apart(writer, relation, crowds, &others);
         } else {
@@ -316,7 +316,7 @@ impl<T: Relation> ConstraintKind for T {
             let in_breach = in_breach(now.problem, relation);
             let of = (relation.actors.as_slice(), in_breach.as_slice());
             let places = |actor: ActorIx| now.places(actor);
-            if in_breach.is_empty() || most_literals(now.problem, relation, of, places) > MOST_LITERALS {
+            if in_breach.is_empty() || !now.affords(most_literals(now.problem, relation, of, places)) {
                 continue;
             }
             for actor in in_breach {
@@ -356,19 +356,29 @@ impl<T: Relation> ConstraintKind for T {
 fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
     for (&position, actors) in &checked.reading.related {
         let Some((scope, _)) = T::of(&checked.file.constraints[position]) else { continue };
-        let placed: Vec<(ActorIx, UnitIx)> =
-            actors.iter().filter_map(|&actor| Some((actor, checked.assignment[actor]?))).collect();
+        let mut numbers: BTreeMap<DomainName, usize> = BTreeMap::new();
+        let mut number = |unit: UnitIx| {
+            let next = numbers.len();
+            *numbers.entry(domain_of(checked, scope, unit)).or_insert(next)
+        };
+        let placed: Vec<(ActorIx, usize)> =
+            actors.iter().filter_map(|&actor| Some((actor, number(checked.assignment[actor]?)))).collect();
+        // Pairs are compared only if there is a violation, grandfathered or not.
+        if if T::APART { numbers.len() == placed.len() } else { numbers.len() <= 1 } {
+            continue;
+        }
         let name = listed(position);
         let is_suspended = |actor: ActorIx| checked.is_suspended(RELATED, &name, &checked.actor(actor).id);
         // A relation that is not grounded binds, whatever the current placement.
         let is_written = checked.ruled.has_any(RELATED, &name);
         let is_excused = |a: ActorIx, b: ActorIx| {
             let before = checked.now[a].zip(checked.now[b]);
-            is_written && before.is_some_and(|(u, v)| is_same_place(checked, scope, u, v) == T::APART)
+            let is_together = |(u, v)| domain_of(checked, scope, u) == domain_of(checked, scope, v);
+            is_written && before.is_some_and(|before| is_together(before) == T::APART)
         };
         let broken = placed.iter().enumerate().find_map(|(i, &(a, at_a))| {
-            let clash = |&&(b, at_b): &&(ActorIx, UnitIx)| {
-                let clashes = is_same_place(checked, scope, at_a, at_b) == T::APART;
+            let clash = |&&(b, at_b): &&(ActorIx, usize)| {
+                let clashes = (at_a == at_b) == T::APART;
                 let stay = checked.is_fixed(a) && checked.is_fixed(b);
                 clashes && !(stay || is_suspended(a) || is_suspended(b) || is_excused(a, b))
             };
@@ -384,14 +394,16 @@ fn check<T: Relation>(checked: &Checked, found: &mut Vec<Violation>) {
     }
 }
 
-/// Whether two units are in one domain.
-fn is_same_place(checked: &Checked, scope: Scope, a: UnitIx, b: UnitIx) -> bool {
-    let (one, other) = (checked.unit(a), checked.unit(b));
-    a == b
-        || match scope {
-            Scope::Unit => false,
-            Scope::Numa => one.numa.is_some() && one.numa == other.numa && one.node == other.node,
-            Scope::Node => one.node == other.node,
-            Scope::Zone => one.zone.is_some() && one.zone == other.zone,
-        }
+/// A domain by its names: of a node and a NUMA domain, or of a node or zone. A unit without a known one is a domain of its own.
+type DomainName<'a> = (&'a str, Option<&'a str>, Option<UnitIx>);
+
+/// The domain of a unit.
+fn domain_of<'a>(checked: &Checked<'a>, scope: Scope, at: UnitIx) -> DomainName<'a> {
+    let (unit, alone) = (checked.unit(at), ("", None, Some(at)));
+    match scope {
+        Scope::Unit => alone,
+        Scope::Numa => unit.numa.as_deref().map_or(alone, |numa| (&unit.node, Some(numa), None)),
+        Scope::Node => (&unit.node, None, None),
+        Scope::Zone => unit.zone.as_deref().map_or(alone, |zone| (zone, None, None)),
+    }
 }

@@ -78,7 +78,8 @@ impl ConstraintKind for Resources {
             };
             for (resource, says) in passed(&given.id, wanted, left) {
                 let known = checked.is_suspended(OF_UNIT, &given.id, resource);
-                let before = now.0[unit].get(resource);
+                let is_grounded = checked.is_grounded((OF_UNIT, &given.id, resource));
+                let before = now.0[unit].get(resource).filter(|_| is_grounded);
                 if !known && !before.is_some_and(|now| wanted[resource].is_excused_by(now)) {
                     let rule = checked.kind((OF_UNIT, &given.id, resource), Rule::Resource);
                     found.push(Violation { rule, says });
@@ -92,7 +93,8 @@ impl ConstraintKind for Resources {
             };
             for (resource, says) in passed(node, wanted, left) {
                 let known = checked.is_suspended(OF_NODE, node, resource);
-                let before = now.1.get(*node).and_then(|now| now.get(resource));
+                let is_grounded = checked.is_grounded((OF_NODE, node, resource));
+                let before = now.1.get(*node).and_then(|now| now.get(resource)).filter(|_| is_grounded);
                 if !known && !before.is_some_and(|now| wanted[resource].is_excused_by(now)) {
                     let rule = checked.kind((OF_NODE, node, resource), Rule::Resource);
                     found.push(Violation { rule, says });
@@ -109,7 +111,7 @@ impl ConstraintKind for Resources {
             for (resource, left) in left.enumerate() {
                 let here = now.on_unit[unit].iter();
                 let uses = here.map(|actor| (*actor, need(problem, false, *actor, unit, resource)));
-                if now.is_broken(uses, *left) {
+                if now.is_broken(uses, *left) && now.affords(now.visitors(unit)) {
                     found.insert(OF_UNIT, &now.file.units[unit.at()].id, &problem.resources[resource]);
                 }
             }
@@ -120,7 +122,8 @@ impl ConstraintKind for Resources {
             for (resource, left) in left.enumerate() {
                 let here = now.on_node[node].iter();
                 let uses = here.map(|(actor, unit)| (*actor, need(problem, true, *actor, *unit, resource)));
-                if now.is_broken(uses, *left) {
+                let visitors = || problem.units_of_node[node].iter().map(|unit| now.visitors(*unit)).sum();
+                if now.is_broken(uses, *left) && now.affords(visitors()) {
                     found.insert(OF_NODE, &problem.nodes[node], &problem.resources[resource]);
                 }
             }
@@ -160,18 +163,22 @@ impl ConstraintKind for Resources {
                 _ => 0,
             });
             let left = (provided - takes.sum::<i64>()).max(0);
-            let uses = uses(writer, false, &[unit], resource);
             let limit = SuspendedLimit::OfUnit(unit, resource);
-            writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
+            writer.everywhere_if(file.actors.len(), |writer| {
+                let uses = uses(writer, false, &[unit], resource);
+                writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
+            });
         }
         for (id, name) in writer.suspended.of(OF_NODE) {
             let resource = problem.resource(&name.to_owned());
             let provides = file.nodes.iter().find(|node| node.id == id).map(|node| &node.provides);
             let left = provides.and_then(|all| all.get(name)).map_or(0, |quantity| number(*quantity));
             let Some((node, _)) = problem.nodes.enumerate().find(|(_, known)| *known == id) else { continue };
-            let uses = uses(writer, true, &problem.units_of_node[node], resource);
-            let limit = SuspendedLimit::OfNode(node, resource);
-            writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
+            let (units, limit) = (&problem.units_of_node[node], SuspendedLimit::OfNode(node, resource));
+            writer.everywhere_if(file.actors.len().saturating_mul(units.len()), |writer| {
+                let uses = uses(writer, true, units, resource);
+                writer.at_most(&uses, left, limit, format!("{id}: at most {left} of {name}"));
+            });
         }
     }
 
@@ -233,7 +240,7 @@ fn uses(
     resource: ResourceIx,
 ) -> Vec<(ActorIx, UnitIx, i64)> {
     let all = writer.problem.current.positions().flat_map(|actor| {
-        let there = writer.places(actor).into_iter().filter(|unit| units.contains(unit));
+        let there = units.iter().copied().filter(move |unit| writer.is_place(actor, *unit));
         there.map(move |unit| {
             let could_run = writer.problem.implementation(actor, unit).is_some();
             let amount = if could_run || of_node || writer.problem.current[actor] == Some(unit) {

@@ -37,7 +37,8 @@ impl ConstraintKind for Slots {
             let Some(slots) = given.slots.map(number).filter(|slots| used.passes(*slots)) else { continue };
             let known = checked.is_suspended(SLOTS, &given.id, "");
             let now = now.get_or_insert_with(|| hosted(checked.now));
-            if !known && !used.is_excused_by(&now[unit]) {
+            let is_excused = || checked.is_grounded((SLOTS, &given.id, "")) && used.is_excused_by(&now[unit]);
+            if !known && !is_excused() {
                 let says = format!("{} hosts {} actors and has {slots} slots", given.id, used.sum);
                 found.push(Violation { rule: checked.kind((SLOTS, &given.id, ""), Rule::Slots), says });
             }
@@ -47,7 +48,7 @@ impl ConstraintKind for Slots {
     fn broken(&self, now: &Now, found: &mut SuspendedLimits) {
         for (unit, slots) in now.problem.slots.enumerate() {
             let uses = now.on_unit[unit].iter().map(|actor| (*actor, 1));
-            if slots.is_some_and(|slots| now.is_broken(uses, slots)) {
+            if slots.is_some_and(|slots| now.is_broken(uses, slots)) && now.affords(now.visitors(unit)) {
                 found.insert(SLOTS, &now.file.units[unit.at()].id, "");
             }
         }
@@ -64,16 +65,14 @@ impl ConstraintKind for Slots {
     fn write_out(&self, writer: &mut Writer) {
         for (id, _) in writer.suspended.of(SLOTS) {
             let unit = writer.problem.unit_by_id[id];
-            let actors = writer.problem.current.positions();
-            let here = actors.filter(|actor| writer.is_place(*actor, unit));
-            let uses: Vec<_> = here.map(|actor| (actor, unit, 1)).collect();
-            let slots = writer.file.units[unit.at()].slots.map_or(0, number);
-            writer.at_most(
-                &uses,
-                slots,
-                SuspendedLimit::Slots(unit),
-                format!("{id}: at most {slots} actors, by its slots"),
-            );
+            writer.everywhere_if(writer.file.actors.len(), |writer| {
+                let actors = writer.problem.current.positions();
+                let here = actors.filter(|actor| writer.is_place(*actor, unit));
+                let uses: Vec<_> = here.map(|actor| (actor, unit, 1)).collect();
+                let slots = writer.file.units[unit.at()].slots.map_or(0, number);
+                let says = format!("{id}: at most {slots} actors, by its slots");
+                writer.at_most(&uses, slots, SuspendedLimit::Slots(unit), says);
+            });
         }
     }
 

@@ -4,7 +4,7 @@ use crate::checker::index::number;
 use crate::file::format::{SnapshotFile, Unit};
 use crate::ix::{IxVec, KindIx, UnitIx};
 use crate::problem::dense::Problem;
-use crate::rules::circuit::{MOST_LITERALS, Writer, gcd};
+use crate::rules::circuit::{Writer, gcd};
 
 /// The maximum power of a unit that is encoded watt by watt.
 const MOST_STEPS: i128 = 2_048;
@@ -52,12 +52,12 @@ pub(super) fn most_loads(problem: &Problem) -> IxVec<UnitIx, Load> {
     loads
 }
 
-/// Whether the rules for some units' power stay within the limits of literals and numbers.
-pub(super) fn is_small(
+/// The maximum number of literals in the rules for some units' power; `None` if numbers are too large.
+pub(super) fn literals(
     file: &SnapshotFile,
     units: impl Iterator<Item = UnitIx>,
     loads: &IxVec<UnitIx, Load>,
-) -> bool {
+) -> Option<usize> {
     let (mut literals, mut most) = (0, 0);
     for unit in units {
         let load = loads[unit];
@@ -70,7 +70,7 @@ pub(super) fn is_small(
         literals += rules * (load.actors + above) + load.actors + rules;
         most = sum.max(most);
     }
-    literals <= MOST_LITERALS && most <= i128::from(i64::MAX / 2)
+    (most <= i128::from(i64::MAX / 2)).then_some(literals)
 }
 
 /// Literals for a unit's power, each with its watts. Whether bits are used is decided by kinds alone, which are known when the size

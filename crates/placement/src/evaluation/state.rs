@@ -54,6 +54,18 @@ impl Term {
 impl<'a> State<'a> {
     /// Fixed actors on their units, all others unplaced.
     pub fn new(snapshot: &'a Snapshot) -> Self {
+        Self::with_channels(
+            snapshot,
+            ChannelSums::new(&snapshot.problem.channels, snapshot.units()).map(Box::new),
+        )
+    }
+
+    /// The same without the cost of group channels, whose update takes long where groups have many: for placing without prices.
+    pub fn without_channels(snapshot: &'a Snapshot) -> Self {
+        Self::with_channels(snapshot, None)
+    }
+
+    fn with_channels(snapshot: &'a Snapshot, channels: Option<Box<ChannelSums>>) -> Self {
         let units = snapshot.units();
         let mut state = Self {
             snapshot,
@@ -62,7 +74,7 @@ impl<'a> State<'a> {
             hosted: IxVec::of(0, units),
             remaining: Remaining::new(&snapshot.problem),
             company: ColocationCounts::new(&snapshot.problem),
-            channels: ChannelSums::new(&snapshot.problem.channels, units).map(Box::new),
+            channels,
             limits: violation_trackers(snapshot),
             levels: snapshot
                 .objectives()
@@ -267,7 +279,8 @@ impl<'a> State<'a> {
         }
         if let Some(sums) = &self.channels {
             let problem = &self.snapshot.problem;
-            let (exchanged, apart) = sums.at(&problem.channels, actor, unit);
+            let exchange_cost = |a: UnitIx, b: UnitIx| problem.exchange_cost(a, b);
+            let (exchanged, apart) = sums.at(&problem.channels, actor, unit, exchange_cost);
             pairs.exchanged += exchanged;
             pairs.apart += apart;
             // Its present unit, from which it would be removed, is left out.

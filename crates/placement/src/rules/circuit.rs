@@ -1,5 +1,6 @@
 //! Already violated limits as rules, beside those of a policy.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use crate::file::format::SnapshotFile;
@@ -11,8 +12,30 @@ use crate::{Rules, SuspendedLimit, SuspendedLimits};
 /// The remaining quantity of a suspended limit: more than any valid sum, and far from overflow.
 pub(crate) const UNLIMITED: i64 = 1 << 60;
 
-/// A limit that takes more literals than this is not grounded: it binds, and the checker grandfathers no violation of it.
-pub(crate) const MOST_LITERALS: usize = 1_000_000;
+/// Memory for all suspended limits of a snapshot as rules, while they are grounded and grandfathered.
+const MEMORY: usize = 512 << 20;
+
+/// Memory of a literal, rounded up: in bodies before and after grandfathering, in the index of its uses, and as a placement.
+const BYTES_PER_LITERAL: usize = 512;
+
+/// Literals of all suspended limits together. A limit for which too few are left is not grounded: it binds, and the checker
+/// grandfathers no violation of it.
+pub(crate) const MOST_LITERALS: usize = MEMORY / BYTES_PER_LITERAL;
+
+/// Literals that are left of [`MOST_LITERALS`].
+struct LiteralBudget(Cell<usize>);
+
+impl LiteralBudget {
+    fn new() -> Self {
+        Self(Cell::new(MOST_LITERALS))
+    }
+
+    /// Takes literals; false, and none taken, if too few are left.
+    fn take(&self, literals: usize) -> bool {
+        let left = self.0.get().checked_sub(literals);
+        left.inspect(|left| self.0.set(*left)).is_some()
+    }
+}
 
 /// Current placements by unit and by node, ascending.
 pub(crate) struct Now<'a> {
@@ -22,6 +45,9 @@ pub(crate) struct Now<'a> {
     pub on_node: IxVec<NodeIx, Vec<(ActorIx, UnitIx)>>,
     /// By kind: the number of its units.
     of_kind: IxVec<KindIx, usize>,
+    /// By kind: the number of movable actors that support it.
+    movable: IxVec<KindIx, usize>,
+    budget: LiteralBudget,
 }
 
 impl<'a> Now<'a> {
@@ -36,7 +62,22 @@ impl<'a> Now<'a> {
         }
         let mut of_kind: IxVec<KindIx, usize> = IxVec::of(0, problem.kinds.len());
         problem.unit_kind.iter().for_each(|kind| of_kind[*kind] += 1);
-        Self { file, problem, on_unit, on_node, of_kind }
+        let mut movable: IxVec<KindIx, usize> = IxVec::of(0, problem.kinds.len());
+        for actor in &problem.movable {
+            let ways = problem.implementations[*actor].enumerate().filter(|(_, way)| way.is_some());
+            ways.for_each(|(kind, _)| movable[kind] += 1);
+        }
+        Self { file, problem, on_unit, on_node, of_kind, movable, budget: LiteralBudget::new() }
+    }
+
+    /// Takes the literals of a limit; false if the limits before it have left too few.
+    pub fn affords(&self, literals: usize) -> bool {
+        self.budget.take(literals)
+    }
+
+    /// The maximum number of actors that are represented on a unit: those that support its kind, and those there.
+    pub fn visitors(&self, unit: UnitIx) -> usize {
+        self.movable[self.problem.unit_kind[unit]] + self.on_unit[unit].len()
     }
 
     /// The maximum number of units on which an actor is represented: those of its kinds, and its current one; one for a fixed actor.
@@ -66,6 +107,8 @@ pub(crate) struct Writer<'a> {
     pub suspended: &'a SuspendedLimits,
     /// Whether every unit counts as a candidate of every movable actor, for questions about dropped limits.
     pub everywhere: bool,
+    /// For limits over every unit.
+    budget: LiteralBudget,
     written: RuleCircuit,
     next: u32,
 }
@@ -85,6 +128,7 @@ impl<'a> Writer<'a> {
             problem,
             suspended: &problem.suspended_limits,
             everywhere,
+            budget: LiteralBudget::new(),
             written: RuleCircuit::default(),
             next: 1,
         }
@@ -125,10 +169,10 @@ impl<'a> Writer<'a> {
             || problem.candidates(actor).binary_search(&unit).is_ok()
     }
 
-    /// Grounds a limit; over every unit, if requested, only if that is small enough.
-    pub fn everywhere_if(&mut self, is_small: bool, write: impl FnOnce(&mut Self)) {
+    /// Grounds a limit; over every unit, if requested, only if enough literals are left for that.
+    pub fn everywhere_if(&mut self, literals: usize, write: impl FnOnce(&mut Self)) {
         let is_asked = self.everywhere;
-        self.everywhere &= is_small;
+        self.everywhere = is_asked && self.budget.take(literals);
         write(self);
         self.everywhere = is_asked;
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::evaluation::group_costs::GroupCosts;
 use crate::ix::{ActorIx, EndIx, ItemIx, IxVec};
 use crate::problem::channels::{Channel, Channels};
 
@@ -26,13 +27,14 @@ pub struct Groups {
 
 impl Groups {
     /// Whether channels stay unexpanded: there are no edges for them, or visiting units is cheaper than visiting
-    /// edges.
+    /// edges, and the table of costs is small enough.
     pub(super) fn are_worth_while(channels: &Channels, units: usize) -> bool {
         let members: usize = channels.members.iter().map(Vec::len).sum();
         let ends: usize = channels.of.iter().map(Vec::len).sum();
         let ties = 2 * channels.pairs / members.max(1);
         let for_a_change = units * ends.div_ceil(channels.of.len().max(1));
-        channels.are_whole() || ties > SPARSE && ties * ASKED_FOR_A_CHANGE >= for_a_change
+        let is_cheaper = ties > SPARSE && ties * ASKED_FOR_A_CHANGE >= for_a_change;
+        channels.are_whole() || is_cheaper && GroupCosts::has_table(channels.of.len(), units)
     }
 
     /// The channels with these weights of exchange cost and separation.

@@ -80,11 +80,20 @@ struct Sets<'a> {
     known: BTreeMap<Vec<UnitIx>, SetIx>,
     /// By candidate set of the snapshot.
     plain: BTreeMap<SetIx, SetIx>,
+    /// By relation: the units of its fixed actors.
+    homes: IxVec<RelationIx, Vec<UnitIx>>,
 }
 
 impl<'a> Sets<'a> {
     fn new(snapshot: &'a Snapshot) -> Self {
+        let problem = snapshot.problem();
+        let fixed_at = |actor: &ActorIx| problem.fixed_at(*actor);
         Self {
+            homes: problem
+                .relations
+                .iter()
+                .map(|given| given.actors.iter().filter_map(fixed_at).collect())
+                .collect(),
             snapshot,
             rooms: Rooms::beside_fixed(snapshot.problem()),
             list: IxVec::new(),
@@ -153,13 +162,8 @@ impl<'a> Sets<'a> {
 
     /// The actor's relations with fixed actors, and the domains of those.
     fn beside_fixed(&self, actor: ActorIx) -> impl Iterator<Item = (RelationIx, UnitIx)> {
-        let snapshot = self.snapshot;
-        snapshot.problem().relations_of[actor].iter().flat_map(move |&relation| {
-            let others = snapshot.problem().relations[relation].actors.iter();
-            others
-                .filter(|other| snapshot.is_fixed(**other))
-                .filter_map(move |other| Some((relation, snapshot.problem().current[*other]?)))
-        })
+        let relations = self.snapshot.problem().relations_of[actor].iter();
+        relations.flat_map(|&relation| self.homes[relation].iter().map(move |home| (relation, *home)))
     }
 
     /// Whether the unit could host all of these beside the fixed actors.

@@ -5,6 +5,7 @@ mod checker;
 mod costs;
 mod grandfathered;
 mod groups;
+mod large_limits;
 mod others;
 mod own;
 mod reading;

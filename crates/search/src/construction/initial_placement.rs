@@ -3,17 +3,22 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use placement::ix::{ItemIx, IxVec, UnitIx};
+use placement::ix::{ItemIx, IxVec, NodeIx, UnitIx};
 
+use crate::construction::emptiest::ProbeBudget;
 use crate::evaluation::solution::Solution;
 use crate::model::Model;
+use crate::stop_clock::TIES_PER_PRICE;
 use placement::weighted::NOWHERE;
 
 /// Candidates away from all ties that are tried for each item.
 const SAMPLED_CANDIDATES: usize = 48;
 
-/// Candidates away from ties that are priced between two checks of the clock: some hundredths of a second.
+/// Candidates that are priced between two checks of the clock: some hundredths of a second.
 const CHECK_INTERVAL: usize = 1 << 15;
+
+/// Probes in the time of one where rules or caps are evaluated.
+const PROBES_WITH_LIMITS: usize = 16;
 
 /// Places every unplaced item as far as hard limits allow, within capacities where possible. False where `stop` ended it:
 /// the remaining items are then placed wherever there is room.
@@ -23,15 +28,16 @@ pub(crate) fn place_remaining(solution: &mut Solution, stop: &dyn Fn() -> bool) 
 
 fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
     let mut order = Order::new(solution);
-    let (mut turn, mut anywhere, mut next_check) = (0usize, 0usize, CHECK_INTERVAL);
+    let (mut turn, mut other_work, mut next_check) = (0usize, 0usize, CHECK_INTERVAL);
     while let Some(item) = order.next(solution) {
-        if let Some(unit) = place_for(solution, item, (&mut turn, &mut anywhere)) {
+        if let Some(unit) = place_for(solution, item, (&mut turn, &mut other_work)) {
             solution.put(item, unit);
+            other_work += solution.model.placement_work(item);
         }
-        if turn + anywhere >= next_check {
-            next_check = turn + anywhere + CHECK_INTERVAL;
+        if turn + other_work >= next_check {
+            next_check = turn + other_work + CHECK_INTERVAL;
             if stop() {
-                place_without_pricing(solution, order, turn);
+                _ = place_without_pricing(solution, order, turn);
                 return false;
             }
         }
@@ -40,26 +46,40 @@ fn place_each(solution: &mut Solution, stop: &dyn Fn() -> bool) -> bool {
 }
 
 /// Places each waiting item on the first unit that admits it, starting at another candidate each turn, above its capacity
-/// if need be. Far candidates are limited in number, as the time is over.
-fn place_without_pricing(solution: &mut Solution, order: Order, mut turn: usize) {
-    let mut far = 0..CHECK_INTERVAL;
+/// if need be. Probes are limited in number, as the time is over; returns those that are left.
+fn place_without_pricing(solution: &mut Solution, order: Order, mut turn: usize) -> ProbeBudget {
+    solution.stop_pricing();
+    let mut probes = ProbeBudget::new();
     for (.., Reverse(item)) in order.waiting.into_sorted_vec().into_iter().rev() {
         let candidates = solution.model.candidates(item);
         if solution.place[item] != NOWHERE || candidates.is_empty() {
             continue;
         }
         turn += 1;
+        probes.start_actors(1);
+        let each = if solution.has_limits_on(item) { PROBES_WITH_LIMITS } else { 1 };
         let (before, from) = candidates.split_at(turn % candidates.len());
-        let mut all = from.iter().chain(before).copied().enumerate();
-        let unit =
-            all.clone().take(SAMPLED_CANDIDATES).find(|(_, unit)| is_admitted(solution, item, *unit, false));
-        let mut may_try = |at: usize| at < SAMPLED_CANDIDATES || far.next().is_some();
-        let mut overloaded =
-            || all.find(|(at, unit)| may_try(*at) && is_admitted(solution, item, *unit, true));
-        if let Some((_, unit)) = unit.or_else(&mut overloaded) {
+        let mut all = from.iter().chain(before).copied();
+        let mut near = all.clone().take(SAMPLED_CANDIDATES);
+        let unit = near.find_map(|unit| {
+            let is_found = probes.take(each) && is_admitted(solution, item, unit, false);
+            is_found.then_some(unit)
+        });
+        // Of the last probes some are for units above their capacity.
+        probes.start_actors(usize::from(unit.is_none()));
+        let unit = unit.or_else(|| {
+            all.find_map(|unit| {
+                if !probes.take(each) {
+                    return Some(None);
+                }
+                is_admitted(solution, item, unit, true).then_some(Some(unit))
+            })?
+        });
+        if let Some(unit) = unit {
             solution.put(item, unit);
         }
     }
+    probes
 }
 
 /// Whether an unplaced item may be placed on a unit, with or without exceeding its capacity.
@@ -73,17 +93,17 @@ fn is_admitted(solution: &mut Solution, item: ItemIx, unit: UnitIx, may_overload
 fn place_for(
     solution: &mut Solution,
     item: ItemIx,
-    (turn, anywhere): (&mut usize, &mut usize),
+    (turn, other_work): (&mut usize, &mut usize),
 ) -> Option<UnitIx> {
     let model = solution.model;
     let candidates = model.candidates(item);
     let mut seen: Vec<UnitIx> = model.unary(item).iter().map(|(unit, _)| *unit).collect();
-    for tie in model.ties(item) {
-        let at = solution.place[tie.peer];
-        if at != NOWHERE {
-            seen.extend(&model.units_of_node[model.node_of[at]]);
-        }
-    }
+    let places = model.ties(item).iter().map(|tie| solution.place[tie.peer]).filter(|at| *at != NOWHERE);
+    // Many ties may lead to one large node.
+    let mut nodes: Vec<NodeIx> = places.map(|at| model.node_of[at]).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    seen.extend(nodes.iter().flat_map(|node| &model.units_of_node[*node]));
     // Channels between groups tie it to units everywhere, and each is cheap to price.
     let sampled = if model.has_groups(item) { candidates.len() } else { SAMPLED_CANDIDATES };
     for _ in 0..candidates.len().min(sampled) {
@@ -92,6 +112,7 @@ fn place_for(
     }
     seen.sort_unstable();
     seen.dedup();
+    *other_work += seen.len() * (1 + model.ties(item).len() / TIES_PER_PRICE);
     seen.retain(|unit| is_admitted(solution, item, *unit, false));
     let best = seen
         .into_iter()
@@ -100,7 +121,7 @@ fn place_for(
         return best;
     }
     // None of those has room: take any, with the least overload.
-    *anywhere += candidates.len();
+    *other_work += candidates.len();
     let mut feasible = candidates.to_vec();
     feasible.retain(|unit| is_admitted(solution, item, *unit, true));
     feasible.into_iter().min_by_key(|unit| {
@@ -154,6 +175,28 @@ impl Order {
                 }
             }
             return Some(item);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Under a cap that admits no actor each probe is slow. The first items have spent the probes of all.
+    #[test]
+    fn without_time_probes_under_caps_are_limited() {
+        let units: Vec<String> =
+            (0..150).map(|at| format!("u{at}:cpu:99:node=n{at},idle=50,power=200")).collect();
+        let actors: Vec<String> = (0..200).map(|at| format!("a{at}:cpu=1")).collect();
+        for (cap, spent) in [("powerCap all 100", true), ("powerCap all 99999", false)] {
+            let snapshot = testkit::line::world(&units.join(" "), &actors.join(" "), cap);
+            let model = Model::new(&snapshot);
+            let mut solution = Solution::new(&model);
+            let order = Order::new(&solution);
+            let left = place_without_pricing(&mut solution, order, 0);
+            assert_eq!(left.is_spent(), spent, "{cap}");
+            assert_eq!(solution.unplaced > 0, spent, "{cap}");
         }
     }
 }

@@ -19,10 +19,12 @@ const UNITS_PER_STEP: usize = 16;
 
 /// The model, with capacities as limits where that is right. The flag says that `stop` ended the probe.
 pub(crate) fn build_model<'a>(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (Model<'a>, bool) {
-    let Some(model) = Model::without_grandfathering(snapshot) else { return (Model::new(snapshot), false) };
-    match feasibility_probe(&model, stop) {
+    let Some((model, is_cut)) = Model::without_grandfathering(snapshot, stop) else {
+        return Model::until(snapshot, stop);
+    };
+    match if is_cut { None } else { feasibility_probe(&model, stop) } {
         Some(true) => (model, false),
-        Some(false) => (Model::new(snapshot), false),
+        Some(false) => Model::until(snapshot, stop),
         None => (model, true),
     }
 }
@@ -42,7 +44,9 @@ fn feasibility_probe(model: &Model<'_>, stop: &dyn Fn() -> bool) -> Option<bool>
     };
     let rarely = || after(1);
     Solution::new(model).in_bulk(|solution| {
-        solution.adopt_without_violations(&model.places(&model.snapshot.incumbent()));
+        if !solution.adopt_without_violations(&model.places(&model.snapshot.incumbent()), stop) {
+            return None;
+        }
         for item in ItemIx::first(model.free) {
             if solution.place[item] != NOWHERE && solution.is_grandfathered(item) {
                 solution.remove(item);

@@ -12,6 +12,7 @@ use placement::weighted::NOWHERE;
 use crate::construction::initial_placement::place_remaining;
 use crate::evaluation::solution::Solution;
 use crate::model::Model;
+use crate::stop_clock::{StopClock, TIES_PER_PRICE};
 
 /// A node has enough room if it can take one of so many parts of all work.
 const MIN_SHARE: i128 = 4;
@@ -29,8 +30,8 @@ pub(crate) struct HubRestarts {
 
 impl HubRestarts {
     /// The nodes with enough room, if there are two: those that admit most items first, and of interchangeable nodes of a
-    /// zone only the first.
-    pub fn new(model: &Model, overload_allowance: i64) -> Self {
+    /// zone only the first. `None` where `stop` ended it.
+    pub fn new(model: &Model, overload_allowance: i64, stop: &dyn Fn() -> bool) -> Option<Self> {
         let items = || ItemIx::first(model.free).filter(|item| !model.candidates(*item).is_empty());
         let work = |item: ItemIx| i128::from(model.needs(item, model.candidates(item)[0])[0]);
         let all: i128 = items().map(work).sum();
@@ -49,16 +50,24 @@ impl HubRestarts {
         };
         let nodes = NodeIx::first(has_room.len());
         let mut nodes: Vec<NodeIx> = nodes.filter(|node| has_room[*node] && is_first(node)).collect();
-        let admitted_items = |node: &NodeIx| {
-            let units = &model.units_of_node[*node];
-            items().filter(|item| units.iter().any(|unit| model.allows(*item, *unit))).count()
-        };
         if nodes.len() < 2 {
             nodes.clear();
         }
-        nodes.sort_by_cached_key(|node| (admitted_items(node), Reverse(*node)));
-        nodes.drain(..nodes.len().saturating_sub(MAX_HUBS));
-        Self { nodes, overload_allowance }
+        let mut clock = StopClock::new(stop);
+        let mut by_items: Vec<(usize, Reverse<NodeIx>)> = Vec::new();
+        for node in nodes {
+            let units = &model.units_of_node[node];
+            let mut admitted = 0;
+            for item in items() {
+                clock.spend(1 + units.len() / TIES_PER_PRICE).ok()?;
+                admitted += usize::from(units.iter().any(|unit| model.allows(item, *unit)));
+            }
+            by_items.push((admitted, Reverse(node)));
+        }
+        by_items.sort_unstable();
+        by_items.drain(..by_items.len().saturating_sub(MAX_HUBS));
+        let nodes = by_items.into_iter().map(|(_, Reverse(node))| node).collect();
+        Some(Self { nodes, overload_allowance })
     }
 
     /// A placement around the next node: the item with the strongest ties that may be there goes there, and all others
@@ -75,13 +84,20 @@ impl HubRestarts {
             |item: &ItemIx| model.ties(*item).iter().map(|tie| i128::from(tie.rate)).sum::<i128>();
         let mut hubs: Vec<ItemIx> = ItemIx::first(model.free).collect();
         hubs.sort_by_cached_key(|item| (Reverse(tie_strength(item)), *item));
-        let (hub, unit) = hubs.into_iter().find_map(|item| {
+        let mut clock = StopClock::new(stop);
+        let mut hub = None;
+        for item in hubs {
             let mut units = model.units_of_node[node].iter();
+            clock.spend(1 + units.len()).ok()?;
             let admits = |unit: &&UnitIx| {
                 solution.admits(item, **unit) && solution.adds_no_violation(&[(item, NOWHERE, **unit)])
             };
-            Some((item, *units.find(admits)?))
-        })?;
+            if let Some(unit) = units.find(admits) {
+                hub = Some((item, *unit));
+                break;
+            }
+        }
+        let (hub, unit) = hub?;
         solution.put(hub, unit);
         place_remaining(&mut solution, stop).then_some(solution.place)
     }
@@ -101,7 +117,7 @@ mod tests {
         let units = format!("{} g:gpu:{capacity}:node=n3,zone=z1", units.join(" "));
         let snapshot = testkit::line::world(&units, &actors.join(" "), &links.join("; "));
         let model = Model::new(&snapshot);
-        let mut restarts = HubRestarts::new(&model, overload_allowance);
+        let mut restarts = HubRestarts::new(&model, overload_allowance, &|| false).unwrap();
         let mut tried = Vec::new();
         while let Some(places) = restarts.next_placement(&model, &|| false) {
             tried.push(places.iter().map(|unit| model.node_of[*unit].at()).collect::<Vec<_>>());
@@ -125,5 +141,16 @@ mod tests {
         for (node, nodes) in hubs_and_nodes(10, 0) {
             assert!(nodes.iter().filter(|at| **at == node).count() >= 4, "{nodes:?}");
         }
+    }
+
+    /// Each node of a zone of its own can take everything, so each item is looked up on each.
+    #[test]
+    fn many_nodes_with_room_check_the_clock() {
+        let units: Vec<String> = (0..60).map(|at| format!("u{at}:cpu:999:node=n{at},zone=z{at}")).collect();
+        let actors: Vec<String> = (0..120).map(|at| format!("a{at}:cpu=1")).collect();
+        let snapshot = testkit::line::world(&units.join(" "), &actors.join(" "), "");
+        let model = Model::new(&snapshot);
+        assert!(HubRestarts::new(&model, 0, &|| true).is_none());
+        assert_eq!(HubRestarts::new(&model, 0, &|| false).unwrap().nodes.len(), MAX_HUBS);
     }
 }

@@ -84,13 +84,13 @@ impl<'t> AnnealingSearch<'t> {
     pub fn new(instance: &'t SearchInstance, start: &Assignment, seed: u64, stop: &dyn Fn() -> bool) -> Self {
         let model = &instance.model;
         let mut solution = Solution::new(model);
-        solution.adopt(&model.places(start));
+        let mut is_adopted = solution.adopt_until(&model.places(start), stop);
         if solution.violation() > 0 {
             solution = Solution::new(model);
-            solution.adopt_without_violations(&model.places(start));
+            is_adopted = solution.adopt_without_violations(&model.places(start), stop);
         }
         let kept = solution.place.raw()[..model.free].iter().filter(|place| **place != NOWHERE).count();
-        let is_whole = place_remaining(&mut solution, stop) && !instance.is_cut;
+        let is_whole = place_remaining(&mut solution, stop) && is_adopted && !instance.is_cut;
         let mut incumbent = Incumbent::new(model.snapshot, start);
         incumbent.offer(model.assignment(&solution.place));
         Self {
@@ -126,6 +126,10 @@ impl<'t> AnnealingSearch<'t> {
     fn start_chains_from(&mut self, start: Start<'t>, budget: &Budget) -> Option<()> {
         let (model, is_warm) = (self.model, start.is_warm);
         let (unbalanced, solution, mut rng) = start.balanced(&self.offered, budget.stop)?;
+        let has_hubs =
+            model.node_classes.has_nodes && !is_warm && model.without != Some(Ablation::HubRestarts);
+        let restarts = || HubRestarts::new(model, solution.overload_allowance, budget.stop);
+        let hub_restarts = if has_hubs { Some(restarts()?) } else { None };
         let ((), took) = DeadlineEstimator::timed(budget, || {
             self.incumbent.offer(model.assignment(&unbalanced.place));
             self.incumbent.offer(model.assignment(&solution.place));
@@ -144,9 +148,7 @@ impl<'t> AnnealingSearch<'t> {
             let trial = self.chains.last().map(|chain| chain.sequence.trial());
             self.open_nodes = trial.map(|trial| OpenNodeRestriction::new(model, trial));
         }
-        if model.node_classes.has_nodes && !is_warm && model.without != Some(Ablation::HubRestarts) {
-            self.hub_restarts = Some(HubRestarts::new(model, solution.overload_allowance));
-        }
+        self.hub_restarts = hub_restarts;
         if solution.violation() == 0 {
             self.best_rank = rank(&solution);
         }

@@ -53,9 +53,21 @@ impl Solution<'_> {
     }
 
     /// The same with another item at another place.
-    fn keeps_relations_if(&self, item: ItemIx, unit: UnitIx, other: ItemIx, other_at: UnitIx) -> bool {
+    pub(super) fn keeps_relations_if(
+        &self,
+        item: ItemIx,
+        unit: UnitIx,
+        other: ItemIx,
+        other_at: UnitIx,
+    ) -> bool {
         let model = self.model;
         model.relations_of(item).iter().all(|relation| {
+            let of_counts = self.relation_counts.as_ref().and_then(|counts| {
+                counts.holds(model, *relation, &self.place, (item, unit), (other, other_at))
+            });
+            if let Some(holds) = of_counts {
+                return holds;
+            }
             let given = &model.relations[*relation];
             let here = model.place(given.scope, unit);
             given.items.iter().all(|peer| {

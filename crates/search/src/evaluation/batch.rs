@@ -12,12 +12,12 @@ impl Solution<'_> {
         let more = self.excess_delta(changes)?;
         for (item, from, to) in changes {
             self.scratch.was[*item] = *from;
-            self.place[*item] = *to;
+            self.set_place(*item, *to);
         }
         let delta = changes.iter().try_fold(0, |sum, change| Some(sum + self.delta_share(change)?));
         for (item, from, _) in changes {
             self.scratch.was[*item] = NOWHERE;
-            self.place[*item] = *from;
+            self.set_place(*item, *from);
         }
         Some((delta? + self.group_delta(changes), more))
     }

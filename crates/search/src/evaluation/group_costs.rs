@@ -6,6 +6,7 @@ use placement::group_costs::GroupCosts;
 use placement::ix::{EndIx, ItemIx, UnitIx};
 use placement::weighted::{Groups, NOWHERE};
 
+use crate::model::first_group_costs::follow;
 use crate::model::{Change, Model};
 
 /// What the channels of each group cost on each unit.
@@ -18,21 +19,23 @@ pub(crate) struct GroupCostTable<'m> {
 impl<'m> GroupCostTable<'m> {
     /// With the fixed items at home and all others unplaced; `None` where ties represent all channels.
     pub fn new(model: &'m Model<'m>) -> Option<Self> {
-        let groups = model.groups.as_ref()?;
-        let mut ties = Self { groups, costs: GroupCosts::new(groups.of.len(), model.units) };
-        for (item, home) in (model.free..).map(ItemIx::new).zip(&model.fixed_places) {
-            ties.update(model, item, NOWHERE, *home);
-        }
-        Some(ties)
+        let costs = model.first_group_costs.clone()?;
+        Some(Self { groups: model.groups.as_ref()?, costs })
     }
 
     /// Updates costs after an item has moved.
     #[inline]
     pub fn update(&mut self, model: &Model, item: ItemIx, from: UnitIx, to: UnitIx) {
         for (end, count) in self.groups.shares(item) {
-            let add_row = |place, times, costs: &mut [i64]| model.exchange.add_row(place, times, costs);
-            self.costs.follow(&self.groups.of[*end], *count, from, to, add_row);
+            follow(&mut self.costs, model, *end, *count, (from, to));
         }
+    }
+
+    /// What the channels of one more actor of a group would cost on the unit.
+    #[inline]
+    fn at(&self, model: &Model, end: EndIx, unit: UnitIx) -> i64 {
+        let channels = self.groups.of[end].as_slice();
+        self.costs.at((end, channels), unit, |a, b| model.exchange.cost(a, b))
     }
 
     /// What an item's channels would cost on the unit with the item itself unplaced.
@@ -42,7 +45,7 @@ impl<'m> GroupCostTable<'m> {
             return 0;
         }
         let shares = self.groups.shares(item).iter();
-        let cost: i64 = shares.map(|(end, count)| count * self.costs.at(*end, unit)).sum();
+        let cost: i64 = shares.map(|(end, count)| count * self.at(model, *end, unit)).sum();
         if from == NOWHERE || from == unit {
             return cost;
         }
@@ -80,7 +83,7 @@ impl<'m> GroupCostTable<'m> {
         let moves: Vec<_> = moves.into_iter().collect();
         let mut delta = 0;
         for (position, ((end, from, to), count)) in moves.iter().enumerate() {
-            delta += count * (self.costs.at(*end, *to) - self.costs.at(*end, *from));
+            delta += count * (self.at(model, *end, *to) - self.at(model, *end, *from));
             for ((other, other_from, other_to), other_count) in &moves[..=position] {
                 let Some(channel) = self.groups.channel(*end, *other) else { continue };
                 let cost = |a: UnitIx, b: UnitIx| {

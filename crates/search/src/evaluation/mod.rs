@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub(crate) mod group_costs;
 pub(crate) mod incremental_terms;
 pub(crate) mod rank;
+pub(crate) mod relation_counts;
 pub(crate) mod scratch;
 pub(crate) mod solution;
 #[cfg(test)]

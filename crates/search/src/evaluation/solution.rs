@@ -4,8 +4,10 @@ use placement::ix::{ItemIx, IxVec, UnitIx};
 
 use crate::evaluation::group_costs::GroupCostTable;
 use crate::evaluation::incremental_terms::IncrementalTerms;
+use crate::evaluation::relation_counts::RelationCounts;
 use crate::evaluation::scratch::Scratch;
 use crate::model::{Change, Model};
+use crate::stop_clock::StopClock;
 use placement::weighted::NOWHERE;
 
 /// The allowance where overload is not limited.
@@ -35,6 +37,8 @@ pub(crate) struct Solution<'m> {
     pub(super) terms: Option<Box<IncrementalTerms<'m>>>,
     /// The cost of channels between groups, where the snapshot has any.
     group_costs: Option<Box<GroupCostTable<'m>>>,
+    /// The domains of large relations, where the snapshot has any.
+    pub(super) relation_counts: Option<Box<RelationCounts>>,
     pub scratch: Scratch,
     /// The weighted objective.
     pub objective: i64,
@@ -63,6 +67,7 @@ impl<'m> Solution<'m> {
             unplaced: model.members.raw()[..model.free].iter().map(Vec::len).sum(),
             terms,
             group_costs: GroupCostTable::new(model).map(Box::new),
+            relation_counts: RelationCounts::new(model).map(Box::new),
             scratch: Scratch::new(model.free, model.units),
         }
     }
@@ -148,15 +153,30 @@ impl<'m> Solution<'m> {
 
     /// Adopts places, one item after the other, as far as hard limits allow. Loads may exceed capacities.
     pub fn adopt(&mut self, places: &IxVec<ItemIx, UnitIx>) {
-        self.adopt_places(places, false);
+        self.adopt_places(places, false, &|| false);
     }
 
-    /// Like [`Self::adopt`], but leaves out items that would violate a rule or a cap.
-    pub fn adopt_without_violations(&mut self, places: &IxVec<ItemIx, UnitIx>) {
-        self.adopt_places(places, true);
+    /// The same; false where `stop` ended it: then the rest was adopted without prices, as by [`Self::stop_pricing`].
+    pub fn adopt_until(&mut self, places: &IxVec<ItemIx, UnitIx>, stop: &dyn Fn() -> bool) -> bool {
+        self.adopt_places(places, false, stop)
     }
 
-    fn adopt_places(&mut self, places: &IxVec<ItemIx, UnitIx>, without_violations: bool) {
+    /// Like [`Self::adopt_until`], but leaves out items that would violate a rule or a cap.
+    pub fn adopt_without_violations(
+        &mut self,
+        places: &IxVec<ItemIx, UnitIx>,
+        stop: &dyn Fn() -> bool,
+    ) -> bool {
+        self.adopt_places(places, true, stop)
+    }
+
+    fn adopt_places(
+        &mut self,
+        places: &IxVec<ItemIx, UnitIx>,
+        without_violations: bool,
+        stop: &dyn Fn() -> bool,
+    ) -> bool {
+        let (mut clock, mut is_whole) = (StopClock::new(stop), true);
         self.in_bulk(|solution| {
             for item in ItemIx::first(solution.model.free) {
                 let unit = places[item];
@@ -165,9 +185,19 @@ impl<'m> Solution<'m> {
                     && (!without_violations || solution.adds_no_violation(&[(item, NOWHERE, unit)]))
                 {
                     solution.put(item, unit);
+                    if is_whole && clock.spend(solution.model.placement_work(item)).is_err() {
+                        is_whole = false;
+                        solution.stop_pricing();
+                    }
                 }
             }
         });
+        is_whole
+    }
+
+    /// Gives up the tables of costs, whose update takes long: from now on only places, limits and violations are exact.
+    pub fn stop_pricing(&mut self) {
+        (self.group_costs, self.cost_table) = (None, None);
     }
 
     /// Sets how much overload each unit may have.
@@ -355,6 +385,15 @@ impl<'m> Solution<'m> {
         }
     }
 
+    /// Sets where an item is, for relations.
+    #[inline]
+    pub(super) fn set_place(&mut self, item: ItemIx, to: UnitIx) {
+        let from = std::mem::replace(&mut self.place[item], to);
+        if let Some(counts) = &mut self.relation_counts {
+            counts.count(self.model, item, from, to);
+        }
+    }
+
     /// Updates item costs after one has moved.
     #[inline]
     fn update_costs(&mut self, item: ItemIx, from: UnitIx, to: UnitIx) {
@@ -378,7 +417,7 @@ impl<'m> Solution<'m> {
         if let Some(groups) = &mut self.group_costs {
             groups.update(model, item, from, to);
         }
-        self.place[item] = to;
+        self.set_place(item, to);
         self.current_cost[item] = self.cost_at(item, to, ItemIx::NONE).0;
     }
 }

@@ -1,9 +1,11 @@
 //! The search's view of a snapshot: the weighted problem, and which nodes are interchangeable.
 
+pub(crate) mod first_group_costs;
 pub(crate) mod node_classes;
 
 use std::ops::Deref;
 
+use placement::group_costs::GroupCosts;
 use placement::ix::{ItemIx, UnitIx};
 use placement::weighted::{Exchange, NOWHERE, Tie, Weighted};
 use placement::{Criterion, Snapshot};
@@ -11,6 +13,7 @@ use strum::IntoEnumIterator as _;
 
 use self::node_classes::NodeClasses;
 use crate::ablation::Ablation;
+use crate::stop_clock::Expired;
 
 /// Steps of one batch, the unit of effort, where a step takes no longer than in a sparse snapshot.
 pub(crate) const STEPS: u64 = 1_000;
@@ -37,6 +40,8 @@ pub(crate) struct Model<'a> {
     pub node_classes: NodeClasses,
     /// Numbers read to evaluate all non-additive terms.
     numbers_read: usize,
+    /// The costs of channels between groups with the fixed items at home; `None` where ties represent all channels.
+    pub first_group_costs: Option<GroupCosts>,
     /// Duration of a step relative to a sparse snapshot: a step reads every tie of an item and evaluates the terms.
     pub relative_step_time: u64,
     /// The ablated component of the search, if any.
@@ -53,26 +58,38 @@ impl<'a> Deref for Model<'a> {
 }
 
 impl<'a> Model<'a> {
+    #[cfg(test)]
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        Self::of(snapshot, Weighted::new(snapshot))
+        Self::until(snapshot, &|| false).0
+    }
+
+    /// The model, and whether `stop` ended its preparation: then no placement can be priced.
+    pub fn until(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> (Self, bool) {
+        Self::of(snapshot, Weighted::new(snapshot), stop)
     }
 
     /// The same for a snapshot in which no violation is grandfathered; see [`Weighted::with_nobody_excused`].
-    pub fn without_grandfathering(snapshot: &'a Snapshot) -> Option<Self> {
-        Some(Self::of(snapshot, Weighted::with_nobody_excused(snapshot)?))
+    pub fn without_grandfathering(snapshot: &'a Snapshot, stop: &dyn Fn() -> bool) -> Option<(Self, bool)> {
+        Some(Self::of(snapshot, Weighted::with_nobody_excused(snapshot)?, stop))
     }
 
-    fn of(snapshot: &'a Snapshot, problem: Weighted<'a>) -> Self {
+    fn of(snapshot: &'a Snapshot, problem: Weighted<'a>, stop: &dyn Fn() -> bool) -> (Self, bool) {
+        let (first_group_costs, is_cut) = match first_group_costs::first_costs(&problem, stop) {
+            Ok(costs) => (costs, false),
+            Err(Expired) => (None, true),
+        };
         let weighted = Criterion::iter().filter(|criterion| problem.weights.of(*criterion) > 0);
         let numbers_read: usize =
             weighted.map(|criterion| criterion.measure().evaluation_cost(snapshot)).sum();
-        Self {
+        let model = Self {
             numbers_read,
+            first_group_costs,
             relative_step_time: relative_step_time(&problem, numbers_read / SPARSE),
             node_classes: NodeClasses::new(snapshot, &problem.units_of_node),
             problem,
             without: None,
-        }
+        };
+        (model, is_cut)
     }
 
     /// Steps of a batch: fewer where terms take long, so that a batch is no longer than a round on a sparse snapshot.
@@ -88,6 +105,19 @@ impl<'a> Model<'a> {
     /// Duration of evaluating the terms relative to a step on a sparse snapshot.
     fn relative_terms_time(&self) -> usize {
         self.numbers_read / SPARSE
+    }
+
+    /// The time of placing an item, in prices: that of updating the costs of its groups.
+    pub fn placement_work(&self, item: ItemIx) -> usize {
+        let Some(groups) = self.groups.as_ref().filter(|_| self.first_group_costs.is_some()) else {
+            return 1;
+        };
+        groups
+            .shares(item)
+            .iter()
+            .map(|(end, _)| first_group_costs::update_work(groups, self.units, *end))
+            .sum::<usize>()
+            .max(1)
     }
 
     /// Whether a full cost table is kept.
@@ -136,10 +166,14 @@ impl<'a> Model<'a> {
 fn relative_step_time(problem: &Weighted, relative_terms_time: usize) -> u64 {
     let ties: usize = ItemIx::first(problem.free).map(|item| problem.ties(item).len()).sum();
     let of_ties = ties / (SPARSE * problem.free.max(1));
-    // A move of an item with group channels updates every unit.
+    // A move of an item with group channels updates every unit; without a table, its price visits its peers.
     let of_groups = problem.groups.as_ref().map_or(0, |groups| {
         let channels = groups.of.iter().map(Vec::len).max().unwrap_or(0);
-        channels * problem.units / UPDATED_UNITS
+        if GroupCosts::has_table(groups.of.len(), problem.units) {
+            channels * problem.units / UPDATED_UNITS
+        } else {
+            channels * groups.items.iter().map(Vec::len).max().unwrap_or(0) / SPARSE
+        }
     });
     (of_ties + of_groups + relative_terms_time).max(1) as u64
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::construction::bundle::{BundlePlacement, Bundles};
 use crate::construction::emptiest::{ProbeBudget, emptiest};
-use crate::stop_clock::{Expired, StopClock};
+use crate::stop_clock::{Expired, StopClock, TIES_PER_PRICE};
 use crate::strategies::repair::repair_violations;
 use placement::ix::{ActorIx, IxVec, UnitIx};
 use placement::{Answer, Budget, FoundBy, Snapshot, SolveError, Stage, State, StoppedBy, Strategy};
@@ -44,20 +44,18 @@ impl Greedy {
     }
 }
 
-fn construct(snapshot: &Snapshot, budget: &Budget, keep_running: bool) -> Answer {
-    let start = || {
-        let mut state = State::new(snapshot);
-        if keep_running {
-            keep_running_actors(&mut state, snapshot);
-        }
+fn construct<'a>(snapshot: &'a Snapshot, budget: &Budget, keep_running: bool) -> Answer {
+    let start = |mut state: State<'a>, mut clock: Option<&mut StopClock>| {
+        let kept = if keep_running { keep_running_actors(&mut state, snapshot, &mut clock) } else { Ok(()) };
         let order = Order::new(snapshot, &state);
         let clock = StopClock::of_prices(snapshot, budget.stop);
-        (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, clock }, state, order)
+        (Work { left: budget.effort.unwrap_or(u64::MAX), done: 0, clock }, state, order, kept)
     };
     let bundles = Bundles::new(snapshot);
-    let (mut work, mut state, mut order) = start();
+    let mut clock = StopClock::new(budget.stop);
+    let (mut work, mut state, mut order, kept) = start(State::new(snapshot), Some(&mut clock));
     // Effort does not cut it short: actors that are priced first would gain at the expense of others.
-    let mut is_cut = work.is_over();
+    let mut is_cut = kept.is_err() || work.is_over();
     while !is_cut && let Some(actor) = order.next(snapshot) {
         let placed = match bundles.of(actor) {
             // The other members of the bundle are placed with it.
@@ -72,7 +70,7 @@ fn construct(snapshot: &Snapshot, budget: &Budget, keep_running: bool) -> Answer
     if is_cut {
         // A construction that the clock cuts short is discarded. All actors are placed where room is found quickly, so
         // that none is left out needlessly.
-        (work, state, order) = start();
+        (work, state, order, _) = start(State::without_channels(snapshot), None);
         let mut probes = ProbeBudget::new();
         for (turn, actor) in order.into_sorted(snapshot).into_iter().enumerate() {
             match bundles.of(actor) {
@@ -118,14 +116,30 @@ fn movable(snapshot: &Snapshot) -> impl Iterator<Item = ActorIx> {
     ActorIx::first(snapshot.actors()).filter(|actor| !snapshot.is_fixed(*actor))
 }
 
-fn keep_running_actors(state: &mut State, snapshot: &Snapshot) {
+/// Places running actors where they are. Without a clock all of them.
+fn keep_running_actors(
+    state: &mut State,
+    snapshot: &Snapshot,
+    clock: &mut Option<&mut StopClock>,
+) -> Result<(), Expired> {
     for actor in movable(snapshot) {
         if let Some(unit) = snapshot.problem().current[actor]
             && state.admits(actor, unit)
         {
+            if let Some(clock) = clock {
+                clock.spend(placement_work(snapshot, actor))?;
+            }
             state.put(actor, unit);
         }
     }
+    Ok(())
+}
+
+/// The time of placing an actor, in prices: each channel of its group changes the price of every unit.
+fn placement_work(snapshot: &Snapshot, actor: ActorIx) -> usize {
+    let channels = &snapshot.problem().channels;
+    let updated = if channels.are_whole() { channels.of_actor(actor).len() * snapshot.units() } else { 0 };
+    1 + updated / TIES_PER_PRICE
 }
 
 /// The order of placement: actors with few candidates first, then those tied most to placed actors.
@@ -240,6 +254,7 @@ fn place(
     if state.place(actor).is_none()
         && let Some((_, unit)) = cheapest(state, snapshot, actor, clock)?
     {
+        clock.spend(placement_work(snapshot, actor))?;
         state.put(actor, unit);
     }
     Ok(())
@@ -300,6 +315,7 @@ fn improve_one(
     actor: ActorIx,
     clock: &mut StopClock,
 ) -> Result<bool, Expired> {
+    clock.spend(placement_work(snapshot, actor))?;
     let Some(current) = state.take(actor) else {
         place(state, snapshot, actor, clock)?;
         return Ok(state.place(actor).is_some());

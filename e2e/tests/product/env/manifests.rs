@@ -26,13 +26,25 @@ pub fn implementation(kind: &str, service_time: &str) -> Value {
 
 /// A webhook without a server: creations of this resource in this namespace fail.
 pub fn unanswered(name: &str, namespace: &str, resource: &str) -> Value {
-    let hook = json!({
-        "name": "unanswered.cairn.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
+    let mut hook = failing_webhook("unanswered", ("", resource), "true");
+    hook["namespaceSelector"] = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+    hook["rules"][0]["operations"] = json!(["CREATE"]);
+    webhooks(name, &[hook])
+}
+
+/// A webhook without a server: creations and updates of this resource of a group fail with 500 if a condition holds.
+pub fn failing_webhook(name: &str, (group, resource): (&str, &str), condition: &str) -> Value {
+    json!({
+        "name": format!("{name}.cairn.dev"), "admissionReviewVersions": ["v1"], "sideEffects": "None", "failurePolicy": "Fail",
         "timeoutSeconds": 1, "clientConfig": {"url": "https://127.0.0.1:1/"},
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}]});
+        "matchConditions": [{"name": "it", "expression": condition}],
+        "rules": [{"apiGroups": [group], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": [resource]}]})
+}
+
+/// A configuration of webhooks.
+pub fn webhooks(name: &str, hooks: &[Value]) -> Value {
     json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-        "metadata": {"name": name}, "webhooks": [hook]})
+        "metadata": {"name": name}, "webhooks": hooks})
 }
 
 /// A pool of whole nodes, of kind `cpu`.
