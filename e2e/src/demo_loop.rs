@@ -289,10 +289,10 @@ impl<'a> Scene<'a> {
         now.decided.get_or_insert(*decided);
         let pods = Api::<Pod>::namespaced(self.client.clone(), self.namespace.name());
         let pods = pods.list(&ListParams::default().labels(crds::labels::ACTOR)).await?.items;
-        let moved = pods
+        let arrived = pods
             .iter()
             .filter(|pod| pod.labels().get(crds::labels::ACTOR).is_some_and(|it| moves.contains_key(it)));
-        let ready = moved.filter_map(|pod| {
+        let ready = arrived.filter_map(|pod| {
             let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
             let ready = conditions.into_iter().find(|it| it.type_ == "Ready" && it.status == "True")?;
             Some(ready.last_transition_time.as_ref()?.0.as_second() - changed)

@@ -124,7 +124,7 @@ async fn failing_writes_of_one_kind_are_reported_and_block_no_other_application(
     env.apply(&application(WITHOUT_EVENTS, &[("a", 1, &[("cpu", "1ms")]), ("b", 1, &[("fpga", "1ms")])]))
         .await;
     let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": POOL},
-        "spec": {"kind": "none", "nodeSelector": {"matchLabels": {"no": "node"}}}});
+        "spec": {"kind": "none", "resource": {"devicePlugin": "example.com/none"}, "nodeSelector": {"matchLabels": {"no": "node"}}}});
     env.apply(&pool).await;
     wait_for("each failure is an event", REPORTED_WITHIN, async || {
         for FailingKind { application, note, .. } in &KINDS {

@@ -61,10 +61,7 @@ fn place_without_pricing(solution: &mut Solution, order: Order, mut turn: usize)
         let (before, from) = candidates.split_at(turn % candidates.len());
         let mut all = from.iter().chain(before).copied();
         let mut near = all.clone().take(SAMPLED_CANDIDATES);
-        let unit = near.find_map(|unit| {
-            let is_found = probes.take(each) && is_admitted(solution, item, unit, false);
-            is_found.then_some(unit)
-        });
+        let unit = near.find(|unit| probes.take(each) && is_admitted(solution, item, *unit, false));
         // Of the last probes some are for units above their capacity.
         probes.start_actors(usize::from(unit.is_none()));
         let unit = unit.or_else(|| {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use control::{
-    JUDGED_WINDOWS, RealisedGain, RealisedMoves, gains_by_level, is_slower, mean_gain, wait_after_failures,
+    CHANGE_WINDOWS, JUDGED_WINDOWS, RealisedGain, RealisedMoves, gains_by_level, is_slower, mean_gain,
+    wait_after_failures,
 };
 use counters::WindowChoice;
 use fastrand::Rng;
@@ -93,7 +94,7 @@ impl Trap {
         self.moved = Some(Moved {
             settled_from: window + 2,
             expected,
-            messages: self.messages(WindowChoice::All),
+            messages: self.messages(WindowChoice::Newest(CHANGE_WINDOWS)),
             services: movers
                 .into_iter()
                 .map(|mover| (mover, self.service(mover, WindowChoice::All)))
