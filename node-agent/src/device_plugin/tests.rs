@@ -126,9 +126,9 @@ async fn every_kubelet_that_starts_gets_the_resources() {
         assert_eq!(kubelet.registered(2).await, all);
         let mut watches = Vec::new();
         for endpoint in ["cairn-numa-0.sock", "cairn-numa-1.sock"] {
-            let mut watched = kubelet.watch(endpoint).await;
-            assert!(watched.message().await.unwrap().is_some());
-            watches.push(watched);
+            let mut stream = kubelet.watch(endpoint).await;
+            assert!(stream.message().await.unwrap().is_some());
+            watches.push(stream);
         }
         scene.says("ok").await;
         drop(kubelet);

@@ -86,9 +86,11 @@ impl Trap {
     }
 
     fn decide(&mut self, window: usize) {
-        let decided = self.planning.decide(&self.world, &self.application, &self.current, window).unwrap();
-        let Some((moves, expected)) = decided.filter(|_| seconds(window) >= self.waits_until) else { return };
-        let (stays, goes) = (places(&moves.stays), places(&moves.goes));
+        let found = self.planning.decide(&self.world, &self.application, &self.current, window).unwrap();
+        let Some((decision, expected)) = found.filter(|_| seconds(window) >= self.waits_until) else {
+            return;
+        };
+        let (stays, goes) = (places(&decision.stays), places(&decision.goes));
         let movers: Vec<usize> = (0..ACTORS).filter(|actor| stays[*actor] != goes[*actor]).collect();
         self.moves += movers.len();
         self.moved = Some(Moved {
@@ -99,8 +101,8 @@ impl Trap {
                 .into_iter()
                 .map(|mover| (mover, self.service(mover, WindowChoice::All)))
                 .collect(),
-            stays: moves.stays.clone(),
-            goes: moves.goes.clone(),
+            stays: decision.stays.clone(),
+            goes: decision.goes.clone(),
         });
         self.current = goes;
         self.application.windows.keep_newest(0);
