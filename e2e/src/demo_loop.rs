@@ -16,7 +16,7 @@ use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use self::figures::Part;
+use self::figures::{DELAY, Part, WINDOW, WINDOWS};
 use crate::{
     Cluster, Namespace, Process,
     control_plane::{self, RealNodes},
@@ -30,12 +30,6 @@ use crate::{
 
 mod figures;
 
-/// The delay of the cable in each direction.
-const DELAY: Duration = Duration::from_micros(2500);
-/// The length of a window of counters.
-const WINDOW: Duration = Duration::from_secs(10);
-/// Windows of a phase.
-const WINDOWS: u32 = 12;
 /// The service time of a request in microseconds.
 const SERVICE: u32 = 300;
 /// The hot pair of each phase.

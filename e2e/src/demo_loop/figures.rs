@@ -1,10 +1,15 @@
 //! What the demo of the loop measured, and how its parts compare.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-use super::{DELAY, WINDOW, WINDOWS};
 use crate::demo::story::Story;
 
+/// The delay of the cable in each direction.
+pub(super) const DELAY: Duration = Duration::from_micros(2500);
+/// The length of a window of counters.
+pub(super) const WINDOW: Duration = Duration::from_secs(10);
+/// Windows of a phase.
+pub(super) const WINDOWS: u32 = 12;
 /// The width of a bar.
 const BAR: f64 = 40.0;
 /// Windows after the last moved actor became ready that are not compared with the best placement: the one in which it did, and
