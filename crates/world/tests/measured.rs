@@ -126,7 +126,7 @@ fn service_times_of_a_kind_that_was_left_are_remembered_by_the_decision() {
         profiles["s"].kinds.iter().map(|(kind, it)| (kind.as_str(), it.measured_service_microseconds));
     assert_eq!(measured.collect::<Vec<_>>(), [("cpu", Some(8500.0)), ("gpu", Some(2000.0))]);
 
-    let services = BTreeMap::from([(("s".to_owned(), "gpu".to_owned()), 1234.567_89)]);
+    let services = BTreeMap::from([(("s".to_owned(), "gpu".to_owned()), 1_234.567_89)]);
     let numbers = MeasuredNumbers { services, ..MeasuredNumbers::default() };
     let demand = MeasuredDemand { window: policy.window, numbers };
     index.set_measured(&web, Some(Arc::new(demand)));
