@@ -22,7 +22,7 @@ struct Cli {
 enum Command {
     /// Build missing tools, and print their paths.
     Binaries {
-        /// Also those of real nodes.
+        /// Also those of real nodes, and Prometheus.
         #[arg(long)]
         real_nodes: bool,
     },
@@ -251,6 +251,10 @@ async fn run(command: Command) -> Result<()> {
         Command::Binaries { real_nodes } => {
             for (name, path) in binaries::ensure(real_nodes).await?.iter() {
                 println!("{name:<24} {}", path.display());
+            }
+            if real_nodes {
+                // What runs on real nodes is measured; samples of a test would be old after a build.
+                binaries::ensure_prometheus().await?;
             }
             Ok(())
         }
