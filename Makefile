@@ -58,7 +58,7 @@ demo: tree ## run the video-surveillance application on a real control plane (DE
 	$(call say,demo)
 	@$(BIN)/cairn-e2e demo
 
-demo-loop: tree node-tools ## move actors for measured load on two real nodes, and compare with no moves (as root, 25 minutes)
+demo-loop: tree node-tools ## move actors for measured load on two real nodes, and compare with no moves and with the best places (as root, 27 minutes)
 	$(call say,building operator and agent (about 15 minutes the first time, then seconds))
 	@cargo build --locked --workspace --bins
 	$(call say,building the control plane and the real nodes (about 15 minutes, only the first time))
