@@ -102,12 +102,11 @@ fn page(parts: &[Part], means: &[f64], commit: &str) -> String {
     let mut page = String::from("# The closed loop on two real nodes\n\n");
     page +=
         "| mode | answers/s | beside `Off` | windows with the hot pair on one node |\n|---|---|---|---|\n";
-    let of = |name| {
-        parts.iter().zip(means).find(|(part, _)| part.name == name).map_or(1.0, |(_, mean)| mean.max(1.0))
-    };
+    let of =
+        |name| parts.iter().zip(means).find(|(part, _)| part.name == name).map(|(_, mean)| mean.max(1.0));
     for (part, mean) in parts.iter().zip(means) {
         let local = part.local.iter().filter(|local| **local).count();
-        let (name, ratio, windows) = (part.name, mean / of("Off"), part.local.len());
+        let (name, ratio, windows) = (part.name, mean / of("Off").unwrap_or(1.0), part.local.len());
         let _ = writeln!(page, "| `{name}` | {mean:.0} | {ratio:.2} | {local} of {windows} |");
     }
     page += "\n| phase | decided after | last actor ready after | answers/s from then on | beside `Best` |\n|---|---|---|---|---|\n";
@@ -116,13 +115,12 @@ fn page(parts: &[Part], means: &[f64], commit: &str) -> String {
         let seconds =
             |time: Option<i64>| time.map_or_else(|| "no move".to_owned(), |time| format!("{time} s"));
         let after = on.and_then(|on| on.after_moves(*number));
-        let after = after.map_or_else(
-            || "| none | none".to_owned(),
-            |after| format!("| {after:.0} | {:.2}", after / of("Best")),
-        );
+        let none = || "none".to_owned();
+        let beside = after.zip(of("Best")).map_or_else(none, |(after, best)| format!("{:.2}", after / best));
+        let after = after.map_or_else(none, |after| format!("{after:.0}"));
         let _ = writeln!(
             page,
-            "| {} | {} | {} {after} |",
+            "| {} | {} | {} | {after} | {beside} |",
             number + 1,
             seconds(phase.decided),
             seconds(phase.ready)

@@ -96,7 +96,7 @@ impl Endpoint {
         self.offer.receiver_count() > 0
     }
 
-    /// Changes what is offered; the kubelet is told at once.
+    /// Changes what is offered; the kubelet receives it at once.
     pub fn set(&self, now: Offer) {
         self.offer.send_if_modified(|before| std::mem::replace(before, now) != now);
     }

@@ -37,9 +37,9 @@ impl Scene {
     fn start(plugin: Plugin, domains: &[u32]) -> Self {
         let topology = Arc::new(Mutex::new(None));
         let metrics = Arc::new(Metrics::new().unwrap());
-        let (seen, told) = (Arc::clone(&topology), Arc::clone(&metrics));
+        let (seen, counted) = (Arc::clone(&topology), Arc::clone(&metrics));
         let plugin = tokio::spawn(async move {
-            match plugin.keep(move || seen.lock().unwrap().clone(), &told, OFTEN).await {}
+            match plugin.keep(move || seen.lock().unwrap().clone(), &counted, OFTEN).await {}
         });
         let scene = Self { topology, metrics, plugin };
         scene.has(domains);
