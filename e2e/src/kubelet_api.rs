@@ -164,9 +164,13 @@ pub async fn serve_pod_resources(socket: &Path, pods: Arc<Mutex<Vec<PodResources
     served.await.context("the server of pod resources ended")
 }
 
+/// The beginning of the names of devices that no pod gets.
+pub const BROKEN: &str = "broken";
+
 /// Serves `devices` of `resource` to the kubelet with this folder, also after its restarts, until it fails.
 ///
-/// Every device is healthy. A container gets the ids of its devices in the variable `DEVICES`, with commas.
+/// Every device is healthy. A container gets the ids of its devices in the variable `DEVICES`, with commas. The kubelet cannot allocate
+/// a device whose name begins with [`BROKEN`].
 pub async fn serve_devices(kubelet: &Path, resource: &str, devices: &[String]) -> Result<()> {
     let folder = kubelet.join("device-plugins");
     let name = format!("cairn-e2e-{}.sock", std::process::id());
@@ -239,10 +243,15 @@ async fn answer(request: HttpRequest<Body>, devices: Vec<Device>) -> tonic::code
         }
         "/v1beta1.DevicePlugin/Allocate" => {
             let allocate = service_fn(async |asked: Request<Requests>| {
+                let asked = asked.into_inner();
+                let mut ids = asked.containers.iter().flat_map(|container| &container.device_ids);
+                if let Some(id) = ids.find(|id| id.starts_with(BROKEN)) {
+                    return Err(Status::internal(format!("device {id} does not answer")));
+                }
                 let allocation = |request: ContainerRequest| Allocation {
                     environment: [("DEVICES".to_owned(), request.device_ids.join(","))].into(),
                 };
-                let containers = asked.into_inner().containers.into_iter().map(allocation).collect();
+                let containers = asked.containers.into_iter().map(allocation).collect();
                 Ok(Response::new(Allocations { containers }))
             });
             tonic::server::Grpc::new(ProstCodec::default()).unary(allocate, request).await

@@ -90,6 +90,7 @@ impl ExplainedPlan {
         vec![
             alternatives(world, &explanation.placed, style),
             section("Full units", Tone::Heading, &shortened(&explanation.binding.full), style),
+            section("Congested links", Tone::Heading, &shortened(&explanation.binding.congested), style),
             section(
                 "Rules that prevent a better plan",
                 Tone::Change,
@@ -131,6 +132,8 @@ fn remedy_targets(world: &Snapshot, unplaced: &[ActorIx]) -> Vec<Vec<ActorIx>> {
 pub struct ExplanationReport {
     actors: Vec<ActorReport>,
     full: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    congested: Vec<String>,
     #[serde(rename = "inTheWay")]
     limiting_rules: Vec<ReliefReport>,
     #[serde(rename = "wouldMakeRoom", skip_serializing_if = "Vec::is_empty")]
@@ -212,6 +215,7 @@ impl ExplanationReport {
         Self {
             actors: explanation.placed.iter().map(placed).collect(),
             full: explanation.binding.full.clone(),
+            congested: explanation.binding.congested.clone(),
             limiting_rules: explanation.binding.reliefs.iter().map(relief).collect(),
             remedies: remedies.iter().map(remedy).collect(),
         }

@@ -6,8 +6,9 @@ use crate::limit::{Limit, LimitGroup, grouped, numbered, of_case, pool_of};
 use crate::moves::Moves;
 use crate::obstacles_in_place::blocks;
 use crate::wording::Wording;
+use placement::criteria::{CongestedLink, congested_links};
 use placement::ix::{ActorIx, ResourceIx, UnitIx};
-use placement::{Assignment, Snapshot, State};
+use placement::{Assignment, Criterion, Snapshot, State};
 
 /// An explanation of an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub enum Outcome {
 pub struct Binding {
     /// Limits that are exhausted, as sentences.
     pub full: Vec<String>,
+    /// Shared links that carry more than their capacity, as sentences, if a level names `congestion`.
+    pub congested: Vec<String>,
     /// Rules and limits that alone prevent an improving move of some actor; the one with the largest gain
     /// first.
     pub reliefs: Vec<Relief>,
@@ -111,7 +114,8 @@ pub fn explain(snapshot: &Snapshot, assignment: &Assignment, whom: &[ActorIx]) -
     let mut moves = Moves::new(snapshot, assignment);
     let placed = whom.iter().filter_map(|&actor| whereabouts(snapshot, actor, &mut moves)).collect();
     let reliefs = reliefs(snapshot, &mut moves);
-    Explanation { placed, binding: Binding { full: full(snapshot, &moves.state), reliefs } }
+    let (full, congested) = (full(snapshot, &moves.state), congested(snapshot, assignment));
+    Explanation { placed, binding: Binding { full, congested, reliefs } }
 }
 
 /// The alternatives of one actor; the state is restored.
@@ -239,6 +243,23 @@ fn full(snapshot: &Snapshot, state: &State) -> Vec<String> {
     }
     let wording = Wording { snapshot, state, actor: ActorIx::NONE };
     grouped(snapshot, ActorIx::NONE, &full).iter().map(|element| wording.describe(element)).collect()
+}
+
+/// The links with too many messages.
+fn congested(snapshot: &Snapshot, assignment: &Assignment) -> Vec<String> {
+    let is_level = |level: &Vec<Criterion>| level.contains(&Criterion::Congestion);
+    if !snapshot.objectives().levels().iter().any(is_level) {
+        return Vec::new();
+    }
+    let links = congested_links(snapshot, assignment).into_iter().map(|link| {
+        let CongestedLink { id, to_its_units, messages, capacity } = link;
+        let direction = if to_its_units { "to" } else { "from" };
+        format!(
+            "{id}: {messages} messages {direction} its units in a window, {} above its capacity",
+            messages - capacity
+        )
+    });
+    links.collect()
 }
 
 fn change(from: &[i64], to: &[i64]) -> Vec<i64> {

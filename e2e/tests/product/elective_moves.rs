@@ -1,11 +1,13 @@
 //! Moves that are made for a gain: for measured load, one after the other, and back if they fail.
 
 use std::collections::BTreeSet;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::ensure;
 use crds::{MoveProgress, MoveStep};
-use e2e::{Gate, SimulatedNode, gate::WRITES, product::NAMESPACE, prometheus::Prometheus, wait_for};
+use e2e::{
+    Gate, SimulatedNode, gate::WRITES, process::http, product::NAMESPACE, prometheus::Prometheus, wait_for,
+};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
@@ -177,6 +179,17 @@ async fn the_next_operator_goes_on_with_the_moves_of_a_killed_one() {
     }
 }
 
+/// Whether all actors run on a node, and no move is open.
+fn has_moved_to(node: &'static str) -> impl Fn(&AppState) -> anyhow::Result<()> {
+    move |state| {
+        state.check_reconciled()?;
+        state.all_placed()?;
+        ensure!(state.places().values().all(|unit| unit.starts_with(node)), "{:?}", state.places());
+        ensure!(moves(state).iter().all(|it| it.step == MoveStep::Running), "{:?}", moves(state));
+        Ok(())
+    }
+}
+
 /// The operator is killed before each of its writes while actors move, and so after each of them; the next one goes on.
 #[tokio::test]
 async fn the_next_operator_goes_on_from_every_write_of_a_move() {
@@ -191,13 +204,7 @@ async fn the_next_operator_goes_on_from_every_write_of_a_move() {
         let node = if written % 2 == 0 { "two" } else { "one" };
         let gate = Gate::close_writes(cluster, &env.namespace, user.clone(), written).await.unwrap();
         env.apply(&follows(1, node, "throughput")).await;
-        let has_moved = |state: &AppState| {
-            state.check_reconciled()?;
-            state.all_placed()?;
-            ensure!(state.places().values().all(|unit| unit.starts_with(node)), "{:?}", state.places());
-            ensure!(moves(state).iter().all(|it| it.step == MoveStep::Running), "{:?}", moves(state));
-            Ok(())
-        };
+        let has_moved = has_moved_to(node);
         let is_killed = wait_for("a write is held, or none is left", TIMEOUT, async || {
             let is_held = gate.held(WRITES) > 0;
             ensure!(is_held || env.observe("app").await.is_ok_and(|state| has_moved(&state).is_ok()));
@@ -220,6 +227,51 @@ async fn the_next_operator_goes_on_from_every_write_of_a_move() {
             return;
         }
     }
+}
+
+/// Random kills, unless `CAIRN_MOVE_KILLS` says how many; the latest, after the change that makes the moves due.
+const KILLS: u32 = 3;
+const LATEST: Duration = Duration::from_secs(6);
+
+/// The operator is killed at random moments of moves; the next one goes on. Prints a table row for the results.
+#[tokio::test]
+async fn the_next_operator_goes_on_from_random_moments() {
+    let kills = std::env::var("CAIRN_MOVE_KILLS").map_or(KILLS, |number| number.parse().unwrap());
+    let cluster = cluster();
+    let mut env = TestEnv::new("moments", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
+    env.apply(&follows(3, "one", "throughput")).await;
+    env.wait_reconciled("app", AppState::all_placed).await;
+    let pods = env.watch_pods().await;
+    let mut rng = fastrand::Rng::with_seed(1);
+    let (mut lives, mut open, mut seconds) = (1, 0, Vec::new());
+    for round in 0..kills {
+        let node = if round % 2 == 0 { "two" } else { "one" };
+        env.apply(&follows(3, node, "throughput")).await;
+        // No condition to wait for: any moment is right.
+        tokio::time::sleep(LATEST.mul_f64(rng.f64())).await;
+        env.product.operator.kill9().await.unwrap();
+        let has_moved = has_moved_to(node);
+        open += usize::from(env.observe("app").await.is_ok_and(|state| has_moved(&state).is_err()));
+        env.product.operator = cluster.start_operator().await.unwrap();
+        wait_for("the next operator leads", TIMEOUT, async || {
+            let text = http(env.product.operator.port(8080)?, "/metrics").await?.body;
+            ensure!(text.lines().any(|line| line == "cairn_operator_leading 1"), "it waits for the Lease");
+            anyhow::Ok(())
+        })
+        .await;
+        let led = Instant::now();
+        env.wait_until("app", has_moved).await;
+        seconds.push(led.elapsed().as_secs_f64());
+        lives += 1;
+        let seen = pods.wait_synced().await;
+        assert_eq!(most_down(seen, 3), 1, "at most one actor is stopped at a time, in round {round}");
+        for (actor, lived) in seen.pods_per_actor() {
+            assert_eq!(lived, lives, "pods of {actor} in round {round}");
+        }
+    }
+    seconds.sort_by(f64::total_cmp);
+    let (median, most) = (seconds[seconds.len() / 2], seconds.last().unwrap());
+    println!("| {kills} | {open} | {} | {median:.1} s | {most:.1} s |", kills * 4);
 }
 
 /// The status of pods on a node is not updated: as with a kubelet that never reports.

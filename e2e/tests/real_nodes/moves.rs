@@ -5,31 +5,44 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use crds::{ActorApplication, Placement, labels};
-use e2e::{images::Image, keeper, product::NAMESPACE, wait_for};
+use e2e::{images::Image, keeper, kubelet_api, product::NAMESPACE, wait_for};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use crate::scene::{ACTOR_IMAGE, SOON, alone, cluster, node, product};
+use crate::scene::{ACTOR_IMAGE, SOON, alone, cluster, node, plugin, product};
 
 /// An image that only node `real-0` has.
 const LOCAL_IMAGE: &str = "registry.local/local:e2e";
 
-/// Two actors of this image that talk to one that is pinned to a node.
-fn follows(policy: &str, image: &str, pinned_to: &str) -> Value {
-    let group = |name: &str, replicas: usize, image: &str| {
-        let container = json!({"name": "actor", "image": image, "imagePullPolicy": "Never",
-            "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
-        let template = json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}});
-        json!({"name": name, "replicas": replicas, "arrivals": "1/s",
-            "implementations": [{"kind": "cpu", "serviceTime": "1ms", "template": template}]})
-    };
-    let mut groups = [group("a", 2, image), group("c", 1, ACTOR_IMAGE)];
-    groups[1]["pinTo"] = json!({"node": pinned_to});
-    json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": "app"}, "spec": {
-        "policy": policy, "actors": groups,
-        "channels": [{"from": "a", "to": "c", "rate": "100/s", "messageBytes": "1Ki", "pattern": "AllToAll"}]}})
+/// A resource that no other test uses.
+const NPU: &str = "acme.com/npu";
+
+/// Two actors that talk to one that is pinned to a node.
+#[derive(Clone, Copy)]
+struct Followers {
+    policy: &'static str,
+    image: &'static str,
+    kind: &'static str,
+}
+
+impl Followers {
+    fn manifest(self, pinned_to: &str) -> String {
+        let group = |name: &str, replicas: usize, image: &str, kind: &str| {
+            let container = json!({"name": "actor", "image": image, "imagePullPolicy": "Never",
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}});
+            let template = json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}});
+            json!({"name": name, "replicas": replicas, "arrivals": "1/s",
+                "implementations": [{"kind": kind, "serviceTime": "1ms", "template": template}]})
+        };
+        let mut groups = [group("a", 2, self.image, self.kind), group("c", 1, ACTOR_IMAGE, "cpu")];
+        groups[1]["pinTo"] = json!({"node": pinned_to});
+        json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": "app"}, "spec": {
+            "policy": self.policy, "actors": groups, "channels": [
+                {"from": "a", "to": "c", "rate": "100/s", "messageBytes": "1Ki", "pattern": "AllToAll"}]}})
+        .to_string()
+    }
 }
 
 /// The node of each running actor.
@@ -68,13 +81,42 @@ async fn an_actor_whose_image_is_missing_goes_back() {
     let _alone = alone().await;
     let cluster = cluster().await;
     product().await;
-    let client = cluster.client().await.unwrap();
     let pause = keeper::built("cairn-e2e-pause").unwrap();
     let image = Image::new(LOCAL_IMAGE, "/actor").program(&pause, "/actor").unwrap();
     cluster.load_on(node("real-0"), &image).await.unwrap();
     prepare().await;
-    let namespace = cluster.namespace("withdrawn").await.unwrap();
-    namespace.apply(&follows("impatient", LOCAL_IMAGE, "real-0").to_string()).await.unwrap();
+    let followers = Followers { policy: "impatient", image: LOCAL_IMAGE, kind: "cpu" };
+    goes_back("withdrawn", followers).await;
+    clean_up().await;
+}
+
+#[tokio::test]
+async fn an_actor_whose_device_is_refused_goes_back() {
+    let _alone = alone().await;
+    let cluster = cluster().await;
+    product().await;
+    prepare().await;
+    let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "npus"},
+        "spec": {"kind": "npu", "resource": {"devicePlugin": NPU}}});
+    cluster.kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
+    let names = |prefix: &str| (0..4).map(|number| format!("{prefix}-{number}")).collect::<Vec<_>>();
+    let mut plugins =
+        [plugin("real-0", NPU, &names("npu")), plugin("real-1", NPU, &names(kubelet_api::BROKEN))];
+    goes_back("refused", Followers { policy: "impatient", image: ACTOR_IMAGE, kind: "npu" }).await;
+    for plugin in &mut plugins {
+        plugin.stop().await.unwrap();
+    }
+    cluster.kubectl(["delete", "devicepool", "npus"]).await.unwrap();
+    clean_up().await;
+}
+
+/// Runs the actors beside the pinned one on `real-0`, and pins that to `real-1`, where they cannot run: the move of one of them is
+/// withdrawn, and no other is tried.
+async fn goes_back(namespace: &str, followers: Followers) {
+    let cluster = cluster().await;
+    let client = cluster.client().await.unwrap();
+    let namespace = cluster.namespace(namespace).await.unwrap();
+    namespace.apply(&followers.manifest("real-0")).await.unwrap();
     let wait_running = async |what: &str, pinned: &str| {
         wait_for(what, SOON, async || {
             let found = running(&client, namespace.name()).await?;
@@ -85,7 +127,7 @@ async fn an_actor_whose_image_is_missing_goes_back() {
         })
         .await;
     };
-    wait_running("the actors run on the node that has the image", "real-0").await;
+    wait_running("the actors run beside the pinned one", "real-0").await;
     let uids = async || {
         let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
         let pods = pods.list(&ListParams::default().labels(labels::ACTOR)).await.unwrap().items;
@@ -93,7 +135,7 @@ async fn an_actor_whose_image_is_missing_goes_back() {
     };
     let before = uids().await;
 
-    namespace.apply(&follows("impatient", LOCAL_IMAGE, "real-1").to_string()).await.unwrap();
+    namespace.apply(&followers.manifest("real-1")).await.unwrap();
     let events = Api::<Event>::namespaced(client.clone(), namespace.name());
     wait_for("a move is withdrawn", SOON, async || {
         let all = events.list(&ListParams::default()).await?.items;
@@ -105,8 +147,8 @@ async fn an_actor_whose_image_is_missing_goes_back() {
     wait_running("the actor is back, and only the pinned one has moved", "real-1").await;
     let placements = Api::<Placement>::namespaced(client.clone(), namespace.name());
     let refusals = placements.get("app").await.unwrap().status.unwrap_or_default().refusals;
-    let of_image = refusals.iter().find(|it| it.node.as_deref() == Some("real-1"));
-    assert!(of_image.is_some_and(|it| it.cause.is_some()), "{refusals:?}");
+    let of_node = refusals.iter().find(|it| it.node.as_deref() == Some("real-1"));
+    assert!(of_node.is_some_and(|it| it.cause.is_some()), "{refusals:?}");
     let after = uids().await;
     let stayed = before.iter().filter(|(name, uid)| name.contains("-a-") && after.get(*name) == Some(uid));
     assert_eq!(stayed.count(), 1, "one actor was stopped, the other never: {before:?} {after:?}");
@@ -126,7 +168,6 @@ async fn an_actor_whose_image_is_missing_goes_back() {
     .await;
     assert_eq!(uids().await, after, "no actor was stopped again");
     namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
-    clean_up().await;
 }
 
 /// What is killed, and when.
@@ -177,6 +218,7 @@ async fn moves_end_in_spite_of_kills_at_each_step() {
     prepare().await;
     let client = cluster.client().await.unwrap();
     let namespace = cluster.namespace("kills").await.unwrap();
+    let followers = Followers { policy: "throughput", image: ACTOR_IMAGE, kind: "cpu" };
     let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
     let placements = Api::<Placement>::namespaced(client.clone(), namespace.name());
     let of_group = ListParams::default().labels(&format!("{}=a", labels::ACTOR_GROUP));
@@ -191,11 +233,11 @@ async fn moves_end_in_spite_of_kills_at_each_step() {
         })
         .await;
     };
-    namespace.apply(&follows("throughput", ACTOR_IMAGE, "real-0").to_string()).await.unwrap();
+    namespace.apply(&followers.manifest("real-0")).await.unwrap();
     all_on("real-0", "the actors run".to_owned()).await;
     for (round, kill) in KILLS.into_iter().enumerate() {
         let (from, to) = if round % 2 == 0 { ("real-0", "real-1") } else { ("real-1", "real-0") };
-        namespace.apply(&follows("throughput", ACTOR_IMAGE, to).to_string()).await.unwrap();
+        namespace.apply(&followers.manifest(to)).await.unwrap();
         let due = wait_for(&format!("the moment of {kill:?}"), SOON, async || {
             let found = pods.list(&of_group).await?.items;
             let due = found.into_iter().find(|pod| kill.is_due(pod, to));

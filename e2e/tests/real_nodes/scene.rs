@@ -139,7 +139,7 @@ pub fn released() -> PathBuf {
 }
 
 /// A plugin that gives a node these devices.
-fn plugin(name: &str, resource: &str, devices: &[String]) -> Process {
+pub fn plugin(name: &str, resource: &str, devices: &[String]) -> Process {
     let arguments = [
         format!("--kubelet={}", node(name).kubelet().display()),
         format!("--resource={resource}"),

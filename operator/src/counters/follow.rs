@@ -53,8 +53,44 @@ struct WindowProgress {
     milliseconds: u64,
     /// When a window was last answered.
     answered: Instant,
+    /// Evaluation time of the last window, in seconds of Prometheus' clock.
+    newest: Option<f64>,
+    /// Windows without an answer since.
+    missed: usize,
     /// Evaluation time of the first answer, and the next earlier window to ask for.
     earlier: Option<(f64, usize)>,
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerUse {
+    /// It is the next window.
+    Next,
+    /// It is a window again that was counted before.
+    Old,
+    /// It is the first window of Prometheus' present clock; no kept window can be compared with it.
+    Anew,
+}
+
+impl WindowProgress {
+    fn new(milliseconds: u64) -> Self {
+        Self { milliseconds, answered: Instant::now(), newest: None, missed: 0, earlier: None }
+    }
+
+    /// What becomes of an answer that was evaluated at this second of Prometheus' clock.
+    ///
+    /// A cache in front of Prometheus may repeat an answer, and its clock may be set back: a window that overlaps the last one
+    /// by more than half says nothing new. After as many misses as windows are kept, it is the first one.
+    fn answer_use(&self, evaluated_at: f64) -> AnswerUse {
+        #[expect(clippy::cast_precision_loss, reason = "a window is at most a day")]
+        let half = self.milliseconds as f64 / 2000.0;
+        match self.newest {
+            Some(newest) if evaluated_at >= newest + half => AnswerUse::Next,
+            Some(_) if self.missed < MAX_WINDOWS => AnswerUse::Old,
+            Some(_) => AnswerUse::Anew,
+            None => AnswerUse::Next,
+        }
+    }
 }
 
 /// Reads counters until the process ends.
@@ -78,7 +114,7 @@ async fn follow(reader: Arc<Reader>, milliseconds: u64) {
     let half = Duration::from_millis(milliseconds) / 2;
     let mut steps = interval(half);
     steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut progress = WindowProgress { milliseconds, answered: Instant::now(), earlier: None };
+    let mut progress = WindowProgress::new(milliseconds);
     let window = format!("{}s", Duration::from_millis(milliseconds).as_secs_f64());
     let age = reader.metrics.age_seconds.with_label_values(&[&window]);
     for at in 0_u64.. {
@@ -132,14 +168,30 @@ impl Reader {
     /// Reads the window that ends now.
     async fn read(self: &Arc<Self>, followed: &Arc<[Followed]>, progress: &mut WindowProgress) {
         let answered = self.query(followed, progress.milliseconds, 0, None).await;
-        let evaluated_at = answered.as_ref().and_then(|answer| answer.evaluated_at);
-        if let (Some(answer), Some(ended_at)) = (answered, evaluated_at) {
-            progress.answered = Instant::now();
-            progress.earlier = progress.earlier.or(Some((ended_at, 1)));
-            self.add(followed, progress.milliseconds, answer, (ended_at, false)).await;
-        } else {
-            for one in followed.iter().filter(|it| it.milliseconds() == progress.milliseconds) {
-                self.store.add_missing(&one.key);
+        let evaluated = answered.and_then(|answer| Some((answer.evaluated_at?, answer)));
+        let answer_use = evaluated.as_ref().map(|(at, _)| progress.answer_use(*at));
+        let of_length = || followed.iter().filter(|it| it.milliseconds() == progress.milliseconds);
+        match (evaluated, answer_use) {
+            (Some((ended_at, answer)), Some(AnswerUse::Next | AnswerUse::Anew)) => {
+                if answer_use == Some(AnswerUse::Anew) {
+                    of_length().for_each(|one| self.store.forget_windows(&one.key));
+                    progress.earlier = None;
+                }
+                progress.answered = Instant::now();
+                (progress.newest, progress.missed) = (Some(ended_at), 0);
+                progress.earlier = progress.earlier.or(Some((ended_at, 1)));
+                self.add(followed, progress.milliseconds, answer, (ended_at, false)).await;
+            }
+            (evaluated, _) => {
+                if let (Some((at, _)), Some(newest)) = (evaluated, progress.newest) {
+                    tracing::warn!(
+                        evaluated_at = at,
+                        last_evaluated_at = newest,
+                        "Prometheus answered for a window that was read before"
+                    );
+                }
+                progress.missed += 1;
+                of_length().for_each(|one| self.store.add_missing(&one.key));
             }
         }
         for one in followed.iter().filter(|it| it.milliseconds() == progress.milliseconds) {
@@ -252,4 +304,34 @@ fn chain(error: &dyn std::error::Error) -> String {
         cause = source.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers evaluated at these seconds, for windows of ten seconds; `None` is no answer.
+    #[test]
+    fn a_window_is_counted_once_and_a_clock_that_was_set_back_begins_anew() {
+        let mut progress = WindowProgress::new(10_000);
+        let mut answers = |times: &[Option<f64>]| -> Vec<Option<AnswerUse>> {
+            let uses = times.iter().map(|time| {
+                let answer_use = time.map(|at| progress.answer_use(at));
+                match answer_use {
+                    Some(AnswerUse::Next | AnswerUse::Anew) => {
+                        (progress.newest, progress.missed) = (*time, 0);
+                    }
+                    Some(AnswerUse::Old) | None => progress.missed += 1,
+                }
+                answer_use
+            });
+            uses.collect()
+        };
+        let [next, old, anew] = [AnswerUse::Next, AnswerUse::Old, AnswerUse::Anew].map(Some);
+        assert_eq!(answers(&[Some(1000.0), Some(1010.0), Some(1019.0)]), [next, next, next]);
+        assert_eq!(answers(&[Some(1019.0), Some(1023.9), None, Some(1024.1)]), [old, old, None, next]);
+        // Ten minutes back.
+        assert_eq!(answers(&[Some(424.0); MAX_WINDOWS]), [old; MAX_WINDOWS]);
+        assert_eq!(answers(&[Some(600.0), Some(610.0), Some(610.0)]), [anew, next, old]);
+    }
 }

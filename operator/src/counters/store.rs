@@ -86,6 +86,13 @@ impl LoadStore {
         }
     }
 
+    /// Forgets all windows of an application.
+    pub fn forget_windows(&self, key: &ApplicationKey) {
+        if let Some(load) = self.all().get_mut(key) {
+            load.windows = Windows::new(load.windows.scale().clone());
+        }
+    }
+
     /// Forgets deleted applications.
     pub fn retain(&self, is_kept: impl Fn(&ApplicationKey) -> bool) {
         self.all().retain(|key, _| is_kept(key));

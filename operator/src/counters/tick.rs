@@ -100,6 +100,8 @@ mod tests {
         Truncated,
         Huge,
         Foreign,
+        /// The samples come so late that no window has any.
+        Late,
     }
 
     /// Parameters of the queries that the server got.
@@ -127,6 +129,7 @@ mod tests {
         let good = vector(&sample("p", "7"));
         match fault {
             _ if !is_first => vector("").into_response(),
+            Fault::Late => vector("").into_response(),
             Fault::None => good.into_response(),
             Fault::Status => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
             Fault::Refused => {
@@ -234,6 +237,13 @@ mod tests {
         let (ticked, _) = run(Fault::Foreign, 600_000).await;
         let refused = ticked.unwrap().collected.refused;
         assert_eq!(refused, [(SampleRefusal::Value, 1), (SampleRefusal::Stranger, 1000)].into());
+    }
+
+    #[tokio::test]
+    async fn a_window_whose_samples_come_late_has_no_evaluation_time() {
+        let ticked = run(Fault::Late, 600_000).await.0.unwrap();
+        assert_eq!(ticked.evaluated_at, None);
+        assert!(!ticked.collected.windows[0].has_data());
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Alternatives and binding limits: as exact as `cost()`.
 
 use explain::{Outcome, Relief};
+use placement::file::SharedLink;
 use placement::ix::{ActorIx, UnitIx};
 use placement::{Assignment, Budget, Cost, GroundConstraint, GroundRule, Rules, Snapshot, Strategy as _};
 use proptest::prelude::*;
@@ -51,6 +52,29 @@ fn alternatives_and_binding_limits_are_described_briefly() {
     Relief { says: "u: no mem, it needs 3", actors: 1, best: (ActorIx(2), UnitIx(0)), change: [0, -47, -2] }
     Relief { says: "v: 1 of 1 slots taken", actors: 1, best: (ActorIx(0), UnitIx(1)), change: [0, -10, 0] }
     "#);
+}
+
+#[test]
+fn congested_links_are_named_in_each_direction() {
+    let rules = |level: &str| format!("a to b 7; b to a 6; objectives {level}");
+    let congested = |level: &str, capacity| {
+        let mut file = testkit::line::file("u:cpu:9 v:cpu:9", "a:cpu=1 b:cpu=1", &rules(level));
+        let units = vec!["u".to_owned()];
+        file.shared_links =
+            vec![SharedLink { id: "n/port".to_owned(), units, capacity, ..SharedLink::default() }];
+        let snapshot = Snapshot::new(file).unwrap();
+        explain::explain(&snapshot, &assignment(&snapshot, "a=u b=v"), &[]).binding.congested
+    };
+    assert_eq!(
+        congested("congestion", 5),
+        [
+            "n/port: 7 messages from its units in a window, 2 above its capacity",
+            "n/port: 6 messages to its units in a window, 1 above its capacity",
+        ]
+    );
+    assert_eq!(congested("congestion", 6).len(), 1);
+    assert_eq!(congested("congestion", 7).len(), 0);
+    assert_eq!(congested("communication", 5).len(), 0, "no level names it");
 }
 
 /// Three actors; a policy wants `a` and `b` on different units, and `c` off the second one.

@@ -9,7 +9,7 @@ use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::problem::channels;
 use crate::problem::room::Rooms;
 use crate::problem::shared_links::{Lane, SharedLinks};
-use crate::{Problem, Snapshot};
+use crate::{Assignment, Problem, Snapshot};
 
 /// Σ over both directions of all shared links: messages above the capacity.
 pub(super) struct Congestion;
@@ -20,16 +20,10 @@ impl Measure for Congestion {
     }
 
     fn value(&self, placed: &Placed) -> i64 {
-        let problem = placed.snapshot.problem();
-        let links = &problem.shared_links;
-        let mut traffic = vec![0; links.lanes()];
+        let links = &placed.snapshot.problem().shared_links;
         let mut counts = vec![false; links.lanes()];
-        for_each_message(problem, |from, to, count| {
-            let (Some(here), Some(there)) = (placed.assignment[from], placed.assignment[to]) else { return };
-            for lane in links.crossed(here, there) {
-                traffic[lane] = add(traffic[lane], count);
-                counts[lane] |= placed.counts(from) || placed.counts(to);
-            }
+        let traffic = traffic(placed.snapshot, placed.assignment, |lane, from, to| {
+            counts[lane] |= placed.counts(from) || placed.counts(to);
         });
         let counted = traffic.iter().enumerate().filter(|(lane, _)| counts[*lane]);
         counted.map(|(lane, traffic)| above(links, lane, *traffic)).fold(0, add)
@@ -126,6 +120,53 @@ impl Measure for Congestion {
     fn program(&self) -> &'static str {
         include_str!("../../../../policies/congestion.lp")
     }
+}
+
+/// One direction of a shared link that carries more messages than its capacity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CongestedLink<'a> {
+    /// The id of the link.
+    pub id: &'a str,
+    /// Whether the messages are sent to its units, otherwise by them.
+    pub to_its_units: bool,
+    /// Messages per window.
+    pub messages: i64,
+    /// Messages per window that it can carry.
+    pub capacity: i64,
+}
+
+/// The congested directions of shared links, whether or not a level names `congestion`.
+pub fn congested_links<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> Vec<CongestedLink<'a>> {
+    let links = &snapshot.problem().shared_links;
+    let traffic = traffic(snapshot, assignment, |_, _, _| {});
+    let congested =
+        traffic.into_iter().enumerate().filter(|(lane, messages)| *messages > links.capacity(*lane));
+    let link = |(lane, messages)| CongestedLink {
+        id: &snapshot.file().shared_links[lane / 2].id,
+        to_its_units: lane % 2 == 1,
+        messages,
+        capacity: links.capacity(lane),
+    };
+    congested.map(link).collect()
+}
+
+/// By lane: the messages on it. `visit` is called for each pair of sender and receiver on each lane.
+fn traffic(
+    snapshot: &Snapshot,
+    assignment: &Assignment,
+    mut visit: impl FnMut(Lane, ActorIx, ActorIx),
+) -> Vec<i64> {
+    let problem = snapshot.problem();
+    let links = &problem.shared_links;
+    let mut traffic = vec![0; links.lanes()];
+    for_each_message(problem, |from, to, count| {
+        let (Some(here), Some(there)) = (assignment[from], assignment[to]) else { return };
+        for lane in links.crossed(here, there) {
+            traffic[lane] = add(traffic[lane], count);
+            visit(lane, from, to);
+        }
+    });
+    traffic
 }
 
 fn above(links: &SharedLinks, lane: Lane, traffic: i64) -> i64 {

@@ -27,6 +27,7 @@ use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::problem::room::Rooms;
 use crate::{Assignment, Snapshot};
 
+pub use congestion::{CongestedLink, congested_links};
 pub use encoding::{Encoding, Facts, Finished, Scaling};
 
 macro_rules! measures {

@@ -189,3 +189,61 @@ fn parts(channels: &Channels, end: EndIx) -> (Vec<Channel>, Vec<Channel>) {
     let messages = of.clone().map(|channel| Channel { apart: 0, ..*channel }).collect();
     (messages, of.map(|channel| Channel { rate: 0, ..*channel }).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Random moves between a few units, and into and out of them: without a table, each group costs as much on each unit.
+    #[test]
+    fn counts_cost_as_much_as_a_table() {
+        const GROUPS: usize = 5;
+        const UNITS: usize = 9;
+        // Groups of a file with many units.
+        let many = MOST_COSTS / GROUPS + 1;
+        assert!(GroupCosts::has_table(GROUPS, UNITS) && !GroupCosts::has_table(GROUPS, many));
+        let exchange_cost = |a: UnitIx, b: UnitIx| i64::from(a.raw().abs_diff(b.raw()));
+        let mut not_zero = 0;
+        for seed in 0..50 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut channels: IxVec<EndIx, Vec<Channel>> = IxVec::of(Vec::new(), GROUPS);
+            for (a, b) in (0..GROUPS).flat_map(|a| (a..GROUPS).map(move |b| (a, b))) {
+                if rng.bool() {
+                    continue;
+                }
+                let (rate, apart) = (rng.i64(..4), rng.i64(..4));
+                let [a, b] = [a, b].map(EndIx::new);
+                channels[a].push(Channel { peer: b, rate, apart });
+                if a != b {
+                    channels[b].push(Channel { peer: a, rate, apart });
+                }
+            }
+            let mut both = [GroupCosts::new(GROUPS, UNITS), GroupCosts::new(GROUPS, many)];
+            let mut placed: Vec<(EndIx, UnitIx)> = Vec::new();
+            for _ in 0..60 {
+                let to = [UnitIx::NONE, UnitIx::new(rng.usize(..UNITS))][rng.usize(..2)];
+                let (end, from) = if rng.bool() && !placed.is_empty() {
+                    placed.swap_remove(rng.usize(..placed.len()))
+                } else {
+                    (EndIx::new(rng.usize(..GROUPS)), UnitIx::NONE)
+                };
+                for costs in &mut both {
+                    costs.follow((end, &channels[end]), 1, (from, to), |place, times, row| {
+                        let units = UnitIx::first(row.len()).zip(row);
+                        units.for_each(|(unit, cost)| *cost += times * exchange_cost(place, unit));
+                    });
+                }
+                placed.extend(Some((end, to)).filter(|_| to != UnitIx::NONE));
+                for (end, unit) in
+                    EndIx::first(GROUPS).flat_map(|end| UnitIx::first(UNITS).map(move |at| (end, at)))
+                {
+                    let [table, counts] =
+                        both.each_ref().map(|costs| costs.at((end, &channels[end]), unit, exchange_cost));
+                    assert_eq!(table, counts, "seed {seed}");
+                    not_zero += usize::from(table > 0);
+                }
+            }
+        }
+        assert!(not_zero > 10_000, "{not_zero}");
+    }
+}
