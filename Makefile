@@ -108,7 +108,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD)$(shell { git diff HEAD -- . ':!
 export CAIRN_COMMIT := $(COMMIT)
 endif
 DONE := $(CACHE)/bench/$(COMMIT)$(SHORT:%=-short)
-PARTS := operator scale beside scheduler chaos move-kills upgrade planning place-one load-tick kernels taskgraph-speed strategies large shapes clingo full-units held-out groups dense ablation heavy-tails \
+PARTS := operator scale beside scheduler chaos moves upgrade planning place-one load-tick kernels taskgraph-speed strategies large shapes clingo full-units held-out groups dense ablation heavy-tails \
 	baselines brute-force programs acceptance bounds footprint trouble real-nodes $(if $(shell command -v nvidia-smi),gpus) runtime soundness fuzz structure experiments
 
 # The size of each part. `make bench SHORT=1` is a smoke test: it runs each part on a minimal input and writes into the cache.
@@ -120,6 +120,7 @@ HOW_MUCH_operator := --applications 2 --actors 10 --nodes 10
 HOW_MUCH_scale := --applications 20 --nodes 20 --minutes 1
 HOW_MUCH_beside := --runs 1
 SCHEDULED := CAIRN_WORLDS=4 CAIRN_DEVICE_WORLDS=2
+STILL := CAIRN_STILL_APPLICATIONS=2 CAIRN_STILL_WINDOWS=8
 KILLED := CAIRN_MOVE_KILLS=2
 HOW_MUCH_chaos := --batches 1 --strikes 1 --nodes 20 --actors 10
 HOW_MUCH_kernels := -- --warm-up-time 0.1 --measurement-time 0.1 --sample-size 10
@@ -156,6 +157,7 @@ BEST := examples/instances/best-known.json
 # Instance families other than P and C (examples/instances/README.md).
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
 SCHEDULED := CAIRN_WORLDS=200 CAIRN_DEVICE_WORLDS=50
+STILL := CAIRN_STILL_APPLICATIONS=100 CAIRN_STILL_WINDOWS=120 CAIRN_STILL_SECONDS=30
 KILLED := CAIRN_MOVE_KILLS=200
 SEEDS := 1,2,3
 HOW_MUCH_strategies := --only P-,C-64,C-128,C-256,C-512,C-1000
@@ -226,14 +228,21 @@ $(DONE)/scheduler: | bench-programs
 		printf '\nMade at %s by `make bench`, part `scheduler`:\n\n    %s cargo test --workspace --test scheduler random -- --nocapture\n' $(COMMIT) '$(SCHEDULED)'; } > $(RESULTS)/scheduler.md
 	$(done)
 
-$(DONE)/move-kills: | bench-programs
-	$(call say,operator: killed at random moments of moves)
-	@$(KILLED) cargo test --locked --workspace --test product random_moments -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
-	@{ printf '# The operator is killed at random moments of moves\n\nFour actors move to the other of two nodes, one at a time, and the only operator gets SIGKILL up to 6 s after the change that makes them move.\n'; \
-		printf 'Of the actors of a group, at most one is stopped at any moment, and each moves exactly once for each change; anything else fails the run.\n\n'; \
+# Writes an hour of noise, and kills of the operator while actors move.
+$(DONE)/moves: | bench-programs
+	$(call say,operator: noise around a steady load; killed while actors move)
+	@$(STILL) cargo test --locked --workspace --test product noise_around -- --nocapture > $@.still.log 2>&1 || { tail -40 $@.still.log; exit 1; }
+	@$(KILLED) cargo test --locked --workspace --test product random_moments -- --nocapture > $@.kills.log 2>&1 || { tail -40 $@.kills.log; exit 1; }
+	@{ printf '# Moves on a control plane\n\nApplications of ten actors on three nodes each, with `rebalance: "On"`; messages of each pair and work of each actor vary by ± 20 %% from\n'; \
+		printf 'window to window around what the manifest says. Required are no evictions, and no writes beside the Lease.\n\n'; \
+		printf '| actors | windows | searches for measured load | evictions | writes |\n|---|---|---:|---:|---:|\n'; \
+		grep '^| ' $@.still.log; \
+		printf '\nFour actors move to the other of two nodes, one at a time, and the only operator gets SIGKILL up to 6 s after the change that makes them move.\n'; \
+		printf 'At most one actor of a group is stopped at any moment, and each moves exactly once for each change; anything else fails the run. Required are 60 s.\n\n'; \
 		printf '| kills | with moves open | moves | from the next leader to the last move Running: median | max |\n|---:|---:|---:|---:|---:|\n'; \
-		grep '^| ' $@.log; \
-		printf '\nRequired are 60 s at most. Made at %s by `make bench`, part `move-kills`:\n\n    %s cargo test --workspace --test product random_moments -- --nocapture\n' $(COMMIT) '$(KILLED)'; } > $(RESULTS)/move-kills.md
+		grep '^| ' $@.kills.log; \
+		printf '\nMade at %s by `make bench`, part `moves`:\n\n    %s cargo test --workspace --test product noise_around -- --nocapture\n' $(COMMIT) '$(STILL)'; \
+		printf '    %s cargo test --workspace --test product random_moments -- --nocapture\n' '$(KILLED)'; } > $(RESULTS)/moves.md
 	$(done)
 
 $(DONE)/upgrade: | bench-programs

@@ -37,6 +37,7 @@ mod recovery;
 mod rollouts;
 mod runtime_requests;
 mod slow_api_server;
+mod stillness;
 mod tenants;
 mod unresponsive;
 mod upgrade;
