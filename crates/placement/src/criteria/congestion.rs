@@ -141,7 +141,7 @@ pub fn congested_links<'a>(snapshot: &'a Snapshot, assignment: &Assignment) -> V
     let traffic = traffic(snapshot, assignment, |_, _, _| {});
     let congested =
         traffic.into_iter().enumerate().filter(|(lane, messages)| *messages > links.capacity(*lane));
-    let link = |(lane, messages)| CongestedLink {
+    let link = |(lane, messages): (Lane, i64)| CongestedLink {
         id: &snapshot.file().shared_links[lane / 2].id,
         to_its_units: lane % 2 == 1,
         messages,
