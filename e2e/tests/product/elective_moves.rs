@@ -143,42 +143,6 @@ async fn a_new_manifest_moves_one_actor_at_a_time() {
     assert!(shown.contains("manifest") && shown.contains("a-2"), "{shown}");
 }
 
-/// The operator is killed while an actor is stopped, after so many others have moved; the next one goes on.
-#[tokio::test]
-async fn the_next_operator_goes_on_with_the_moves_of_a_killed_one() {
-    let cluster = cluster();
-    let mut env = TestEnv::new("killed", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
-    env.apply(&follows(3, "one", "throughput")).await;
-    env.wait_reconciled("app", AppState::all_placed).await;
-    let pods = env.watch_pods().await;
-    for (round, started) in (1..).zip([0, 2, 3]) {
-        let node = if round % 2 == 1 { "two" } else { "one" };
-        // So many pods are created on the other node; the next creation is held.
-        let gate = Gate::close(cluster, &env.namespace, &[("pods", started)]).await.unwrap();
-        env.apply(&follows(3, node, "throughput")).await;
-        wait_for("an actor is stopped for its move", TIMEOUT, async || {
-            ensure!(gate.held("pods") > 0, "no creation is held");
-            anyhow::Ok(())
-        })
-        .await;
-        env.product.operator.kill9().await.unwrap();
-        gate.open();
-        env.product.operator = cluster.start_operator().await.unwrap();
-        env.wait_reconciled("app", |state| {
-            state.all_placed()?;
-            ensure!(state.places().values().all(|unit| unit.starts_with(node)), "{:?}", state.places());
-            ensure!(moves(state).iter().all(|it| it.step == MoveStep::Running), "{:?}", moves(state));
-            Ok(())
-        })
-        .await;
-        let pods = pods.wait_synced().await;
-        assert_eq!(most_down(pods, 3), 1, "at most one actor is stopped at a time");
-        for (actor, lives) in pods.pods_per_actor() {
-            assert_eq!(lives, 1 + round, "pods of {actor}");
-        }
-    }
-}
-
 /// Whether all actors run on a node, and no move is open.
 fn has_moved_to(node: &'static str) -> impl Fn(&AppState) -> anyhow::Result<()> {
     move |state| {

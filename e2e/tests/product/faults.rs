@@ -312,25 +312,6 @@ async fn a_failing_service_creation_blocks_no_actor() {
     wait_for("its Service exists", TIMEOUT, async || env.api::<Service>().get("app").await).await;
 }
 
-/// A webhook that does not answer makes the API server answer 500. That is an event, whatever is written, and the rest goes on.
-#[tokio::test]
-async fn lasting_failures_of_writes_are_events() {
-    let env = TestEnv::new("failing-writes", ["one", "quiet"].map(SimulatedNode::new), [cpus()]).await;
-    let before = bystander(&env).await;
-    let namespace = env.namespace.name();
-    let hook = format!("{namespace}-fails");
-    let mut fails = unanswered(&hook, namespace, "placements");
-    fails["webhooks"][0]["rules"][0]["apiGroups"] = json!(["cairn.dev"]);
-    fails["webhooks"][0]["rules"][0]["apiVersions"] = json!(["v1alpha1"]);
-    env.apply(&fails).await;
-    env.apply(&application("app", &[("a", 1, &[("cpu", "1ms")])])).await;
-    let note = env.wait_event("app", "RequestFailed", "failed to write Placement app").await;
-    assert!(note.contains("failed calling webhook") && note.ends_with("; it is retried"), "{note}");
-    unaffected(&env, &before).await;
-    cluster().kubectl(["delete", "validatingwebhookconfiguration", &hook]).await.unwrap();
-    env.wait_reconciled("app", AppState::all_placed).await;
-}
-
 /// A pod whose deletion is refused stays, the refusal is reported, and nothing else waits. It is deleted once allowed.
 #[tokio::test]
 async fn an_undeletable_pod_blocks_no_other_actor() {
