@@ -237,7 +237,7 @@ $(DONE)/moves: | bench-programs
 		printf 'window to window around what the manifest says. Required are no evictions, and no writes beside the Lease.\n\n'; \
 		printf '| actors | windows | searches for measured load | evictions | writes |\n|---|---|---:|---:|---:|\n'; \
 		grep '^| ' $@.still.log; \
-		printf '\nFour actors move to the other of two nodes, one at a time, and the only operator gets SIGKILL up to 6 s after the change that makes them move.\n'; \
+		printf '\nFour actors move to the other of two nodes, one at a time, and the only operator gets SIGKILL up to 2.5 s after the change that makes them move.\n'; \
 		printf 'At most one actor of a group is stopped at any moment, and each moves exactly once for each change; anything else fails the run. Required are 60 s.\n\n'; \
 		printf '| kills | with moves open | moves | from the next leader to the last move Running: median | max |\n|---:|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.kills.log; \

@@ -165,8 +165,8 @@ pub(crate) struct Plan {
     /// The archive of [`PAUSE_IMAGE`].
     pause: PathBuf,
     network: network::Network,
-    /// Cores of the machine that pods of the node cannot use.
-    foreign_cores: usize,
+    /// Cores of the machine that pods of the node cannot use, by number.
+    foreign_cores: Vec<usize>,
 }
 
 /// The end of a node's network links: the process in its network namespace, and its addresses.
@@ -217,9 +217,7 @@ pub(crate) async fn start(
 
     cgroups::remove_abandoned();
     let cores = std::thread::available_parallelism().context("cannot count the cores")?.get();
-    if nodes.one_core {
-        cgroups::use_core(&cgroups::name(name), links.len() % cores)?;
-    }
+    let own_core = links.len() % cores;
     let log = plane.state.join("log").join(format!("{name}.log"));
     let mut child = Child::spawn_held(name, &log, &["node", &cgroups::name(name)])?;
     let pid = child.pid().context("the node has ended")?;
@@ -240,7 +238,7 @@ pub(crate) async fn start(
         authority: plane.authority(),
         pause: plane.state.join(PAUSE_ARCHIVE),
         network,
-        foreign_cores: if nodes.one_core { cores - 1 } else { 0 },
+        foreign_cores: (0..cores).filter(|core| nodes.one_core && *core != own_core).collect(),
     };
     child.tell(&plan).await?;
     Ok((node, child))

@@ -25,26 +25,6 @@ pub(super) fn make(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Creates the cgroups, and lets their processes run on one core of the machine only.
-pub(super) fn use_core(name: &str, core: usize) -> Result<()> {
-    make(name)?;
-    let all = hierarchies();
-    let place = all.iter().find(|hierarchy| hierarchy.join("cpuset.cpus").is_file());
-    if let Some(version_2) = all.iter().find(|hierarchy| hierarchy.join("cgroup.controllers").is_file())
-        && place.is_none()
-    {
-        let file = version_2.join("cgroup.subtree_control");
-        fs::write(&file, "+cpuset").with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    let folder = place.or(all.first()).context("the machine has no cgroups")?.join(name);
-    // version 1 needs the memory nodes as well
-    for (file, value) in [("cpuset.mems", "0"), ("cpuset.cpus", &*core.to_string())] {
-        let file = folder.join(file);
-        fs::write(&file, value).with_context(|| format!("cannot write {}", file.display()))?;
-    }
-    Ok(())
-}
-
 /// Removes the cgroups of this name and their children, unless they contain processes.
 pub(super) fn remove(name: &str) {
     for hierarchy in hierarchies() {

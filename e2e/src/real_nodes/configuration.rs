@@ -74,7 +74,7 @@ pub(super) fn containerd_config_flag(state: &Path) -> String {
 
 /// The kubelet's configuration; JSON is YAML.
 pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
-    json!({
+    let mut configuration = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "address": plan.node.address,
@@ -89,7 +89,6 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": format!("/{cgroup}"),
-        "systemReserved": {"cpu": plan.foreign_cores.to_string()},
         "enforceNodeAllocatable": ["pods"],
         "failSwapOn": false,
         "failCgroupV1": false, // machines with version 1 are still about
@@ -105,8 +104,14 @@ pub(super) fn kubelet(plan: &Plan, cgroup: &str) -> String {
         "syncFrequency": "10s", // how soon a changed ConfigMap shows
         "nodeStatusUpdateFrequency": "2s", // how soon new devices show
         "nodeStatusReportFrequency": "5m",
-    })
-    .to_string()
+    });
+    if !plan.foreign_cores.is_empty() {
+        let foreign: Vec<String> = plan.foreign_cores.iter().map(ToString::to_string).collect();
+        configuration["cpuManagerPolicy"] = json!("static");
+        configuration["cpuManagerPolicyOptions"] = json!({"strict-cpu-reservation": "true"});
+        configuration["reservedSystemCPUs"] = json!(foreign.join(","));
+    }
+    configuration.to_string()
 }
 
 /// The flag that identifies the kubelet of the node with this folder.

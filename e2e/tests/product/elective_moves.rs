@@ -195,7 +195,7 @@ async fn the_next_operator_goes_on_from_every_write_of_a_move() {
 
 /// Random kills, unless `CAIRN_MOVE_KILLS` says how many; the latest, after the change that makes the moves due.
 const KILLS: u32 = 3;
-const LATEST: Duration = Duration::from_secs(6);
+const LATEST: Duration = Duration::from_millis(2500);
 
 /// The operator is killed at random moments of moves; the next one goes on. Prints a table row for the results.
 #[tokio::test]

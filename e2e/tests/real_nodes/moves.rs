@@ -9,7 +9,7 @@ use e2e::{images::Image, keeper, kubelet_api, product::NAMESPACE, wait_for};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::scene::{ACTOR_IMAGE, SOON, alone, cluster, node, plugin, product};
 
