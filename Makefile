@@ -224,7 +224,7 @@ $(DONE)/scheduler: | bench-programs
 	@{ printf '# Plans against kube-scheduler\n\nRandom worlds of 1 to 5 nodes on a real control plane. A difference between plan and kube-scheduler fails the run, except where Cairn\ndecides otherwise on purpose: an actor that tolerates a `NoExecute` taint for some seconds only is not placed on that node.\n\n'; \
 		printf '| worlds with | worlds | actors placed, and bound at the first try | actors unplaced, and bound nowhere | intended differences |\n|---|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.log; \
-		printf '\nTemplates have affinity, spread, host ports, taints, quotas, overhead and resizes. Devices have taints and claims of others; each claim holds exactly\nthe device of the plan, and an actor is unplaced only if no device is left.\n'; \
+		printf '\nTemplates have affinity, spread, host ports, taints, quotas, overhead and resizes. Devices have taints and claims of others; each claim holds exactly\nthe device of the plan, and an actor is unplaced only if no device is left. A plan holds for every order in which its pods are created; in other worlds than\nthese, topology spread can therefore refuse what one order would allow.\n'; \
 		printf '\nMade at %s by `make bench`, part `scheduler`:\n\n    %s cargo test --workspace --test scheduler random -- --nocapture\n' $(COMMIT) '$(SCHEDULED)'; } > $(RESULTS)/scheduler.md
 	$(done)
 
