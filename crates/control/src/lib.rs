@@ -38,7 +38,9 @@ pub use commit::{Verdict, infeasible, revalidate_plan};
 pub use gain::gate::{CHANGE_WINDOWS, GateRule, GateVerdict, least_with_pauses};
 pub use gain::load::{LastLoadSearch, LoadJudgement, LoadSignal, LoadTerms, due_load_rule, judge_moves};
 pub use gain::necessary::necessary_part;
-pub use gain::outcome::{JUDGED_WINDOWS, RealisedGain, RealisedMoves, is_slower, wait_after_failures};
+pub use gain::outcome::{
+    JUDGED_WINDOWS, RealisedGain, RealisedMoves, has_grown, is_slower, wait_after_failures,
+};
 pub use gain::price::{gains_by_level, mean_gain};
 pub use gain::prune::{ElectiveMoves, WindowPrice, hold_actors};
 pub use gain::{Gain, gain, require_gain};

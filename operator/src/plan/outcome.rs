@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use control::{JUDGED_WINDOWS, RealisedGain, RealisedMoves, gains_by_level, is_slower, mean_gain};
+use control::{JUDGED_WINDOWS, RealisedGain, RealisedMoves, gains_by_level, has_grown, is_slower, mean_gain};
 use counters::{WindowChoice, Windows};
 use crds::{MicroTime, MoveOutcome, MoveStep, OutcomeVerdict, Placement};
 use jiff::Timestamp;
@@ -16,7 +16,8 @@ use crate::runtime::context::Context;
 
 /// The verdict on the elective moves of a decision, once four settled windows have passed since the last one was finished.
 ///
-/// The realised gain is the mean gain of the present places over the places before, each window on its own numbers. `before` has
+/// The realised gain is the mean gain of the present places over the places before, each window on its own numbers; if the actors
+/// exchange more than before, at the first level that gains. `before` has
 /// the movers' service times before.
 ///
 /// # Errors
@@ -43,8 +44,9 @@ pub async fn judge_moves(
         gains.push(gains_by_level(snapshot, (&stays, &goes)));
     }
     let least = request.policy.rebalance.min_gain();
-    let realised = percent(mean_gain(&gains, least));
     let messages = due.messages_per_second(windows);
+    let has_grown = has_grown(due.messages_before, messages, least);
+    let realised = percent(mean_gain(&gains, least, has_grown));
     let moves = RealisedMoves {
         expected_percent: due.expected,
         realised_percent: realised,

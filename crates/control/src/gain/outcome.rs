@@ -52,6 +52,11 @@ impl RealisedMoves {
     }
 }
 
+/// Whether the actors exchange more messages per second than before, where `least` is the policy's least gain as a fraction.
+pub fn has_grown(before: Option<f64>, after: f64, least: f64) -> bool {
+    before.is_some_and(|before| after > before * (1.0 + least))
+}
+
 /// Whether an actor takes longer for a message than before its move, from its service times in the same unit of time.
 pub fn is_slower(before: f64, now: f64) -> bool {
     now > before * SLOWER
@@ -70,6 +75,19 @@ pub fn wait_after_failures(failures: usize, window: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn more_messages_than_noise_are_growth() {
+        for (before, after, expected) in [
+            (Some(600.0), 3000.0, true),
+            (Some(600.0), 661.0, true),
+            (Some(600.0), 659.0, false),
+            (Some(600.0), 100.0, false),
+            (None, 3000.0, false),
+        ] {
+            assert_eq!(has_grown(before, after, 0.1), expected, "{before:?} {after}");
+        }
+    }
 
     #[test]
     fn moves_are_judged_by_their_gain_and_by_slower_actors() {

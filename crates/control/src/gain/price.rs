@@ -44,11 +44,14 @@ pub fn gains_by_level(snapshot: &Snapshot, (stays, goes): (&Assignment, &Assignm
 
 /// The mean gain in several windows, of which each has its [`gains_by_level`]: at the first level at which it is noticeable, that
 /// is, half of `least`.
-pub fn mean_gain(windows: &[Vec<f64>], least: f64) -> f64 {
+///
+/// `has_grown`: the actors do more than before. Then a loss of a level is what the additional work costs there, which the assignment
+/// before would not have had to bear, and the first level that gains counts.
+pub fn mean_gain(windows: &[Vec<f64>], least: f64, has_grown: bool) -> f64 {
     let levels = windows.iter().map(Vec::len).min().unwrap_or_default();
     #[expect(clippy::cast_precision_loss, reason = "windows are few")]
     let mean = |level: usize| windows.iter().map(|gains| gains[level]).sum::<f64>() / windows.len() as f64;
-    let is_noticeable = |gain: &f64| *gain != 0.0 && gain.abs() >= least / 2.0;
+    let is_noticeable = |gain: &f64| *gain != 0.0 && gain.abs() >= least / 2.0 && (*gain > 0.0 || !has_grown);
     (0..levels).rev().map(mean).find(is_noticeable).unwrap_or_default()
 }
 
@@ -81,4 +84,27 @@ fn fullest_capacity(snapshot: &Snapshot, assignment: &Assignment) -> i64 {
 /// Costs by level, the first of which counts unplaced actors.
 pub(crate) fn vector(snapshot: &Snapshot, assignment: &Assignment) -> Vec<i64> {
     full_cost(snapshot, assignment).vector(snapshot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_noticeable_level_counts_and_a_loss_through_more_work_does_not() {
+        // From the last level to the first: communication gains, load loses a little or much.
+        let windows = |load: f64, communication: f64| [vec![communication, load], vec![communication, load]];
+        for (load, communication, has_grown, expected) in [
+            (0.0, 0.6, false, 0.6),
+            (-0.04, 0.6, false, 0.6),
+            (-0.07, 0.6, false, -0.07),
+            (-0.07, 0.6, true, 0.6),
+            (0.3, 0.6, true, 0.3),
+            (-0.07, -0.5, true, 0.0),
+            (0.0, 0.0, false, 0.0),
+        ] {
+            let gain = mean_gain(&windows(load, communication), 0.1, has_grown);
+            assert!((gain - expected).abs() < 1e-9, "{load} {communication} {has_grown}: {gain}");
+        }
+    }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use control::{
-    CHANGE_WINDOWS, JUDGED_WINDOWS, RealisedGain, RealisedMoves, gains_by_level, is_slower, mean_gain,
-    wait_after_failures,
+    CHANGE_WINDOWS, JUDGED_WINDOWS, RealisedGain, RealisedMoves, gains_by_level, has_grown, is_slower,
+    mean_gain, wait_after_failures,
 };
 use counters::WindowChoice;
 use fastrand::Rng;
@@ -122,9 +122,10 @@ impl Trap {
             })
             .collect();
         let newest = WindowChoice::Newest(JUDGED_WINDOWS);
+        let has_grown = has_grown(Some(moved.messages), self.messages(newest), TERMS.least);
         let result = RealisedMoves {
             expected_percent: percent(moved.expected),
-            realised_percent: percent(mean_gain(&gains, TERMS.least)),
+            realised_percent: percent(mean_gain(&gains, TERMS.least, has_grown)),
             messages_before: Some(moved.messages),
             messages_after: self.messages(newest),
             has_slower_mover: moved
