@@ -157,7 +157,7 @@ BEST := examples/instances/best-known.json
 # Instance families other than P and C (examples/instances/README.md).
 SHAPES := X-,F-,A-,H-,T-,S-,M-,N-,Q-,R-
 SCHEDULED := CAIRN_WORLDS=200 CAIRN_DEVICE_WORLDS=50
-STILL := CAIRN_STILL_APPLICATIONS=100 CAIRN_STILL_WINDOWS=120 CAIRN_STILL_SECONDS=30
+STILL := CAIRN_STILL_APPLICATIONS=100 CAIRN_STILL_WINDOWS=120 CAIRN_STILL_SECONDS=10
 KILLED := CAIRN_MOVE_KILLS=200
 SEEDS := 1,2,3
 HOW_MUCH_strategies := --only P-,C-64,C-128,C-256,C-512,C-1000
@@ -228,7 +228,7 @@ $(DONE)/scheduler: | bench-programs
 		printf '\nMade at %s by `make bench`, part `scheduler`:\n\n    %s cargo test --workspace --test scheduler random -- --nocapture\n' $(COMMIT) '$(SCHEDULED)'; } > $(RESULTS)/scheduler.md
 	$(done)
 
-# Writes an hour of noise, and kills of the operator while actors move.
+# Noise around a steady load, and kills of the operator while actors move.
 $(DONE)/moves: | bench-programs
 	$(call say,operator: noise around a steady load; killed while actors move)
 	@$(STILL) cargo test --locked --workspace --test product noise_around -- --nocapture > $@.still.log 2>&1 || { tail -40 $@.still.log; exit 1; }
