@@ -221,10 +221,10 @@ OLDER := HEAD^
 $(DONE)/scheduler: | bench-programs
 	$(call say,operator: plans against kube-scheduler)
 	@$(SCHEDULED) cargo test --locked --workspace --test scheduler random -- --nocapture > $@.log 2>&1 || { tail -40 $@.log; exit 1; }
-	@{ printf '# Plans against kube-scheduler\n\nRandom worlds of 1 to 5 nodes on a real control plane. A difference between plan and kube-scheduler fails the run, except where Cairn\ndecides otherwise on purpose: an actor that tolerates a `NoExecute` taint for some seconds only is not placed on that node.\n\n'; \
+	@{ printf '# Plans against kube-scheduler\n\nRandom worlds of 1 to 5 nodes on a real control plane. A difference between plan and kube-scheduler fails the run, except where Cairn\ndecides otherwise on purpose: an actor that tolerates a `NoExecute` taint for some seconds only is not placed on that node, and a plan holds for every order in\nwhich its pods are created, so that an actor may wait until others run whose topology spread counts it.\n\n'; \
 		printf '| worlds with | worlds | actors placed, and bound at the first try | actors unplaced, and bound nowhere | intended differences |\n|---|---:|---:|---:|---:|\n'; \
 		grep '^| ' $@.log; \
-		printf '\nTemplates have affinity, spread, host ports, taints, quotas, overhead and resizes. Devices have taints and claims of others; each claim holds exactly\nthe device of the plan, and an actor is unplaced only if no device is left. A plan holds for every order in which its pods are created; in other worlds than\nthese, topology spread can therefore refuse what one order would allow.\n'; \
+		printf '\nTemplates have affinity, spread, host ports, taints, quotas, overhead and resizes. Devices have taints and claims of others; each claim holds exactly\nthe device of the plan, and an actor is unplaced only if no device is left.\n'; \
 		printf '\nMade at %s by `make bench`, part `scheduler`:\n\n    %s cargo test --workspace --test scheduler random -- --nocapture\n' $(COMMIT) '$(SCHEDULED)'; } > $(RESULTS)/scheduler.md
 	$(done)
 

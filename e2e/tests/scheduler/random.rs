@@ -105,13 +105,26 @@ fn keep(world: &Path, plan: &str, differences: &[Difference]) -> Result<()> {
     fs::write(beside("txt"), lines.join("\n") + "\n").context("cannot write the differences")
 }
 
-/// Whether Cairn decides otherwise on purpose: the node has a `NoExecute` taint that the template tolerates for some seconds only.
+/// Whether Cairn decides otherwise on purpose.
 fn is_intended(world: &World, difference: &Difference) -> bool {
-    let Contradiction::Bound { node, .. } = &difference.what else { return false };
-    let spec = &world.template(&difference.actor)["spec"];
+    let Contradiction::Bound { node, reasons, .. } = &difference.what else { return false };
+    may_be_evicted(world, &difference.actor, node) || is_order(reasons)
+}
+
+/// The node has a `NoExecute` taint that the template tolerates for some seconds only.
+fn may_be_evicted(world: &World, actor: &str, node: &str) -> bool {
+    let spec = &world.template(actor)["spec"];
     let mut tolerations = spec["tolerations"].as_array().into_iter().flatten();
     let is_limited = tolerations.any(|it| it.get("tolerationSeconds").is_some());
     let taints = world.node(node)["spec"]["taints"].as_array();
     let may_evict = taints.into_iter().flatten().any(|taint| taint["effect"] == "NoExecute");
     may_evict && is_limited
+}
+
+/// The topology spread of other actors refuses it. kube-scheduler checks that only when those arrive; a plan holds for every order
+/// of its pods, and places this actor once they run.
+fn is_order(reasons: &[String]) -> bool {
+    reasons.iter().any(|reason| {
+        reason.split_once(": ").is_some_and(|(_, rule)| rule.starts_with("topology spread of "))
+    })
 }
