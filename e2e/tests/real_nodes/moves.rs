@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
 use crds::{ActorApplication, Placement, labels};
-use e2e::{images::Image, keeper, kubelet_api, product::NAMESPACE, wait_for};
+use e2e::{images::Image, keeper, product::NAMESPACE, wait_for};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
 
-use crate::scene::{ACTOR_IMAGE, SOON, alone, cluster, node, plugin, product};
+use crate::scene::{ACTOR_IMAGE, SOON, alone, cluster, node, npus, plugin, product};
 
 /// An image that only node `real-0` has.
 const LOCAL_IMAGE: &str = "registry.local/local:e2e";
@@ -99,9 +99,7 @@ async fn an_actor_whose_device_is_refused_goes_back() {
     let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "npus"},
         "spec": {"kind": "npu", "resource": {"devicePlugin": NPU}}});
     cluster.kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
-    let names = |prefix: &str| (0..4).map(|number| format!("{prefix}-{number}")).collect::<Vec<_>>();
-    let mut plugins =
-        [plugin("real-0", NPU, &names("npu")), plugin("real-1", NPU, &names(kubelet_api::BROKEN))];
+    let mut plugins = ["real-0", "real-1"].map(|node| plugin(node, NPU, &npus(node)));
     goes_back("refused", Followers { policy: "impatient", image: ACTOR_IMAGE, kind: "npu" }).await;
     for plugin in &mut plugins {
         plugin.stop().await.unwrap();

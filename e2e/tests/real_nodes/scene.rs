@@ -7,6 +7,7 @@ use e2e::{
     AuditEvent, Cluster, Process, RealNode,
     images::Image,
     keeper,
+    kubelet_api::BROKEN,
     process::Launch,
     product::{AGENT, NAMESPACE, OPERATOR, tree},
     release, wait_for,
@@ -51,12 +52,19 @@ pub fn devices(node: &str) -> Vec<String> {
     (0..*count).map(|number| format!("GPU-{node}-{number}")).collect()
 }
 
+/// The names of a node's NPUs; those of `real-1` are [`BROKEN`]. They have no plugin unless a test starts one.
+pub fn npus(node: &str) -> Vec<String> {
+    let name = if node == "real-0" { "npu" } else { BROKEN };
+    (0..2).map(|number| format!("{name}-{number}")).collect()
+}
+
 /// The simulated topology of a node.
 pub fn machine(node: &str) -> Value {
-    let devices: Vec<_> = devices(node)
-        .iter()
-        .map(|id| json!({"id": id, "type": "GPU", "vendor": "nvidia", "model": "A100"}))
-        .collect();
+    let gpus = devices(node).into_iter();
+    let gpus = gpus.map(|id| json!({"id": id, "type": "GPU", "vendor": "nvidia", "model": "A100"}));
+    let npus = npus(node).into_iter();
+    let npus = npus.map(|id| json!({"id": id, "type": "NPU", "vendor": "acme", "model": "N1"}));
+    let devices: Vec<_> = gpus.chain(npus).collect();
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "NodeTopology", "metadata": {"name": node},
         "spec": {"devices": devices}})
 }
