@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, ensure};
-use crds::{ActorApplication, Placement, labels};
+use crds::{ActorApplication, DevicePool, Placement, labels};
 use e2e::{images::Image, keeper, product::NAMESPACE, wait_for};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::{Api, DeleteParams, ListParams};
@@ -86,7 +86,7 @@ async fn an_actor_whose_image_is_missing_goes_back() {
     cluster.load_on(node("real-0"), &image).await.unwrap();
     prepare().await;
     let followers = Followers { policy: "impatient", image: LOCAL_IMAGE, kind: "cpu" };
-    goes_back("withdrawn", followers).await;
+    goes_back("withdrawn", followers, async || ()).await;
     clean_up().await;
 }
 
@@ -99,18 +99,31 @@ async fn an_actor_whose_device_is_refused_goes_back() {
     let pool = json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "DevicePool", "metadata": {"name": "npus"},
         "spec": {"kind": "npu", "resource": {"devicePlugin": NPU}}});
     cluster.kubectl_with(["apply", "-f-"], &pool.to_string()).await.unwrap();
-    let mut plugins = ["real-0", "real-1"].map(|node| plugin(node, NPU, &npus(node)));
-    goes_back("refused", Followers { policy: "impatient", image: ACTOR_IMAGE, kind: "npu" }).await;
-    for plugin in &mut plugins {
+    let works = plugin("real-0", NPU, &npus("real-0"));
+    let followers = Followers { policy: "impatient", image: ACTOR_IMAGE, kind: "npu" };
+    // Otherwise the actors could be refused there before any of them runs.
+    let refuses = goes_back("refused", followers, async || {
+        let refuses = plugin("real-1", NPU, &npus("real-1"));
+        let pools = Api::<DevicePool>::all(cluster.client().await.unwrap());
+        wait_for("the other node offers its devices", SOON, async || {
+            let status = pools.get("npus").await?.status.unwrap_or_default();
+            ensure!(status.healthy == 4, "{status:?}");
+            anyhow::Ok(())
+        })
+        .await;
+        refuses
+    })
+    .await;
+    for mut plugin in [works, refuses] {
         plugin.stop().await.unwrap();
     }
     cluster.kubectl(["delete", "devicepool", "npus"]).await.unwrap();
     clean_up().await;
 }
 
-/// Runs the actors beside the pinned one on `real-0`, and pins that to `real-1`, where they cannot run: the move of one of them is
-/// withdrawn, and no other is tried.
-async fn goes_back(namespace: &str, followers: Followers) {
+/// Runs the actors beside the pinned one on `real-0`, does something, and pins that actor to `real-1`, where the others cannot run: the
+/// move of one of them is withdrawn, and no other is tried. Returns what was done.
+async fn goes_back<T>(namespace: &str, followers: Followers, then: impl AsyncFnOnce() -> T) -> T {
     let cluster = cluster().await;
     let client = cluster.client().await.unwrap();
     let namespace = cluster.namespace(namespace).await.unwrap();
@@ -132,6 +145,7 @@ async fn goes_back(namespace: &str, followers: Followers) {
         pods.iter().map(|pod| (pod.name_any(), pod.uid())).collect::<BTreeMap<_, _>>()
     };
     let before = uids().await;
+    let done = then().await;
 
     namespace.apply(&followers.manifest("real-1")).await.unwrap();
     let events = Api::<Event>::namespaced(client.clone(), namespace.name());
@@ -166,6 +180,7 @@ async fn goes_back(namespace: &str, followers: Followers) {
     .await;
     assert_eq!(uids().await, after, "no actor was stopped again");
     namespace.kubectl(["delete", "actorapp", "app"]).await.unwrap();
+    done
 }
 
 /// What is killed, and when.
