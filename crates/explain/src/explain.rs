@@ -6,7 +6,7 @@ use crate::limit::{Limit, LimitGroup, grouped, numbered, of_case, pool_of};
 use crate::moves::Moves;
 use crate::obstacles_in_place::blocks;
 use crate::wording::Wording;
-use placement::criteria::{CongestedLink, congested_links};
+use placement::criteria::congestion::{CongestedLink, congested_links};
 use placement::ix::{ActorIx, ResourceIx, UnitIx};
 use placement::{Assignment, Criterion, Snapshot, State};
 

@@ -7,7 +7,7 @@ mod annoyance;
 mod bottleneck;
 mod busiest;
 mod communication;
-mod congestion;
+pub mod congestion;
 mod consolidate;
 mod drags;
 pub mod encoding;
@@ -27,7 +27,6 @@ use crate::ix::{ActorIx, IxVec, UnitIx};
 use crate::problem::room::Rooms;
 use crate::{Assignment, Snapshot};
 
-pub use congestion::{CongestedLink, congested_links};
 pub use encoding::{Encoding, Facts, Finished, Scaling};
 
 macro_rules! measures {

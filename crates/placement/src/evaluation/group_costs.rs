@@ -211,7 +211,7 @@ mod tests {
                 if rng.bool() {
                     continue;
                 }
-                let (rate, apart) = (rng.i64(..4), rng.i64(..4));
+                let (rate, apart) = (rng.i64(0..4), rng.i64(0..4));
                 let [a, b] = [a, b].map(EndIx::new);
                 channels[a].push(Channel { peer: b, rate, apart });
                 if a != b {
