@@ -10,8 +10,8 @@ use kube::{
 use serde_json::json;
 
 use crate::scene::{
-    DEVICES, SOON, agent_process, agents, alone, by_agent, cluster, devices, machine, product, status_of,
-    tell_of,
+    DEVICES, SOON, agent_process, agents, alone, by_agent, cluster, devices, machine, npus, product,
+    status_of, tell_of,
 };
 
 /// The number of lease renewals per agent to wait for, to detect other writes.
@@ -46,7 +46,7 @@ async fn idle_agents_write_only_leases() {
     for (node, _) in DEVICES {
         let found = topologies.get(node).await.unwrap();
         let ids: Vec<_> = found.spec.devices.iter().map(|device| device.id.clone()).collect();
-        assert_eq!(ids, devices(node));
+        assert_eq!(ids, [devices(node), npus(node)].concat());
         wait_for("all devices are released", SOON, async || {
             let held = topologies.get(node).await?.status.unwrap_or_default().allocations;
             ensure!(held.is_empty(), "{held:?}");
