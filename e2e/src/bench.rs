@@ -270,6 +270,17 @@ fn table(all: &[Measured]) -> String {
     head.to_owned() + &all.iter().map(row).collect::<String>()
 }
 
+/// The size of a measurement from an environment variable, or the default.
+///
+/// # Errors
+/// When the variable is not a number.
+pub fn size(variable: &str, default: u64) -> Result<u64> {
+    match std::env::var(variable) {
+        Ok(value) => value.parse().with_context(|| format!("{variable}={value} must be a whole number")),
+        Err(_) => Ok(default),
+    }
+}
+
 /// The default results folder: `docs/results` of the source tree.
 pub fn results() -> std::path::PathBuf {
     product::tree("docs/results")

@@ -30,7 +30,7 @@ async fn an_api_server_outage_loses_no_actor() {
 
     // the agent is frozen, so that its Leases are expired afterwards
     env.product.agent.freeze().unwrap();
-    let least = std::env::var("CAIRN_AWAY_SECONDS").map_or(0, |seconds| seconds.parse().unwrap());
+    let least = e2e::bench::size("CAIRN_AWAY_SECONDS", 0).unwrap();
     let (least, stopped) = (Duration::from_secs(least), Instant::now());
     cluster.stop_apiserver().unwrap();
     let ended = env.product.operator.wait_ended(TIMEOUT).await;

@@ -10,9 +10,8 @@ use anyhow::{Context as _, ensure};
 use e2e::{SimulatedNode, process::http, prometheus::Prometheus, wait_for};
 use serde_json::{Value, json};
 
-use crate::env::{AppState, TIMEOUT, TestEnv, application, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, application, apply_policy, cpus, delete_policy};
 use crate::installation::cluster;
-use e2e::product::NAMESPACE;
 
 /// Seconds of a window; all counters are scraped each second.
 const WINDOW: u64 = 10;
@@ -92,14 +91,6 @@ fn manifest() -> Value {
     manifest
 }
 
-/// What the operator shows of the application's load.
-async fn load(env: &TestEnv) -> anyhow::Result<Value> {
-    let port = env.product.operator.port(8081)?;
-    let answer = http(port, &format!("/debug/load/{}/counted", env.namespace)).await?;
-    ensure!(answer.status == 200, "{} {}", answer.status, answer.body);
-    Ok(serde_json::from_str(&answer.body)?)
-}
-
 /// Numbers of a list of pairs, by actor and peer.
 fn pairs(list: &Value) -> BTreeMap<String, &Value> {
     let key = |one: &Value| {
@@ -124,10 +115,7 @@ fn is_even(window: &Value) -> bool {
 async fn windows_equal_the_known_increments_of_a_real_prometheus() {
     let cluster = cluster();
     let mut env = TestEnv::new("counters", [SimulatedNode::new("one")], [cpus()]).await;
-    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": "ten-seconds", "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
-        "data": {"policy.yaml": format!("window: {WINDOW}s\nmessageQuantum: 1000\n")}});
-    cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+    apply_policy("ten-seconds", &format!("window: {WINDOW}s\nmessageQuantum: 1000\n")).await;
     env.apply(&manifest()).await;
     env.wait_reconciled("counted", AppState::all_placed).await;
     let port = env.product.operator.port(8081).unwrap();
@@ -165,33 +153,29 @@ async fn windows_equal_the_known_increments_of_a_real_prometheus() {
     let prometheus = Prometheus::with_samples(cluster, &text).await.unwrap();
     env.read_counters(&prometheus).await;
 
-    wait_refilled(&env).await;
-    let load_read = load(&env).await.unwrap();
-    check_windows(&load_read["windows"]);
-    check_measured(&load_read["measured"]);
+    check_load(&env).await;
     check_metrics(&env).await;
 
     // The next leader has kept nothing, and asks for all earlier windows at once.
     env.read_counters(&prometheus).await;
-    wait_refilled(&env).await;
-    let load_read = load(&env).await.unwrap();
-    check_windows(&load_read["windows"]);
-    check_measured(&load_read["measured"]);
+    check_load(&env).await;
 
     env.read_no_counters().await;
-    cluster.kubectl(["delete", "configmap", "ten-seconds", "-n", NAMESPACE]).await.unwrap();
+    delete_policy("ten-seconds").await;
 }
 
-/// Waits until all windows are read, and enough of them can be used.
-async fn wait_refilled(env: &TestEnv) {
-    wait_for("settled windows with data", TIMEOUT, async || {
-        let load = load(env).await?;
+/// Waits until all windows are read and enough of them can be used; they have the known increments.
+async fn check_load(env: &TestEnv) {
+    let load = wait_for("settled windows with data", TIMEOUT, async || {
+        let load = env.load("counted").await?;
         let windows = load["windows"]["windows"].as_array().context("no windows")?;
         let settled = windows.iter().filter(|it| it["settled"] == true && it["hasData"] == true).count();
         ensure!(settled >= 4 && windows.len() == 16, "{settled} of {}: {windows:?}", windows.len());
-        anyhow::Ok(())
+        anyhow::Ok(load)
     })
     .await;
+    check_windows(&load["windows"]);
+    check_measured(&load["measured"]);
 }
 
 fn peer(env: &TestEnv, actor: &str) -> String {

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::ensure;
 use crds::{MoveProgress, MoveStep};
 use e2e::{
-    Gate, SimulatedNode, gate::WRITES, process::http, product::NAMESPACE, prometheus::Prometheus, wait_for,
+    Gate, SimulatedNode, bench::size, gate::WRITES, process::http, product::NAMESPACE,
+    prometheus::Prometheus, wait_for,
 };
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, cpus};
+use crate::env::{AppState, PodHistory, TIMEOUT, TestEnv, application, apply_policy, cpus, delete_policy};
 use crate::installation::cluster;
 use crate::would_move::{apply_hub, samples, workers_by_place};
 
@@ -72,7 +73,7 @@ pub async fn move_hot_pair(env: &mut TestEnv) -> (AppState, String) {
         })
         .await;
     env.read_no_counters().await;
-    cluster.kubectl(["delete", "configmap", POLICY, "-n", NAMESPACE]).await.unwrap();
+    delete_policy(POLICY).await;
     (judged, elsewhere)
 }
 
@@ -114,13 +115,6 @@ fn follows(actors: u32, node: &str, policy: &str) -> Value {
         json!([{"from": "a", "to": "c", "rate": "100/s", "messageBytes": "1Ki", "pattern": "AllToAll"}]);
     manifest["spec"]["policy"] = json!(policy);
     manifest
-}
-
-async fn apply_policy(name: &str, text: &str) {
-    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
-        "data": {"policy.yaml": text}});
-    cluster().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
 }
 
 #[tokio::test]
@@ -194,13 +188,13 @@ async fn the_next_operator_goes_on_from_every_write_of_a_move() {
 }
 
 /// Random kills, unless `CAIRN_MOVE_KILLS` says how many; the latest, after the change that makes the moves due.
-const KILLS: u32 = 3;
+const KILLS: u64 = 3;
 const LATEST: Duration = Duration::from_millis(2500);
 
 /// The operator is killed at random moments of moves; the next one goes on. Prints a table row for the results.
 #[tokio::test]
 async fn the_next_operator_goes_on_from_random_moments() {
-    let kills = std::env::var("CAIRN_MOVE_KILLS").map_or(KILLS, |number| number.parse().unwrap());
+    let kills = size("CAIRN_MOVE_KILLS", KILLS).unwrap();
     let cluster = cluster();
     let mut env = TestEnv::new("moments", ["one", "two"].map(SimulatedNode::new), [cpus()]).await;
     env.apply(&follows(3, "one", "throughput")).await;
@@ -233,9 +227,10 @@ async fn the_next_operator_goes_on_from_random_moments() {
             assert_eq!(lived, lives, "pods of {actor} in round {round}");
         }
     }
+    let moves: usize = pods.pods_per_actor().values().map(|lived| lived - 1).sum();
     seconds.sort_by(f64::total_cmp);
     let (median, most) = (seconds[seconds.len() / 2], seconds.last().unwrap());
-    println!("| {kills} | {open} | {} | {median:.1} s | {most:.1} s |", kills * 4);
+    println!("| {kills} | {open} | {moves} | {median:.1} s | {most:.1} s |");
 }
 
 /// The status of pods on a node is not updated: as with a kubelet that never reports.
@@ -278,7 +273,7 @@ async fn an_actor_that_does_not_become_ready_goes_back() {
         Ok(())
     })
     .await;
-    cluster().kubectl(["delete", "configmap", "impatient", "-n", NAMESPACE]).await.unwrap();
+    delete_policy("impatient").await;
     let kinds = "validatingadmissionpolicybinding,validatingadmissionpolicy";
     cluster().kubectl(["delete", kinds, UNREPORTED]).await.unwrap();
 }

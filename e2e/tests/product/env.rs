@@ -16,6 +16,7 @@ use crds::{ActorApplication, DevicePool, Instance, Placement, labels};
 use e2e::prometheus::Prometheus;
 use e2e::{
     Namespace, Nodes, SimulatedNode,
+    process::http,
     product::{NAMESPACE, tree},
     wait_for,
 };
@@ -52,6 +53,19 @@ pub fn describe(folder: &Path, node: &str, devices: &[(&str, &str)]) {
     let draft = folder.join(format!(".{node}.yaml"));
     fs::write(&draft, topology.to_string()).unwrap();
     fs::rename(draft, folder.join(format!("{node}.yaml"))).unwrap();
+}
+
+/// Creates or changes a policy.
+pub async fn apply_policy(name: &str, text: &str) {
+    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
+        "data": {"policy.yaml": text}});
+    cluster().kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+}
+
+/// Deletes a policy.
+pub async fn delete_policy(name: &str) {
+    cluster().kubectl(["delete", "configmap", name, "-n", NAMESPACE]).await.unwrap();
 }
 
 /// The product with a test's own nodes, pools and namespace, which are removed on drop.
@@ -176,6 +190,14 @@ impl TestEnv {
         let program = e2e::keeper::built(e2e::product::OPERATOR).unwrap();
         self.product.operator = operator.start(&program).await.unwrap();
         self.product.operator.wait_ready().await.unwrap();
+    }
+
+    /// What the operator shows of an application's load.
+    pub async fn load(&self, name: &str) -> Result<Value> {
+        let port = self.product.operator.port(8081)?;
+        let answer = http(port, &format!("/debug/load/{}/{name}", self.namespace)).await?;
+        ensure!(answer.status == 200, "{} {}", answer.status, answer.body);
+        Ok(serde_json::from_str(&answer.body)?)
     }
 
     /// Restarts the operator without a Prometheus.

@@ -16,12 +16,12 @@ const RENEWALS: usize = 6;
 /// Fewer renewals than fit between two periodic resyncs.
 const RESYNC_RENEWALS: usize = 60;
 
-fn is_lease(event: &AuditEvent) -> bool {
+pub fn is_lease(event: &AuditEvent) -> bool {
     event.resource == "leases"
 }
 
 /// Whether the operator wrote it.
-fn is_operator_write(event: &AuditEvent) -> bool {
+pub fn is_operator_write(event: &AuditEvent) -> bool {
     event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR)
 }
 

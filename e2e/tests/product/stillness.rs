@@ -5,20 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
-use e2e::{
-    SimulatedNode,
-    process::http,
-    product::{NAMESPACE, OPERATOR},
-    prometheus::Prometheus,
-    wait_for,
-};
+use e2e::{SimulatedNode, bench::size, process::http, prometheus::Prometheus, wait_for};
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use crate::env::{AppState, TIMEOUT, TestEnv, cpus};
+use crate::env::{AppState, TIMEOUT, TestEnv, apply_policy, cpus, delete_policy};
+use crate::idle::{is_lease, is_operator_write, wait_idle};
 use crate::installation::cluster;
 
 /// The size without the variables.
@@ -47,10 +42,6 @@ const SETTLING: u64 = 600;
 const AT_ONCE: usize = 16;
 
 const POLICY: &str = "still";
-
-fn size(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |number| number.parse().unwrap())
-}
 
 /// An application with its mean rates by pair.
 struct Steady {
@@ -168,12 +159,9 @@ impl Scrapes {
 
 /// The least number of settled windows of any application, and the end of the oldest newest window.
 async fn windows(env: &TestEnv, applications: &[Steady]) -> anyhow::Result<(usize, f64)> {
-    let port = env.product.operator.port(8081)?;
     let (mut fewest, mut oldest) = (usize::MAX, f64::INFINITY);
     for Steady { name, .. } in applications {
-        let answer = http(port, &format!("/debug/load/{}/{name}", env.namespace)).await?;
-        ensure!(answer.status == 200, "{} {}", answer.status, answer.body);
-        let load: Value = serde_json::from_str(&answer.body)?;
+        let load = env.load(name).await?;
         let windows = load["windows"]["windows"].as_array().context("no windows")?;
         let settled = windows.iter().filter(|it| it["settled"] == true && it["hasData"] == true);
         fewest = fewest.min(settled.count());
@@ -185,15 +173,12 @@ async fn windows(env: &TestEnv, applications: &[Steady]) -> anyhow::Result<(usiz
 #[tokio::test]
 async fn noise_around_a_steady_load_moves_and_writes_nothing() {
     let cluster = cluster();
-    let applications: Vec<_> =
-        (0..size("CAIRN_STILL_APPLICATIONS", APPLICATIONS)).map(Steady::random).collect();
-    let (length, count) = (size("CAIRN_STILL_SECONDS", SECONDS), size("CAIRN_STILL_WINDOWS", WINDOWS));
+    let applications = size("CAIRN_STILL_APPLICATIONS", APPLICATIONS).unwrap();
+    let applications: Vec<_> = (0..applications).map(Steady::random).collect();
+    let length = size("CAIRN_STILL_SECONDS", SECONDS).unwrap();
+    let count = size("CAIRN_STILL_WINDOWS", WINDOWS).unwrap();
     let mut env = TestEnv::new("still", applications.iter().flat_map(Steady::nodes), [cpus()]).await;
-    let text = format!("window: {length}s\nbudget: {{wall: 2s}}\n");
-    let policy = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": POLICY, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
-        "data": {"policy.yaml": text}});
-    cluster.kubectl_with(["apply", "-f-"], &policy.to_string()).await.unwrap();
+    apply_policy(POLICY, &format!("window: {length}s\nbudget: {{wall: 2s}}\n")).await;
     let apply = |application: &Steady| {
         let (env, name, manifest) = (&env, application.name.clone(), application.manifest());
         async move {
@@ -224,13 +209,12 @@ async fn noise_around_a_steady_load_moves_and_writes_nothing() {
         anyhow::Ok(())
     })
     .await;
-    crate::idle::wait_idle().await;
+    wait_idle().await;
 
     let log = cluster.audit().await.unwrap();
     let (_, begin) = windows(&env, &applications).await.unwrap();
     #[expect(clippy::cast_precision_loss, reason = "seconds")]
-    let (end, limit) =
-        (begin + (count * length) as f64, TIMEOUT + std::time::Duration::from_secs(count * length));
+    let (end, limit) = (begin + (count * length) as f64, TIMEOUT + Duration::from_secs(count * length));
     wait_for("the windows have passed", limit, async || {
         let (_, oldest) = windows(&env, &applications).await?;
         ensure!(oldest >= end, "{oldest} of {end}");
@@ -238,10 +222,8 @@ async fn noise_around_a_steady_load_moves_and_writes_nothing() {
     })
     .await;
     let now = cluster.audit().await.unwrap();
-    let is_write = |event: &&e2e::AuditEvent| {
-        event.is_write() && event.is_by_service_account(NAMESPACE, OPERATOR) && event.resource != "leases"
-    };
-    let writes: Vec<_> = now.since(&log).iter().filter(is_write).collect();
+    let writes = now.since(&log).iter().filter(|event| is_operator_write(event) && !is_lease(event));
+    let writes: Vec<_> = writes.collect();
     let metrics = http(env.product.operator.port(8080).unwrap(), "/metrics").await.unwrap().body;
     let value = |line: &str| line.rsplit_once(' ')?.1.parse::<f64>().ok();
     let decisions = metrics.lines().filter(|line| line.starts_with("cairn_operator_load_decisions_total"));
@@ -252,15 +234,12 @@ async fn noise_around_a_steady_load_moves_and_writes_nothing() {
         applications.len(),
         writes.len()
     );
-    let said = |event: &&&e2e::AuditEvent| {
-        format!("{} {} {} {}", event.verb, event.resource, event.subresource, event.name)
-    };
-    assert!(writes.is_empty(), "{:?}", writes.iter().take(20).map(|event| said(&event)).collect::<Vec<_>>());
+    assert!(writes.is_empty(), "{:?}", writes.iter().take(20).collect::<Vec<_>>());
     assert!(searches > 0.0, "the load is looked at: {metrics}");
     for (application, placed) in applications.iter().zip(&placed) {
         let state = env.observe(&application.name).await.unwrap();
         assert_eq!(state.places(), placed.places(), "{}", application.name);
     }
     env.read_no_counters().await;
-    cluster.kubectl(["delete", "configmap", POLICY, "-n", NAMESPACE]).await.unwrap();
+    delete_policy(POLICY).await;
 }

@@ -7,10 +7,10 @@ use std::{
 
 use anyhow::ensure;
 use crds::Condition;
-use e2e::{SimulatedNode, product::NAMESPACE, prometheus::Prometheus};
+use e2e::{SimulatedNode, prometheus::Prometheus};
 use serde_json::json;
 
-use crate::env::{AppState, TestEnv, application, cpus};
+use crate::env::{AppState, TestEnv, application, apply_policy, cpus, delete_policy};
 use crate::installation::cluster;
 
 const POLICY: &str = "three-seconds";
@@ -19,10 +19,7 @@ const POLICY: &str = "three-seconds";
 /// further parameters.
 pub async fn apply_hub(env: &TestEnv, policy: &str, of_policy: &str) -> serde_json::Value {
     let text = format!("window: 3s\nbudget: {{wall: 1s}}\n{of_policy}");
-    let policy_object = json!({"apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"name": policy, "namespace": NAMESPACE, "labels": {"cairn.dev/policy": "true"}},
-        "data": {"policy.yaml": text}});
-    cluster().kubectl_with(["apply", "-f-"], &policy_object.to_string()).await.unwrap();
+    apply_policy(policy, &text).await;
     let group = |name, replicas| (name, replicas, &[("cpu", "1us")][..]);
     let mut manifest = application("loaded", &[group("hub", 1), group("worker", 3)]);
     manifest["spec"]["channels"] =
@@ -137,5 +134,5 @@ async fn the_condition_would_move_follows_the_hot_pair_and_nothing_moves() {
     .await;
 
     env.read_no_counters().await;
-    cluster.kubectl(["delete", "configmap", POLICY, "-n", NAMESPACE]).await.unwrap();
+    delete_policy(POLICY).await;
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, ensure};
 use crds::{DevicePool, Instance, NodeTopology, Placement, labels};
-use e2e::wait_for;
+use e2e::{bench::size, wait_for};
 use fastrand::Rng;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
@@ -341,11 +341,8 @@ async fn a_refused_allocation_becomes_a_fact() {
 /// device is left.
 #[tokio::test]
 async fn claims_of_random_worlds_are_bound_to_the_decided_devices() {
-    let number = |name: &str, default| {
-        std::env::var(name)
-            .map_or(default, |value| value.parse().unwrap_or_else(|_| panic!("{name}={value}")))
-    };
-    let (worlds, first) = (number("CAIRN_DEVICE_WORLDS", WORLDS), number("CAIRN_DEVICE_WORLDS_FROM", 1));
+    let worlds = size("CAIRN_DEVICE_WORLDS", WORLDS).unwrap();
+    let first = size("CAIRN_DEVICE_WORLDS_FROM", 1).unwrap();
     let mut totals = (0, 0);
     for seed in first..first + worlds {
         let (placed, unplaced) = random_world(seed).await;

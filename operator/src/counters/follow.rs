@@ -61,15 +61,15 @@ struct WindowProgress {
     earlier: Option<(f64, usize)>,
 }
 
-/// What becomes of an answer.
+/// What the answer for the window that ends now is, or its absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AnswerUse {
-    /// It is the next window.
+enum ReadWindow {
+    /// The next window.
     Next,
-    /// It is a window again that was counted before.
-    Old,
-    /// It is the first window of Prometheus' present clock; no kept window can be compared with it.
-    Anew,
+    /// No window that was not read before.
+    Missing,
+    /// The first window of Prometheus' present clock: no kept window can be compared with it.
+    First,
 }
 
 impl WindowProgress {
@@ -77,19 +77,34 @@ impl WindowProgress {
         Self { milliseconds, answered: Instant::now(), newest: None, missed: 0, earlier: None }
     }
 
-    /// What becomes of an answer that was evaluated at this second of Prometheus' clock.
+    /// Goes on after an answer that was evaluated at this second of Prometheus' clock, or after none.
     ///
     /// A cache in front of Prometheus may repeat an answer, and its clock may be set back: a window that overlaps the last one
     /// by more than half says nothing new. After as many misses as windows are kept, it is the first one.
-    fn answer_use(&self, evaluated_at: f64) -> AnswerUse {
+    fn advance(&mut self, evaluated_at: Option<f64>) -> ReadWindow {
         #[expect(clippy::cast_precision_loss, reason = "a window is at most a day")]
         let half = self.milliseconds as f64 / 2000.0;
-        match self.newest {
-            Some(newest) if evaluated_at >= newest + half => AnswerUse::Next,
-            Some(_) if self.missed < MAX_WINDOWS => AnswerUse::Old,
-            Some(_) => AnswerUse::Anew,
-            None => AnswerUse::Next,
+        let read = match (evaluated_at, self.newest) {
+            (Some(at), Some(newest)) if at < newest + half => {
+                if self.missed < MAX_WINDOWS {
+                    ReadWindow::Missing
+                } else {
+                    ReadWindow::First
+                }
+            }
+            (Some(_), _) => ReadWindow::Next,
+            (None, _) => ReadWindow::Missing,
+        };
+        if read == ReadWindow::Missing {
+            self.missed += 1;
+            return read;
         }
+        if read == ReadWindow::First {
+            self.earlier = None;
+        }
+        (self.answered, self.newest, self.missed) = (Instant::now(), evaluated_at, 0);
+        self.earlier = self.earlier.or(evaluated_at.map(|at| (at, 1)));
+        read
     }
 }
 
@@ -169,28 +184,22 @@ impl Reader {
     async fn read(self: &Arc<Self>, followed: &Arc<[Followed]>, progress: &mut WindowProgress) {
         let answered = self.query(followed, progress.milliseconds, 0, None).await;
         let evaluated = answered.and_then(|answer| Some((answer.evaluated_at?, answer)));
-        let answer_use = evaluated.as_ref().map(|(at, _)| progress.answer_use(*at));
+        let last = progress.newest;
+        let read = progress.advance(evaluated.as_ref().map(|(at, _)| *at));
         let of_length = || followed.iter().filter(|it| it.milliseconds() == progress.milliseconds);
-        match (evaluated, answer_use) {
-            (Some((ended_at, answer)), Some(AnswerUse::Next | AnswerUse::Anew)) => {
-                if answer_use == Some(AnswerUse::Anew) {
-                    of_length().for_each(|one| self.store.forget_windows(&one.key));
-                    progress.earlier = None;
-                }
-                progress.answered = Instant::now();
-                (progress.newest, progress.missed) = (Some(ended_at), 0);
-                progress.earlier = progress.earlier.or(Some((ended_at, 1)));
+        if read == ReadWindow::First {
+            of_length().for_each(|one| self.store.forget_windows(&one.key));
+        }
+        match evaluated {
+            Some((ended_at, answer)) if read != ReadWindow::Missing => {
                 self.add(followed, progress.milliseconds, answer, (ended_at, false)).await;
             }
-            (evaluated, _) => {
-                if let (Some((at, _)), Some(newest)) = (evaluated, progress.newest) {
-                    tracing::warn!(
-                        evaluated_at = at,
-                        last_evaluated_at = newest,
-                        "Prometheus answered for a window that was read before"
-                    );
+            repeated => {
+                if let Some((evaluated_at, _)) = repeated {
+                    let message =
+                        "Prometheus answered for a window that was read before; it counts as missing";
+                    tracing::warn!(evaluated_at, last_evaluated_at = last, "{message}");
                 }
-                progress.missed += 1;
                 of_length().for_each(|one| self.store.add_missing(&one.key));
             }
         }
@@ -313,25 +322,23 @@ mod tests {
     /// Answers evaluated at these seconds, for windows of ten seconds; `None` is no answer.
     #[test]
     fn a_window_is_counted_once_and_a_clock_that_was_set_back_begins_anew() {
+        use ReadWindow::{First, Missing, Next};
         let mut progress = WindowProgress::new(10_000);
-        let mut answers = |times: &[Option<f64>]| -> Vec<Option<AnswerUse>> {
-            let uses = times.iter().map(|time| {
-                let answer_use = time.map(|at| progress.answer_use(at));
-                match answer_use {
-                    Some(AnswerUse::Next | AnswerUse::Anew) => {
-                        (progress.newest, progress.missed) = (*time, 0);
-                    }
-                    Some(AnswerUse::Old) | None => progress.missed += 1,
-                }
-                answer_use
-            });
-            uses.collect()
+        let mut advance = |times: &[Option<f64>]| -> Vec<ReadWindow> {
+            times.iter().map(|time| progress.advance(*time)).collect()
         };
-        let [next, old, anew] = [AnswerUse::Next, AnswerUse::Old, AnswerUse::Anew].map(Some);
-        assert_eq!(answers(&[Some(1000.0), Some(1010.0), Some(1019.0)]), [next, next, next]);
-        assert_eq!(answers(&[Some(1019.0), Some(1023.9), None, Some(1024.1)]), [old, old, None, next]);
+        assert_eq!(advance(&[Some(1000.0), Some(1010.0), Some(1019.0)]), [Next; 3]);
+        assert_eq!(
+            advance(&[Some(1019.0), Some(1023.9), None, Some(1024.1)]),
+            [Missing, Missing, Missing, Next]
+        );
         // Ten minutes back.
-        assert_eq!(answers(&[Some(424.0); MAX_WINDOWS]), [old; MAX_WINDOWS]);
-        assert_eq!(answers(&[Some(600.0), Some(610.0), Some(610.0)]), [anew, next, old]);
+        assert_eq!(advance(&[Some(424.0); MAX_WINDOWS]), [Missing; MAX_WINDOWS]);
+        assert_eq!(advance(&[Some(600.0), Some(610.0), Some(610.0)]), [First, Next, Missing]);
+        assert_eq!(
+            progress.earlier,
+            Some((600.0, 1)),
+            "windows before the clock was set back are not asked for"
+        );
     }
 }

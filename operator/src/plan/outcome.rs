@@ -17,8 +17,7 @@ use crate::runtime::context::Context;
 /// The verdict on the elective moves of a decision, once four settled windows have passed since the last one was finished.
 ///
 /// The realised gain is the mean gain of the present places over the places before, each window on its own numbers; if the actors
-/// exchange more than before, at the first level that gains. `before` has
-/// the movers' service times before.
+/// exchange more than before, at the first level that gains. `before` has the movers' service times before.
 ///
 /// # Errors
 /// When no snapshot can be taken.
