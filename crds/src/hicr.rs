@@ -40,6 +40,7 @@ impl From<&topology::Device> for Device {
         put("Health", (device.health != Health::Ok).then(|| json!(device.health)));
         put("Parent", device.parent.as_ref().map(|it| json!(it)));
         put("Nearest Memory", device.nearest_memory.as_ref().map(|it| json!(it)));
+        put("Network Bandwidth (Bytes/s)", device.network_bandwidth_bytes_per_second.map(|it| json!(it)));
         let kinds = device.compute_resources.iter().filter(|it| !it.kinds.is_empty());
         let kinds: Map<_, _> = kinds.map(|it| (it.type_.clone(), json!(it.kinds))).collect();
         put("Core Kinds", (!kinds.is_empty()).then_some(Value::Object(kinds)));
@@ -123,6 +124,10 @@ fn device_of(device: &Device, index: usize) -> topology::Device {
         numa_node,
         parent: text("Parent"),
         nearest_memory: text("Nearest Memory"),
+        network_bandwidth_bytes_per_second: device
+            .more
+            .get("Network Bandwidth (Bytes/s)")
+            .and_then(Value::as_i64),
         compute_resources,
         memory_spaces: spaces.collect(),
     }

@@ -148,6 +148,11 @@ pub struct Device {
     #[schemars(length(min = 1, max = 128))]
     pub nearest_memory: Option<String>,
 
+    /// The bandwidth of a network interface in one direction, in bytes per second; absent without a link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub network_bandwidth_bytes_per_second: Option<i64>,
+
     /// The compute resources of the device, by type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]

@@ -1,22 +1,26 @@
 //! `cairn-e2e demo-loop`: the closed loop on two real nodes, with and without moves for measured load, and at the best places.
 //!
-//! Six actors send requests to each other; one pair is hot, and another one in each phase. The cable between the nodes has a
-//! delay. All figures are those that Prometheus scraped from the actors.
+//! Six actors send requests to each other; one pair is hot, and in each phase another one, which is on two nodes when the phase
+//! begins. Without moves the same pairs are hot. The cable between the nodes has a delay. All figures are those that Prometheus
+//! scraped from the actors.
 
 use std::{
     collections::BTreeMap,
+    fs::Permissions,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use crds::{ActorApplication, MoveStep, Placement};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, ResourceExt, api::ListParams};
 use serde_json::json;
+use tempfile::TempDir;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use self::figures::{DELAY, Part, WINDOW, WINDOWS};
+use self::figures::{DELAY, Part, WINDOW, WINDOWS, pair_on_one_node, pair_on_two_nodes};
 use crate::{
     Cluster, Namespace, Process,
     control_plane::{self, RealNodes},
@@ -32,8 +36,8 @@ mod figures;
 
 /// The service time of a request in microseconds.
 const SERVICE: u32 = 300;
-/// The hot pair of each phase.
-const PAIRS: [(usize, usize); 5] = [(0, 3), (1, 2), (2, 4), (3, 5), (1, 5)];
+/// The most phases.
+const PHASES: usize = 5;
 /// Actors.
 const ACTORS: usize = 6;
 /// Their image.
@@ -51,7 +55,7 @@ const FOLLOW: Duration = Duration::from_millis(500);
 /// When the machine lacks what real nodes need, or something does not start.
 pub async fn run(phases: usize, commit: &str, results: Option<&Path>) -> Result<()> {
     let story = Story::begin();
-    ensure!((1..=PAIRS.len()).contains(&phases), "--phases must be from 1 to {}", PAIRS.len());
+    ensure!((1..=PHASES).contains(&phases), "--phases must be from 1 to {PHASES}");
     for program in [product::OPERATOR, product::AGENT, "cairn-e2e-actor", "cairn-e2e-pause"] {
         keeper::built(program)?;
     }
@@ -72,7 +76,9 @@ pub async fn run(phases: usize, commit: &str, results: Option<&Path>) -> Result<
     story.step("Stopped everything; nothing is left running");
     let page = shown?;
     if let Some(folder) = results {
-        std::fs::write(folder.join("demo-loop.md"), page).context("cannot write the results")?;
+        for (name, text) in [("demo-loop.md", page), ("demo-loop.txt", story.text())] {
+            std::fs::write(folder.join(name), text).context("cannot write the results")?;
+        }
     }
     Ok(())
 }
@@ -120,23 +126,19 @@ async fn all_parts(
     story: &Story,
     phases: usize,
 ) -> Result<Vec<Part>> {
-    let begin = |name, mode, pairs: &[(usize, usize)]| {
+    let begin = |name, mode| {
         story.say("");
         story.step(format!(
             "{ACTORS} actors with rebalance: \"{mode}\"; a line for each window of {} s",
             WINDOW.as_secs()
         ));
-        Scene::begin(cluster, prometheus, story, (name, mode), pairs.to_vec())
+        Scene::begin(cluster, prometheus, story, (name, mode))
     };
-    let on = begin("On", "On", &PAIRS[..phases]).await?.watch().await?;
-    let off = begin("Off", "Off", &PAIRS[..phases]).await?.watch().await?;
-    let pair = off.pair_on_one_node().context("no two actors are on one node")?;
-    let best = begin("Best", "Off", &[pair]).await?.watch().await?;
-    if best.local.iter().all(|local| *local) {
-        return Ok(vec![on, off, best]);
-    }
-    story.say(format!("The hot pair {}-{} is apart: this part is left out.", pair.0, pair.1));
-    Ok(vec![on, off])
+    let on = begin("On", "On").await?.watch(phases, pair_on_two_nodes).await?;
+    let off =
+        begin("Off", "Off").await?.watch(phases, |part| on.pairs.get(part.pairs.len()).copied()).await?;
+    let best = begin("Best", "Off").await?.watch(1, pair_on_one_node).await?;
+    Ok(vec![on, off, best])
 }
 
 /// The scrape configuration for the pods of applications, as the chart's `PodMonitor` makes it: labels of the target, and none
@@ -175,11 +177,14 @@ struct Scene<'a> {
     story: &'a Story,
     /// The name of this part.
     name: &'static str,
-    /// The hot pair of each phase.
-    pairs: Vec<(usize, usize)>,
+    /// The folder with the file that names the hot pair.
+    hot: TempDir,
     /// When the first phase begins, and in seconds since the epoch.
     begin: (Instant, u64),
 }
+
+/// The file in the folder.
+const HOT_PAIR: &str = "pair";
 
 impl<'a> Scene<'a> {
     async fn begin(
@@ -187,14 +192,16 @@ impl<'a> Scene<'a> {
         prometheus: &'a Prometheus,
         story: &'a Story,
         (name, mode): (&'static str, &'static str),
-        pairs: Vec<(usize, usize)>,
     ) -> Result<Self> {
         let namespace = cluster.namespace(&format!("loop-{}", name.to_lowercase())).await?;
         let client = cluster.client().await?;
-        // Time for the pods to start, and for the gate to know the noise of the first hot pair.
+        let hot = tempfile::tempdir().context("cannot create a folder for the hot pair")?;
+        // Users of pods read it.
+        std::fs::set_permissions(hot.path(), Permissions::from_mode(0o755))?;
+        // Time for the pods to start.
         let begin = Instant::now() + WINDOW * 3;
         let since = (SystemTime::now().duration_since(UNIX_EPOCH)? + WINDOW * 3).as_secs();
-        namespace.apply(&manifest(mode, since, &pairs).to_string()).await?;
+        namespace.apply(&manifest(mode, hot.path()).to_string()).await?;
         let pods = Api::<Pod>::namespaced(client.clone(), namespace.name());
         let running = wait::until(LIMIT, async || {
             let found = pods.list(&ListParams::default().labels(crds::labels::ACTOR)).await?;
@@ -206,21 +213,43 @@ impl<'a> Scene<'a> {
             anyhow::Ok(())
         });
         running.await.map_err(|seen| anyhow!("the actors do not start: {seen}"))?;
-        Ok(Self { namespace, client, prometheus, story, name, pairs, begin: (begin, since) })
+        Ok(Self { namespace, client, prometheus, story, name, hot, begin: (begin, since) })
     }
 
-    /// Prints a line for each window, and deletes the application.
-    async fn watch(self) -> Result<Part> {
+    /// Prints a line for each window, and deletes the application. `next` is the hot pair of the next phase.
+    async fn watch(self, phases: usize, next: impl Fn(&Part) -> Option<(usize, usize)>) -> Result<Part> {
         let mut part = Part::new(self.name);
-        for (window, pair) in (0..).zip(self.pairs.iter().flat_map(|pair| [*pair; WINDOWS as usize])) {
+        let windows = u32::try_from(phases)? * WINDOWS;
+        for window in 0..windows {
+            if window % WINDOWS == 0 {
+                sleep_until(self.begin.0 + WINDOW * window).await;
+                part.places = places(&self.placement().await?);
+                let pair = next(&part).context("there is no such pair of actors")?;
+                self.heat(pair)?;
+                part.pairs.push(pair);
+            }
             sleep_until(self.begin.0 + WINDOW * (window + 1)).await;
-            self.line(window, pair, &mut part).await?;
+            self.line(window, &mut part).await?;
         }
         self.namespace.kubectl(["delete", "actorapplication", NAME, "--wait=true"]).await?;
         Ok(part)
     }
 
-    async fn line(&self, window: u32, pair: (usize, usize), part: &mut Part) -> Result<()> {
+    /// Makes a pair hot; a reader sees the old or the new one.
+    fn heat(&self, (one, other): (usize, usize)) -> Result<()> {
+        let (file, draft) = (self.hot.path().join(HOT_PAIR), self.hot.path().join("draft"));
+        std::fs::write(&draft, format!("{one}-{other}\n"))
+            .and_then(|()| std::fs::rename(&draft, &file))
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    async fn placement(&self) -> Result<Placement> {
+        let placements = Api::<Placement>::namespaced(self.client.clone(), self.namespace.name());
+        placements.get_opt(NAME).await?.context("there is no Placement")
+    }
+
+    async fn line(&self, window: u32, part: &mut Part) -> Result<()> {
+        let pair = *part.pairs.last().context("no pair is hot")?;
         let (namespace, seconds) = (self.namespace.name(), WINDOW.as_secs());
         let rate =
             format!("sum(increase(actor_channel_messages_total{{namespace=\"{namespace}\"}}[{seconds}s]))");
@@ -229,20 +258,13 @@ impl<'a> Scene<'a> {
         let throughput = answers / seconds as f64;
         let application =
             Api::<ActorApplication>::namespaced(self.client.clone(), namespace).get(NAME).await?;
-        let Some(decision) =
-            Api::<Placement>::namespaced(self.client.clone(), namespace).get_opt(NAME).await?
-        else {
-            bail!("there is no Placement")
-        };
-        let places: BTreeMap<&str, &str> =
-            decision.spec.assignments.iter().map(|it| (it.actor.as_str(), it.node.as_str())).collect();
-        let node = |index: usize| places.get(format!("actor-{index}").as_str()).copied();
-        let is_local = node(pair.0) == node(pair.1);
+        let decision = self.placement().await?;
+        part.places = places(&decision);
+        let is_local = part.are_on_one_node(pair);
         let conditions = application.status.iter().flat_map(|status| &status.conditions);
         let gate = conditions.into_iter().find(|it| it.type_ == "WouldMove");
         let gate = gate.map_or("", |condition| condition.reason.as_str());
         self.follow(window / WINDOWS, &decision, part).await?;
-        part.places = places.iter().map(|(actor, node)| ((*actor).to_owned(), (*node).to_owned())).collect();
         let moves = decision.status.iter().flat_map(|status| &status.moves);
         let moves: Vec<String> = moves
             .map(|it| {
@@ -299,24 +321,28 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The application: six actors that all talk to each other.
-fn manifest(mode: &str, begin: u64, pairs: &[(usize, usize)]) -> serde_json::Value {
-    let pairs: Vec<String> = pairs.iter().map(|(one, other)| format!("{one}-{other}")).collect();
-    let phase = WINDOW.as_secs() * u64::from(WINDOWS);
-    let variables = [
-        ("HOT_PAIRS", pairs.join(",")),
-        ("PHASES_BEGIN", begin.to_string()),
-        ("PHASE_SECONDS", phase.to_string()),
-        ("SERVICE_MICROSECONDS", SERVICE.to_string()),
-    ];
+/// The node of each actor, by its number.
+fn places(placement: &Placement) -> BTreeMap<usize, String> {
+    let number = |actor: &str| actor.rsplit_once('-')?.1.parse().ok();
+    let places = placement.spec.assignments.iter();
+    places.filter_map(|it| Some((number(&it.actor)?, it.node.clone()))).collect()
+}
+
+/// The application: six actors that all talk to each other, and read the hot pair from a file in a folder of the machine.
+fn manifest(mode: &str, hot: &Path) -> serde_json::Value {
+    let variables =
+        [("HOT_PAIR_FILE", format!("/hot/{HOT_PAIR}")), ("SERVICE_MICROSECONDS", SERVICE.to_string())];
     let variables: Vec<_> =
         variables.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
     let probe = json!({"httpGet": {"path": "/metrics", "port": "metrics"}, "periodSeconds": 1});
     // Three of them fit on a node.
     let container = json!({"name": "actor", "image": IMAGE, "imagePullPolicy": "Never", "env": variables,
         "ports": [{"name": "metrics", "containerPort": 9100}], "readinessProbe": probe,
+        "volumeMounts": [{"name": "hot", "mountPath": "/hot", "readOnly": true}],
         "resources": {"requests": {"cpu": "260m", "memory": "16Mi"}}});
-    let template = json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}});
+    let volume = json!({"name": "hot", "hostPath": {"path": hot, "type": "Directory"}});
+    let template =
+        json!({"spec": {"terminationGracePeriodSeconds": 2, "containers": [container], "volumes": [volume]}});
     let implementation = json!({"kind": "cpu", "serviceTime": format!("{SERVICE}us"), "template": template});
     json!({"apiVersion": "cairn.dev/v1alpha1", "kind": "ActorApplication", "metadata": {"name": NAME}, "spec": {
         "policy": NAME, "rebalance": mode,

@@ -64,7 +64,7 @@ enum Command {
         /// The measured commit.
         #[arg(long, env = "CAIRN_COMMIT", default_value = "unknown")]
         commit: String,
-        /// The folder for demo-loop.md, which holds the figures; none are written without it.
+        /// The folder for the figures, demo-loop.md, and the output, demo-loop.txt; nothing is written without it.
         #[arg(long)]
         results: Option<PathBuf>,
     },

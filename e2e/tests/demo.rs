@@ -36,6 +36,17 @@ fn the_demo_reaches_the_optimum_and_cleans_up() {
     assert_eq!(processes_that_name(folder.path().to_str().unwrap()), Vec::<String>::new());
 }
 
+#[test]
+fn the_readme_shows_output_of_the_demo_of_the_loop() {
+    let read = |name: &str| fs::read_to_string(product::tree(name)).unwrap();
+    let (readme, output) = (read("README.md"), read("docs/results/demo-loop.txt"));
+    let begin = "<!-- output of the demo of the loop: begin -->\n```text\n";
+    let shown = between(&readme, begin, "```\n<!-- output of the demo of the loop: end -->");
+    if let Err(missing) = is_excerpt(shown, &output) {
+        panic!("README.md shows {missing:?}, which is not in docs/results/demo-loop.txt");
+    }
+}
+
 /// The command lines of all processes that contain this text.
 fn processes_that_name(text: &str) -> Vec<String> {
     let processes = fs::read_dir("/proc")

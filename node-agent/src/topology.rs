@@ -89,13 +89,18 @@ fn tree(text: &mut String, node: &str, spec: &NodeTopologySpec) {
     for link in &spec.links {
         let _ = write!(text, "  {} - {}  {}", link.source, link.destination, link.kind);
         if let Some(bandwidth) = link.bandwidth_bytes_per_second {
-            let _ = write!(text, "  {}.{} GB/s", bandwidth / 1_000_000_000, bandwidth / 100_000_000 % 10);
+            let _ = write!(text, "  {}", gigabytes(bandwidth));
         }
         if let Some(latency) = link.relative_latency {
             let _ = write!(text, "  latency {latency}");
         }
         text.push('\n');
     }
+}
+
+/// Bytes per second as GB/s.
+fn gigabytes(bytes: i64) -> String {
+    format!("{}.{} GB/s", bytes / 1_000_000_000, bytes / 100_000_000 % 10)
 }
 
 fn branch(
@@ -121,6 +126,9 @@ fn branch(
     }
     for space in &device.memory_spaces {
         let _ = write!(line, "  {} MiB {}", space.size_bytes >> 20, space.type_);
+    }
+    if let Some(bandwidth) = device.network_bandwidth_bytes_per_second {
+        let _ = write!(line, "  {}", gigabytes(bandwidth));
     }
     if let Some(memory) = &device.nearest_memory {
         let _ = write!(line, "  nearest memory {memory}");

@@ -17,6 +17,9 @@ pub enum LinkKind {
     /// By Intel's Xe Link.
     #[serde(rename = "Xe Link")]
     XeLink,
+    /// By the C2C links between the processors and the GPU of a superchip.
+    #[serde(rename = "C2C")]
+    C2c,
     /// Below one PCI root port, so behind one switch.
     #[serde(rename = "PCIRoot")]
     PciRoot,
@@ -32,10 +35,10 @@ impl LinkKind {
     ///
     /// The ratios are those of the bandwidths in NCCL's `src/graph/topo.h`: through the processor 6/5 of PCIe
     /// (`INTEL_P2P_OVERHEAD`), over the interconnect twice PCIe (`PCI_BW` to `QPI_BW`). GPUs with links of their own have more
-    /// than five times the bandwidth of PCIe since the A100; they keep the 1 of Table II.
+    /// than five times the bandwidth of PCIe since the A100; they keep the 1 of Table II. C2C of Grace Hopper has seven times that of PCIe 5.0.
     fn default_cost(self) -> u64 {
         match self {
-            Self::NvLink | Self::Xgmi | Self::XeLink => 1,
+            Self::NvLink | Self::Xgmi | Self::XeLink | Self::C2c => 1,
             Self::PciRoot => 5,
             Self::SameNuma => 6,
             Self::Interconnect => 10,
@@ -48,6 +51,7 @@ impl LinkKind {
             "NVLink" => Some(Self::NvLink),
             "XGMI" => Some(Self::Xgmi),
             "Xe Link" => Some(Self::XeLink),
+            "C2C" => Some(Self::C2c),
             _ => None,
         }
     }

@@ -1,11 +1,9 @@
 //! `cairn-e2e-actor`: an actor that sends requests to its peers and answers theirs, on one thread.
 //!
 //! Each actor sends a request to every peer ten times a second. The two actors of the hot pair send the next one as soon as
-//! they have the answer. Which pair is hot changes with time:
+//! they have the answer. The environment has:
 //!
-//! - `HOT_PAIRS`: pairs of actor indices, such as `0-3,1-4`, one for each phase
-//! - `PHASES_BEGIN`: the second since the epoch at which the first phase begins
-//! - `PHASE_SECONDS`: how long each of them is
+//! - `HOT_PAIR_FILE`: a file with the indices of the hot pair, such as `0-3`, read ten times a second
 //! - `SERVICE_MICROSECONDS`: how long an answer takes
 //!
 //! Counters are on `:9100/metrics`, as docs/reference/metrics.md describes those of actors. Each request has a number; a wrong answer
@@ -17,7 +15,7 @@ use std::{
     fmt::Write as _,
     process::ExitCode,
     rc::Rc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -34,7 +32,7 @@ use tokio::{
 const PORT: u16 = 7000;
 /// The port of the counters.
 const METRICS: u16 = 9100;
-/// The time between two requests of a pair that is not hot.
+/// The time between two requests of a pair that is not hot, and between two reads of the hot pair.
 const COLD: Duration = Duration::from_millis(100);
 /// The limit for an answer; after that the connection is made anew.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -61,15 +59,13 @@ struct Counters {
     busy: Cell<Duration>,
 }
 
-/// What the environment says.
+/// The actor, as its environment describes it.
 struct Actor {
     name: String,
     /// `namespace/application`, before the name of a peer.
     application: String,
     index: usize,
-    pairs: Vec<(usize, usize)>,
-    begin: u64,
-    seconds: u64,
+    hot_pair: Cell<Option<(usize, usize)>>,
     service: Duration,
     counters: Counters,
 }
@@ -84,16 +80,10 @@ fn index(actor: &str) -> Option<usize> {
 
 impl Actor {
     fn read() -> Result<Self> {
-        let pair = |text: &str| {
-            let (one, other) = text.split_once('-').with_context(|| format!("HOT_PAIRS: {text}"))?;
-            anyhow::Ok((one.parse()?, other.parse()?))
-        };
         let name = variable("CAIRN_ACTOR")?;
         Ok(Self {
             index: index(&name).with_context(|| format!("the actor {name} has no number"))?,
-            pairs: variable("HOT_PAIRS")?.split(',').map(pair).collect::<Result<_>>()?,
-            begin: variable("PHASES_BEGIN")?.parse()?,
-            seconds: variable("PHASE_SECONDS")?.parse()?,
+            hot_pair: Cell::new(None),
             service: Duration::from_micros(variable("SERVICE_MICROSECONDS")?.parse()?),
             counters: Counters::default(),
             application: format!("{}/{}", variable("CAIRN_NAMESPACE")?, variable("CAIRN_APPLICATION")?),
@@ -103,10 +93,8 @@ impl Actor {
 
     /// Whether this actor and a peer are the hot pair now.
     fn is_hot(&self, peer: usize) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let phase = usize::try_from(now.saturating_sub(self.begin) / self.seconds).unwrap_or(usize::MAX);
-        let hot = self.pairs[phase.min(self.pairs.len() - 1)];
-        hot == (self.index, peer) || hot == (peer, self.index)
+        let hot = self.hot_pair.get();
+        hot == Some((self.index, peer)) || hot == Some((peer, self.index))
     }
 
     fn metrics(&self) -> String {
@@ -128,13 +116,29 @@ impl Actor {
     }
 }
 
+/// The pair in a file such as `0-3`.
+fn pair(text: &str) -> Option<(usize, usize)> {
+    let (one, other) = text.trim().split_once('-')?;
+    Some((one.parse().ok()?, other.parse().ok()?))
+}
+
+/// Keeps the hot pair that of the file; a file without a pair makes none hot.
+async fn follow_hot_pair(actor: Rc<Actor>, file: String) {
+    loop {
+        actor.hot_pair.set(std::fs::read_to_string(&file).ok().as_deref().and_then(pair));
+        sleep(COLD).await;
+    }
+}
+
 async fn run() -> Result<()> {
     let actor = Rc::new(Actor::read()?);
+    let file = variable("HOT_PAIR_FILE")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot listen for signals")?;
     let peers: Value = serde_json::from_str(&std::fs::read_to_string(variable("CAIRN_PEERS_FILE")?)?)?;
     let hosts = peers["actors"].as_object().context("the peers file lists no actors")?.values();
     let hosts = hosts.flat_map(|hosts| hosts.as_array().into_iter().flatten().filter_map(Value::as_str));
     let (requests, counters) = (listen(PORT).await?, listen(METRICS).await?);
+    spawn_local(follow_hot_pair(actor.clone(), file));
     spawn_local(accept(requests, actor.clone(), answer));
     spawn_local(accept(counters, actor.clone(), show));
     for host in hosts.map(str::to_owned) {

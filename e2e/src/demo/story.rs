@@ -1,6 +1,7 @@
 //! The output of the demo: one line per step with the elapsed seconds, tables, and bold text only on a terminal.
 
 use std::{
+    cell::RefCell,
     fmt::Display,
     io::{IsTerminal as _, Write as _, stdout},
     time::Instant,
@@ -10,24 +11,41 @@ use std::{
 pub struct Story {
     started: Instant,
     terminal: bool,
+    /// All of it, without bold text.
+    text: RefCell<String>,
 }
 
 impl Story {
     /// Starts the clock.
     pub fn begin() -> Self {
-        Self { started: Instant::now(), terminal: stdout().is_terminal() }
+        Self { started: Instant::now(), terminal: stdout().is_terminal(), text: RefCell::new(String::new()) }
+    }
+
+    /// All output so far.
+    pub fn text(&self) -> String {
+        self.text.borrow().clone()
     }
 
     /// A new step, with the time.
     pub fn step(&self, text: impl Display) {
         let seconds = self.started.elapsed().as_secs_f64();
-        self.print(&format!("{} {text}\n", self.bold(&format!("{seconds:6.1} s "))));
+        let time = format!("{seconds:6.1} s ");
+        self.record(&format!("{time} {text}"));
+        self.print(&format!("{} {text}\n", self.bold(&time)));
     }
 
     /// A line of the current step; an empty one separates.
     pub fn say(&self, text: impl Display) {
         let line = format!("{MARGIN}{text}");
-        self.print(&format!("{}\n", line.trim_end()));
+        let line = line.trim_end();
+        self.record(&line.replace(BOLD, "").replace(NORMAL, ""));
+        self.print(&format!("{line}\n"));
+    }
+
+    fn record(&self, line: &str) {
+        let mut text = self.text.borrow_mut();
+        text.push_str(line);
+        text.push('\n');
     }
 
     /// The progress of a wait, on a line that the next one overwrites; only on a terminal.
@@ -56,7 +74,7 @@ impl Story {
     }
 
     fn bold(&self, text: &str) -> String {
-        if self.terminal { format!("\u{1b}[1m{text}\u{1b}[0m") } else { text.to_owned() }
+        if self.terminal { format!("{BOLD}{text}{NORMAL}") } else { text.to_owned() }
     }
 
     fn print(&self, text: &str) {
@@ -67,6 +85,9 @@ impl Story {
     }
 }
 
+/// Escape sequences of a terminal.
+const BOLD: &str = "\u{1b}[1m";
+const NORMAL: &str = "\u{1b}[0m";
 /// As wide as the time of a step.
 const MARGIN: &str = "          ";
 

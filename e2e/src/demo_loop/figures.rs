@@ -26,8 +26,10 @@ pub(super) struct Part {
     pub local: Vec<bool>,
     /// The moves as they were last printed.
     pub moves: String,
-    /// The node of each actor.
-    pub places: BTreeMap<String, String>,
+    /// The node of each actor, by its number.
+    pub places: BTreeMap<usize, String>,
+    /// The hot pair of each phase so far.
+    pub pairs: Vec<(usize, usize)>,
     /// How each phase was followed.
     pub phases: BTreeMap<u32, Phase>,
 }
@@ -49,17 +51,20 @@ impl Part {
             local: Vec::new(),
             moves: String::new(),
             places: BTreeMap::new(),
+            pairs: Vec::new(),
             phases: BTreeMap::new(),
         }
     }
 
-    /// The indices of two actors that are on one node.
-    pub(super) fn pair_on_one_node(&self) -> Option<(usize, usize)> {
-        let index = |actor: &String| actor.rsplit_once('-')?.1.parse().ok();
-        self.places.iter().find_map(|(one, node)| {
-            let other = self.places.iter().find(|(other, there)| *other > one && *there == node)?.0;
-            Some((index(one)?, index(other)?))
-        })
+    /// Whether two actors are on one node.
+    pub(super) fn are_on_one_node(&self, (one, other): (usize, usize)) -> bool {
+        self.places.get(&one) == self.places.get(&other)
+    }
+
+    /// All pairs of actors.
+    fn all_pairs(&self) -> impl Iterator<Item = (usize, usize)> {
+        let others = |one: usize| self.places.range(one + 1..).map(move |(other, _)| (one, *other));
+        self.places.keys().flat_map(move |one| others(*one))
     }
 
     /// The throughput of a phase after its moves, and the number of its windows; from its beginning if it needs none.
@@ -74,6 +79,18 @@ impl Part {
         let after = self.throughput.get(first + skipped..last)?;
         (!after.is_empty()).then(|| mean(after))
     }
+}
+
+/// Two actors that are on one node.
+pub(super) fn pair_on_one_node(part: &Part) -> Option<(usize, usize)> {
+    part.all_pairs().find(|pair| part.are_on_one_node(*pair))
+}
+
+/// Two actors that are on two nodes: those that were in the fewest hot pairs so far.
+pub(super) fn pair_on_two_nodes(part: &Part) -> Option<(usize, usize)> {
+    let times = |actor: usize| part.pairs.iter().filter(|pair| pair.0 == actor || pair.1 == actor).count();
+    let apart = part.all_pairs().filter(|pair| !part.are_on_one_node(*pair));
+    apart.min_by_key(|(one, other)| times(*one) + times(*other))
 }
 
 fn mean(numbers: &[f64]) -> f64 {
@@ -148,8 +165,11 @@ mod tests {
         assert_eq!(part.after_moves(0), Some(5.5));
         // Windows 12 + 3 + 2 to 23.
         assert_eq!(part.after_moves(1), Some(20.0));
-        let places = [("actor-0", "b"), ("actor-1", "a"), ("actor-4", "b")];
-        part.places = places.map(|(actor, node)| (actor.to_owned(), node.to_owned())).into();
-        assert_eq!(part.pair_on_one_node(), Some((0, 4)));
+        part.places =
+            [(0, "b"), (1, "a"), (4, "b"), (5, "a")].map(|(actor, node)| (actor, node.to_owned())).into();
+        assert_eq!(pair_on_one_node(&part), Some((0, 4)));
+        assert_eq!(pair_on_two_nodes(&part), Some((0, 1)));
+        part.pairs = vec![(0, 1)];
+        assert_eq!(pair_on_two_nodes(&part), Some((4, 5)));
     }
 }

@@ -99,6 +99,8 @@ fn fit_device(device: &mut Device) {
     fit_text(&mut device.pci_bus_id, 32);
     fit_text(&mut device.pci_root_port, 32);
     device.numa_node = device.numa_node.filter(|numa| (0..=NUMA).contains(numa));
+    device.network_bandwidth_bytes_per_second =
+        device.network_bandwidth_bytes_per_second.filter(|bandwidth| *bandwidth >= 0);
 
     let mut types = BTreeSet::new();
     device.compute_resources.retain_mut(|resource| {

@@ -25,7 +25,11 @@ use library::Library;
 use state::State;
 use xids::Xids;
 
-pub use {gpus::Found, library::FirstVersion, trouble::Trouble};
+pub use {
+    gpus::{Found, locate_processor_links},
+    library::FirstVersion,
+    trouble::Trouble,
+};
 
 /// The reason while drivers may not be loaded.
 pub const RELEASED: &str = "the driver is released; probes that would load it are off";

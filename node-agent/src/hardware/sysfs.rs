@@ -1,15 +1,17 @@
-//! GPUs and NPUs as the kernel's drivers describe them under `/sys`: the classes `drm` and `accel`, the topology of `kfd`, and
-//! `hwmon`.
+//! The collector of kernel drivers under `/sys`: GPUs and NPUs from the classes `drm` and `accel`, the topology of `kfd` and
+//! `hwmon`, and the bandwidth of network interfaces.
 //!
-//! It needs no library of a vendor: memory, unique id, links, health and driver of AMD's and Intel's GPUs, and of NPUs. NVIDIA's
-//! driver describes its GPUs by its own library; of these only the names are read here.
+//! It reads memory, unique id, links, health and driver of AMD and Intel GPUs and of NPUs without a vendor library. Of NVIDIA
+//! GPUs it reads only the names; NVML reports the rest.
 
 mod classes;
 mod health;
 mod kfd;
+mod network;
 mod readings;
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     time::Duration,
@@ -27,16 +29,18 @@ use crate::{metrics::CollectorState, source::Collector};
 /// The time-out of a reader: a file under `/sys` takes microseconds, unless a driver hangs.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// The classes of devices that compute.
+/// The classes of compute devices.
 const CLASSES: [&str; 2] = ["drm", "accel"];
 
-/// What the kernel's drivers describe.
+/// The devices that the kernel's drivers report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
     /// Devices, with partitions of AMD's GPUs.
     pub devices: Vec<Device>,
     /// Links between them.
     pub links: Vec<Link>,
+    /// The bandwidth of network interfaces by PCI address, in bytes per second.
+    pub networks: BTreeMap<String, i64>,
 }
 
 /// A request.
@@ -140,7 +144,7 @@ fn read(root: &Path) -> io::Result<Found> {
     }
     let mut devices = classes::read(root);
     let links = kfd::describe(root, &mut devices);
-    Ok(Found { devices, links })
+    Ok(Found { devices, links, networks: network::bandwidths(root) })
 }
 
 /// The text of a file, trimmed; `None` if it is empty or cannot be read.

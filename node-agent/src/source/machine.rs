@@ -273,6 +273,10 @@ impl Machine {
             let (found, state) = sysfs.read();
             merge::add(&mut spec, found.devices);
             merge::replace_links(&mut spec, found.links);
+            for device in &mut spec.devices {
+                let bandwidth = device.pci_bus_id.as_ref().and_then(|address| found.networks.get(address));
+                device.network_bandwidth_bytes_per_second = bandwidth.copied();
+            }
             collectors.push(Collector { took: Some(began.elapsed()), ..state });
         }
         let outdated = self.ask_nvml(&mut spec, &mut collectors);
@@ -358,6 +362,7 @@ impl Machine {
         let devices = self.memory.driven(spec, found, starting);
         merge::add(spec, devices);
         merge::replace_links(spec, links);
+        nvml::locate_processor_links(spec);
         merge::locate_partitions(spec);
         outdated
     }

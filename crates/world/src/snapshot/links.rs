@@ -1,4 +1,4 @@
-//! Links between the devices of units: exchange costs of pairs, and links that units share.
+//! Links between units: exchange costs of pairs whose devices are known, and links that units share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -115,20 +115,21 @@ fn ordered<'a>(a: &'a str, b: &'a str) -> (&'a str, &'a str) {
 /// A unit and its device.
 type Known<'a> = (&'a Unit, &'a Device);
 
-/// The units with a known device, by node; `topology` returns that of a node.
-fn units_with_devices<'a>(
+/// The units of each node that has a topology; `topology` returns that of a node.
+fn units_by_node<'a>(
     units: &'a Units,
     topology: impl Fn(&str) -> Option<&'a NodeTopology>,
-) -> impl Iterator<Item = (NodeLinks<'a>, Vec<Known<'a>>)> {
+) -> impl Iterator<Item = (&'a NodeTopologySpec, Vec<&'a Unit>)> {
     let mut of_node: BTreeMap<&str, Vec<&Unit>> = BTreeMap::new();
-    for unit in units.iter().filter(|unit| unit.device.is_some()) {
+    for unit in units.iter() {
         of_node.entry(&unit.node).or_default().push(unit);
     }
-    of_node.into_iter().filter_map(move |(node, units)| {
-        let links = NodeLinks::new(&topology(node)?.spec);
-        let known = units.into_iter().filter_map(|unit| Some((unit, links.device(unit)?))).collect();
-        Some((links, known))
-    })
+    of_node.into_iter().filter_map(move |(node, units)| Some((&topology(node)?.spec, units)))
+}
+
+/// Those of the units whose device is known.
+fn with_devices<'a>(links: &NodeLinks<'a>, units: &[&'a Unit]) -> Vec<Known<'a>> {
+    units.iter().filter_map(|unit| Some((*unit, links.device(unit)?))).collect()
 }
 
 /// Adds to a snapshot file what follows from the links between the devices of units.
@@ -149,7 +150,9 @@ fn pair_costs<'a>(
     if costs.is_empty() {
         return pairs;
     }
-    for (links, units) in units_with_devices(units, topology) {
+    for (topology, units) in units_by_node(units, topology) {
+        let links = NodeLinks::new(topology);
+        let units = with_devices(&links, &units);
         for (position, &(a, device)) in units.iter().enumerate() {
             for &(b, other) in &units[position + 1..] {
                 let is_same_kind = a.kind == b.kind;
@@ -167,7 +170,8 @@ fn pair_costs<'a>(
     pairs
 }
 
-/// The links that units with known devices share, if a level names `congestion`: PCI root ports, and interconnects of NUMA domains.
+/// The links that units share, if a level names `congestion`: the network of each node, and between units with known devices
+/// PCI root ports and interconnects of NUMA domains.
 fn shared_links<'a>(
     units: &'a Units,
     topology: impl Fn(&str) -> Option<&'a NodeTopology>,
@@ -179,9 +183,22 @@ fn shared_links<'a>(
         return shared;
     }
     let ids = |units: &[Known]| units.iter().map(|(unit, _)| unit.id.clone()).collect::<Vec<_>>();
-    for (links, units) in units_with_devices(units, topology) {
-        let Some((first, _)) = units.first() else { continue };
-        let node = &first.node;
+    let all = units.len();
+    for (topology, units) in units_by_node(units, topology) {
+        let Some(node) = units.first().map(|unit| &unit.node) else { continue };
+        if let Some(bandwidth) = bandwidth_of_network(topology)
+            && units.len() < all
+        {
+            shared.push(SharedLink {
+                id: format!("{node}/network"),
+                units: units.iter().map(|unit| unit.id.clone()).collect(),
+                to: None,
+                direct: Vec::new(),
+                capacity: messages(bandwidth, policy),
+            });
+        }
+        let links = NodeLinks::new(topology);
+        let units = with_devices(&links, &units);
         let ports: BTreeSet<&str> =
             units.iter().filter_map(|(_, device)| device.pci_root_port.as_deref()).collect();
         for port in ports {
@@ -214,6 +231,14 @@ fn shared_links<'a>(
         }
     }
     shared
+}
+
+/// The bandwidth of a node's network interfaces in one direction, in bytes per second; `None` if none is known.
+///
+/// Which of several interfaces carries a message is unknown, so all of them count.
+fn bandwidth_of_network(topology: &NodeTopologySpec) -> Option<i64> {
+    let bandwidths = topology.devices.iter().filter_map(|device| device.network_bandwidth_bytes_per_second);
+    bandwidths.reduce(i64::saturating_add)
 }
 
 /// The messages per window, in quanta, that a bandwidth in bytes per second allows.

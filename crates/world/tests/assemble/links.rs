@@ -163,6 +163,33 @@ fn the_cheapest_connection_that_the_policy_prices_counts() {
     }
 }
 
+/// The costs between the processors and the GPU of a superchip with this link.
+fn superchip(link: &str, policy: &str) -> Vec<u64> {
+    let yaml = format!(
+        "{{apiVersion: v1, kind: Node, metadata: {{name: n0}}, status: {{allocatable: {{cpu: '72', memory: 480Gi, pods: '110', \
+         nvidia.com/gpu: '1', cairn.dev/numa-0: '72'}}}}}}\n---\n\
+         {{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {{name: n0}}, spec: {{devices: [\
+         {{id: numa-0, type: NUMA Domain, numaNode: 0, computeResources: [{{type: Core, count: 72}}]}}, \
+         {{id: gpu-0, type: GPU, vendor: nvidia, numaNode: 0}}], links: [\
+         {{source: numa-0, destination: gpu-0, kind: {link}, bandwidthBytesPerSecond: 447000000000}}]}}}}\n---\n\
+         {{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {{name: domains}}, spec: {{kind: cpu, unit: NumaDomain, \
+         resource: {{devicePlugin: 'cairn.dev/numa-{{index}}'}}}}}}\n---\n\
+         {{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {{name: gpus}}, spec: {{kind: gpu, devices: {{vendor: nvidia}}, \
+         resource: {{devicePlugin: nvidia.com/gpu}}}}}}\n"
+    );
+    let groups = [group("a", 1, "cpu"), group("b", 1, "gpu")].join(", ");
+    let world = world_of(&yaml, "{from: a, to: b, rate: 1/s, pattern: OneToOne}", &groups, policy);
+    world.snapshot.file().exchange_cost.pairs.iter().map(|pair| pair.cost).collect()
+}
+
+#[test]
+fn the_processors_of_a_superchip_are_nearer_to_its_gpu_than_over_pcie() {
+    assert_eq!(superchip("C2C", "{}"), [1]);
+    assert_eq!(superchip("C2C", "{exchangeCost: {links: {C2C: 2}}}"), [2]);
+    assert_eq!(superchip("C2C", "{exchangeCost: {links: {}}}"), []);
+    assert_eq!(superchip("PCIe", "{}"), [], "the table of kinds says what PCIe costs");
+}
+
 #[test]
 fn links_are_no_demand_of_the_application() {
     let [with, without] = [nvlinks(), String::new()].map(|links| talking(&links, "{}"));
@@ -176,7 +203,7 @@ fn an_unknown_kind_of_link_is_refused_by_name() {
     assert_eq!(
         error.to_string(),
         "policy p: policy.yaml line 1 column 24, exchangeCost.links.?: unknown variant `nvlink`, expected one of `NVLink`, \
-         `XGMI`, `Xe Link`, `PCIRoot`, `SameNuma`, `Interconnect`"
+         `XGMI`, `Xe Link`, `C2C`, `PCIRoot`, `SameNuma`, `Interconnect`"
     );
 }
 
@@ -252,4 +279,73 @@ fn messages_over_links_of_their_own_and_within_a_port_do_not_cross_it() {
         })
         .collect();
     insta::assert_snapshot!(links.join("\n"));
+}
+
+/// Two servers whose network interfaces have these bandwidths, and two workers that send to actors on a third one.
+fn senders(interfaces: [&[u64]; 2]) -> AssembledSnapshot {
+    let mut yaml = String::new();
+    for (node, bandwidths) in [("n0", interfaces[0]), ("n1", interfaces[1]), ("sink", &[])] {
+        let interface = |(position, bandwidth): (usize, &u64)| {
+            format!("{{id: nic-{position}, type: NIC, networkBandwidthBytesPerSecond: {bandwidth}}}")
+        };
+        let devices: Vec<String> = bandwidths.iter().enumerate().map(interface).collect();
+        write!(
+            yaml,
+            "---\n{{apiVersion: v1, kind: Node, metadata: {{name: {node}, labels: {{kubernetes.io/hostname: {node}}}}}, status: \
+             {{allocatable: {{cpu: '64', memory: 64Gi, pods: '110'}}}}}}\n---\n\
+             {{apiVersion: cairn.dev/v1alpha1, kind: NodeTopology, metadata: {{name: {node}}}, spec: {{devices: [\
+             {{id: numa-0, type: NUMA Domain, numaNode: 0, computeResources: [{{type: Core, count: 64}}]}}, {}]}}}}\n",
+            devices.join(", ")
+        )
+        .unwrap();
+    }
+    yaml += "---\n{apiVersion: cairn.dev/v1alpha1, kind: DevicePool, metadata: {name: cpus}, spec: {kind: cpu}}\n";
+    let on = |name: &str, operator: &str| {
+        format!(
+            "{{name: {name}, replicas: 2, arrivals: 1/s, implementations: [{{kind: cpu, serviceTime: 1ms, template: {{spec: {{\
+             affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{{matchExpressions: \
+             [{{key: kubernetes.io/hostname, operator: {operator}, values: [sink]}}]}}]}}}}}}, containers: [{{name: c}}]}}}}}}]}}"
+        )
+    };
+    world_of(
+        &yaml,
+        "{from: send, to: receive, rate: 1000/s, messageBytes: 1Mi, pattern: OneToOne}",
+        &[on("send", "NotIn"), on("receive", "In")].join(", "),
+        "{objectives: [congestion, [communication, migration]]}",
+    )
+}
+
+#[test]
+fn workers_that_send_much_do_not_share_the_network_of_a_node() {
+    // 1,000 MiB/s each, so that 15 Gbit/s are enough for one and 20 Gbit/s for two
+    const ENOUGH_FOR_ONE: u64 = 1_875_000_000;
+    let links = |interfaces| {
+        let world = senders(interfaces);
+        let link =
+            |link: &placement::file::SharedLink| (link.id.clone(), link.units.join(" "), link.capacity);
+        world.snapshot.file().shared_links.iter().map(link).collect::<Vec<_>>()
+    };
+    let capacity = |bandwidth: u64| bandwidth * 30 / (64 << 10);
+    let of =
+        |node: &str, bandwidth| (format!("{node}/network"), format!("{node}/cpus-0"), capacity(bandwidth));
+    assert_eq!(links([&[], &[]]), []);
+    assert_eq!(
+        links([&[ENOUGH_FOR_ONE], &[ENOUGH_FOR_ONE, 1_250_000_000]]),
+        [of("n0", ENOUGH_FOR_ONE), of("n1", ENOUGH_FOR_ONE + 1_250_000_000)],
+        "which interface carries a message is unknown"
+    );
+    let nodes = |interfaces| {
+        let world = senders(interfaces);
+        let plan = plan(&world.snapshot, &search::Local, &NoPolicy, &Budget::effort(Some(2_000), 1)).unwrap();
+        let node = |(position, unit): (usize, &Option<placement::ix::UnitIx>)| {
+            let file = world.snapshot.file();
+            let unit = &file.units[unit.expect("there is room").at()];
+            file.actors[position].id.contains("send").then(|| unit.node.clone())
+        };
+        plan.assignment.iter().enumerate().filter_map(node).collect::<Vec<_>>()
+    };
+    let mut apart = nodes([&[ENOUGH_FOR_ONE], &[ENOUGH_FOR_ONE]]);
+    apart.sort();
+    assert_eq!(apart, ["n0", "n1"]);
+    assert_eq!(nodes([&[ENOUGH_FOR_ONE / 2], &[2_500_000_000]]), ["n1", "n1"]);
 }

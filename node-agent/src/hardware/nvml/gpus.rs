@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{ComputeResource, Device, Health, Link, MemorySpace};
+use crds::{ComputeResource, Device, Health, Link, MemorySpace, NodeTopologySpec};
 use nvml_wrapper::{
     Device as Handle, Nvml, error::NvmlError, structs::device::FieldId, sys_exports::field_id,
 };
@@ -158,7 +158,41 @@ pub fn read(nvml: &Nvml, known: &mut BTreeSet<String>) -> Result<Found, NvmlErro
         }
     }
     let unsaid = gpus.iter().filter(|gpu| !gpu.are_all).map(|gpu| gpu.id.clone()).collect();
-    Ok(Found { links: links(&gpus, known, withheld), devices, unsaid, withheld })
+    let mut links = links(&gpus, known, withheld);
+    links.extend(gpus.iter().filter_map(processor_link));
+    Ok(Found { links, devices, unsaid, withheld })
+}
+
+/// The kind of links between a GPU and the processors of its superchip.
+pub const C2C: &str = "C2C";
+/// Their end at the processors, until [`locate_processor_links`] knows the NUMA domain of the GPU.
+const PROCESSORS: &str = "processors";
+
+fn processor_link(gpu: &Gpu<'_>) -> Option<Link> {
+    Some(Link {
+        source: PROCESSORS.to_owned(),
+        destination: gpu.id.clone(),
+        kind: C2C.to_owned(),
+        bandwidth_bytes_per_second: i64::try_from(nvml_links::processor_bandwidth(&gpu.handle)?).ok(),
+        relative_latency: None,
+    })
+}
+
+/// Names the NUMA domain at the end of each C2C link, and removes links of GPUs whose domain is unknown.
+pub fn locate_processor_links(spec: &mut NodeTopologySpec) {
+    let is_domain = |id: &String| spec.devices.iter().any(|it| it.id == *id && it.type_ == "NUMA Domain");
+    let domain = |gpu: &str| {
+        let numa_node = spec.devices.iter().find(|it| it.id == gpu)?.numa_node?;
+        Some(format!("numa-{numa_node}")).filter(is_domain)
+    };
+    spec.links.retain_mut(|link| {
+        if link.source == PROCESSORS
+            && let Some(domain) = domain(&link.destination)
+        {
+            link.source = domain;
+        }
+        link.source != PROCESSORS
+    });
 }
 
 /// Lost; degraded if failed memory could not be replaced by spare rows; otherwise ok.

@@ -1,25 +1,26 @@
-//! A stub of `libnvidia-ml.so.1`: as many of its functions as the node agent calls, and what can be wrong with them.
+//! A stub of `libnvidia-ml.so.1` with the functions that the node agent calls, and with their failures.
 //!
-//! `CAIRN_STUB_NVML` has words, or `@FILE` with words, which are read anew at each call, so that a GPU can be lost
-//! during a probe:
+//! `CAIRN_STUB_NVML` has settings, or `@FILE` with settings. The file is read at each call, so that a test can lose a GPU
+//! during a probe.
 //!
-//! | word | what it does |
+//! | setting | effect |
 //! |---|---|
 //! | `gpus=N` | the number of GPUs; two by default |
-//! | `no-driver`, `denied`, `mismatch` | the library does not start, as without a driver, without permission, with one of another version |
+//! | `no-driver`, `denied`, `mismatch` | initialization fails: no driver, no permission, or a driver of another version |
 //! | `gone=I` | GPU I is not listed |
-//! | `withheld=I` | GPU I is listed, and there is no handle for it |
-//! | `lost=I` | GPU I has fallen off the bus: it still says its name and an energy of 0, and nothing else |
-//! | `mig=I` | GPU I is split into two partitions |
-//! | `mig-fails=mode`, `mig-fails=list` | asking that GPU whether it is split, or which partitions it has, is an error |
-//! | `old` | no energy, no throttling, no fields: what an old GPU does not support; no events; but counters of NVLinks in the way of then |
+//! | `withheld=I` | GPU I is counted, but has no handle |
+//! | `lost=I` | GPU I has fallen off the bus: only its name and an energy of 0 can be read |
+//! | `mig=I` | GPU I has two MIG partitions |
+//! | `mig-fails=mode`, `mig-fails=list` | reading the MIG mode of that GPU, or its list of partitions, fails |
+//! | `c2c=N` | each GPU has N links to the processors, the last of which is down |
+//! | `old` | an old GPU: no energy, throttling, fields and events, but the older counters of NVLinks |
 //! | `worn=I` | memory of GPU I failed and could not be replaced |
-//! | `xids=N` | GPU 1 has reported this many XID errors |
+//! | `xids=N` | GPU 1 has reported N XID errors |
 //! | `version=V` | the driver has another version |
-//! | `device=FILE` | a process that initializes the library holds this file open until it shuts it down, as NVIDIA's holds `/dev/nvidiactl` |
-//! | `hang` | asking for memory does not return while the word is there |
-//! | `garbage` | every value is nonsense |
-//! | `crash=start`, `crash=memory`, `crash=events` | the process ends by SIGSEGV when the library starts, is asked for memory, or for events |
+//! | `device=FILE` | the file is open while the library is initialized, as `/dev/nvidiactl` is with NVIDIA's |
+//! | `hang` | reading memory blocks while it is set |
+//! | `garbage` | all values are out of range |
+//! | `crash=start`, `crash=memory`, `crash=events` | the process ends by SIGSEGV at initialization, when memory is read, or when events are read |
 
 #![allow(non_snake_case, reason = "the names are NVIDIA's")]
 #![allow(
@@ -56,11 +57,15 @@ const UNKNOWN: Return = 999;
 
 const GIB: u64 = 1 << 30;
 
-/// NVIDIA's fields of failed memory rows, of the temperature of memory, and of the speed of NVLinks.
+/// Field ids of NVML: failed memory rows, memory temperature, and the speed of NVLinks.
 const ROW_REMAP_FAILURE: c_uint = 145;
 const MEMORY_TEMPERATURE: c_uint = 82;
 const NVLINK_MBPS: c_uint = 90;
-/// What an NVLink sent and received, in KiB; the scope is its number.
+/// The number of links to the processors, and the state and the speed of each in MB/s; the scope is its number.
+const C2C_COUNT: c_uint = 170;
+const C2C_STATUS: c_uint = 171;
+const C2C_MBPS: c_uint = 172;
+/// KiB sent and received over an NVLink; the scope is its number.
 const NVLINK_SENT: c_uint = 138;
 const NVLINK_RECEIVED: c_uint = 139;
 
@@ -137,7 +142,7 @@ pub struct EventData {
     compute_instance: c_uint,
 }
 
-/// What `nvmlEventSet_t` points to: whether GPU 1 is watched, and how many of its errors were reported.
+/// The target of `nvmlEventSet_t`: whether GPU 1 is registered, and the number of its errors reported so far.
 pub struct Events {
     watches: bool,
     reported: usize,
@@ -146,7 +151,7 @@ pub struct Events {
 /// `nvmlEventTypeXidCriticalError`.
 const XID_EVENT: c_ulonglong = 8;
 
-/// What is set now.
+/// The current settings.
 struct Setting(String);
 
 impl Setting {
@@ -162,7 +167,7 @@ impl Setting {
         self.0.split_whitespace().any(|it| it == word)
     }
 
-    /// Ends the process as a driver does that goes where no memory is.
+    /// Ends the process as an invalid memory access of a driver does.
     fn crash_at(&self, moment: &str) {
         if self.has(&format!("crash={moment}")) {
             unsafe { ptr::without_provenance_mut::<u64>(8).write_volatile(0) };
@@ -184,12 +189,12 @@ impl Setting {
     }
 }
 
-/// The index of the GPU that a handle is for, or is for a part of, and which part.
+/// The index of the GPU of a handle, and the number of the partition, if it is one.
 fn who(device: Device) -> (usize, Option<usize>) {
     if device > 0xff { (device / 256 - 1, Some(device % 256 - 1)) } else { (device - 1, None) }
 }
 
-/// The setting and the GPU, or what a lost one answers.
+/// The settings and the index of the GPU, or the error code of a lost one.
 fn asked(device: Device) -> Result<(Setting, usize), Return> {
     let setting = Setting::now();
     if device == 0 {
@@ -202,7 +207,7 @@ fn asked(device: Device) -> Result<(Setting, usize), Return> {
     Ok((setting, index))
 }
 
-/// Answers a question by writing where `to` points, unless the GPU is lost.
+/// Writes a value to `to`, unless the GPU is lost.
 unsafe fn answer<T>(
     device: Device,
     to: *mut T,
@@ -244,7 +249,7 @@ fn pci(index: usize) -> PciInfo {
     info
 }
 
-/// Starts, or does not.
+/// Initializes the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlInit_v2() -> Return {
     let setting = Setting::now();
@@ -258,13 +263,13 @@ pub extern "C" fn nvmlInit_v2() -> Return {
     SUCCESS
 }
 
-/// What those hold open who started the library and have not ended it.
+/// The files that are open between initialization and shutdown.
 fn held() -> MutexGuard<'static, Vec<Option<fs::File>>> {
     static HELD: Mutex<Vec<Option<fs::File>>> = Mutex::new(Vec::new());
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends.
+/// Shuts the library down.
 #[unsafe(no_mangle)]
 pub extern "C" fn nvmlShutdown() -> Return {
     held().pop();
@@ -279,14 +284,14 @@ pub unsafe extern "C" fn nvmlSystemGetDriverVersion(to: *mut c_char, length: c_u
     unsafe { write_text(version.as_bytes(), to, length) }
 }
 
-/// How many GPUs are listed.
+/// The number of GPUs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCount_v2(to: *mut c_uint) -> Return {
     unsafe { to.write(c_uint::try_from(Setting::now().gpus().len()).unwrap_or(0)) };
     SUCCESS
 }
 
-/// The handle of the GPU with this place in the list.
+/// The handle of the GPU with this index.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(place: c_uint, to: *mut Device) -> Return {
     let setting = Setting::now();
@@ -300,7 +305,7 @@ pub unsafe extern "C" fn nvmlDeviceGetHandleByIndex_v2(place: c_uint, to: *mut D
     }
 }
 
-/// Where it is; a lost one still knows.
+/// The PCI address; also of a lost GPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, to: *mut PciInfo) -> Return {
     let mut info = pci(who(device).0);
@@ -312,7 +317,7 @@ pub unsafe extern "C" fn nvmlDeviceGetPciInfo_v3(device: Device, to: *mut PciInf
     SUCCESS
 }
 
-/// Its model; a lost one still knows.
+/// The model; also of a lost GPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, to: *mut c_char, length: c_uint) -> Return {
     let name = match who(device) {
@@ -323,7 +328,7 @@ pub unsafe extern "C" fn nvmlDeviceGetName(device: Device, to: *mut c_char, leng
     unsafe { write_text(&name, to, length) }
 }
 
-/// Its UUID; a lost one still knows.
+/// The UUID; also of a lost GPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, to: *mut c_char, length: c_uint) -> Return {
     let uuid = match who(device) {
@@ -333,7 +338,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(device: Device, to: *mut c_char, leng
     unsafe { write_text(uuid.as_bytes(), to, length) }
 }
 
-/// Its memory: 80 GiB, a part of it taken. Of a partition, half.
+/// The memory: 80 GiB, partly used; half of that of a partition.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Memory) -> Return {
     Setting::now().crash_at("memory");
@@ -350,7 +355,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Mem
     unsafe { answer(device, to, value) }
 }
 
-/// Its load; a GPU that is split does not say it.
+/// The utilization; not supported with MIG.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, to: *mut Utilization) -> Return {
     let value = |setting: &Setting, index: u64| {
@@ -367,7 +372,7 @@ pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(device: Device, to: *mut 
     unsafe { answer(device, to, value) }
 }
 
-/// Its energy in millijoules; a lost one says 0, as real ones do.
+/// The energy in millijoules; 0 of a lost GPU, as NVIDIA's driver reports.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTotalEnergyConsumption(device: Device, to: *mut c_ulonglong) -> Return {
     if asked(device).err() == Some(GPU_IS_LOST) {
@@ -382,21 +387,21 @@ pub unsafe extern "C" fn nvmlDeviceGetTotalEnergyConsumption(device: Device, to:
     unsafe { answer(device, to, value) }
 }
 
-/// Its power in milliwatts.
+/// The power in milliwatts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPowerUsage(device: Device, to: *mut c_uint) -> Return {
     let value = |setting: &Setting, _| Ok(if setting.has("garbage") { c_uint::MAX } else { 250_000 });
     unsafe { answer(device, to, value) }
 }
 
-/// Its limit of power in milliwatts.
+/// The power limit in milliwatts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetEnforcedPowerLimit(device: Device, to: *mut c_uint) -> Return {
     let value = |setting: &Setting, _| Ok(if setting.has("garbage") { c_uint::MAX } else { 700_000 });
     unsafe { answer(device, to, value) }
 }
 
-/// Its temperature in °C.
+/// The temperature in °C.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTemperature(
     device: Device,
@@ -416,7 +421,7 @@ pub unsafe extern "C" fn nvmlDeviceGetClockInfo(device: Device, clock: c_uint, t
     unsafe { answer(device, to, value) }
 }
 
-/// For how long a policy slowed it down.
+/// The time for which a policy reduced the clocks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetViolationStatus(
     device: Device,
@@ -431,7 +436,7 @@ pub unsafe extern "C" fn nvmlDeviceGetViolationStatus(
     unsafe { answer(device, to, value) }
 }
 
-/// Its memory errors: 0 are the corrected ones.
+/// Memory errors; type 0 are the corrected ones.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     device: Device,
@@ -442,13 +447,13 @@ pub unsafe extern "C" fn nvmlDeviceGetTotalEccErrors(
     unsafe { answer(device, to, |_, _| Ok(if kind == 0 { 3 } else { 0 })) }
 }
 
-/// Packets that it sent again.
+/// PCIe replays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetPcieReplayCounter(device: Device, to: *mut c_uint) -> Return {
     unsafe { answer(device, to, |_, _| Ok(7)) }
 }
 
-/// Fields, one by one.
+/// The values of fields.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
     device: Device,
@@ -459,6 +464,7 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
         Ok(asked) => asked,
         Err(code) => return code,
     };
+    let c2c = setting.number("c2c").unwrap_or(0);
     for at in 0..usize::try_from(count).unwrap_or(0) {
         let field = unsafe { &mut *values.add(at) };
         field.value_type = 3; // unsigned long long
@@ -468,6 +474,9 @@ pub unsafe extern "C" fn nvmlDeviceGetFieldValues(
             ROW_REMAP_FAILURE => (SUCCESS, u64::from(setting.number("worn") == Some(index))),
             MEMORY_TEMPERATURE => (SUCCESS, 55),
             NVLINK_MBPS => (SUCCESS, 25_000),
+            C2C_COUNT => (SUCCESS, c2c as u64),
+            C2C_STATUS => (SUCCESS, u64::from(field.scope as usize + 1 < c2c)),
+            C2C_MBPS => (SUCCESS, 44_712),
             NVLINK_SENT | NVLINK_RECEIVED => match neighbour(&setting, index as u64, field.scope) {
                 Some(_) => (SUCCESS, u64::from(field.field - NVLINK_SENT + 1 + field.scope) << 20),
                 None => (NOT_SUPPORTED, 0),

@@ -6,7 +6,7 @@ use super::{
     c_ulonglong, pci, thread,
 };
 
-/// Whether it is split.
+/// The MIG mode.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMigMode(
     device: Device,
@@ -26,13 +26,13 @@ pub unsafe extern "C" fn nvmlDeviceGetMigMode(
     }
 }
 
-/// Into how many it can be split.
+/// The maximum number of partitions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMaxMigDeviceCount(device: Device, to: *mut c_uint) -> Return {
     unsafe { answer(device, to, |_, _| Ok(7)) }
 }
 
-/// Its parts: two.
+/// The handle of one of two partitions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     device: Device,
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
     unsafe { answer(device, to, value) }
 }
 
-/// What a part has.
+/// The attributes of a partition.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetAttributes_v2(device: Device, to: *mut Attributes) -> Return {
     unsafe {
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn nvmlDeviceGetAttributes_v2(device: Device, to: *mut Att
     }
 }
 
-/// Its generation.
+/// The compute capability.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
     device: Device,
@@ -69,13 +69,13 @@ pub unsafe extern "C" fn nvmlDeviceGetCudaComputeCapability(
     }
 }
 
-/// Its CUDA cores.
+/// The number of CUDA cores.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetNumGpuCores(device: Device, to: *mut c_uint) -> Return {
     unsafe { answer(device, to, |_, _| Ok(132 * 128)) }
 }
 
-/// Two NVLinks from each GPU to the next: 0 and 1 go up, 2 and 3 go down.
+/// The state of an NVLink. Each GPU has two links to the next GPU, 0 and 1, and two to the previous one, 2 and 3.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetNvLinkState(device: Device, link: c_uint, to: *mut c_uint) -> Return {
     unsafe {
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn nvmlDeviceGetNvLinkState(device: Device, link: c_uint, 
     }
 }
 
-/// Who is at the other end.
+/// The PCI address of the remote end.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     device: Device,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemotePciInfo_v2(
     }
 }
 
-/// What is at the other end: 0 is a GPU.
+/// The type of the remote end; 0 is a GPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemoteDeviceType(
     device: Device,
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn nvmlDeviceGetNvLinkRemoteDeviceType(
     }
 }
 
-/// Which events there are: XID errors.
+/// The supported event types: XID errors.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetSupportedEventTypes(device: Device, to: *mut c_ulonglong) -> Return {
     unsafe { answer(device, to, |setting, _| if setting.has("old") { Ok(0) } else { Ok(XID_EVENT) }) }
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn nvmlDeviceRegisterEvents(
     }
 }
 
-/// The next event of a set: an uncorrectable error of memory, which is XID 48, or that the GPU has fallen off the bus, 79.
+/// The next event of a set: XID 48, an uncorrectable memory error, or 79 of a GPU that has fallen off the bus.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlEventSetWait_v2(
     set: *mut Events,
@@ -159,19 +159,19 @@ pub unsafe extern "C" fn nvmlEventSetWait_v2(
             unsafe { to.write(event) };
             return SUCCESS;
         }
-        thread::sleep(Duration::from_millis(50)); // as a driver that has nothing to say
+        thread::sleep(Duration::from_millis(50)); // as a driver without new events
     }
     TIMEOUT
 }
 
-/// Ends a set.
+/// Frees an event set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlEventSetFree(set: *mut Events) -> Return {
     drop(unsafe { Box::from_raw(set) });
     SUCCESS
 }
 
-/// What an old GPU counts on its NVLinks: 2 are bytes.
+/// The unit of the NVLink counters of an old GPU; 2 are bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetNvLinkUtilizationControl(
     device: Device,
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn nvmlDeviceGetNvLinkUtilizationControl(
     unsafe { answer(device, to, value) }
 }
 
-/// What went over an NVLink of an old GPU.
+/// The NVLink counters of an old GPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetNvLinkUtilizationCounter(
     device: Device,
